@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import func as func
     from . import functional as functional
     from . import graph as graph
+    from . import learn as learn
     from . import nn as nn
     from . import numpy as numpy
     from . import optim as optim
@@ -87,6 +88,7 @@ __all__ = [
     "is_grad_enabled",
     "jacobian",
     "jvp",
+    "learn",
     "loop_budget",
     "nn",
     "no_full_collections",
@@ -123,6 +125,7 @@ if not TYPE_CHECKING:
                 "func",
                 "functional",
                 "graph",
+                "learn",
                 "nn",
                 "numpy",
                 "optim",

@@ -23,8 +23,15 @@
     ├── MissingDerivativeError(TypeError)   a NumPy function without a derivative rule
     ├── BlockingError(RuntimeError)         a blocking call that would have to suspend
     ├── DeadlockError(RuntimeError)         tasks wait for one another, or for an event that nothing will set
+    ├── BusyError(RuntimeError)             more requests wait than may
+    ├── LearnerClosedError(RuntimeError)    a learner that has not begun, or has ended
+    ├── ModelDirectoryError(RuntimeError)   a directory that a learner cannot use, or that holds something else
+    ├── JournalError(OSError)               what was learned could not be written
+    ├── RequestError(RuntimeError)          an HTTP request that is refused, with its status
+    │   └── ClientDisconnectedError         nobody waits for the answer any more
     ├── StoreError(OSError)                 a store of saved tensors failed: disk full, file gone, no permission
     ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
+    │   └── ExampleError                    an example or an input that a learner cannot take
     ├── ArgumentTypeError(TypeError)        an argument of a type that a function cannot work with
     └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
 
@@ -39,11 +46,14 @@ __all__ = [
     "ArgumentTypeError",
     "AsyncgradError",
     "BlockingError",
+    "BusyError",
     "ChangedTensorError",
     "CheckpointError",
+    "ClientDisconnectedError",
     "ConvergenceError",
     "DeadlockError",
     "DeviceError",
+    "ExampleError",
     "GradcheckError",
     "GradientTypeError",
     "GraphError",
@@ -54,9 +64,13 @@ __all__ = [
     "IndexRangeError",
     "InvalidGradientError",
     "InvalidRootError",
+    "JournalError",
+    "LearnerClosedError",
     "MissingDerivativeError",
+    "ModelDirectoryError",
     "ReleasedGraphError",
     "OverlappingStepsError",
+    "RequestError",
     "RequiresGradError",
     "StoreError",
     "StoreWarning",
@@ -152,6 +166,43 @@ class DeadlockError(AsyncgradError, RuntimeError):
     """Tasks wait on a ScheduleLoop on which nothing can wake them; the message lists what each waits for."""
 
 
+class BusyError(AsyncgradError, RuntimeError):
+    """More requests wait than may: try again a little later."""
+
+
+class LearnerClosedError(AsyncgradError, RuntimeError):
+    """A learner was used before its `async with` block, or after it."""
+
+
+class ModelDirectoryError(AsyncgradError, RuntimeError):
+    """A directory cannot be used for a model; the message says why, and what to do."""
+
+
+class JournalError(AsyncgradError, OSError):
+    """An example could not be written to the journal, and was not learned."""
+
+
+class RequestError(AsyncgradError, RuntimeError):
+    """An HTTP request is refused.
+
+    Args:
+        status: of the answer, 4xx or 5xx.
+        text: what is wrong.
+        headers: of the answer.
+    """
+
+    def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status, text, headers)
+        self.status, self.text, self.headers = status, text, headers or {}
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.text}"
+
+
+class ClientDisconnectedError(RequestError):
+    """The client has gone: nobody waits for the answer."""
+
+
 class StoreError(AsyncgradError, OSError):
     """A store of saved tensors could not put, get or delete one; `errno` is the system's, if there is one."""
 
@@ -166,6 +217,10 @@ class ArgumentError(AsyncgradError, ValueError):
 
 class ArgumentTypeError(AsyncgradError, TypeError):
     """An argument is of a type that the function cannot work with."""
+
+
+class ExampleError(ArgumentError):
+    """An example or an input that a learner cannot take; nothing was learned from it."""
 
 
 class IndexRangeError(AsyncgradError, IndexError):

@@ -135,7 +135,9 @@ class Tensor(TensorBase):
                     f"this tensor was computed by {node.name} and cannot stop requiring grad: use t.detach()"
                 )
         elif requires_grad or self._meta is not None:
-            self._autograd_meta().requires_grad = requires_grad
+            meta = self._autograd_meta()
+            meta.requires_grad = requires_grad
+            meta.has_required_grad = meta.has_required_grad or requires_grad
         return self
 
     @property
@@ -1052,7 +1054,7 @@ def leaf_on(array: np.ndarray) -> Tensor:
         return asarray(array, requires_grad=True)
     leaf = Tensor(array, None, 0, _CPU)
     leaf._meta = meta = AutogradMeta()
-    meta.requires_grad = True
+    meta.requires_grad = meta.has_required_grad = True
     return leaf
 
 

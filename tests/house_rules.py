@@ -41,6 +41,7 @@ LAYER_OF = {
     "asyncgrad.checkpoint": "user",
     "asyncgrad.data": "user",
     "asyncgrad.extend": "user",
+    "asyncgrad.learn": "user",
     "asyncgrad.nn": "user",
     "asyncgrad.numpy": "user",
     "asyncgrad.offload": "user",

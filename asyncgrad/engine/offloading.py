@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,7 +78,15 @@ async def forward(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     check_function(fn, "ag.forward", *args)
     models = (getattr(fn, "__self__", fn), *args, *kwargs.values())
     before = [(leaf, version_of(leaf)) for model in models for leaf in leaves(model) if _is_parameter(leaf)]
-    result = await call_on_worker(functools.partial(fn, *args, **kwargs))
+    made: list[Any] = []
+    try:
+        await call_on_worker(lambda: made.append(fn(*args, **kwargs)))
+    except BaseException:
+        # Cancelled while the worker made a coroutine, which nobody awaits any more.
+        for result in filter(inspect.iscoroutine, made):
+            result.close()
+        raise
+    (result,) = made
     if not isinstance(result, TensorBase) and inspect.isawaitable(result):
         result = await result
     for parameter, version in before:

@@ -83,6 +83,7 @@ class AutogradMeta:
         "accumulator",
         "changes",
         "grad",
+        "has_required_grad",
         "has_shared_array",
         "hooks",
         "lock",
@@ -94,6 +95,8 @@ class AutogradMeta:
     def __init__(self) -> None:
         #: True only on leaves; a tensor with a grad_fn requires grad by having one.
         self.requires_grad = False
+        #: Whether it has been True at any time: a module then has a parameter in it, which may be frozen now.
+        self.has_required_grad = False
         self.retains_grad = False
         #: Whether a snapshot may share the array, so that it must not change: see asyncgrad.graph.copy_on_write.
         self.has_shared_array = False

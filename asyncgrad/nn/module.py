@@ -41,8 +41,7 @@ def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802
 
 def _is_parameter(tensor: Tensor) -> bool:
     """Return whether a tensor is a leaf that requires grad, or has required it before it was frozen."""
-    # No other leaf has anything to note for the backward.
-    return tensor._grad_fn is None and tensor._meta is not None and tensor.is_leaf
+    return tensor._grad_fn is None and tensor._meta is not None and tensor._meta.has_required_grad and tensor.is_leaf
 
 
 class IncompatibleKeys(NamedTuple):

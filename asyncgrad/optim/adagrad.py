@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, final
 
@@ -48,7 +48,7 @@ class Adagrad(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Any,
         lr: float = 1e-2,
         lr_decay: float = 0.0,
         weight_decay: float = 0.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any, final
 
@@ -23,7 +23,7 @@ class _AdamFamily(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Any,
         lr: float,
         betas: tuple[float, float],
         eps: float,
@@ -227,7 +227,7 @@ class Adam(_AdamFamily):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Any,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -270,7 +270,7 @@ class AdamW(_AdamFamily):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Any,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from sys import getrefcount
 from typing import Any, final
 
@@ -94,7 +94,7 @@ class ElementwiseOptimizer(Optimizer):
         array([ 0.75, -0.75])
     """
 
-    def __init__(self, params: Iterable[Any], defaults: Group) -> None:
+    def __init__(self, params: Any, defaults: Group) -> None:
         # Shared by all parameters of a type of array, dtype and device.
         self._scratches: dict[Any, Scratch] = {}
         # The device of the parameter that is updated.

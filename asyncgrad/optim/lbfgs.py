@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, final
 
 import numpy as np
@@ -65,7 +65,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Any,
         lr: float = 1.0,
         max_iter: int = 20,
         max_eval: int | None = None,

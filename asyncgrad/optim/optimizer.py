@@ -83,7 +83,7 @@ class Optimizer(ABC):
     Source: torch.optim.Optimizer.
     """
 
-    def __init__(self, params: Iterable[Any], defaults: Group) -> None:
+    def __init__(self, params: Any, defaults: Group) -> None:
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, dict[str, Any]] = {}

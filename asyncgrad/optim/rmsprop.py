@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, final
 
@@ -49,7 +49,7 @@ class RMSprop(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Any,
         lr: float = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, final
 
@@ -48,7 +48,7 @@ class SGD(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: Any,
         lr: float = 1e-3,
         momentum: float = 0.0,
         dampening: float = 0.0,

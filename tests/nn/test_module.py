@@ -103,6 +103,17 @@ def test_a_frozen_parameter_stays_one_and_a_buffer_never_becomes_one() -> None:
     assert "layers.1.mean" in dict(model.named_buffers())
 
 
+def test_a_buffer_that_a_snapshot_shares_stays_one_when_it_is_written_into_and_assigned() -> None:
+    model = Net()
+    model.offset = ag.tensor(np.zeros(2))
+    model.snapshot()
+    model.offset += 1.0
+
+    assert "offset" in dict(model.named_buffers())
+    assert "offset" not in dict(model.named_parameters())
+    assert "offset" not in model.state_dict()
+
+
 def test_a_state_dict_has_all_parameters_and_persistent_buffers_and_is_a_copy() -> None:
     model = Net()
     state = model.state_dict()

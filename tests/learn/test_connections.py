@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 pytest.importorskip("starlette", reason="needs Starlette: pip install 'asyncgrad[serve]'")
+pytest.importorskip("fastapi", reason="needs FastAPI: pip install 'fastapi'")
 pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'asyncgrad[serve]'")
 pytest.importorskip("httpx", reason="needs httpx: pip install 'asyncgrad[serve]'")
 
-from examples.serving.checking import Limits
-from examples.serving.connection import RESERVED, connections
-from tests.serving.making import turns_until
-from tests.serving.real import serving
+from asyncgrad.errors import ArgumentError
+from asyncgrad.learn import http
+from asyncgrad.learn.connections import RESERVED, within_descriptors
+from tests.learn.making import new_learner, turns_until
+from tests.learn.real import serving
 
 #: Headers that are never whole, from nothing at all to all but the last line.
 HALVES = [b"", b"P", b"POST /learn HTTP/1.1\r\n", b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\n"]
-WHOLE = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
-SOON = Limits(1000, 5, 0.05)
+WHOLE = b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
@@ -29,6 +30,13 @@ async def answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     head = await reader.readuntil(b"\r\n\r\n")
     (length,) = [int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
     return head, await reader.readexactly(length)
+
+
+@contextlib.asynccontextmanager
+async def soon() -> Any:
+    """Serve with little time for headers."""
+    async with serving(new_learner(), protocol=http.connections(headers_timeout=0.05)) as (client, _):
+        yield client
 
 
 @contextlib.asynccontextmanager
@@ -43,9 +51,9 @@ async def connected(client: Any) -> Any:
 
 
 @pytest.mark.parametrize("half", HALVES, ids=["nothing", "a byte", "a line", "all but the end"])
-def test_headers_that_do_not_end_are_not_waited_for(run, tmp_path, half):
+def test_headers_that_do_not_end_are_not_waited_for(run, half):
     async def main():
-        async with serving(tmp_path, SOON) as (client, _, _), connected(client) as (reader, writer):
+        async with soon() as client, connected(client) as (reader, writer):
             writer.write(half)
             return await reader.read()
 
@@ -58,9 +66,9 @@ def test_headers_that_do_not_end_are_not_waited_for(run, tmp_path, half):
         assert found == b""
 
 
-def test_a_byte_now_and_then_gains_no_time(run, tmp_path):
+def test_a_byte_now_and_then_gains_no_time(run):
     async def main():
-        async with serving(tmp_path, SOON) as (client, _, _), connected(client) as (reader, writer):
+        async with soon() as client, connected(client) as (reader, writer):
             writer.write(b"GET /health HTTP/1.1\r\nx: ")
 
             async def trickle():
@@ -77,9 +85,9 @@ def test_a_byte_now_and_then_gains_no_time(run, tmp_path):
     assert run(main()).startswith(b"HTTP/1.1 408 ")
 
 
-def test_the_headers_of_a_second_request_are_timed_out_too(run, tmp_path):
+def test_the_headers_of_a_second_request_are_timed_out_too(run):
     async def main():
-        async with serving(tmp_path, SOON) as (client, _, _), connected(client) as (reader, writer):
+        async with soon() as client, connected(client) as (reader, writer):
             writer.write(WHOLE)
             first, _ = await answer(reader)
             writer.write(b"GET /hea")
@@ -88,27 +96,19 @@ def test_the_headers_of_a_second_request_are_timed_out_too(run, tmp_path):
 
     first, second, rest = run(main())
 
-    assert (first[:12], second[:12], rest) == (b"HTTP/1.1 200", b"HTTP/1.1 408", b"")
+    assert (first[:12], second[:12], rest) == (b"HTTP/1.1 404", b"HTTP/1.1 408", b"")
 
 
-def test_a_request_that_takes_longer_than_headers_may_is_not_cut_off(run, tmp_path):
+def test_a_request_that_takes_longer_than_headers_may_is_not_cut_off(run):
     async def main():
-        limits = Limits(1000, 5, 0.2)
-        async with serving(tmp_path, limits) as (client, learner, _), connected(client) as (reader, writer):
-            asked, go = asyncio.Event(), asyncio.Event()
-            predict = learner.predict
-
-            async def slowly(inputs):
-                asked.set()
-                await go.wait()
-                return await predict(inputs)
-
-            learner.predict = slowly
-            writer.write(
-                b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Length: 20\r\n\r\n" + b'{"inputs": [[1, 2]]}'
-            )
-            await asked.wait()
-            asyncio.get_running_loop().call_later(0.4, go.set)
+        learner = new_learner()
+        protocol = http.connections(headers_timeout=0.1)
+        async with serving(learner, protocol=protocol) as (client, _), connected(client) as (reader, writer):
+            learner.model.shut("forward")
+            body = b'{"x": [1, 2], "y": [1]}'
+            writer.write(b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            await turns_until(lambda: learner.model.began("forward") == 1)
+            asyncio.get_running_loop().call_later(0.2, learner.model.open)
             return await answer(reader)
 
     head, _ = run(main())
@@ -116,10 +116,13 @@ def test_a_request_that_takes_longer_than_headers_may_is_not_cut_off(run, tmp_pa
     assert head.startswith(b"HTTP/1.1 200 ")
 
 
-def test_more_clients_than_may_are_told_to_come_later_and_still_more_are_hung_up_on(run, tmp_path):
+def test_more_clients_than_may_are_told_to_come_later_and_still_more_are_hung_up_on(run):
     async def main():
-        limits = Limits(1000, 5, 30.0, connections=2)
-        async with serving(tmp_path, limits) as (client, _, server), contextlib.AsyncExitStack() as stack:
+        protocol = http.connections(max_connections=2)
+        async with (
+            serving(new_learner(), protocol=protocol) as (client, server),
+            contextlib.AsyncExitStack() as stack,
+        ):
             opened = []
             for count in range(1, 5):
                 opened.append(await stack.enter_async_context(connected(client)))
@@ -141,7 +144,7 @@ def test_more_clients_than_may_are_told_to_come_later_and_still_more_are_hung_up
     statuses = [head[9:12] for head, _ in found]
 
     assert rest == b""
-    assert statuses == [b"200", b"200", b"503", b"503"]
+    assert statuses == [b"404", b"404", b"503", b"503"]
     assert found[2][1] == b'{"error":"2 clients are connected already, and no more may be"}'
     assert b"retry-after: 1" in found[2][0]
     # Two of the four are served still.
@@ -154,7 +157,14 @@ def test_more_clients_than_may_are_told_to_come_later_and_still_more_are_hung_up
 def test_there_are_never_so_many_that_descriptors_run_out(monkeypatch, descriptors, most):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (descriptors, descriptors))
 
-    made = connections(Limits())
+    found = within_descriptors(256)
 
-    assert made.args == (most, 10.0)
+    assert found == most
     assert most == 1 or 2 * most + RESERVED <= descriptors or descriptors == resource.RLIM_INFINITY
+
+
+def test_limits_of_connections_are_checked():
+    with pytest.raises(ArgumentError, match="max_connections must be at least 1, not 0"):
+        http.connections(0)
+    with pytest.raises(ArgumentError, match="headers_timeout must be above 0, not 0"):
+        http.connections(headers_timeout=0)

@@ -11,48 +11,64 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.serving.journal import Directory, DirectoryError, JournalError
-from examples.serving.learner import Learner
-from examples.serving.network import Network, Settings
-from tests.serving.making import QUESTION, SETTINGS, answers, failing_disk, opened_learner, random_sequence, turns_until
+from asyncgrad import nn, optim
+from asyncgrad.errors import JournalError, ModelDirectoryError
+from asyncgrad.learn import Learner
+from asyncgrad.learn.directory import ModelDirectory
+from asyncgrad.optim.adam import Adam
+from tests.learn.making import QUESTION, answers, example, failing_disk, new_learner, turns_until
 
 
-async def learn(path: Path, *seeds: int, snapshot_every: int = 100) -> list[list[float]]:
-    """Learn from sequences, then leave the files as a crash would; return what the model answers at the end."""
-    learner = await opened_learner(path, snapshot_every=snapshot_every)
+async def learn(path: Path, *seeds: int, checkpoint_every: int = 100) -> list[float]:
+    """Learn from examples, then leave the files as a crash would; return what the model answers at the end."""
+    learner = new_learner(path, checkpoint_every=checkpoint_every)
+    await learner.__aenter__()
     for seed in seeds:
-        await learner.learn(random_sequence(seed), 30)
-    outputs = (await learner.predict(QUESTION)).outputs.tolist()
-    if learner._snapshot is not None:
-        await learner._snapshot
-    learner.directory.close()
+        await learner.learn(example(seed))
+    outputs = (await learner.predict(QUESTION)).tolist()
+    await crash(learner)
     return outputs
 
 
-async def reopened(path: Path) -> tuple[int, list[list[float]], int]:
+async def crash(learner: Learner) -> None:
+    """End a learner, and leave its files as they are."""
+    await turns_until(lambda: learner.statistics().stage is None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModelDirectory, "save_checkpoint", lambda *given: None)
+        await learner.__aexit__(None, None, None)
+
+
+async def opened(path: Path) -> None:
+    """Begin and end a learner."""
+    async with new_learner(path):
+        pass
+
+
+async def reopened(path: Path) -> tuple[int, list[float], int]:
     """Return how much a learner finds there, what it answers, and how many bytes of a torn line it cut off."""
-    learner = await opened_learner(path)
-    predicted = await learner.predict(QUESTION)
-    learner.directory.close()
-    return predicted.learned, predicted.outputs.tolist(), learner.directory.torn
+    learner = new_learner(path)
+    await learner.__aenter__()
+    outputs = (await learner.predict(QUESTION)).tolist()
+    await crash(learner)
+    return learner.learned, outputs, learner.statistics().torn_bytes
 
 
 def test_what_was_learned_is_there_after_a_crash_to_the_last_bit(run, tmp_path):
     before = run(learn(tmp_path, 1, 2, 3))
 
     assert run(reopened(tmp_path)) == (3, before, 0)
-    assert before == run(answers([random_sequence(1), random_sequence(2), random_sequence(3)]))[-1]
+    assert before == run(answers([1, 2, 3]))[-1]
 
 
 def test_learning_goes_on_after_a_restart_as_if_there_had_been_none(run, tmp_path):
     run(learn(tmp_path, 1, 2))
     run(learn(tmp_path, 3))
 
-    assert run(learn(tmp_path, 4)) == run(answers(map(random_sequence, (1, 2, 3, 4))))[-1]
+    assert run(learn(tmp_path, 4)) == run(answers([1, 2, 3, 4]))[-1]
 
 
 def test_the_journal_does_not_grow_for_ever(run, tmp_path):
-    before = run(learn(tmp_path, *range(7), snapshot_every=3))
+    before = run(learn(tmp_path, *range(7), checkpoint_every=3))
 
     assert (tmp_path / "journal").read_bytes().count(b"\n") < 3
     assert run(reopened(tmp_path)) == (7, before, 0)
@@ -60,17 +76,17 @@ def test_the_journal_does_not_grow_for_ever(run, tmp_path):
 
 def test_a_line_is_on_the_disk_before_its_sequence_is_learned(run, tmp_path, monkeypatch):
     events = []
-    write, fsync, step = os.write, os.fsync, Network.step
+    write, fsync, step = os.write, os.fsync, Adam.step_async
     monkeypatch.setattr(os, "write", lambda *arguments: events.append("write") or write(*arguments))
     monkeypatch.setattr(os, "fsync", lambda descriptor: fsync(descriptor) or events.append("on the disk"))
-    monkeypatch.setattr(Network, "step", lambda network: events.append("step") or step(network))
+    monkeypatch.setattr(Adam, "step_async", lambda optimizer: events.append("step") or step(optimizer))
 
     async def main():
-        learner = await opened_learner(tmp_path)
+        learner = await new_learner(tmp_path).__aenter__()
         events.clear()
-        await learner.learn(random_sequence(1), 30)
+        await learner.learn(example(1))
         events.append("answer")
-        learner.directory.close()
+        await crash(learner)
 
     run(main())
 
@@ -87,7 +103,7 @@ def test_a_torn_last_line_is_cut_off(run, tmp_path, left):
 
     learned, outputs, torn = run(reopened(tmp_path))
 
-    assert (learned, outputs) == (1, run(answers([random_sequence(1)]))[-1])
+    assert (learned, outputs) == (1, run(answers([1]))[-1])
     assert torn == len(both[len(whole) :][:left])
     assert (tmp_path / "journal").read_bytes() == whole
     assert run(learn(tmp_path, 2)) == before
@@ -107,7 +123,7 @@ def test_a_damaged_line_before_the_last_is_no_crash_and_is_refused(run, tmp_path
     data[30] ^= 1
     (tmp_path / "journal").write_bytes(data)
 
-    with pytest.raises(DirectoryError, match=r"line 1 of .*journal is damaged, and not the last"):
+    with pytest.raises(ModelDirectoryError, match=r"line 1 of .*journal is damaged, and not the last"):
         run(reopened(tmp_path))
     assert (tmp_path / "journal").read_bytes() == data
 
@@ -117,16 +133,17 @@ def test_missing_lines_are_told(run, tmp_path):
     lines = (tmp_path / "journal").read_bytes().splitlines(keepends=True)
     (tmp_path / "journal").write_bytes(lines[2])
 
-    with pytest.raises(DirectoryError, match="lacks what was learned as 1 to 2"):
+    with pytest.raises(ModelDirectoryError, match="lacks what was learned as 1 to 2"):
         run(reopened(tmp_path))
 
 
-def test_a_crash_between_snapshot_and_journal_learns_nothing_twice(run, tmp_path):
+def test_a_crash_between_checkpoint_and_journal_learns_nothing_twice(run, tmp_path):
     before = run(learn(tmp_path, 1, 2))
     lines = (tmp_path / "journal").read_bytes()
 
     async def save() -> None:
-        await (await opened_learner(tmp_path)).close()
+        async with new_learner(tmp_path):
+            pass
 
     run(save())
     assert (tmp_path / "journal").read_bytes() == b""
@@ -135,95 +152,115 @@ def test_a_crash_between_snapshot_and_journal_learns_nothing_twice(run, tmp_path
     assert run(reopened(tmp_path)) == (2, before, 0)
 
 
-def test_a_snapshot_that_was_not_finished_changes_nothing(run, tmp_path):
+def test_a_checkpoint_that_was_not_finished_changes_nothing(run, tmp_path):
     before = run(learn(tmp_path, 1, 2))
-    (tmp_path / "snapshot.npz.new").write_bytes(b"half of")
+    (tmp_path / "checkpoint.npz.new").write_bytes(b"half of")
 
     assert run(reopened(tmp_path)) == (2, before, 0)
 
 
-def test_a_damaged_snapshot_is_refused(run, tmp_path):
+def test_a_damaged_checkpoint_is_refused(run, tmp_path):
     run(learn(tmp_path, 1))
-    data = (tmp_path / "snapshot.npz").read_bytes()
-    (tmp_path / "snapshot.npz").write_bytes(data[: len(data) // 2])
+    data = (tmp_path / "checkpoint.npz").read_bytes()
+    (tmp_path / "checkpoint.npz").write_bytes(data[: len(data) // 2])
 
-    with pytest.raises(DirectoryError, match=r"snapshot\.npz cannot be read"):
+    with pytest.raises(ModelDirectoryError, match=r"checkpoint\.npz cannot be read"):
         run(reopened(tmp_path))
 
 
-def test_a_journal_without_its_snapshot_is_refused(run, tmp_path):
+def test_a_journal_without_its_checkpoint_is_refused(run, tmp_path):
     run(learn(tmp_path, 1))
-    (tmp_path / "snapshot.npz").unlink()
+    (tmp_path / "checkpoint.npz").unlink()
 
-    with pytest.raises(DirectoryError, match=r"has a journal but no snapshot\.npz"):
+    with pytest.raises(ModelDirectoryError, match=r"has a journal but no checkpoint\.npz"):
         run(reopened(tmp_path))
 
 
-def test_a_snapshot_of_something_else_is_refused(tmp_path):
-    directory = Directory(tmp_path)
-    directory.save_snapshot({"something": np.zeros(3)})
-
-    with pytest.raises(DirectoryError, match="is of no such model"):
-        Learner(directory, SETTINGS, most_waiting=1, snapshot_every=1)
+def test_a_checkpoint_of_something_else_is_refused(run, tmp_path):
+    directory = ModelDirectory(tmp_path)
+    directory.save_checkpoint({"something": np.zeros(3)})
     directory.close()
 
+    with pytest.raises(ModelDirectoryError, match=f"the checkpoint in {tmp_path} does not fit this model or optimizer"):
+        run(opened(tmp_path))
 
-def test_a_directory_keeps_its_settings(run, tmp_path):
+
+def test_a_directory_of_another_model_names_what_does_not_fit(run, tmp_path):
     run(learn(tmp_path, 1))
-    directory = Directory(tmp_path)
+    model = nn.Linear(3, 1, dtype=np.float64)
 
-    with pytest.raises(DirectoryError, match=r"holds a model of .*hidden=8.*, and .*hidden=9.* is asked for"):
-        Learner(directory, Settings(hidden=9), most_waiting=1, snapshot_every=1)
-    directory.close()
+    async def main():
+        learner = new_learner(tmp_path, model=model, optimizer=optim.Adam(model))
+        with pytest.raises(ModelDirectoryError, match=r"does not fit this model or optimizer: .*weight"):
+            await learner.__aenter__()
+
+    run(main())
+    assert run(reopened(tmp_path))[0] == 1
+
+
+def test_a_journal_that_the_loss_cannot_take_any_more_is_told_and_kept(run, tmp_path):
+    run(learn(tmp_path, 1, 2))
+    lines = (tmp_path / "journal").read_bytes()
+
+    async def main():
+        def failing(model, batch):
+            raise KeyError("z")
+
+        with pytest.raises(ModelDirectoryError, match=r"cannot be learned again, the first of them number 1: 'z'"):
+            await new_learner(tmp_path, loss=failing).__aenter__()
+
+    run(main())
+    assert (tmp_path / "journal").read_bytes() == lines
+    assert run(reopened(tmp_path))[0] == 2
 
 
 def test_a_directory_is_held_by_one_at_a_time(tmp_path):
-    first = Directory(tmp_path)
+    first = ModelDirectory(tmp_path)
 
-    with pytest.raises(DirectoryError, match="is in use by another process"):
-        Directory(tmp_path)
+    with pytest.raises(ModelDirectoryError, match="is in use by another process"):
+        ModelDirectory(tmp_path)
     first.close()
-    Directory(tmp_path).close()
+    ModelDirectory(tmp_path).close()
 
 
 def test_a_directory_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").touch()
 
-    with pytest.raises(DirectoryError, match="cannot be written to"):
-        Directory(tmp_path / "file" / "in it")
+    with pytest.raises(ModelDirectoryError, match="cannot be written to"):
+        ModelDirectory(tmp_path / "file" / "in it")
 
 
 def test_a_failing_disk_leaves_model_and_journal_as_they_were(run, tmp_path, monkeypatch):
     async def main():
-        learner = await opened_learner(tmp_path)
-        await learner.learn(random_sequence(1), 30)
+        learner = await new_learner(tmp_path).__aenter__()
+        await learner.learn(example(1))
         with monkeypatch.context() as patch:
             failing_disk(patch, times=1)
             with pytest.raises(JournalError, match="the disk is out of order"):
-                await learner.learn(random_sequence(2), 30)
+                await learner.learn(example(2))
         assert learner.learned == 1
-        assert all(weight.grad is None for weight in learner.network.weights)
-        assert (await learner.learn(random_sequence(3), 30)).learned == 2
-        learner.directory.close()
+        assert all(param.grad is None for param in learner.model.parameters())
+        assert (await learner.learn(example(3))).learned == 2
+        await crash(learner)
 
     run(main())
 
-    assert run(reopened(tmp_path)) == (2, run(answers([random_sequence(1), random_sequence(3)]))[-1], 0)
+    assert run(reopened(tmp_path)) == (2, run(answers([1, 3]))[-1], 0)
 
 
 def test_after_a_failure_that_cannot_be_undone_nothing_more_is_written(run, tmp_path, monkeypatch):
     async def main():
-        learner = await opened_learner(tmp_path)
-        await learner.learn(random_sequence(1), 30)
+        learner = await new_learner(tmp_path).__aenter__()
+        await learner.learn(example(1))
         with monkeypatch.context() as patch:
             failing_disk(patch, times=2)
             with pytest.raises(JournalError):
-                await learner.learn(random_sequence(2), 30)
+                await learner.learn(example(2))
         with pytest.raises(JournalError, match="takes no more since it failed"):
-            await learner.learn(random_sequence(3), 30)
+            await learner.learn(example(3))
         assert learner.learned == 1
-        assert learner.directory.broken is not None
-        await learner.close()
+        assert learner.statistics().journal_error == "[Errno 5] the disk is out of order"
+        await crash(learner)
 
     run(main())
 
@@ -239,37 +276,43 @@ def test_a_full_disk_leaves_no_half_line(run, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "no space left")
 
     async def main():
-        learner = await opened_learner(tmp_path)
-        await learner.learn(random_sequence(1), 30)
+        learner = await new_learner(tmp_path).__aenter__()
+        await learner.learn(example(1))
         whole = (tmp_path / "journal").read_bytes()
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", short)
             with pytest.raises(JournalError, match="no space left"):
-                await learner.learn(random_sequence(2), 30)
+                await learner.learn(example(2))
         assert (tmp_path / "journal").read_bytes() == whole
-        learner.directory.close()
+        await crash(learner)
 
     run(main())
 
 
-def test_a_snapshot_that_fails_is_tried_again(run, tmp_path, monkeypatch, caplog):
+def test_a_checkpoint_that_fails_is_tried_again(run, tmp_path, monkeypatch, caplog):
     async def main():
-        learner = await opened_learner(tmp_path, snapshot_every=2)
-        await learner.learn(random_sequence(1), 30)
-        save = Directory.save_snapshot
+        learner = await new_learner(tmp_path, checkpoint_every=2).__aenter__()
+        await learner.learn(example(1))
+        save = ModelDirectory.save_checkpoint
         fails = [OSError(errno.ENOSPC, "no space left")]
-        monkeypatch.setattr(Directory, "save_snapshot", lambda *given: _raise(fails.pop()) if fails else save(*given))
-        await learner.learn(random_sequence(2), 30)
-        await learner._snapshot
-        assert (learner.counts["failed_snapshots"], learner.directory.records) == (1, 2)
-        await learner.learn(random_sequence(3), 30)
-        await learner._snapshot
-        assert (learner.counts["snapshots"], learner.directory.records) == (1, 0)
-        learner.directory.close()
+
+        def fails_once(*given):
+            return _raise(fails.pop()) if fails else save(*given)
+
+        monkeypatch.setattr(ModelDirectory, "save_checkpoint", fails_once)
+        await learner.learn(example(2))
+        await turns_until(lambda: learner.statistics().stage is None)
+        found = learner.statistics()
+        assert (found.failed_checkpoints, found.journal_records) == (1, 2)
+        await learner.learn(example(3))
+        await turns_until(lambda: learner.statistics().stage is None)
+        found = learner.statistics()
+        assert (found.checkpoints, found.journal_records) == (1, 0)
+        await crash(learner)
 
     run(main())
 
-    assert "no snapshot could be saved" in caplog.text
+    assert "no checkpoint could be written" in caplog.text
 
 
 def _raise(error):
@@ -278,18 +321,18 @@ def _raise(error):
 
 def test_a_cancellation_while_a_line_is_written_is_raised_after_the_step(run, tmp_path):
     async def main():
-        learner = await opened_learner(tmp_path)
-        learning = asyncio.create_task(learner.learn(random_sequence(1), 30))
-        await turns_until(lambda: learner.stage == "journal")
+        learner = await new_learner(tmp_path).__aenter__()
+        learning = asyncio.create_task(learner.learn(example(1)))
+        await turns_until(lambda: learner.statistics().stage == "journal")
         learning.cancel()
         with pytest.raises(asyncio.CancelledError):
             await learning
-        assert (learner.learned, learner.counts["learned"], learner.counts["abandoned"]) == (1, 1, 0)
-        learner.directory.close()
+        assert (learner.learned, learner.statistics().cancelled) == (1, 0)
+        await crash(learner)
 
     run(main())
 
-    assert run(reopened(tmp_path)) == (1, run(answers([random_sequence(1)]))[-1], 0)
+    assert run(reopened(tmp_path)) == (1, run(answers([1]))[-1], 0)
 
 
 def test_a_timeout_ends_nothing_once_a_line_is_being_written(run, tmp_path, monkeypatch):
@@ -297,12 +340,12 @@ def test_a_timeout_ends_nothing_once_a_line_is_being_written(run, tmp_path, monk
     monkeypatch.setattr(asyncio, "timeout", lambda seconds: limits.append(timeout(seconds)) or limits[-1])
 
     async def main():
-        learner = await opened_learner(tmp_path)
-        learning = asyncio.create_task(learner.learn(random_sequence(1), 30))
-        await turns_until(lambda: learner.stage == "journal")
+        learner = await new_learner(tmp_path).__aenter__()
+        learning = asyncio.create_task(learner.learn(example(1)))
+        await turns_until(lambda: learner.statistics().stage == "journal")
         assert [limit.when() for limit in limits] == [None]
         await learning
-        learner.directory.close()
+        await crash(learner)
 
     run(main())
 
@@ -320,7 +363,7 @@ def test_a_flipped_bit_anywhere_in_what_was_acknowledged_is_refused_and_nothing_
             data = bytearray(whole)
             data[place] ^= 1 << bit
             path.write_bytes(data)
-            with pytest.raises(DirectoryError, match=r"line [12] of .*journal is damaged") as caught:
+            with pytest.raises(ModelDirectoryError, match=r"line [12] of .*journal is damaged") as caught:
                 run(reopened(tmp_path))
             assert path.read_bytes() == data
             refused.append(str(caught.value))
@@ -342,14 +385,14 @@ def test_a_line_that_lacks_its_end_alone_was_not_acknowledged(run, tmp_path):
 
 
 def _full(monkeypatch, *, at):
-    """Have the disk be full when the first snapshot is written, or the journal made."""
+    """Have the disk be full when the first checkpoint is written, or the journal made."""
     savez = np.savez
 
     def fails(file, **arrays):
         savez(file, **arrays)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    if at == "snapshot":
+    if at == "checkpoint":
         monkeypatch.setattr(np, "savez", fails)
     else:
         real = os.open
@@ -362,15 +405,15 @@ def _full(monkeypatch, *, at):
         monkeypatch.setattr(os, "open", opens)
 
 
-@pytest.mark.parametrize("at", ["snapshot", "journal"])
+@pytest.mark.parametrize("at", ["checkpoint", "journal"])
 @pytest.mark.parametrize("place", ["there already", "new", "new, and so is what it is in"])
 def test_a_first_start_without_room_names_the_directory_and_leaves_nothing(run, tmp_path, monkeypatch, at, place):
     path = {"there already": tmp_path, "new": tmp_path / "a"}.get(place, tmp_path / "a" / "b")
 
     with monkeypatch.context() as patch:
         _full(patch, at=at)
-        with pytest.raises(DirectoryError, match=f"^{path} cannot be written to: .*No space left on device"):
-            run(opened_learner(path))
+        with pytest.raises(ModelDirectoryError, match=f"^{path} cannot be written to: .*No space left on device"):
+            run(opened(path))
     assert list(tmp_path.iterdir()) == []
 
     run(learn(path, 1))
@@ -380,18 +423,18 @@ def test_a_first_start_without_room_names_the_directory_and_leaves_nothing(run, 
 def test_a_start_without_room_removes_nothing_of_others(run, tmp_path, monkeypatch):
     (tmp_path / "thesis").write_text("mine")
 
-    _full(monkeypatch, at="snapshot")
-    with pytest.raises(DirectoryError):
-        run(opened_learner(tmp_path))
+    _full(monkeypatch, at="checkpoint")
+    with pytest.raises(ModelDirectoryError):
+        run(opened(tmp_path))
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
 
 
 def test_a_directory_that_another_one_is_just_beginning_is_left_alone(run, tmp_path):
-    first = Directory(tmp_path)
+    first = ModelDirectory(tmp_path)
 
-    with pytest.raises(DirectoryError, match="is in use by another process"):
-        Directory(tmp_path)
+    with pytest.raises(ModelDirectoryError, match="is in use by another process"):
+        ModelDirectory(tmp_path)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["journal", "lock"]
     first.close()
@@ -403,18 +446,18 @@ def test_a_lock_that_was_removed_holds_nothing(tmp_path, monkeypatch):
         fcntl, "flock", lambda *given: (flock(*given), (tmp_path / "lock").unlink(), (tmp_path / "lock").touch())
     )
 
-    with pytest.raises(DirectoryError, match="is in use by another process"):
-        Directory(tmp_path)
+    with pytest.raises(ModelDirectoryError, match="is in use by another process"):
+        ModelDirectory(tmp_path)
 
 
-def test_a_snapshot_that_fails_gives_back_its_room(run, tmp_path, monkeypatch):
+def test_a_checkpoint_that_fails_gives_back_its_room(run, tmp_path, monkeypatch):
     async def main():
-        learner = await opened_learner(tmp_path)
-        await learner.learn(random_sequence(1), 30)
-        _full(monkeypatch, at="snapshot")
-        await learner.close()
+        learner = await new_learner(tmp_path).__aenter__()
+        await learner.learn(example(1))
+        _full(monkeypatch, at="checkpoint")
+        await learner.__aexit__(None, None, None)
 
     run(main())
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["journal", "lock", "snapshot.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "journal", "lock"]
     assert run(reopened(tmp_path))[0] == 1

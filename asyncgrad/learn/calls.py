@@ -1,0 +1,57 @@
+"""Calls of a model or a loss: here while they are short, on a worker once they are known to take long."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from contextvars import Context
+from time import perf_counter
+from typing import Any, final
+
+from ..engine.eager_task import EagerTask
+from ..engine.offloading import forward
+from ..scheduling import LOOP_BUDGET
+
+__all__ = ["MeasuredCalls", "start_task"]
+
+
+@final
+class MeasuredCalls:
+    """Calls functions of one kind. If those before took longer than `ag.loop_budget` in the mean, a worker makes them.
+
+    So a small model is not slowed down by the way to a worker and back, and a large one does not keep the event loop.
+    What an async function awaits is awaited on the loop.
+    """
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self) -> None:
+        # Nothing is known of the first call.
+        self._seconds = float("inf")
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return `function(*args)`."""
+        timed = functools.partial(self._timed, function)
+        if self._seconds > LOOP_BUDGET.get():
+            return await forward(timed, *args)
+        result = timed(*args)
+        return await result if hasattr(result, "__await__") and not hasattr(result, "backward") else result
+
+    def _timed(self, function: Callable[..., Any], *args: Any) -> Any:
+        began = perf_counter()
+        try:
+            return function(*args)
+        finally:
+            seconds = perf_counter() - began
+            known = self._seconds if self._seconds < float("inf") else seconds
+            self._seconds = (known + seconds) / 2
+
+
+def start_task(
+    coroutine: Any, context: Context, name: str, on_end: Callable[[EagerTask], None] | None = None
+) -> EagerTask:
+    """Return a task on the running loop, whose first step has been run."""
+    task = EagerTask(coroutine, loop=asyncio.get_running_loop(), context=context, name=name, on_end=on_end)
+    task.start()
+    return task

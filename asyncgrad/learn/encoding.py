@@ -1,0 +1,77 @@
+"""Trees as JSON: what a journal and a checkpoint hold, without pickles, so that reading them runs no code."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..arguments import describe
+from ..errors import ArgumentTypeError
+from ..tensor import Tensor
+
+__all__ = ["array_as_text", "array_of_text", "decode", "encode"]
+
+
+def encode(value: Any, put: Callable[[Any], Any], path: str) -> Any:
+    """Return a tree as what JSON can hold; floats keep every bit.
+
+    Args:
+        value: dicts, lists and tuples of arrays, tensors, numbers, strings and None.
+        put: called with each array; returns what JSON holds in its place.
+        path: names `value` in errors.
+
+    Raises:
+        ArgumentTypeError: it holds something else; the message names the place.
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Tensor):
+        return {"array": put(value.detach().to("cpu").numpy())}
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "OV":
+        return {"array": put(value)}
+    if isinstance(value, np.generic) and value.dtype.kind not in "OV":
+        return {"scalar": put(np.asarray(value))}
+    if type(value) in (list, tuple):
+        parts = [encode(part, put, f"{path}[{index}]") for index, part in enumerate(value)]
+        return {"list" if type(value) is list else "tuple": parts}
+    if isinstance(value, Mapping):
+        return {"dict": [[_key(key, path), encode(part, put, f"{path}[{key!r}]")] for key, part in value.items()]}
+    raise ArgumentTypeError(
+        f"{path} cannot be written to the disk: give dicts, lists and tuples of arrays, numbers, strings and None, not "
+        f"{describe(value)}"
+    )
+
+
+def _key(key: Any, path: str) -> Any:
+    if type(key) not in (str, int, float, bool):
+        raise ArgumentTypeError(f"a key of {path} must be a string or a number, not {describe(key)}")
+    return key
+
+
+def decode(value: Any, get: Callable[[Any], Any]) -> Any:
+    """Return the tree that `encode` was given; `get` returns the array that `put` was given."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "array":
+        return get(content)
+    if kind == "scalar":
+        return get(content)[()]
+    if kind == "dict":
+        return {key: decode(part, get) for key, part in content}
+    parts = [decode(part, get) for part in content]
+    return parts if kind == "list" else tuple(parts)
+
+
+def array_as_text(array: Any) -> list[Any]:
+    """Return the dtype, the shape and the base64 of the bytes of an array."""
+    return [array.dtype.str, list(array.shape), base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()]
+
+
+def array_of_text(text: list[Any]) -> Any:
+    """Return the array that `array_as_text` was given, writeable."""
+    dtype, shape, content = text
+    return np.frombuffer(base64.b64decode(content), np.dtype(dtype)).reshape(shape).copy()

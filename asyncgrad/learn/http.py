@@ -1,0 +1,223 @@
+"""Requests of Starlette and FastAPI: bodies within limits, work that ends with its client, and errors as answers.
+
+Nothing here imports either of them before it must: `exception_handlers` makes responses of Starlette's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import errno
+import json
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any, TypeVar
+
+from ..arguments import describe, number
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BusyError,
+    ClientDisconnectedError,
+    ExampleError,
+    JournalError,
+    LearnerClosedError,
+    RequestError,
+)
+from ..scheduling import no_full_collections
+from .calls import start_task
+
+__all__ = ["connections", "exception_handlers", "lifespan", "read_json", "run_for_client"]
+
+T = TypeVar("T")
+
+#: nginx's status for a connection that the client has closed; nobody receives it.
+CLIENT_CLOSED_REQUEST = 499
+
+
+async def read_json(request: Any, *, max_bytes: int = 1_000_000, timeout: float = 10.0) -> Any:
+    """Return what the body of a request says, as JSON; read no more than the limit, whatever its content-length says.
+
+    Args:
+        request: Starlette's or FastAPI's Request.
+        max_bytes: the most bytes of a body.
+        timeout: the seconds in which the body must arrive.
+
+    Raises:
+        RequestError: 400 for a body that is not JSON, 408 for one that does not arrive, 413 for one that is too long.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(number(timeout, "timeout", 0)):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise RequestError(413, f"the body is longer than {max_bytes} bytes: send it in parts")
+    except TimeoutError:
+        raise RequestError(408, f"the body did not arrive within {timeout:g} s") from None
+    try:
+        return json.loads(bytes(body))
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise RequestError(400, f"the body is not JSON: {reason}") from None
+
+
+async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | None = None) -> T:
+    """Await work for the client of a request; if the client goes, or time runs out, the work is cancelled.
+
+    A backward that is cancelled leaves every `.grad` as it was. The body of the request must have been read.
+
+    Args:
+        request: Starlette's or FastAPI's Request.
+        work: what to await: `learner.learn(example)`, or any coroutine with a backward in it.
+        timeout: the seconds that it may take; None for no limit.
+
+    Raises:
+        ClientDisconnectedError: the client has gone.
+        TimeoutError: time has run out.
+    """
+    if not hasattr(work, "__await__"):
+        raise ArgumentTypeError(f"run_for_client(request, work) awaits work, which cannot be {describe(work)}")
+    has_gone = False
+
+    async def wait() -> T:
+        async with asyncio.timeout(timeout):
+            return await work
+
+    async def watch() -> None:
+        nonlocal has_gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        has_gone = True
+        task.cancel()
+
+    context = contextvars.copy_context()
+    task = start_task(wait(), context, "work for a client")
+    watcher = None if task.done() else start_task(watch(), context.copy(), "ag.learn.http watches a client")
+    try:
+        return await task  # type: ignore[no-any-return]
+    except asyncio.CancelledError:
+        if has_gone:
+            raise ClientDisconnectedError(CLIENT_CLOSED_REQUEST, "the client has disconnected") from None
+        raise
+    except TimeoutError as error:
+        raise (error if str(error) else TimeoutError(f"not done within {timeout:g} s, and cancelled")) from None
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+
+
+def lifespan(learner: Any, *, collect_garbage: bool = True) -> Callable[[Any], Any]:
+    """Return what runs a learner as long as an application, for the argument `lifespan` of Starlette and FastAPI.
+
+    Args:
+        learner: a Learner.
+        collect_garbage: whether full garbage collections, which stop the loop, stay as they are. Without, they are kept
+            off by `ag.no_full_collections` while the application runs.
+
+    Example:
+        >>> from starlette.applications import Starlette  # doctest: +SKIP
+        >>> app = Starlette(lifespan=learn.http.lifespan(learner))  # doctest: +SKIP
+    """
+
+    @asynccontextmanager
+    async def run(_: Any) -> AsyncIterator[None]:
+        async with learner:
+            if collect_garbage:
+                yield
+            else:
+                with no_full_collections():
+                    yield
+
+    return run
+
+
+def exception_handlers() -> dict[Any, Callable[[Any, Any], Awaitable[Any]]]:
+    """Return what answers the errors of a learner, for the argument of that name of Starlette and FastAPI.
+
+    An answer is JSON: `{"error": "..."}`. The status is 422 for an example or input that does not fit, 400, 408 and 413
+    for a body that cannot be read, 429 where too many wait, 503 where the journal cannot be written, the learner is
+    closed or the process has no file descriptors left, 504 after a timeout, 500 for an error of the service's own. None
+    of these changes the model.
+
+    Raises:
+        ModuleNotFoundError: Starlette is not installed.
+    """
+    try:
+        responses, exceptions = import_module("starlette.responses"), import_module("starlette.exceptions")
+        disconnected = import_module("starlette.requests").ClientDisconnect
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "exception_handlers() needs Starlette: pip install 'asyncgrad[serve]'", name=error.name
+        ) from error
+
+    def answer(status: int, text: str, headers: dict[str, str] | None = None) -> Any:
+        return responses.JSONResponse({"error": text}, status, headers)
+
+    def told(status: int, headers: dict[str, str] | None = None) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def handle(_: Any, error: Exception) -> Any:
+            return answer(status, str(error), headers)
+
+        return handle
+
+    async def refused(_: Any, error: RequestError) -> Any:
+        return answer(error.status, error.text, error.headers)
+
+    async def of_http(_: Any, error: Any) -> Any:
+        return answer(error.status_code, error.detail, error.headers)
+
+    async def of_system(_: Any, error: OSError) -> Any:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise error
+        return answer(503, f"the service is short of descriptors: {error}", _LATER)
+
+    async def own(_: Any, error: Exception) -> Any:
+        return answer(500, "an error of the service's own, which its log shows")
+
+    async def gone(_: Any, error: Exception) -> Any:
+        return responses.Response(status_code=CLIENT_CLOSED_REQUEST)
+
+    return {
+        RequestError: refused,
+        ClientDisconnectedError: gone,
+        disconnected: gone,
+        ExampleError: told(422),
+        BusyError: told(429, _LATER),
+        JournalError: told(503, _LATER),
+        LearnerClosedError: told(503, _LATER),
+        TimeoutError: told(504),
+        exceptions.HTTPException: of_http,
+        OSError: of_system,
+        Exception: own,
+    }
+
+
+_LATER = {"Retry-After": "1"}
+
+
+def connections(max_connections: int = 256, headers_timeout: float = 10.0) -> Callable[..., asyncio.Protocol]:
+    """Return what makes the connections of uvicorn, for its option `http`, with limits that uvicorn does not have.
+
+    uvicorn waits for headers without a timeout, and accepts any number of clients: a few hundred that send one byte a
+    minute would use up the file descriptors of the process. Beyond `max_connections`, as many clients again are
+    answered with 503, and further ones are disconnected.
+
+    Args:
+        max_connections: how many clients are served at a time; fewer where the process may have few descriptors.
+        headers_timeout: the seconds in which the headers of a request must arrive; else the answer is 408.
+
+    Raises:
+        ModuleNotFoundError: uvicorn is not installed.
+
+    Example:
+        >>> uvicorn.run(app, http=learn.http.connections(max_connections=1000))  # doctest: +SKIP
+    """
+    module = import_module(".connections", __package__)
+    most: int = module.within_descriptors(max_connections)
+    seconds = number(headers_timeout, "headers_timeout", 0)
+    if not 0 < seconds < math.inf:
+        raise ArgumentError(f"headers_timeout must be above 0, not {headers_timeout}")
+    protocol: Callable[..., asyncio.Protocol] = module.protocol(most, seconds)
+    return protocol

@@ -1,0 +1,646 @@
+"""Learner: a model that answers predictions while it learns, one step after another, and survives crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import math
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+
+from ..arguments import check_function, describe, number
+from ..backward import backward
+from ..context import GENERATOR, no_grad
+from ..data.stacking import stack
+from ..engine.eager_task import EagerTask
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AsyncgradError,
+    BusyError,
+    ExampleError,
+    InvalidGradientError,
+    JournalError,
+    LearnerClosedError,
+    ModelDirectoryError,
+)
+from ..nn.module import Module
+from ..optim.clipping import clip_grad_norm
+from ..optim.optimizer import Optimizer
+from ..tensor import Tensor
+from .calls import MeasuredCalls, start_task
+from .directory import ModelDirectory
+from .pending import PendingExample, PendingExamples
+from .predictions import PredictionQueue
+from .specs import check_specs, conform
+from .statistics import Statistics
+
+__all__ = ["Evaluation", "Learned", "Learner"]
+
+log = logging.getLogger(__name__)
+
+
+class Learned(NamedTuple):
+    """What became of an example: the loss of its step, before it; and how many examples the model has then learned."""
+
+    loss: float
+    learned: int
+
+
+class Evaluation(NamedTuple):
+    """What an evaluation returned, and how many examples the model had learned."""
+
+    learned: int
+    result: Any
+
+
+class _Published(NamedTuple):
+    """What predictions read: the model after so many examples."""
+
+    learned: int
+    model: Any
+
+
+@final
+class Learner:
+    """Answers predictions of a model while it learns from examples, one step after another, in order of arrival.
+
+    An example has no axis for a batch; the model and the loss get batches: inputs and examples are stacked along a new
+    first axis. Predictions are of the model after a whole number of steps, in evaluation mode. The model is in training
+    mode for the loss. A step that fails, is cancelled or runs out of time changes nothing.
+
+    Use it by `async with`. At the end of the block, what waits is learned and answered, and a checkpoint is written; if
+    the block raises, what waits gets a LearnerClosedError.
+
+    Args:
+        model: its parameters are trained; nothing else may write into them meanwhile.
+        loss: `loss(model, batch)`, plain or async; returns a scalar tensor.
+        optimizer: of the parameters of the model.
+        directory: where the checkpoint and the journal are; what is there already is loaded, and the model goes on
+            from it. An example is acknowledged once it is on the disk. None keeps everything in memory.
+        inputs: what an input of `predict` must be: a tree of `ArraySpec`. None takes any tree of finite numbers.
+        example: the same for an example of `learn`.
+        batch_size: the most examples of one step. Those that wait for their turn share one if they have equal shapes.
+        prediction_batch_size: the most inputs of one call of the model.
+        prediction_delay: the seconds that an input waits for others to share a call with; with 0, those share one that
+            arrive in the same iteration of the event loop.
+        max_pending: the most examples that may wait; a further one raises a BusyError.
+        max_pending_predictions: the same for inputs.
+        timeout: the seconds that `predict` and `learn` take at most, unless they are given others; None for no limit.
+        max_grad_norm: gradients are scaled so that their norm is at most this.
+        checkpoint_every: after so many steps, a checkpoint takes the journal's place.
+        evaluate: `evaluate(model)`, plain or async, called with an immutable version of the model, beside the learning.
+        evaluate_every: the number of steps between two evaluations.
+        seed: of the random numbers of each step (dropout, say), so that a replay draws the same ones.
+
+    Attributes:
+        model: the model.
+        optimizer: the optimizer.
+        evaluation: the last Evaluation; None before the first.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is invalid; the message names it.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad import learn, nn, optim
+        >>> async def main():
+        ...     model = nn.Linear(2, 1, dtype=np.float64)
+        ...     def loss(model, batch):
+        ...         return nn.mse_loss(model(batch["x"]), batch["y"])
+        ...     async with learn.Learner(model, loss, optim.SGD(model, lr=0.1)) as learner:
+        ...         for _ in range(200):
+        ...             await learner.learn({"x": [1.0, 2.0], "y": [3.0]})
+        ...         return await learner.predict([1.0, 2.0])
+        >>> ag.run(main())
+        array([3.])
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        loss: Callable[[Any, Any], Any],
+        optimizer: Optimizer,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        inputs: Any = None,
+        example: Any = None,
+        batch_size: int = 1,
+        prediction_batch_size: int = 64,
+        prediction_delay: float = 0.0,
+        max_pending: int = 64,
+        max_pending_predictions: int = 1024,
+        timeout: float | None = None,
+        max_grad_norm: float | None = None,
+        checkpoint_every: int = 100,
+        evaluate: Callable[[Any], Any] | None = None,
+        evaluate_every: int = 100,
+        seed: int = 0,
+    ) -> None:
+        _check_model(model, loss, optimizer)
+        for spec, name in ((inputs, "inputs"), (example, "example")):
+            check_specs(spec, name)
+        if evaluate is not None:
+            check_function(evaluate, "evaluate")
+        self.model, self.optimizer, self._loss = model, optimizer, loss
+        self._path = None if directory is None else Path(directory)
+        self._input_spec, self._example_spec = inputs, example
+        self._max_pending = _count(max_pending, "max_pending")
+        self._timeout = _timeout(timeout)
+        self._max_grad_norm = math.inf if max_grad_norm is None else number(max_grad_norm, "max_grad_norm", 0)
+        self._checkpoint_every = _count(checkpoint_every, "checkpoint_every")
+        self._evaluate, self._evaluate_every = evaluate, _count(evaluate_every, "evaluate_every")
+        self._seed = _count(seed, "seed", least=0)
+        self.evaluation: Evaluation | None = None
+        self._counts: Counter[str] = Counter()
+        self._pending = PendingExamples(_count(batch_size, "batch_size"))
+        self._predictions = PredictionQueue(
+            self._answer,
+            _count(prediction_batch_size, "prediction_batch_size"),
+            number(prediction_delay, "prediction_delay", 0),
+            _count(max_pending_predictions, "max_pending_predictions"),
+        )
+        self._model_calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
+        self._published = _Published(0, model)
+        self._steps = self._replayed = 0
+        self._last_loss = math.nan
+        self._stage: str | None = None
+        self._state = "new"
+        self._directory: ModelDirectory | None = None
+        self._wake = asyncio.Event()
+        self._step_task: EagerTask | None = None
+        self._evaluation_task: EagerTask | None = None
+        self._checkpoint_waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def learned(self) -> int:
+        """How many examples the model has learned since it was made."""
+        return self._published.learned
+
+    # --- what callers ask for --------------------------------------------------------------------
+
+    async def predict(self, inputs: Any, *, timeout: float | None = None) -> Any:
+        """Return the outputs of the model for one input, as arrays; several callers share a call of the model.
+
+        Args:
+            inputs: a tree of arrays, numbers, or lists of numbers, without an axis for a batch.
+            timeout: the seconds that it may take; None for the learner's own.
+
+        Raises:
+            ExampleError: `inputs` are not what the learner was told they are; the message names the place.
+            BusyError: too many predictions are waited for.
+            TimeoutError: it took too long.
+            LearnerClosedError: the learner does not run.
+        """
+        self._check_runs("predict")
+        given = conform(self._input_spec, inputs, "inputs")
+        seconds = self._timeout if timeout is None else _timeout(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                outputs = await self._predictions.ask(given)
+        except TimeoutError as error:
+            self._counts["timed_out"] += 1
+            raise TimeoutError(f"not predicted within {seconds:g} s") from error
+        except asyncio.CancelledError:
+            self._counts["cancelled"] += 1
+            raise
+        except BusyError:
+            self._counts["refused"] += 1
+            raise
+        self._counts["predicted"] += 1
+        return outputs
+
+    async def learn(self, example: Any, *, timeout: float | None = None) -> Learned:
+        """Learn from one example: wait for its turn, differentiate, write it to the journal, step.
+
+        Until it is written, a timeout or a cancellation leaves the model and the journal as they are. From then on it
+        is learned in any case, and a cancellation is raised after the step.
+
+        Args:
+            example: a tree of arrays, numbers, or lists of numbers, without an axis for a batch.
+            timeout: the seconds that its gradient may take, waiting included; None for the learner's own.
+
+        Returns:
+            The loss before the step, and how many examples the model has learned after it.
+
+        Raises:
+            ExampleError: the example is not what the learner was told it is, or its loss or gradient is not finite; the
+                message names the place.
+            BusyError: too many examples wait.
+            TimeoutError: it took too long.
+            JournalError: it could not be written to the disk.
+            LearnerClosedError: the learner does not run.
+        """
+        self._check_runs("learn")
+        given = conform(self._example_spec, example, "example")
+        seconds = self._timeout if timeout is None else _timeout(timeout)
+        if len(self._pending) >= self._max_pending:
+            self._counts["refused"] += 1
+            raise BusyError(f"{len(self._pending)} examples wait to be learned already, and no more may")
+        loop = asyncio.get_running_loop()
+        pending = PendingExample(given, loop.create_future(), None if seconds is None else loop.time() + seconds)
+        self._pending.add(pending)
+        self._wake.set()
+        try:
+            async with asyncio.timeout(seconds) as pending.limit:
+                return await pending.result()  # type: ignore[no-any-return]
+        except TimeoutError as error:
+            self._counts["timed_out"] += 1
+            raise TimeoutError(f"not learned within {seconds:g} s, and nothing has changed") from error
+        except asyncio.CancelledError:
+            self._counts["cancelled"] += not pending.is_committed
+            raise
+        finally:
+            self._leave(pending)
+
+    async def checkpoint(self) -> None:
+        """Write a checkpoint, after the step that runs.
+
+        Raises:
+            OSError: it could not be written; the former one and the journal are kept.
+            ArgumentError: the learner has no directory.
+        """
+        self._check_runs("checkpoint")
+        if self._directory is None:
+            raise ArgumentError("this learner has no directory for a checkpoint: make it with directory=...")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._checkpoint_waiters.append(waiter)
+        self._wake.set()
+        await waiter
+
+    def statistics(self) -> Statistics:
+        """Return what has happened so far, as numbers."""
+        directory = self._directory
+        counts = {name: self._counts[name] for name in Statistics.COUNTS}
+        return Statistics(
+            learned=self.learned,
+            steps=self._steps,
+            replayed=self._replayed,
+            prediction_batches=self._predictions.batches,
+            pending=len(self._pending),
+            pending_predictions=self._predictions.pending,
+            journal_records=0 if directory is None else directory.records,
+            torn_bytes=0 if directory is None else directory.torn,
+            journal_error=None if directory is None or directory.broken is None else str(directory.broken),
+            last_loss=self._last_loss,
+            stage=self._stage,
+            **counts,
+        )
+
+    def _check_runs(self, what: str) -> None:
+        if self._state == "new":
+            raise LearnerClosedError(f"the learner has not begun: write async with learner: await learner.{what}(...)")
+        if self._state != "running":
+            raise LearnerClosedError(f"{what}() came after the learner was closed, and nothing was done")
+
+    # --- from the first step to the last ---------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Load what is in the directory, and learn again what its journal has.
+
+        Raises:
+            ModelDirectoryError: the directory is in use, damaged, or holds another model.
+            LearnerClosedError: the learner was used before.
+        """
+        if self._state != "new":
+            raise LearnerClosedError("a learner is used once: make another one")
+        self._state = "starting"
+        self.model.train()
+        self._context = contextvars.copy_context()
+        try:
+            if self._path is not None:
+                await self._open(self._path)
+            self._publish(self.learned)
+        except BaseException:
+            self._state = "closed"
+            if self._directory is not None:
+                self._directory.close()
+            raise
+        self._state = "running"
+        self._ended = asyncio.Event()
+        self._task = start_task(self._train(), self._context.copy(), "ag.learn.Learner", lambda _: self._ended.set())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Learn and answer what waits, or with an error refuse it; write a checkpoint; release the directory."""
+        if self._state != "running":
+            return
+        self._state = "closing" if error is None else "failed"
+        cancellation: asyncio.CancelledError | None = None
+        if error is not None:
+            self._refuse()
+        self._wake.set()
+        while not self._ended.is_set():
+            try:
+                await self._ended.wait()
+            except asyncio.CancelledError as cancelled:
+                # Whoever is impatient does not wait for what has not begun, but for what must not be left half-done.
+                cancellation = cancelled
+                self._state = "failed"
+                self._refuse()
+        if self._evaluation_task is not None:
+            self._evaluation_task.cancel()
+        await self._predictions.close(None if self._state == "closing" else _closed())
+        self._state = "closed"
+        if cancellation is not None:
+            raise cancellation
+
+    def _refuse(self) -> None:
+        self._pending.fail(_closed)
+        if self._step_task is not None and not any(one.is_committed for one in self._pending.running):
+            self._step_task.cancel()
+        self._wake.set()
+
+    async def _open(self, path: Path) -> None:
+        directory = self._directory = await asyncio.to_thread(ModelDirectory, path)
+        state = await asyncio.to_thread(directory.checkpoint)
+        if state is None:
+            await asyncio.to_thread(directory.begin, self._checkpoint_state())
+            return
+        try:
+            learned, steps = state["learned"], state["steps"]
+            missing = self._tensors().keys() - state["model"].keys()
+            if missing:
+                raise ArgumentError(f"it lacks {', '.join(sorted(missing))}")
+            self.model.update(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (AsyncgradError, KeyError, TypeError) as error:
+            raise ModelDirectoryError(
+                f"the checkpoint in {path} does not fit this model or optimizer: {error}"
+            ) from error
+        self._published, self._steps = _Published(learned, self.model), steps
+        for examples in directory.replay(learned):
+            again = [PendingExample(one, asyncio.get_running_loop().create_future(), None) for one in examples]
+            try:
+                await self._step(again, is_replay=True)
+            except Exception as error:
+                raise ModelDirectoryError(
+                    f"{path} has examples in its journal that cannot be learned again, the first of them number "
+                    f"{self.learned + 1}: {error}"
+                ) from error
+            self._replayed += len(examples)
+        self._stage = None
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return all that a step may change: also buffers that a state dict leaves out."""
+        return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+
+    def _checkpoint_state(self) -> dict[str, Any]:
+        return {
+            "learned": self.learned,
+            "steps": self._steps,
+            "model": self._tensors(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    # --- the task that learns --------------------------------------------------------------------
+
+    async def _train(self) -> None:
+        """Make one step after another; the only one that writes into the model and the directory."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while examples := self._pending.take():
+                    await self._learn(examples)
+                    directory = self._directory
+                    if directory is not None and directory.records >= self._checkpoint_every:
+                        await self._save()
+                    if self._checkpoint_waiters:
+                        await self._save_for_waiters()
+                await self._save_for_waiters()
+                if self._state != "running":
+                    return
+        finally:
+            await self._finish()
+
+    async def _finish(self) -> None:
+        directory = self._directory
+        if directory is not None:
+            if directory.records and directory.broken is None:
+                await self._save()
+            directory.close()
+        self._pending.fail(_closed)
+
+    async def _learn(self, examples: list[PendingExample]) -> None:
+        """Make the step of these examples, and tell those who wait."""
+        try:
+            # A context of its own, so that the random numbers of a step depend on its number alone.
+            self._step_task = start_task(self._step(examples), self._context.copy(), "a step of ag.learn.Learner")
+            learned = await self._step_task
+        except asyncio.CancelledError:
+            left = [one for one in examples if one.is_wanted]
+            if len(left) == len(examples):
+                # The loss has raised it by itself.
+                for one in left:
+                    one.future.cancel()
+            else:
+                self._pending.put_back(left)
+        except Exception as error:
+            if len(examples) == 1 or isinstance(error, JournalError):
+                for one in examples:
+                    one.fail(error)
+            else:
+                # One of them may be to blame: the others are to be learned.
+                for one in examples:
+                    one.is_alone, one.is_committed = True, False
+                self._pending.put_back(one for one in examples if one.is_wanted)
+        else:
+            for one in examples:
+                if one.is_wanted:
+                    one.future.set_result(learned)
+        finally:
+            self._step_task, self._stage = None, None
+            self._pending.running = []
+            for one in examples:
+                one.ended.set()
+
+    def _leave(self, pending: PendingExample) -> None:
+        """Somebody does not wait any more: cancel the step that was for them, unless it is being written."""
+        if not pending.future.cancelled():
+            return
+        self._pending.remove(pending)
+        if pending in self._pending.running and not pending.is_committed and self._step_task is not None:
+            self._step_task.cancel()
+
+    async def _step(self, examples: list[PendingExample], is_replay: bool = False) -> Learned:
+        """Differentiate, write to the journal, update and publish; or change nothing."""
+        GENERATOR.set(np.random.default_rng([self._seed, self._steps]))
+        is_written = False
+        try:
+            loss = await self._differentiate(stack([one.example for one in examples]))
+            if not is_replay:
+                self._commit(examples)
+                is_written = await self._write(examples)
+            self._stage = "step"
+            await self.optimizer.step_async()
+        except BaseException:
+            if not is_replay and self._stage is not None:
+                self._counts[f"ended_in_{self._stage}"] += 1
+            if is_written and self._directory is not None:
+                await asyncio.to_thread(self._directory.take_back)
+            self.optimizer.zero_grad()
+            buffers = dict(self._published.model.named_buffers())
+            if buffers:
+                self.model.update(buffers)
+            raise
+        self.optimizer.zero_grad()
+        self._steps += 1
+        self._last_loss = loss
+        self._publish(self.learned + len(examples))
+        self._start_evaluation()
+        return Learned(loss, self.learned)
+
+    async def _differentiate(self, batch: Any) -> float:
+        """Add the gradients of a batch to the parameters, and return the loss."""
+        self._stage = "forward"
+        self.optimizer.zero_grad()
+        loss = await self._loss_calls.call(self._loss, self.model, batch)
+        if not isinstance(loss, Tensor) or loss.size != 1:
+            what = f"a tensor of shape {loss.shape}" if isinstance(loss, Tensor) else describe(loss)
+            raise ArgumentTypeError(f"loss(model, batch) must return a scalar tensor, and returned {what}")
+        value = float(loss.item())
+        if not math.isfinite(value):
+            raise ExampleError(f"the loss is {value} for this example, so it was not learned")
+        self._stage = "backward"
+        await backward(loss)
+        try:
+            clip_grad_norm(_trained(self.optimizer), self._max_grad_norm)
+        except InvalidGradientError as error:
+            raise ExampleError(f"the gradient of this example is not finite, so it was not learned: {error}") from error
+        return value
+
+    @staticmethod
+    def _commit(examples: list[PendingExample]) -> None:
+        """Lift the timeouts of a step, which is made from here on; raise CancelledError if somebody has gone."""
+        now = asyncio.get_running_loop().time()
+        for one in examples:
+            # A short backward does not suspend, so a timeout could not fire.
+            if one.deadline is not None and now >= one.deadline:
+                one.fail(TimeoutError())
+        if not all(one.is_wanted for one in examples):
+            raise asyncio.CancelledError
+        for one in examples:
+            one.commit()
+
+    async def _write(self, examples: list[PendingExample]) -> bool:
+        if self._directory is None:
+            return False
+        self._stage = "journal"
+        await asyncio.to_thread(self._directory.append, self.learned, [one.example for one in examples])
+        return True
+
+    def _publish(self, learned: int) -> None:
+        self._published = _Published(learned, self.model.snapshot())
+
+    async def _save(self) -> OSError | None:
+        """Write a checkpoint; return and log what kept it from being written, after which a later step tries again."""
+        assert self._directory is not None
+        self._stage = "checkpoint"
+        try:
+            await asyncio.to_thread(self._save_now, self._directory)
+        except OSError as error:
+            self._counts["failed_checkpoints"] += 1
+            log.error("no checkpoint could be written, and the journal goes on: %s", error)
+            return error
+        finally:
+            self._stage = None
+        self._counts["checkpoints"] += 1
+        return None
+
+    def _save_now(self, directory: ModelDirectory) -> None:
+        # Nobody writes into the model meanwhile: the task that learns waits for this.
+        directory.save_checkpoint(self._checkpoint_state())
+
+    async def _save_for_waiters(self) -> None:
+        waiters, self._checkpoint_waiters = self._checkpoint_waiters, []
+        if not waiters:
+            return
+        error = await self._save()
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    # --- predictions and evaluations -------------------------------------------------------------
+
+    async def _answer(self, batch: Any) -> Any:
+        with no_grad():
+            return await self._model_calls.call(self._published.model, batch)
+
+    def _start_evaluation(self) -> None:
+        is_running = self._evaluation_task is not None and not self._evaluation_task.done()
+        if self._evaluate is None or self._steps % self._evaluate_every or is_running or self._state == "starting":
+            return
+        self._evaluation_task = start_task(self._run_evaluation(), self._context.copy(), "an evaluation of ag.learn")
+
+    async def _run_evaluation(self) -> None:
+        learned, model = self._published
+        try:
+            with no_grad():
+                result = await MeasuredCalls().call(self._evaluate, model)  # type: ignore[arg-type]
+        except Exception:
+            self._counts["failed_evaluations"] += 1
+            log.exception("an evaluation of the model after %d examples failed, and the learning goes on", learned)
+            return
+        self._counts["evaluations"] += 1
+        self.evaluation = Evaluation(learned, result)
+
+
+def _closed() -> LearnerClosedError:
+    return LearnerClosedError("the learner was closed before this was done, and nothing has changed")
+
+
+def _check_model(model: Any, loss: Any, optimizer: Any) -> None:
+    if not isinstance(model, Module):
+        raise ArgumentTypeError(f"model must be an nn.Module, not {describe(model)}")
+    check_function(loss, "Learner(model, loss, optimizer): loss")
+    try:
+        inspect.signature(loss).bind(model, None)
+    except TypeError as error:
+        raise ArgumentTypeError(f"loss is called as loss(model, batch), and cannot be: {error}") from None
+    except ValueError:
+        pass  # a function written in C, which does not tell what it takes
+    if not isinstance(optimizer, Optimizer):
+        raise ArgumentTypeError(f"optimizer must be one of ag.optim, not {describe(optimizer)}")
+    own = {id(param) for param in model.parameters()}
+    strangers = [param for param in _trained(optimizer) if id(param) not in own]
+    if strangers:
+        raise ArgumentError(
+            f"optimizer has {len(strangers)} parameters that are not of this {type(model).__name__}, the first of "
+            f"shape {strangers[0].shape}: make it with the model, as in optim.Adam(model)"
+        )
+
+
+def _trained(optimizer: Optimizer) -> list[Tensor]:
+    return [param for group in optimizer.param_groups for param in group["params"] if param.requires_grad]
+
+
+def _count(value: Any, name: str, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ArgumentTypeError(f"{name} must be a whole number, not {describe(value)}")
+    if value < least:
+        raise ArgumentError(f"{name} must be at least {least}, not {value}")
+    return int(value)
+
+
+def _timeout(value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds: float = number(value, "timeout", 0)
+    if not seconds > 0:
+        raise ArgumentError(f"timeout must be a number of seconds above 0, not {value!r}")
+    return seconds

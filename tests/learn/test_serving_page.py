@@ -1,0 +1,72 @@
+"""The services of docs/serving.md, run as they are printed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette", reason="needs Starlette: pip install 'asyncgrad[serve]'")
+pytest.importorskip("fastapi", reason="needs FastAPI: pip install 'fastapi'")
+pytest.importorskip("httpx", reason="needs httpx: pip install 'asyncgrad[serve]'")
+pytest.importorskip("prometheus_client", reason="needs prometheus-client: pip install 'asyncgrad[metrics]'")
+
+import httpx
+import prometheus_client
+
+from asyncgrad.learn import prometheus_collector
+from tests.house import ROOT
+from tests.learn.making import example, new_learner
+
+STARLETTE, FASTAPI, METRICS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "serving.md").read_text(), flags=re.DOTALL
+)
+
+
+@pytest.mark.parametrize("blocks", [[STARLETTE, METRICS], [STARLETTE, FASTAPI, METRICS]], ids=["starlette", "fastapi"])
+def test_a_service_of_the_page_learns_predicts_and_tells_its_metrics(run, tmp_path, monkeypatch, blocks):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
+    monkeypatch.setattr(
+        prometheus_client.exposition, "REGISTRY", prometheus_client.REGISTRY, raising=True
+    )  # the default of make_asgi_app
+    names: dict[str, Any] = {"__name__": "service"}
+    for block in blocks:
+        exec(compile(block, "service.py", "exec", dont_inherit=True), names)  # noqa: S102  # the page's own code
+
+    async def main():
+        app, learner = names["app"], names["learner"]
+        transport = httpx.ASGITransport(app=app)
+        async with learner, httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            before = (await client.post("/predict", json=[1, 2, 3, 4])).json()
+            learned = await client.post("/learn", json={"x": [1, 2, 3, 4], "y": [1]})
+            after = (await client.post("/predict", json=[1, 2, 3, 4])).json()
+            wrong = await client.post("/learn", json={"x": [1, 2, 3], "y": [1]})
+            return np.shape(before), learned.json()[1], before != after, wrong.status_code, wrong.json()
+
+    found = run(main())
+
+    assert found == ((1,), 1, True, 422, {"error": "example.x must have shape (4,), and has (3,)"})
+    assert (tmp_path / "model" / "checkpoint.npz").exists()
+    text = prometheus_client.generate_latest(prometheus_client.REGISTRY).decode()
+    assert "asyncgrad_learner_learned_total 1.0" in text
+
+
+def test_the_first_service_of_the_page_has_as_many_lines_as_it_says():
+    lines = [line for line in STARLETTE.splitlines() if line.strip()]
+
+    assert len(lines) <= 20
+
+
+def test_a_collector_has_each_number_of_the_statistics(run):
+    async def main():
+        registry = prometheus_client.CollectorRegistry()
+        async with new_learner() as learner:
+            registry.register(prometheus_collector(learner, prefix="mine"))
+            await learner.learn(example(1))
+            value = registry.get_sample_value
+            return [value(f"mine_{name}") for name in ("learned_total", "pending", "journal_records", "can_learn")]
+
+    assert run(main()) == [1.0, 0.0, 0.0, 1.0]

@@ -28,7 +28,9 @@ demo: $(VENV)/.demo
 test: lint types pytest
 
 # ASYNCGRAD_CASES is the share of the cases that are run: tests/sampling.py.
+# ASYNCGRAD_BACKWARD_RECORD names a file of those that run no backward, which need not run again: tests/backwards.py.
 test-all: export ASYNCGRAD_CASES = 1
+test-all: export ASYNCGRAD_BACKWARD_RECORD = .tests-without-backward
 test-all: lint types pytest test-compiled
 
 # An interpreter is here if it is on the path or among those that pyenv has built.

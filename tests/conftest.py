@@ -15,6 +15,7 @@ from hypothesis import settings
 
 import asyncgrad as ag
 from asyncgrad.context import GRAD_MODE, RECORDING
+from tests.backwards import BackwardRecord
 from tests.libraries import OURS, theirs
 from tests.sampling import cases, sampled
 
@@ -29,9 +30,12 @@ T = TypeVar("T")
 collect_ignore = [] if importlib.util.find_spec("torch") else ["nn/programs_in_pytorch.py"]
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C interrupt: a shell that starts the tests in the background has them ignore it, and some send it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    record = BackwardRecord.of_environment()
+    if record is not None:
+        config.pluginmanager.register(record)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

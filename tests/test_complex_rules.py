@@ -483,7 +483,7 @@ _POINTS = [np.array([1 + 2j, 0.5 - 1j])]
     ids=["conjugate wrong", "conjugated twice", "second order"],
 )
 def test_the_checker_finds_a_wrong_rule(function: Primitive) -> None:
-    with pytest.raises(GradcheckError):
+    with pytest.raises((GradcheckError, AssertionError)):
         verdict(function.name, function, _POINTS)
 
 

@@ -18,7 +18,7 @@ each_way = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "b
 
 
 #: What is left of these in `make test` is still more than the stack has room for.
-SEGMENTS, LEVELS = cases(5000), cases(20_000)
+SEGMENTS, LEVELS = cases(5000), max(2000, cases(10_000))
 
 # Most of the time would go to the garbage collector, which would find nothing.
 pytestmark = pytest.mark.usefixtures("no_collector")

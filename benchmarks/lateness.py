@@ -1,14 +1,16 @@
-"""How late a timer of 1 ms fires while a backward runs on its loop: measures the 99th percentile of the lateness."""
+"""How late a timer of 1 ms fires while a backward, or a whole training step, runs on its loop: the 99th percentile."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from time import perf_counter
 from typing import Any, final
 
 import numpy as np
 
 import asyncgrad as ag
+from asyncgrad import nn, optim
 
 from .peers import Array, torch
 from .runner import Benchmark
@@ -16,6 +18,7 @@ from .runner import Benchmark
 __all__ = ["BENCHMARKS", "Lateness"]
 
 NODES, PRODUCTS, SIDE = 80_000, 30, 512
+LAYERS, WIDTH, BATCH = 8, 1000, 256
 INTERVAL = 0.001
 #: The smallest lateness in seconds that is reported, so that ratios are finite.
 ON_TIME = 1e-6
@@ -53,8 +56,8 @@ class Lateness(Benchmark):
 
     title = "lateness of a 1 ms timer, {}"
     section = (
-        "How late a timer of one millisecond fires while a backward runs on its loop, the 99th percentile; beside "
-        "PyTorch's backward in a thread of its own, and beside a loop on which nothing else runs."
+        "How late a timer of one millisecond fires while a backward, or a training step, runs on its loop, the 99th "
+        "percentile; beside PyTorch's in a thread of its own, and beside a loop on which nothing else runs."
     )
     params = (
         ("asyncgrad", *(() if torch is None else ("torch",)), "idle"),
@@ -102,4 +105,58 @@ class Lateness(Benchmark):
         return late
 
 
-BENCHMARKS = [Lateness]
+@final
+class StepLateness(Benchmark):
+    """The same during a training step: forward, backward and update; asyncgrad awaits each, PyTorch has a thread."""
+
+    title = "lateness of a 1 ms timer, {}"
+    section = Lateness.section
+    params = (("asyncgrad", *(() if torch is None else ("torch",)), "idle"), ("8 layers of 1,000",))
+    calls = 1
+
+    def setup(self, peer: str, _: str) -> None:
+        """Create the model, the data and the optimizer."""
+        self.peer = peer
+        rng = np.random.default_rng(0)
+        weights = [(rng.standard_normal((WIDTH, WIDTH)) / np.sqrt(WIDTH)).astype(np.float32) for _ in range(LAYERS)]
+        x = rng.standard_normal((BATCH, WIDTH)).astype(np.float32)
+        # Without a change of the weights, every peer has the same gradients however often it is measured.
+        if peer == "torch":
+            self.x: Any = torch.from_numpy(x)
+            linear = [torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in weights]
+            self.model: Any = torch.nn.Sequential(*itertools.chain(*((each, torch.nn.Tanh()) for each in linear)))
+            self.optimizer: Any = torch.optim.SGD(self.model.parameters(), lr=0.0, momentum=0.9)
+            for each, weight in zip(linear, weights, strict=True):
+                each.weight.data = torch.from_numpy(weight)
+        else:
+            self.x = x
+            layers = [nn.Linear(WIDTH, WIDTH, bias=False, dtype=np.float32) for _ in weights]
+            self.model = nn.Sequential(*itertools.chain(*((each, nn.Tanh()) for each in layers)))
+            self.optimizer = optim.SGD(self.model.parameters(), lr=0.0, momentum=0.9)
+            for layer, weight in zip(layers, weights, strict=True):
+                layer.update({"weight": weight})
+
+    def gradients(self) -> list[Array] | None:
+        """Return the gradients of the weights, or None for the idle loop."""
+        grads = [param.grad for param in self.model.parameters()]
+        return None if grads[0] is None else [grad.numpy() for grad in grads]
+
+    async def time_step(self) -> float:
+        """Return the lateness during a step."""
+        if self.peer == "idle":
+            return await lateness_during(asyncio.sleep(IDLE_SECONDS))
+        return await lateness_during(asyncio.to_thread(self._blocking_step) if self.peer == "torch" else self._step())
+
+    def _blocking_step(self) -> None:
+        self.optimizer.zero_grad()
+        (self.model(self.x) ** 2).mean().backward()
+        self.optimizer.step()
+
+    async def _step(self) -> None:
+        self.optimizer.zero_grad()
+        loss = ((await ag.forward(self.model, self.x)) ** 2).mean()
+        await loss.backward()
+        await self.optimizer.step_async()
+
+
+BENCHMARKS = [Lateness, StepLateness]

@@ -203,7 +203,7 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
         one = measured[peer] = benchmark()
         one.setup(peer, *params)
         await _once(one, what)
-    await _check(result.name, measured)
+    await _check(result.name, measured, what)
     # Frozen objects are not visited again by the collections below, which would take longer than the measurements.
     gc.collect()
     gc.freeze()
@@ -251,11 +251,11 @@ async def _once(one: Benchmark, what: str) -> float:
     return taken if outcome is None else float(outcome)
 
 
-async def _check(name: str, measured: dict[str, Benchmark]) -> None:
+async def _check(name: str, measured: dict[str, Benchmark], what: str) -> None:
     """Raise unless every peer computes the gradients of the floor, or of the first peer if there is no floor."""
     found = {}
     for peer, one in measured.items():
-        await _once(one, "backward")
+        await _once(one, "backward" if hasattr(one, "time_backward") else what)
         found[peer] = one.gradients()
     reference = "floor" if found.get("floor") is not None else next(iter(found))
     wanted = found[reference]

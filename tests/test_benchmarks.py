@@ -40,6 +40,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         (lateness, "PRODUCTS", 2),
         (lateness, "SIDE", 8),
         (lateness, "IDLE_SECONDS", 0.003),
+        (lateness, "WIDTH", 8),
         (lstm, "STEPS", 3),
         (many, "PASSES", 4),
         (waiting, "NODES", 10),
@@ -72,7 +73,7 @@ def test_every_topic_is_a_file():
     files = {path.stem for path in Path(command.__file__).parent.glob("*.py")}
 
     machinery = {"__init__", "__main__", "chart", "command", "machine", "pairs", "peers", "record", "report", "runner"}
-    commands_of_their_own = {"count", "counted", "hips", "imports", "memory", "training"}
+    commands_of_their_own = {"count", "counted", "hips", "imports", "memory", "serving", "training"}
     assert set(command.TOPICS) == files - machinery - commands_of_their_own
 
 

@@ -134,7 +134,7 @@ def lifespan(learner: Any, *, collect_garbage: bool = True) -> Callable[[Any], A
     return run
 
 
-def exception_handlers() -> dict[Any, Callable[[Any, Any], Awaitable[Any]]]:
+def exception_handlers() -> dict[Any, Any]:
     """Return what answers the errors of a learner, for the argument of that name of Starlette and FastAPI.
 
     An answer is JSON: `{"error": "..."}`. The status is 422 for an example or input that does not fit, 400, 408 and 413

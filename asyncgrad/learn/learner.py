@@ -513,7 +513,14 @@ class Learner:
         if not math.isfinite(value):
             raise ExampleError(f"the loss is {value} for this example, so it was not learned")
         self._stage = "backward"
+        # The last slice of the forward, the first of the backward, and what follows the last are a millisecond each:
+        # requests are answered in between.
+        await asyncio.sleep(0)
         await backward(loss)
+        await asyncio.sleep(0)
+        # Frees the graph.
+        del loss
+        await asyncio.sleep(0)
         try:
             clip_grad_norm(_trained(self.optimizer), self._max_grad_norm)
         except InvalidGradientError as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import ArgumentError
 from .graph.tensor_base import TensorBase
-from .graph.values import raw, refuse_masked, refuse_sparse
+from .graph.values import is_labelled, raw, refuse_masked, refuse_sparse
 from .ops.foreign import explain_refusal, name_shapes
 from .ops.linear_algebra import matmul
 
@@ -53,16 +53,24 @@ def _apply_sparse(name: str, tensor: Any, other: Any, reflected: bool) -> Any:
     return importlib.import_module("asyncgrad.scipy.sparse.constants").apply_operator(name, tensor, other, reflected)
 
 
-def check_operands(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, made to refuse an operand whose class sets `__array_ufunc__` to None, as a ufunc does."""
+def check_operands(function: Callable[..., Any], defers: bool = True) -> Callable[..., Any]:
+    """Return `function`, made to refuse an operand whose class sets `__array_ufunc__` to None, as a ufunc does.
+
+    For an object of xarray it returns NotImplemented if it `defers`: the operator of that keeps its labels, and the
+    history.
+    """
 
     @functools.wraps(function)
     def wrapper(x: Any, y: Any) -> Any:
         if isinstance(x, TensorBase) and isinstance(y, TensorBase):
             return function(x, y)
         for operand in (x, y):
-            if getattr(type(operand), "__array_ufunc__", wrapper) is None:
+            protocol = getattr(type(operand), "__array_ufunc__", wrapper)
+            if protocol is None:
                 raise TypeError(f"operand of type {type(operand).__name__} does not support ufuncs")
+            # A number has none.
+            if defers and protocol is not wrapper and is_labelled(operand):
+                return NotImplemented
         return function(x, y)
 
     return wrapper

@@ -813,7 +813,7 @@ class Tensor(TensorBase):
     __rfloordiv__: ClassVar[Operator] = make_reflected_operator(RULES[np.floor_divide])
     __ifloordiv__: ClassVar[Operator] = written_by(RULES[np.floor_divide], operator.ifloordiv)
 
-    __mod__: ClassVar[Operator] = make_operator(remainder.call)
+    __mod__: ClassVar[Operator] = make_operator(check_operands(remainder.call))
     __rmod__: ClassVar[Operator] = make_reflected_operator(remainder.call)
     __imod__: ClassVar[Operator] = in_place(remainder, operator.imod)
 
@@ -821,8 +821,8 @@ class Tensor(TensorBase):
     __rpow__: ClassVar[Operator] = make_reflected_operator(check_operands(power.call))
     __ipow__: ClassVar[Operator] = written_by(check_operands(power.call), operator.ipow)
 
-    __matmul__: ClassVar[Operator] = make_operator(check_operands(matmul))
-    __rmatmul__: ClassVar[Operator] = make_reflected_operator(check_operands(matmul))
+    __matmul__: ClassVar[Operator] = make_operator(check_operands(matmul, defers=False))
+    __rmatmul__: ClassVar[Operator] = make_reflected_operator(check_operands(matmul, defers=False))
     __imatmul__: ClassVar[Operator] = written_by(check_operands(matmul_in_place), operator.imatmul)
 
     __and__: ClassVar[Operator] = make_operator(RULES[np.bitwise_and])

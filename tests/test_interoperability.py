@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import operator
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -209,6 +211,16 @@ def test_an_operator_beside_an_xarray_object_keeps_its_labels_and_the_history() 
     sync.backward(result.data.sum())
     assert t.grad is not None
     assert t.grad.item() == 2 * 2.0 * 7.0 + 3
+
+
+@pytest.mark.parametrize("operate", [operator.pow, operator.mod, operator.floordiv, operator.truediv])
+def test_any_operator_beside_an_xarray_object_gives_one_of_xarray(operate: Callable[[Any, Any], Any]) -> None:
+    xr = pytest.importorskip("xarray")
+    data, t = xr.DataArray(np.array([1.0, 2.0, 4.0]), dims="a"), ag.tensor(3.0, requires_grad=True)
+
+    for result, expected in ((operate(t, data), operate(3.0, data)), (operate(data, t), operate(data, 3.0))):
+        assert isinstance(result, xr.DataArray)
+        np.testing.assert_array_equal(ag.asarray(result.data).detach().numpy(), expected.data)
 
 
 def test_xarray_computes_with_tensors_and_keeps_their_history() -> None:

@@ -37,6 +37,7 @@ from ..graph.callers import show_warnings_at_the_caller
 from ..graph.current_streams import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
 from ..graph.values import check_numbers, is_labelled
+from .foreign import name_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +56,7 @@ _NAMES: dict[str, Any] = {
     "_float64": np.dtype(np.float64),
     "_is_labelled": is_labelled,
     "_may_share_memory": np.may_share_memory,
+    "_name_shapes": name_shapes,
     "_ndarray": np.ndarray,
     "_new": object.__new__,
     "_scalar": np.generic,
@@ -161,7 +163,14 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
             f"    except Exception as error: return _deferred({tensor_names[1]}, error, {name!r}, {tensor_names[0]})",
         ]
     else:
-        lines = ["    if _template is None:", f"        return _function({plain})", f"    _data = _function({raw})"]
+        tensors = "".join(f"{parameter}, " for parameter in tensor_names)
+        shown = f"numpy.{name}" if hasattr(np, name) else name
+        lines = [
+            "    if _template is None:",
+            f"        return _function({plain})",
+            f"    try: _data = _function({raw})",
+            f"    except ValueError as error: _name_shapes({shown!r}, ({tensors}), error); raise",
+        ]
     # The operator of an xarray object then computes with the tensor, and keeps its labels and the history.
     labelled = [f"        elif _is_labelled({tensor_names[1]}): return NotImplemented"] if is_operator else []
     return [

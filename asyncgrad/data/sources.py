@@ -254,6 +254,18 @@ async def _shuffled_async(examples: AsyncIterable[Any], rng: np.random.Generator
         yield held[index]
 
 
+def _advice(given: Any) -> str:
+    """Return what to write for a source that holds arrays in a way of its own; nothing for others."""
+    home = type(given).__module__.partition(".")[0]
+    if isinstance(given, dict):
+        return ": make arrays of its lists, as in {name: np.array(column) for name, column in source.items()}"
+    if home == "pandas":
+        return ": write source.to_numpy(), or {name: source[name].to_numpy() for name in source}"
+    if home == "scipy" and hasattr(given, "toarray"):
+        return ": write source.toarray(), or an iterable of the rows that it gives"
+    return ""
+
+
 def make_source(given: Any, size: int | None, drop_last: bool) -> Source | AsyncSource:
     """Return the source for what the user has given.
 
@@ -270,12 +282,12 @@ def make_source(given: Any, size: int | None, drop_last: bool) -> Source | Async
             return ArraySource(given, size, drop_last)
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
         return SequenceSource(given, size, drop_last)
-    if not isinstance(given, (str, bytes, dict)):
+    if not isinstance(given, (str, bytes, dict)) and not _advice(given):
         if hasattr(type(given), "__len__") and hasattr(type(given), "__getitem__"):
             return SequenceSource(given, size, drop_last)
         if isinstance(given, Iterable):
             return StreamSource(given, size, drop_last)
     raise ArgumentTypeError(
         f"source must be a tree of arrays, a sequence of examples, an iterable or an async iterable, not "
-        f"{describe(given)}"
+        f"{describe(given)}" + _advice(given)
     )

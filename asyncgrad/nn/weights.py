@@ -48,7 +48,7 @@ def save_safetensors(
 
     Raises:
         ImportError: safetensors is not installed.
-        ArgumentTypeError: an entry is neither a tensor nor an array.
+        ArgumentTypeError: an entry is neither a tensor nor an array, or its name is no text.
         ArgumentError: the format has no such dtype.
 
     Source: https://github.com/huggingface/safetensors, `save_file`.
@@ -57,6 +57,9 @@ def save_safetensors(
     state = model.state_dict() if isinstance(model, Module) else model
     if not isinstance(state, Mapping):
         raise ArgumentTypeError(f"save_safetensors takes a module or a dict of tensors, not {describe(state)}")
+    for name in state:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"the tensors in a file have names, and {describe(name)} is none")
     arrays = {name: _as_contiguous(name, value) for name, value in state.items()}
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")

@@ -63,6 +63,10 @@ class ExponentialMovingAverage:
         self._params = [param for index, param in enumerate(found) if self._places[index] == index]
         self._averages = [param._data.copy() for param in self._params]
 
+    def __repr__(self) -> str:
+        count = len(self._params)
+        return f"ExponentialMovingAverage({count} parameters, decay={self.decay:g}, {self.num_updates} updates)"
+
     def update(self) -> None:
         """Take the parameters as they are now into the average. Call it after each step of the optimizer."""
         self.num_updates += 1

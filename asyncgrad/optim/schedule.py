@@ -447,8 +447,14 @@ class ReduceLROnPlateau:
 
         Args:
             metrics: a number, or a tensor of one element. A NaN is no improvement.
+
+        Raises:
+            ArgumentTypeError: it is no number.
         """
-        current = float(metrics.item() if isinstance(metrics, Tensor) else metrics)
+        given = metrics.item() if isinstance(metrics, Tensor) else metrics
+        if isinstance(given, (str, bytes)) or not hasattr(type(given), "__float__"):
+            raise ArgumentTypeError(f"metrics must be a number, such as a mean loss, not {describe(metrics)}")
+        current = float(given)
         self.last_epoch += 1
         if self._is_better(current):
             self.best, self.num_bad_epochs = current, 0
@@ -546,8 +552,11 @@ class ChainedScheduler(Schedule):
     """
 
     def __init__(self, schedulers: Sequence[Schedule], optimizer: Optimizer | None = None) -> None:
+        schedulers = list(schedulers)
+        if not schedulers:
+            raise ArgumentError("ChainedScheduler got no schedules")
         if optimizer is None:
-            optimizer = getattr(next(iter(schedulers), None), "optimizer", None)
+            optimizer = getattr(schedulers[0], "optimizer", None)
         optimizer = _check_optimizer(optimizer, "ChainedScheduler")
         self.schedulers = _check_schedules(optimizer, schedulers, "ChainedScheduler")
         super().__init__(optimizer)

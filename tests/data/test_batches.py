@@ -340,6 +340,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: ag.data.batches(X, 2, shuffle=-1), ArgumentError, "shuffle must be True, False or the size of a buffer"),
     (lambda: ag.data.batches("text", 2), ArgumentTypeError, "source must be a tree of arrays, a sequence"),
     (lambda: ag.data.batches(3, 2), ArgumentTypeError, "source must be a tree of arrays, a sequence"),
+    (lambda: ag.data.batches({"a": [1, 2]}, 2), ArgumentTypeError, ": make arrays of its lists"),
     (lambda: iter(ag.data.batches(async_stream(), 2)), ArgumentTypeError, "write `async for batch in"),
     (
         lambda: list(ag.data.batches([{"x": np.ones(2)}, {"x": np.ones(3)}], 2)),
@@ -354,3 +355,13 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_what_is_no_source_is_named(make: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         make()
+
+
+def test_what_libraries_hold_is_told_how_to_become_arrays() -> None:
+    pandas = pytest.importorskip("pandas")
+    sparse = pytest.importorskip("scipy.sparse")
+
+    with pytest.raises(ArgumentTypeError, match=re.escape("write source.to_numpy()")):
+        ag.data.batches(pandas.DataFrame({"a": [1.0]}), 2)
+    with pytest.raises(ArgumentTypeError, match=re.escape("write source.toarray()")):
+        ag.data.batches(sparse.eye(3, format="csr"), 2)

@@ -92,6 +92,8 @@ def test_what_cannot_be_saved_or_loaded_is_named(tmp_path: Path) -> None:
         nn.save_safetensors({"w": 1.0}, tmp_path / "model")
     with pytest.raises(ArgumentError, match="w has the dtype complex128, and files of safetensors have bool"):
         nn.save_safetensors({"w": np.ones(2, complex)}, tmp_path / "model")
+    with pytest.raises(ArgumentTypeError, match="the tensors in a file have names, and int 1 is none"):
+        nn.save_safetensors({1: np.ones(2)}, tmp_path / "model")  # type: ignore[dict-item]
     with pytest.raises(ArgumentTypeError, match="takes a module or a dict of tensors, not list"):
         nn.save_safetensors([], tmp_path / "model")  # type: ignore[arg-type]
     (tmp_path / "text").write_text("no weights at all")

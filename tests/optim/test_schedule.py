@@ -144,6 +144,8 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda one: schedule.ReduceLROnPlateau(one, mode="low"), ArgumentError, "mode must be 'min' or 'max'"),
     (lambda one: schedule.ReduceLROnPlateau(one, min_lr=[0.1]), ArgumentError, "min_lr has 1 entries"),
     (lambda one: schedule.SequentialLR(one, [], []), ArgumentError, "SequentialLR got no schedules"),
+    (lambda _: schedule.ChainedScheduler([]), ArgumentError, "ChainedScheduler got no schedules"),
+    (lambda one: schedule.ReduceLROnPlateau(one).step("1"), ArgumentTypeError, "metrics must be a number"),
     (
         lambda one: schedule.SequentialLR(one, [schedule.ExponentialLR(one, 0.5)], [3]),
         ArgumentError,

@@ -185,6 +185,9 @@ class Learner:
         """How many examples the model has learned since it was made."""
         return self._published.learned
 
+    def __repr__(self) -> str:
+        return f"Learner({type(self.model).__name__}, {self._state}, {self.learned} learned)"
+
     # --- what callers ask for --------------------------------------------------------------------
 
     async def predict(self, inputs: Any, *, timeout: float | None = None) -> Any:
@@ -369,6 +372,8 @@ class Learner:
             return
         try:
             learned, steps = state["learned"], state["steps"]
+            if state["optimizer_type"] != type(self.optimizer).__name__:
+                raise ArgumentError(f"it is one of {state['optimizer_type']}, not {type(self.optimizer).__name__}")
             missing = self._tensors().keys() - state["model"].keys()
             if missing:
                 raise ArgumentError(f"it lacks {', '.join(sorted(missing))}")
@@ -401,6 +406,7 @@ class Learner:
             "steps": self._steps,
             "model": self._tensors(),
             "optimizer": self.optimizer.state_dict(),
+            "optimizer_type": type(self.optimizer).__name__,
         }
 
     # --- the task that learns --------------------------------------------------------------------
@@ -614,7 +620,8 @@ def _closed() -> LearnerClosedError:
 def _check_model(model: Any, loss: Any, optimizer: Any) -> None:
     if not isinstance(model, Module):
         raise ArgumentTypeError(f"model must be an nn.Module, not {describe(model)}")
-    check_function(loss, "Learner(model, loss, optimizer): loss")
+    if not callable(loss):
+        raise ArgumentTypeError(f"loss must be a function, which is called as loss(model, batch), not {describe(loss)}")
     try:
         inspect.signature(loss).bind(model, None)
     except TypeError as error:

@@ -16,7 +16,7 @@ from asyncgrad.errors import JournalError, ModelDirectoryError
 from asyncgrad.learn import Learner
 from asyncgrad.learn.directory import ModelDirectory
 from asyncgrad.optim.adam import Adam
-from tests.learn.making import QUESTION, answers, example, failing_disk, new_learner, turns_until
+from tests.learn.making import QUESTION, Gate, answers, example, failing_disk, new_learner, turns_until
 
 
 async def learn(path: Path, *seeds: int, checkpoint_every: int = 100) -> list[float]:
@@ -196,6 +196,20 @@ def test_a_directory_of_another_model_names_what_does_not_fit(run, tmp_path):
 
     run(main())
     assert run(reopened(tmp_path))[0] == 1
+
+
+def test_a_directory_of_another_optimizer_is_told(run, tmp_path):
+    run(learn(tmp_path, 1))
+    model = Gate()
+
+    async def main():
+        learner = new_learner(tmp_path, model=model, optimizer=optim.SGD(model))
+        with pytest.raises(
+            ModelDirectoryError, match="does not fit this model or optimizer: it is one of Adam, not SGD"
+        ):
+            await learner.__aenter__()
+
+    run(main())
 
 
 def test_a_journal_that_the_loss_cannot_take_any_more_is_told_and_kept(run, tmp_path):

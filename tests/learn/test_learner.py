@@ -105,6 +105,7 @@ def test_examples_are_learned_in_order_of_arrival(run):
         async with new_learner() as learner:
             found = await asyncio.gather(*(learner.learn(example(seed)) for seed in range(8)))
             assert [one.learned for one in found] == list(range(1, 9))
+            assert repr(learner) == "Learner(Gate, running, 8 learned)"
             return await predicted(learner)
 
     assert run(main()) == run(answers(range(8)))[-1]
@@ -402,7 +403,11 @@ def test_a_checkpoint_can_be_asked_for(run, tmp_path):
     ("options", "error", "text"),
     [
         ({"model": 3}, ArgumentTypeError, "model must be an nn.Module, not "),
-        ({"loss": 3}, ArgumentTypeError, "loss"),
+        (
+            {"loss": 3},
+            ArgumentTypeError,
+            r"loss must be a function, which is called as loss\(model, batch\), not int 3",
+        ),
         ({"loss": lambda model: model}, ArgumentTypeError, r"loss is called as loss\(model, batch\), and cannot be"),
         ({"optimizer": 3}, ArgumentTypeError, "optimizer must be one of ag.optim, not "),
         ({"model": Gate()}, ArgumentError, "4 parameters that are not of this Gate, the first of shape"),

@@ -56,11 +56,13 @@ types: $(VENV)/.dev
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
-# Without the tests of what runs no backward: the source, the package, the benchmarks' tables, the source of kernels.
+# Without the tests of what runs no backward: the source, the package, the benchmarks' tables, the source of kernels;
+# and without the examples, which take a minute, and whose models the other tests train too.
 test-compiled: $(VENV)/.dev
 	ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
 		--ignore-glob='tests/test_architecture.py' --ignore-glob='tests/test_house_rules.py' \
 		--ignore-glob='tests/test_packaging.py' --ignore-glob='tests/test_benchmark_*.py' \
+		--ignore-glob='tests/test_facades.py' --ignore-glob='tests/test_examples.py' \
 		--ignore-glob='tests/devices/test_cuda_*.py'
 
 # Hours; no test has a limit of its own.

@@ -336,9 +336,8 @@ class Learner:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Learn and answer what waits, or with an error refuse it; write a checkpoint; release the directory."""
-        if self._state != "running":
-            return
-        self._state = "closing" if error is None else "failed"
+        if self._state == "running":
+            self._state = "closing" if error is None else "failed"
         cancellation: asyncio.CancelledError | None = None
         if error is not None:
             self._refuse()
@@ -355,8 +354,11 @@ class Learner:
             self._evaluation_task.cancel()
         await self._predictions.close(None if self._state == "closing" else _closed())
         self._state = "closed"
+        failure = self._task.exception()
         if cancellation is not None:
             raise cancellation
+        if failure is not None:
+            raise failure
 
     def _refuse(self) -> None:
         self._pending.fail(_closed)
@@ -431,12 +433,19 @@ class Learner:
             await self._finish()
 
     async def _finish(self) -> None:
+        if self._state == "running":
+            # An error of its own has ended it, which the end of the block raises.
+            self._state = "failed"
         directory = self._directory
-        if directory is not None:
-            if directory.records and directory.broken is None:
+        try:
+            if directory is not None and directory.records and directory.broken is None:
                 await self._save()
-            directory.close()
-        self._pending.fail(_closed)
+        finally:
+            if directory is not None:
+                directory.close()
+            self._pending.fail(_closed)
+            for waiter in self._checkpoint_waiters:
+                waiter.set_exception(_closed())
 
     async def _learn(self, examples: list[PendingExample]) -> None:
         """Make the step of these examples, and tell those who wait."""

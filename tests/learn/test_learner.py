@@ -18,6 +18,7 @@ from asyncgrad.errors import (
     LearnerClosedError,
 )
 from asyncgrad.learn import Learner
+from asyncgrad.learn.directory import ModelDirectory
 from tests.learn.making import EXAMPLE, QUESTION, Gate, answers, example, loss, new_learner, turns_until
 
 
@@ -384,6 +385,28 @@ def test_a_block_that_raises_refuses_what_waits_and_leaves_nothing_half_done(run
 
     learned, found = run(main())
     assert (learned, found) == (1, run(answers([0]))[-1])
+
+
+def test_an_error_of_the_learners_own_refuses_what_waits_and_is_raised_at_the_end(run, tmp_path, monkeypatch):
+    def fails(directory, state):
+        raise ZeroDivisionError("a defect")
+
+    async def main():
+        learner, found = new_learner(tmp_path, checkpoint_every=1), []
+
+        async def block():
+            async with learner:
+                monkeypatch.setattr(ModelDirectory, "save_checkpoint", fails)
+                tasks = [asyncio.create_task(learner.learn(example(seed))) for seed in (1, 2)]
+                found.extend(await asyncio.gather(*tasks, return_exceptions=True))
+                with pytest.raises(LearnerClosedError):
+                    await learner.predict(QUESTION)
+
+        with pytest.raises(ZeroDivisionError, match="a defect"):
+            await block()
+        return [type(one).__name__ for one in found]
+
+    assert run(main()) == ["Learned", "LearnerClosedError"]
 
 
 def test_a_checkpoint_can_be_asked_for(run, tmp_path):

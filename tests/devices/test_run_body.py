@@ -107,7 +107,9 @@ def test_a_device_runs_every_body_that_belongs_to_it_and_the_bits_are_the_same(r
 def test_no_more_bodies_are_under_way_than_a_device_takes(run, way, most, peak):
     place = RunsBodies(most)
 
-    grad_of(place, run, way)
+    # On a busy machine a driver may have run for its time before it comes to the third.
+    with ag.loop_budget(60.0):
+        grad_of(place, run, way)
 
     assert place.peak == peak
 

@@ -11,6 +11,7 @@ from . import contractions as contractions
 from . import convolution as convolution
 from . import cumulative as cumulative
 from . import diagonals as diagonals
+from . import emath as emath
 from . import exponential as exponential
 from . import extremes as extremes
 from . import factorizations as factorizations
@@ -49,6 +50,7 @@ __all__ = [
     "convolution",
     "cumulative",
     "diagonals",
+    "emath",
     "exponential",
     "extremes",
     "factorizations",

@@ -308,6 +308,14 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     **cases_fourier.CASES,
     **cases_functions.CASES,
     **cases_polynomials.CASES,
+    # Complex results of real numbers.
+    **{
+        function: [Case((np.array([0.5, 2.0]),)), Case((np.array([0.5, -1.5]),))]
+        for function in (np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10)
+    },
+    np.emath.logn: [both(np.array([2.0, 3.0]), np.array([0.5, -1.5]))],
+    np.emath.power: [Case((np.array([0.5, -1.5]), 2.5)), both(np.array([0.5, -1.5]), np.array([1.5, -2.0]))],
+    np.emath.arctanh: [Case((np.array([0.5, -0.5]),)), Case((np.array([0.5, -1.5]),))],
     **cases_sequences.CASES,
     **cases_sets.CASES,
 }

@@ -97,6 +97,13 @@ def _for_each(functions: tuple[Callable[..., Any], ...], cases: list[Case]) -> d
 
 
 CASES: dict[Callable[..., Any], list[Case]] = {
+    # Complex results of real numbers.
+    **{
+        function: in_each_form()
+        for function in (np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10, np.emath.arctanh)
+    },
+    np.emath.logn: [Case((3.0, form)) for form in FORMS],
+    np.emath.power: in_each_form(2.0) + in_each_form(-1),
     # Elements in other places.
     np.pad: [
         *[Case((form, width)) for form in FORMS for width in (0, 1, ((0, 0),), [])],

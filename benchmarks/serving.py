@@ -69,15 +69,20 @@ class Load:
     statuses: Counter[int] = field(default_factory=Counter)
     memory: list[float] = field(default_factory=list)
     sent: int = 0
-    #: Set when all requests of a round have been sent.
+    #: How many answers there were, or clients that went.
+    _ended: int = 0
+    #: The number of those after which the service is killed, and the event that they are reached.
+    _until_killed: int = 0
     _enough: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def put(self, path: Path) -> list[Any]:
         """Put it on services in that directory, one after another; return the last one's answer."""
         options = ("--hidden", str(HIDDEN), "--checkpoint-every", "1000000")
         for round_nr in range(self.kills + 1):
-            self._enough = asyncio.Event()
             until = self.requests * (round_nr + 1) // (self.kills + 1)
+            # Half of those of a round are answered, and the others are under way.
+            self._until_killed = self._ended + max(1, (until - self.sent) // 2)
+            self._enough = asyncio.Event()
             limit = str(2 * self.connections)
             async with server(SCRIPT, path, *options, "--max-connections", limit) as running:
                 limits = httpx.Limits(max_connections=self.connections, max_keepalive_connections=self.connections)
@@ -98,13 +103,12 @@ class Load:
     async def _client(self, client: httpx.AsyncClient, until: int) -> None:
         while self.sent < until:
             self.sent += 1
-            if self.sent == until:
-                self._enough.set()
             number = self.sent
             is_example = number % LEARN_EVERY == 0
             try:
                 if not is_example:
                     self.statuses[(await client.post("/predict", content=ASK)).status_code] += 1
+                    self._end()
                     continue
                 hangs_up = self.gone > 0 and number % (2 * LEARN_EVERY) == 0
                 self.gone -= hangs_up
@@ -112,17 +116,24 @@ class Load:
                     answer = await client.post("/learn", content=body(**example(number)))
             except TimeoutError:
                 self.unknown.append(number)
+                self._end()
                 continue
             except httpx.TransportError:
                 self.unknown.extend([number] * is_example)
                 self._enough.set()
                 return
             self.statuses[answer.status_code] += 1
+            self._end()
             if answer.status_code == httpx.codes.OK:
                 place = answer.json()["learned"]
                 if place in self.acknowledged:
                     raise AssertionError(f"{place} was named twice, for {self.acknowledged[place]} and {number}")
                 self.acknowledged[place] = number
+
+    def _end(self) -> None:
+        self._ended += 1
+        if self._ended >= self._until_killed:
+            self._enough.set()
 
 
 def _resident_megabytes(running: Server) -> float:

@@ -1,6 +1,6 @@
 """Which tests run no backward: with every backward compiled, they have nothing to show that they have not shown before.
 
-`make test-all` runs the tests twice. In the first run, the environment variable ASYNCGRAD_BACKWARD_RECORD names a file
+`make test-all` runs tests twice. In the first run, the environment variable ASYNCGRAD_BACKWARD_RECORD names a file
 to which the tests are written that ran no backward, and no process of their own that might have. In the second run, in
 which ASYNCGRAD_COMPILED_AFTER is set, those are left out.
 """

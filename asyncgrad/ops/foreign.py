@@ -7,6 +7,7 @@ what it has, on the array's own device, or refused by name; nothing is computed 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -85,7 +86,8 @@ def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
     """Add to what NumPy says of shapes and axes that do not fit which function and which shapes these are."""
     if type(error) is not np.exceptions.AxisError and (type(error) is not ValueError or len(error.args) != 1):
         return
-    said = str(error)
+    # The function that was called, not one that it calls, is what the user knows.
+    said = _NAMED.sub("", str(error))
     arrays = [operand for operand in _flat(operands) if isinstance(operand, (TensorBase, np.ndarray))]
     shapes = [str(raw(array).shape) for array in arrays]
     is_named = said.startswith("numpy.") or all(part in said for part in (name.rpartition(".")[2], *shapes))
@@ -101,6 +103,8 @@ def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
         error.args = (f"{prefix}: {said}",)
 
 
+#: How `name_shapes` begins an error.
+_NAMED = re.compile(r"^numpy\.[\w.]+ of (an array of shape|arrays of shapes) .*?: ")
 #: One of them is in what NumPy says where shapes do not fit.
 _OF_SHAPES = ("shape", "broadcast", "dimension", "aligned", "axes")
 

@@ -178,8 +178,8 @@ async def check(path: Path, load: Load) -> int:
     order = in_journal(path, load.requests)
     lost = {place: nr for place, nr in load.acknowledged.items() if order[place - 1 : place] != [nr]}
     assert not lost, f"acknowledged, and not at its place in the journal: {lost}"
-    strangers = set(order) - set(load.acknowledged.values()) - set(load.unknown)
-    assert not strangers, f"learned, though they were refused: {strangers}"
+    others = set(order) - set(load.acknowledged.values()) - set(load.unknown)
+    assert not others, f"learned, though they were refused: {others}"
     assert answer == await replayed(order), "the model is not that of a replay in order"
     return len(order)
 

@@ -640,11 +640,11 @@ def _check_model(model: Any, loss: Any, optimizer: Any) -> None:
     if not isinstance(optimizer, Optimizer):
         raise ArgumentTypeError(f"optimizer must be one of ag.optim, not {describe(optimizer)}")
     own = {id(param) for param in model.parameters()}
-    strangers = [param for param in _trained(optimizer) if id(param) not in own]
-    if strangers:
+    others = [param for param in _trained(optimizer) if id(param) not in own]
+    if others:
         raise ArgumentError(
-            f"optimizer has {len(strangers)} parameters that are not of this {type(model).__name__}, the first of "
-            f"shape {strangers[0].shape}: make it with the model, as in optim.Adam(model)"
+            f"optimizer has {len(others)} parameters that are not of this {type(model).__name__}, the first of "
+            f"shape {others[0].shape}: make it with the model, as in optim.Adam(model)"
         )
 
 

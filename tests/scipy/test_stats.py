@@ -103,6 +103,10 @@ DISCRETE = {
     "bernoulli.logpmf": ("bernoulli", "logpmf", Case((np.array([0, 1]), np.array(0.25)), {}, (1,))),
     "bernoulli.cdf": ("bernoulli", "cdf", Case((0, np.array(0.25)), {}, (1,))),
     "geom.entropy": ("geom", "entropy", Case((np.array(0.25),))),
+    "poisson.entropy": ("poisson", "entropy", Case((np.array([0.5, 30.0]),))),
+    "binom.entropy": ("binom", "entropy", Case((np.array([[3], [40]]), np.array([0.25, 0.5])), {}, (1,))),
+    "nbinom.entropy": ("nbinom", "entropy", Case((np.array([2.5, 8.0]), np.array([0.375, 0.75])), {}, (0, 1))),
+    "betabinom.entropy": ("betabinom", "entropy", Case((np.array(6), np.array(1.5), np.array(2.5)), {}, (1, 2))),
     "poisson.mean": ("poisson", "mean", Case((np.array(2.5),))),
     "nbinom.var": ("nbinom", "var", Case((np.array(2.5), np.array(0.375)), {}, (0, 1))),
 }
@@ -169,6 +173,30 @@ def test_values_are_those_of_scipy(call: str) -> None:
     tolerance = 1e-10 if call in ("gompertz.mean", "gompertz.var") else 1e-12
     ours, theirs = getattr(getattr(stats, name), method), getattr(getattr(scipy.stats, name), method)
     check_values(ours, theirs, case, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("name", sorted({*_SHAPES, *_DISCRETE}))
+def test_a_loc_of_nan_gives_nan_as_scipy_does(name: str) -> None:
+    shapes = {**_SHAPES, **_DISCRETE}[name]
+    density = "logpmf" if name in _DISCRETE else "logpdf"
+    loc = np.array([0.0, np.nan])
+
+    for method in (density, "cdf", "sf"):
+        found = getattr(getattr(stats, name), method)(1.0, *shapes, loc=loc).numpy()
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(loc), err_msg=method)
+
+
+def test_the_entropy_of_many_numbers_is_that_of_the_normal_distribution_in_the_limit() -> None:
+    found = stats.poisson.entropy(np.array([2.0, 1e6]))
+
+    assert found.numpy()[1] == pytest.approx(float(stats.norm.entropy(0.0, 1e3)), rel=1e-6)
+    assert found.numpy()[0] == pytest.approx(scipy.stats.poisson.entropy(2.0), rel=1e-12)
+
+
+def test_the_entropy_of_parameters_that_are_none_is_nan() -> None:
+    found = stats.poisson.entropy(np.array([-1.0, 0.0, 2.0]), loc=np.array([0.0, 0.0, np.nan])).numpy()
+
+    np.testing.assert_array_equal(found, [np.nan, 0.0, np.nan])
 
 
 def test_integrals_are_found_for_each_shape() -> None:

@@ -142,6 +142,8 @@ class UnivariateDistribution(ABC):
     def _checked(self, value: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
         """Return a value, with nan where the parameters are none."""
         valid = np.asarray(self._valid(*map(raw, shapes)))
+        if type(moves[0]) is Tensor or moves[0] != 0:
+            valid = valid & ~np.isnan(raw(moves[0]))
         for scale in moves[1:]:
             valid = valid & np.asarray(raw(scale) > 0)
         return asarray(value) if valid.all() else np.where(valid, value, np.nan)
@@ -568,6 +570,18 @@ class DiscreteDistribution(UnivariateDistribution):
         """Return the logarithm of the probability of values above k where a mask holds, for it underflows there."""
         return -np.inf
 
+    def _entropy(self, *shapes: Any) -> Any:
+        """Return the entropy, by default as the sum over all numbers but those of two tails below 1e-20."""
+        family = getattr(scipy_stats, self.name)(*map(raw, shapes))
+        # Those of invalid parameters are nan, and so is their entropy, later.
+        first, last = np.broadcast_arrays(*(np.nan_to_num(end) for end in (family.ppf(1e-20), _greatest(family))))
+        count = int(np.max(last - first, initial=0.0)) + 1
+        numbers = first + np.arange(count).reshape(-1, *(1,) * first.ndim)
+        logarithm = self._logpmf(np.minimum(numbers, last), *shapes)
+        is_counted = (numbers <= last) & (raw(logarithm) > -np.inf)
+        logarithm = np.where(is_counted, logarithm, 0.0)
+        return 0.0 - np.sum(np.exp(logarithm) * logarithm, axis=0)
+
     def _numbers(
         self, method: str, k: Any, args: Sequence[Any], kwds: Mapping[str, Any]
     ) -> tuple[Any, list[Any], list[Any], Any, Any]:
@@ -585,7 +599,7 @@ class DiscreteDistribution(UnivariateDistribution):
 
     def _filled(self, value: Any, k: Any, parts: Sequence[tuple[Any, float]], shapes: Any, moves: Any) -> Any:
         """Return a value, with others where a mask says so, and nan where `k` is, or where the parameters are none."""
-        for mask, outside in (*parts, (np.isnan(raw(floating(k))), np.nan)):
+        for mask, outside in (*parts, (np.isnan(raw(floating(k)) - raw(moves[0])), np.nan)):
             if mask.any():
                 value = np.where(mask, outside, value)
         return self._checked(value, shapes, moves)
@@ -679,11 +693,7 @@ class DiscreteDistribution(UnivariateDistribution):
         if any(one.size != 1 for one in bare):
             raise ArgumentError(f"scipy.stats.{self.name}.expect takes parameters that are single numbers")
         family = getattr(scipy_stats, self.name)(*(one.item() for one in bare))
-        first, last = family.support()
-        greatest = family.mean() + family.std() + 10
-        while greatest < last and family.sf(greatest) > 1e-20:
-            greatest *= 1.5
-        last = min(last, greatest)
+        first, last = family.support()[0], _greatest(family)
         first = first if lb is None else max(first, float(raw(asarray(lb))))
         last = last if ub is None else min(last, float(raw(asarray(ub))))
         numbers = np.arange(np.ceil(first), np.floor(last) + 1)
@@ -710,6 +720,16 @@ class DiscreteDistribution(UnivariateDistribution):
         # SciPy takes the number of trials as an int only.
         bare = [_whole(np.asarray(raw(one))) for one in parameters]
         return asarray(np.asarray(getattr(scipy_stats, self.name).rvs(*bare, size=size, random_state=random_state)))
+
+
+def _greatest(family: Any) -> Any:
+    """Return the greatest whole number of a frozen distribution of SciPy's, without a tail below 1e-20."""
+    last = family.support()[1]
+    # Its isf is nan for a probability so small.
+    greatest = np.floor(family.mean() + family.std() + 10)
+    while np.any(is_less := (greatest < last) & (family.sf(greatest) > 1e-20)):
+        greatest = np.where(is_less, np.floor(1.5 * greatest), greatest)
+    return np.minimum(last, greatest)
 
 
 def _check_plain(func: Any, name: str) -> None:

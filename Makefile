@@ -2,7 +2,7 @@
 #   make demo    train the digits example
 #   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
-#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a quarter of the cases
+#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a sixth of the cases
 #   make test-pythons    make test on each Python of VERSIONS that is here
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
@@ -31,7 +31,7 @@ test: lint types pytest
 # ASYNCGRAD_BACKWARD_RECORD names a file of those that run no backward, which need not run again: tests/backwards.py.
 test-all: export ASYNCGRAD_CASES = 1
 test-all: export ASYNCGRAD_BACKWARD_RECORD = .tests-without-backward
-test-all: COMPILED_CASES = 0.25
+test-all: COMPILED_CASES = 0.167
 test-all: lint types pytest test-compiled
 
 # An interpreter is here if it is on the path or among those that pyenv has built.

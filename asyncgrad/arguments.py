@@ -57,14 +57,22 @@ def number(value: Any, name: str, least: float = -math.inf) -> float:
     return found
 
 
-def whole_number(value: Any, name: str) -> int:
+def whole_number(value: Any, name: str, least: float = -math.inf) -> int:
     """Return an integer argument, Python's or NumPy's, as an int.
+
+    Args:
+        value: the argument.
+        name: the name of the argument in the error.
+        least: the smallest allowed value.
 
     Raises:
         ArgumentTypeError: the value is no integer.
+        ArgumentError: it is less than `least`.
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(f"{name} must be an int, not {describe(value)}")
+    if value < least:
+        raise ArgumentError(f"{name} must be at least {least:g}, not {value}")
     return int(value)
 
 

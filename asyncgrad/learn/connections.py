@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, final
 
-from ..errors import ArgumentError
+from ..arguments import whole_number
 
 __all__ = ["protocol", "within_descriptors"]
 
@@ -18,8 +18,7 @@ RESERVED = 32
 
 def within_descriptors(most: int) -> int:
     """Return how many connections may be served at a time, so that as many again can be told to come later."""
-    if most < 1:
-        raise ArgumentError(f"max_connections must be at least 1, not {most}")
+    most = whole_number(most, "max_connections", 1)
     try:
         resource: Any = import_module("resource")
     except ModuleNotFoundError:

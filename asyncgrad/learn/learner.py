@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
-from ..arguments import check_function, describe, number
+from ..arguments import check_function, describe, number, whole_number
 from ..backward import backward
 from ..context import GENERATOR, no_grad
 from ..data.stacking import stack
@@ -153,20 +153,20 @@ class Learner:
         self.model, self.optimizer, self._loss = model, optimizer, loss
         self._path = None if directory is None else Path(directory)
         self._input_spec, self._example_spec = inputs, example
-        self._max_pending = _count(max_pending, "max_pending")
+        self._max_pending = whole_number(max_pending, "max_pending", 1)
         self._timeout = _timeout(timeout)
         self._max_grad_norm = math.inf if max_grad_norm is None else number(max_grad_norm, "max_grad_norm", 0)
-        self._checkpoint_every = _count(checkpoint_every, "checkpoint_every")
-        self._evaluate, self._evaluate_every = evaluate, _count(evaluate_every, "evaluate_every")
-        self._seed = _count(seed, "seed", least=0)
+        self._checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
+        self._evaluate, self._evaluate_every = evaluate, whole_number(evaluate_every, "evaluate_every", 1)
+        self._seed = whole_number(seed, "seed", 0)
         self.evaluation: Evaluation | None = None
         self._counts: Counter[str] = Counter()
-        self._pending = PendingExamples(_count(batch_size, "batch_size"))
+        self._pending = PendingExamples(whole_number(batch_size, "batch_size", 1))
         self._predictions = PredictionQueue(
             self._answer,
-            _count(prediction_batch_size, "prediction_batch_size"),
+            whole_number(prediction_batch_size, "prediction_batch_size", 1),
             number(prediction_delay, "prediction_delay", 0),
-            _count(max_pending_predictions, "max_pending_predictions"),
+            whole_number(max_pending_predictions, "max_pending_predictions", 1),
         )
         self._model_calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
         self._published = _Published(0, model)
@@ -650,14 +650,6 @@ def _check_model(model: Any, loss: Any, optimizer: Any) -> None:
 
 def _trained(optimizer: Optimizer) -> list[Tensor]:
     return [param for group in optimizer.param_groups for param in group["params"] if param.requires_grad]
-
-
-def _count(value: Any, name: str, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ArgumentTypeError(f"{name} must be a whole number, not {describe(value)}")
-    if value < least:
-        raise ArgumentError(f"{name} must be at least {least}, not {value}")
-    return int(value)
 
 
 def _timeout(value: Any) -> float | None:

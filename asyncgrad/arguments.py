@@ -72,7 +72,7 @@ def whole_number(value: Any, name: str, least: float = -math.inf) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(f"{name} must be an int, not {describe(value)}")
     if value < least:
-        raise ArgumentError(f"{name} must be at least {least:g}, not {value}")
+        raise ArgumentError(f"{name} must be at least {least}, not {value}")
     return int(value)
 
 

@@ -85,9 +85,8 @@ def _check_options(size: Any, shuffle: Any, workers: Any, prefetch: Any) -> int:
     """Return how many examples a shuffled source without random access holds; 0 if it is not shuffled."""
     if size is not None and whole_number(size, "size") < 1:
         raise ArgumentError(f"size must be at least 1, or None for a source of whole batches, not {size}")
-    for name, value, least in (("workers", workers, 0), ("prefetch", prefetch, 1)):
-        if whole_number(value, name) < least:
-            raise ArgumentError(f"{name} must be at least {least}, not {value}")
+    whole_number(workers, "workers", 0)
+    whole_number(prefetch, "prefetch", 1)
     if isinstance(shuffle, (bool, np.bool_)):
         return _BUFFER if shuffle else 0
     if whole_number(shuffle, "shuffle") < 0:

@@ -100,8 +100,7 @@ class LBFGS(Optimizer):
         for name in ("lr", "tolerance_grad", "tolerance_change"):
             check_range(group, name)
         for name in ("max_iter", "max_eval", "history_size"):
-            if whole_number(group[name], name) < 1:
-                raise ArgumentError(f"{name} must be at least 1, not {group[name]}")
+            whole_number(group[name], name, 1)
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise ArgumentError(f"line_search_fn must be 'strong_wolfe' or None, not {group['line_search_fn']!r}")
 

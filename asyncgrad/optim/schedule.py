@@ -168,7 +168,7 @@ class StepLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
-        self.step_size = _at_least(1, step_size, "step_size")
+        self.step_size = whole_number(step_size, "step_size", 1)
         self.gamma = number(gamma, "gamma")
         super().__init__(optimizer)
 
@@ -203,7 +203,7 @@ class ConstantLR(Schedule):
 
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5) -> None:
         self.factor = number(factor, "factor", 0)
-        self.total_iters = _at_least(0, total_iters, "total_iters")
+        self.total_iters = whole_number(total_iters, "total_iters", 0)
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -233,7 +233,7 @@ class LinearLR(Schedule):
             number(start_factor, "start_factor", 0),
             number(end_factor, "end_factor", 0),
         )
-        self.total_iters = _at_least(1, total_iters, "total_iters")
+        self.total_iters = whole_number(total_iters, "total_iters", 1)
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -266,7 +266,7 @@ class PolynomialLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
-        self.total_iters = _at_least(1, total_iters, "total_iters")
+        self.total_iters = whole_number(total_iters, "total_iters", 1)
         self.power = number(power, "power")
         super().__init__(optimizer)
 
@@ -291,7 +291,7 @@ class CosineAnnealingLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
-        self.T_max = _at_least(1, T_max, "T_max")
+        self.T_max = whole_number(T_max, "T_max", 1)
         self.eta_min = number(eta_min, "eta_min", 0)
         super().__init__(optimizer)
 
@@ -314,7 +314,7 @@ class CosineAnnealingWarmRestarts(Schedule):
         T_mult: int = 1,
         eta_min: float = 0.0,
     ) -> None:
-        self.T_0, self.T_mult = _at_least(1, T_0, "T_0"), _at_least(1, T_mult, "T_mult")
+        self.T_0, self.T_mult = whole_number(T_0, "T_0", 1), whole_number(T_mult, "T_mult", 1)
         self.eta_min = number(eta_min, "eta_min", 0)
         super().__init__(optimizer)
 
@@ -356,7 +356,7 @@ class OneCycleLR(Schedule):
         final_div_factor: float = 1e4,
     ) -> None:
         self.max_lr = number(max_lr, "max_lr", 0)
-        self.total_steps = _at_least(2, total_steps, "total_steps")
+        self.total_steps = whole_number(total_steps, "total_steps", 2)
         if not 0 <= number(pct_start, "pct_start") <= 1:
             raise ArgumentError(f"pct_start must be a share from 0 to 1, not {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
@@ -437,8 +437,8 @@ class ReduceLROnPlateau:
         self.min_lr = 0.0 if isinstance(min_lr, Sequence) else number(min_lr, "min_lr", 0)
         self.mode, self.factor, self.threshold_mode = mode, factor, threshold_mode
         self.threshold, self.eps = number(threshold, "threshold", 0), number(eps, "eps", 0)
-        self.patience = _at_least(0, patience, "patience")
-        self.cooldown = _at_least(0, cooldown, "cooldown")
+        self.patience = whole_number(patience, "patience", 0)
+        self.cooldown = whole_number(cooldown, "cooldown", 0)
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs, self.cooldown_counter, self.last_epoch = 0, 0, 0
 
@@ -570,12 +570,6 @@ class ChainedScheduler(Schedule):
 
 def _on_cosine(start: float, end: float, share: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
-
-
-def _at_least(least: int, value: Any, name: str) -> int:
-    if whole_number(value, name) < least:
-        raise ArgumentError(f"{name} must be at least {least}, not {value}")
-    return int(value)
 
 
 def _check_optimizer(optimizer: Any, where: str) -> Optimizer:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["cases", "sampled", "some"]
+__all__ = ["SHARE", "cases", "sampled", "some"]
 
 #: Without the variable, this is what `make test` runs.
 SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.1"))

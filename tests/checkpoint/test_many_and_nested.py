@@ -10,15 +10,14 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.leaves import leaf
-from tests.sampling import cases
 from tests.threads import on_a_small_stack
 
 each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "recomputed"])
 each_way = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 
 
-#: What is left of these in `make test` is still more than the stack has room for.
-SEGMENTS, LEVELS = cases(5000), max(2000, cases(10_000))
+#: More than the stack has room for.
+SEGMENTS, LEVELS = 1000, 2000
 
 # Most of the time would go to the garbage collector, which would find nothing.
 pytestmark = pytest.mark.usefixtures("no_collector")

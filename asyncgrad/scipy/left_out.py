@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
+
+from ..graph.naming import close_names
 
 __all__ = ["LEFT_OUT", "refuse"]
 
@@ -14,6 +17,7 @@ _NUMBERS = "call scipy.{module}.{name}: it takes numbers and names"
 _OWN = "import it from scipy.{module}"
 _ARRAYS = "call scipy.{module}.{name} on t.detach().numpy(): it has no derivative here"
 _CLASS = "make scipy.{module}.{name} of arrays: it keeps no history"
+_DISTRIBUTION = "call scipy.{module}.{name} on arrays, or write its logpdf with asyncgrad.scipy.special"
 
 #: By module, the functions and what to write instead.
 LEFT_OUT: dict[str, dict[str, str]] = {
@@ -168,12 +172,28 @@ LEFT_OUT: dict[str, dict[str, str]] = {
 
 def refuse(module: str) -> Callable[[str], Any]:
     """Return the `__getattr__` of a module, which names what to write instead of what it does not have."""
-    instead = LEFT_OUT[module]
+    instead = LEFT_OUT.get(module, {})
 
     def __getattr__(name: str) -> Any:  # noqa: N807
-        if name in instead:
-            advice = instead[name].format(name=name, module=module)
-            raise AttributeError(f"asyncgrad.scipy.{module} has no {name}: {advice}", name=name)
-        raise AttributeError(f"module 'asyncgrad.scipy.{module}' has no attribute {name!r}", name=name)
+        here = f"asyncgrad.scipy.{module}"
+        advice = instead.get(name) or _advice_on(module, name)
+        if advice is not None:
+            raise AttributeError(f"{here} has no {name}: {advice.format(name=name, module=module)}", name=name)
+        near = close_names(name, dir(import_module(here))) if not name.startswith("_") else []
+        meant = f". Did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"module {here!r} has no attribute {name!r}{meant}", name=name)
 
     return __getattr__
+
+
+def _advice_on(module: str, name: str) -> str | None:
+    """Say what to write instead of what SciPy has by this name, if it has anything to be called."""
+    if name.startswith("_"):
+        return None
+    scipys = import_module(f"scipy.{module}")
+    found = getattr(scipys, name, None) if name in scipys.__all__ else None
+    if isinstance(found, type):
+        return _OWN if issubclass(found, Exception) else _CLASS
+    if hasattr(found, "logpdf") or hasattr(found, "logpmf"):
+        return _DISTRIBUTION
+    return _ARRAYS if callable(found) else None

@@ -120,6 +120,34 @@ def test_every_name_of_scipy_is_there_or_says_what_to_write_instead(module: str)
             getattr(ours, name)
 
 
+@pytest.mark.parametrize("module", ["interpolate", "stats"])
+def test_every_name_of_scipy_that_is_not_there_is_told_so_with_what_to_write_instead(module: str) -> None:
+    ours, theirs = (importlib.import_module(f"{package}.{module}") for package in ("asyncgrad.scipy", "scipy"))
+    missing = [name for name in theirs.__all__ if callable(getattr(theirs, name, None)) and name not in ours.__all__]
+
+    assert missing
+    for name in missing:
+        with pytest.raises(AttributeError, match=rf"asyncgrad\.scipy\.{module} has no {name}: [a-z]"):
+            getattr(ours, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "message"),
+    [
+        ("stats", "anderson", r"call scipy\.stats\.anderson on t\.detach\(\)\.numpy\(\): it has no derivative here"),
+        ("stats", "maxwell", r"call scipy\.stats\.maxwell on arrays, or write its logpdf"),
+        ("stats", "FitError", r"import it from scipy\.stats"),
+        ("interpolate", "RBFInterpolator", r"make scipy\.interpolate\.RBFInterpolator of arrays"),
+        ("stats", "nrom", r"has no attribute 'nrom'\. Did you mean norm\?"),
+        ("optimize", "minimise", r"has no attribute 'minimise'\. Did you mean minimize\?"),
+        ("stats", "nothing_like_it", r"module 'asyncgrad\.scipy\.stats' has no attribute 'nothing_like_it'$"),
+    ],
+)
+def test_a_name_that_is_not_there_is_told_what_to_write(module: str, name: str, message: str) -> None:
+    with pytest.raises(AttributeError, match=message):
+        getattr(importlib.import_module(f"asyncgrad.scipy.{module}"), name)
+
+
 def test_functions_of_numpy_and_scipy_make_one_graph() -> None:
     x = ag.tensor([0.5, -1.0], requires_grad=True)
 

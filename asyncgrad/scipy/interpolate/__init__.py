@@ -3,6 +3,8 @@
 Interpolants are differentiable by the values, by the points that they go through, and by where they are evaluated.
 """
 
+from typing import TYPE_CHECKING
+
 from .bsplines import BSpline as BSpline
 from .bsplines import make_interp_spline as make_interp_spline
 from .bsplines import splev as splev
@@ -32,6 +34,12 @@ __all__ = [
     "splev",
     "splrep",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("interpolate")
 
 
 def __dir__() -> list[str]:

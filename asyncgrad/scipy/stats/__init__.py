@@ -3,6 +3,8 @@
 Distributions are differentiable by the variable, by `loc` and `scale`, and by their shapes.
 """
 
+from typing import TYPE_CHECKING
+
 from .choices import categorical as categorical
 from .choices import multinomial as multinomial
 from .covariance import Covariance as Covariance
@@ -126,6 +128,12 @@ __all__ = [
     "zmap",
     "zscore",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module `__getattr__` they would accept any name.
+    from ..left_out import refuse
+
+    __getattr__ = refuse("stats")
 
 
 def __dir__() -> list[str]:

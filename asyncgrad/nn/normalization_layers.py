@@ -11,6 +11,7 @@ from ..arguments import number, truth, whole_number
 from ..context import RECOMPUTING
 from ..default_dtype import floating_dtype
 from ..errors import ArgumentError
+from ..graph.saved_hooks import prepare_write
 from ..tensor import tensor
 from . import init
 from .arguments import array_of
@@ -121,11 +122,12 @@ class BatchNorm(ChannelNorm):
         """Count a batch of training, and return its weight in the running statistics."""
         if self.num_batches_tracked is None:
             return self.momentum or 0.0
-        count = array_of(self.num_batches_tracked)
         if not RECOMPUTING.get():
             # Not by the tensor: see how the running statistics are moved.
+            prepare_write(self.num_batches_tracked)
+            count = array_of(self.num_batches_tracked)
             count += 1
-        return 1 / float(count) if self.momentum is None else self.momentum
+        return 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
 
 
 @final

@@ -19,7 +19,8 @@ __all__ = ["stack"]
 def stack(examples: Sequence[Any]) -> Any:
     """Return a tree like each of the examples, with their numbers and arrays stacked along a new first axis.
 
-    Other leaves, such as strings, are in a list.
+    Arrays of other libraries, and whatever else has `__array__` (PyTorch's tensors, images of Pillow), become arrays of
+    NumPy. Other leaves, such as strings, are in a list.
 
     Raises:
         ArgumentError: two examples differ in structure or shape; the message names the place by its path.
@@ -35,7 +36,9 @@ def stack(examples: Sequence[Any]) -> Any:
 
 def _stack_leaves(structure: TreeStructure, nr: int, column: list[Any]) -> Any:
     if not all(isinstance(leaf, (Tensor, np.ndarray, np.generic, Number)) for leaf in column):
-        return column
+        if not all(hasattr(leaf, "__array__") or isinstance(leaf, Number) for leaf in column):
+            return column
+        column = [leaf if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in column]
     shape = np.shape(column[0])
     for index, leaf in enumerate(column):
         if np.shape(leaf) != shape:

@@ -139,6 +139,25 @@ def test_stacked_examples_keep_their_structure() -> None:
     assert batch["c"] is None
 
 
+class Image:
+    """An array of another library's, which NumPy can read."""
+
+    def __init__(self, pixels: list[int]) -> None:
+        self.pixels = pixels
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.pixels, np.uint8)
+
+
+def test_arrays_of_other_libraries_are_stacked_as_arrays_of_numpy() -> None:
+    (batch,) = ag.data.batches([(Image([1, 2]), 0), (Image([3, 4]), 1)], 2)
+
+    assert batch[0].tolist() == [[1, 2], [3, 4]]
+    assert batch[0].dtype == np.uint8
+    with pytest.raises(ArgumentError, match=r"example 1\[0\] of a batch has shape \(1,\)"):
+        list(ag.data.batches([(Image([1, 2]), 0), (Image([3]), 1)], 2))
+
+
 def test_stacked_tensors_keep_their_history() -> None:
     weights = [ag.tensor([1.0, 2.0], requires_grad=True) for _ in range(2)]
     (batch,) = ag.data.batches(weights, 2)

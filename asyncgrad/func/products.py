@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -149,13 +150,17 @@ async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False)
     return (out, pushforward, transform_call.aux(keeps_history)) if has_aux else (out, pushforward)
 
 
-async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+def hvp(f: Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any:
     """Return the product of the Hessian of `f` with `tangents`, without forming the matrix.
+
+    `await hvp(f, primals, tangents)` is the product at the primals, as in `jvp`. `hvp(f)` is a function, as the results
+    of `grad` and `hessian` are: `await hvp(f)(*primals, tangents)`.
 
     Args:
         f: a function or an `async def` of trees that returns one number as a Tensor, twice continuously differentiable.
         primals: a tuple of its arguments.
-        tangents: a tuple of trees like the primals.
+        tangents: a tuple of trees like the primals. As an argument of `hvp(f)`: a tree like the primal; if there are
+            several primals, a tuple with one tree for each.
 
     Returns:
         A tree like the primal; if there are several primals, a tuple with one tree for each.
@@ -169,11 +174,37 @@ async def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
 
     Example:
         >>> import numpy as np, asyncgrad as ag
+        >>> def energy(x):
+        ...     return (x**3).sum()
+        >>> x, v = np.array([1.0, 2.0]), np.array([1.0, 10.0])
         >>> async def main():
-        ...     return await ag.func.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
+        ...     return await ag.func.hvp(energy, (x,), (v,)), await ag.func.hvp(energy)(x, v)
         >>> ag.run(main())
-        array([  6., 120.])
+        (array([  6., 120.]), array([  6., 120.]))
     """
+    if primals is not None and tangents is not None:
+        return _hessian_product(f, primals, tangents)
+    check_function(f, "ag.func.hvp")
+    if primals is not None or tangents is not None:
+        given, missing = ("tangents", "primals") if primals is None else ("primals", "tangents")
+        raise ArgumentTypeError(
+            f"ag.func.hvp got {given}, but no {missing}: write ag.func.hvp(f, (x,), (v,)) or ag.func.hvp(f)(x, v)"
+        )
+
+    @functools.wraps(f)
+    async def product(*primals_and_tangents: Any) -> Any:
+        if len(primals_and_tangents) < 2:
+            raise ArgumentTypeError(
+                f"ag.func.hvp(f) was called with {len(primals_and_tangents)} arguments: write ag.func.hvp(f)(x, v), "
+                "the arguments of f and then the vector"
+            )
+        *primals, tangents = primals_and_tangents
+        return await _hessian_product(f, tuple(primals), (tangents,) if len(primals) == 1 else tangents)
+
+    return product
+
+
+async def _hessian_product(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     transform_call = _make_transform_call("hvp", f, primals)
     with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)

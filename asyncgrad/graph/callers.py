@@ -12,13 +12,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 __all__ = ["shorten_traceback", "show_warnings_at_the_caller"]
 
-_PACKAGE = str(Path(__file__).parent.parent) + os.sep
+# Not by pathlib, which takes longer to load than this module.
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120
 #: What the file names of generated code begin with.
 _GENERATED = ("<asyncgrad: ", "<derivative of ", "<compiled backward ")
 

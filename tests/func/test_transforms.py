@@ -119,6 +119,7 @@ HESSIANS = {
     "jacfwd of jacrev": func.jacfwd(func.jacrev(energy)),
     "jacrev of jacfwd": func.jacrev(func.jacfwd(energy)),
     "hvp": lambda x: np.stack([func.hvp(energy, (x,), (row,)) for row in np.eye(3)]),
+    "hvp as a function": lambda x: np.stack([func.hvp(energy)(x, row) for row in np.eye(3)]),
     "jvp of grad": lambda x: np.stack([func.jvp(func.grad(energy), (x,), (row,))[1] for row in np.eye(3)]),
     "vjp of grad": lambda x: np.stack([func.vjp(func.grad(energy), x)[1](row)[0] for row in np.eye(3)]),
     "linearize of grad": lambda x: np.stack([func.linearize(func.grad(energy), x)[1](row) for row in np.eye(3)]),
@@ -452,6 +453,23 @@ def test_bad_use_of_transforms_is_told():
         func.jacrev(lambda x: None)(1.0)
     with pytest.raises(TypeError, match="argnums names argument 1"):
         func.grad(np.sin, argnums=1)(1.0)
+
+
+def test_a_hessian_product_of_several_arguments_takes_a_tuple_of_vectors():
+    def f(x, y):
+        return (x * x * y["s"]).sum()
+
+    product = func.hvp(f)(np.array([1.0, 2.0]), {"s": 3.0}, (np.array([1.0, 0.0]), {"s": 1.0}))
+
+    assert product[0].tolist() == [6.0 + 2.0, 4.0]
+    assert product[1]["s"] == 2.0
+
+
+def test_a_hessian_product_without_a_vector_is_told_how_to_be_written():
+    with pytest.raises(ArgumentTypeError, match=r"write ag\.func\.hvp\(f, \(x,\), \(v,\)\)"):
+        func.hvp(energy, (POINT,))
+    with pytest.raises(ArgumentTypeError, match="called with 1 arguments"):
+        func.hvp(energy)(POINT)
 
 
 EMPTY: dict[str, Callable[[Any], Any]] = {

@@ -87,13 +87,16 @@ class DelayWarningHandler:
 
 @final
 class Completion:
-    """The final callbacks, delayed warnings and completion future of one backward."""
+    """The final and failure callbacks, delayed warnings and completion future of one backward."""
 
-    __slots__ = ("_begun", "_unfinished", "callbacks", "future", "is_wanted", "warnings")
+    __slots__ = ("_begun", "_unfinished", "callbacks", "failure_callbacks", "future", "is_wanted", "warnings")
 
     def __init__(self) -> None:
         #: The final callbacks; the list may grow while they run.
         self.callbacks: list[Callable[[], Any]] = []
+        #: What is called if the backward fails, the last one first; those of nested backward passes that succeeded are
+        #: among them.
+        self.failure_callbacks: list[Callable[..., Any]] = []
         #: How many callbacks have begun.
         self._begun = 0
         #: The awaitable that the last callback returned, if it has yet to be awaited.
@@ -153,7 +156,7 @@ class Completion:
 
     def close(self, captured: list[Any], has_error: bool) -> None:
         """Drop the callbacks, which may refer to their backward, and make sure that the future is resolved."""
-        self.callbacks = []
+        self.callbacks, self.failure_callbacks = [], []
         self.resolve(captured, has_error)
 
 

@@ -70,28 +70,39 @@ def current_execution_order() -> list[Node]:
     return _running("current_execution_order()").execution_order()
 
 
-def queue_callback(callback: Callable[[], Any]) -> None:
+def queue_callback(callback: Callable[[], Any], on_failure: Callable[..., Any] | None = None) -> None:
     """Have `callback()` called when the current backward has run all its nodes, before it returns.
 
     Callbacks run one after the other in the order in which they were queued, in the backward's context. A callback may
     queue more, and may run a backward. If one raises, the rest do not run and the backward fails with that error. None
     runs in a backward that has failed.
 
+    If the backward fails or is cancelled, `on_failure` is called: instead of `callback`, or after it where a later
+    callback failed. So one can prepare in a hook, commit in `callback`, and roll back in `on_failure`. It runs after
+    all bodies have ended and all gradients have been rolled back, in the context of the caller, before the error is
+    raised; the last one queued runs first. It runs to its end even if the caller is cancelled meanwhile, so it has to
+    limit its own time. Its error becomes a note of the backward's. A nested backward that succeeds leaves it to the
+    outer one, whose failure takes back what the nested one did.
+
     Args:
         callback: a function without arguments, or an `async def`, which is awaited.
+        on_failure: a function or an `async def`, which is awaited, without arguments; or with one, which is the
+            exception.
 
     Raises:
         GraphError: no backward runs here.
-        HookTypeError: it is not callable.
+        HookTypeError: one of them is not callable.
 
-    Source: Variable._execution_engine.queue_callback of PyTorch.
+    Source: Variable._execution_engine.queue_callback of PyTorch, which has no `on_failure`.
 
     Example:
         >>> import asyncgrad as ag
         >>> x = ag.tensor(1.0, requires_grad=True)
-        >>> handle = x.register_hook(lambda grad: ag.engine.queue_callback(lambda: print("done")))
+        >>> def hook(grad):
+        ...     ag.engine.queue_callback(lambda: print("committed"), on_failure=lambda: print("rolled back"))
+        >>> handle = x.register_hook(hook)
         >>> ag.sync.backward(x * 2)
-        done
+        committed
     """
     task = _running("queue_callback(...)")
     if not callable(callback):
@@ -99,7 +110,15 @@ def queue_callback(callback: Callable[[], Any]) -> None:
             f"a final callback must be callable without arguments, not {describe(callback)}: "
             "pass a function or an async def"
         )
-    task.complete_with().callbacks.append(callback)
+    if on_failure is not None and not callable(on_failure):
+        raise HookTypeError(
+            f"on_failure must be callable without arguments or with the exception, not {describe(on_failure)}: "
+            "pass a function or an async def"
+        )
+    completion = task.complete_with()
+    completion.callbacks.append(callback)
+    if on_failure is not None:
+        completion.failure_callbacks.append(on_failure)
 
 
 def will_execute(node: Node) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
-__all__ = ["drive", "drive_blocking"]
+__all__ = ["drive", "drive_blocking", "run_without_suspending"]
 
 
 async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
@@ -135,7 +135,7 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
     if is_away:
         outputs = _run_remotely(node_task)
     else:
-        outputs = graph_task.context.copy().run(_run_without_suspending, node_task.run(), node)
+        outputs = graph_task.context.copy().run(run_without_suspending, node_task.run(), node)
     executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it, or one before it, gave the turn
     executor.end_turn(node, outputs)
     return True
@@ -176,7 +176,7 @@ def _run_callbacks(graph_task: GraphTask) -> bool:
     while completion is not None and (callback := completion.next_callback()) is not None:
         context = graph_task.context.copy()
         if loop_is_running():
-            context.run(_run_without_suspending, call_and_await(callback), None)
+            context.run(run_without_suspending, call_and_await(callback), "a final callback")
         elif inspect.isawaitable(returned := context.run(_call_outside_of_nodes, callback)):
             completion.await_later(returned)
             return False
@@ -194,13 +194,13 @@ def _drive_on_a_new_stack(graph_task: GraphTask) -> list[Any]:
     return _drive_here(graph_task)
 
 
-def _run_without_suspending(coroutine: Coroutine[Any, Any, Any], node: Node | None) -> Any:
+def run_without_suspending(coroutine: Coroutine[Any, Any, Any], node: Node | str) -> Any:
     """Run a coroutine that must not suspend, and return its result.
 
     Args:
-        coroutine: the run of a node, or of a final callback. What it awaits of asyncgrad does not suspend in a
-            blocking backward.
-        node: the node; None for a callback.
+        coroutine: the run of a node, or of a callback. What it awaits of asyncgrad does not suspend in a blocking
+            backward.
+        node: the node, or what errors call the callback.
 
     Raises:
         BlockingError: the coroutine suspended.
@@ -215,7 +215,7 @@ def _run_without_suspending(coroutine: Coroutine[Any, Any, Any], node: Node | No
         awaited.add_done_callback(_retrieve_exception)
         awaited.cancel()
     coroutine.close()
-    name = "a final callback" if node is None else f"{identify(node)}"
+    name = node if isinstance(node, str) else identify(node)
     raise BlockingError(
         f"{name} suspended in a blocking backward, and an event loop is running in this thread, which the backward "
         "would block. Await it instead: await ag.backward(...), await ag.grad(...) in place of asyncgrad.sync"

@@ -19,6 +19,7 @@ from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
 from .driver import drive, drive_blocking
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
+from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
 from .graph_task import GraphTask
 from .loops import Pace
@@ -91,10 +92,10 @@ class Engine:
             # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
             graph_task.roll_back()
             graph_task.has_error = True
-            if graph_task.completion is not None:
-                graph_task.completion.fail(error)
             if isinstance(error, AsyncgradError):
                 shorten_traceback(error)
+            if graph_task.completion is not None:
+                await complete_with_error(graph_task.completion, error)
             raise
         else:
             if graph_task.completion is not None:

@@ -216,11 +216,13 @@ class GraphTask:
         return not self.executor.leaves_last or self.outer is not None or self.completion is not None or self.is_watched
 
     def succeed(self) -> None:
-        """Commit the changes to gradients, or merge them into those of the outer task if it runs."""
+        """Commit the changes to gradients; or merge them, and failure callbacks, into an outer task that runs."""
         outer = self.outer
         if outer is None or not outer.is_running:
             commit_all(self.changes)
             return
+        if self.completion is not None and self.completion.failure_callbacks:
+            outer.complete_with().failure_callbacks.extend(self.completion.failure_callbacks)
         if not outer.changes and outer.remote_jobs is None:
             # The lists are swapped: copying would take quadratic time over many nested levels. Not if nodes of the
             # outer task run in other threads, which may be appending to its list.

@@ -82,12 +82,16 @@ async def _run_to_its_end(
     """Run a callback in a task of its own; return its error, and the last cancellation of the caller meanwhile."""
     loop, interrupted = running_loop(), None
     ended = OneShotEvent(loop)
+
+    def wake(_: EagerTask) -> None:
+        ended.set()
+
     task = EagerTask(
         _call(callback, error),
         loop=loop,
         context=context,
         name="failure callback of a backward",
-        on_end=lambda _: ended.set() and None,
+        on_end=wake,
     )
     try:
         task.start()
@@ -102,7 +106,9 @@ async def _run_to_its_end(
         del task, error, interrupted
 
 
-def _run_blocking(callback: Callable[..., Any], error: BaseException, context: contextvars.Context) -> Exception | None:
+def _run_blocking(
+    callback: Callable[..., Any], error: BaseException, context: contextvars.Context
+) -> BaseException | None:
     """Run a callback where the caller cannot await: in a blocking backward, or one that is being closed.
 
     Without a loop in this thread, one is run for a callback that is awaited. Return its error.

@@ -216,6 +216,8 @@ def roots(p: Any) -> Any:
     below = eye_beside(count, p.dtype, p)[: count - 1]
     companion = concatenate(((-p[1:] / p[0])[np.newaxis], below))
     values = np.linalg.eigvals(companion)
+    if p.dtype.kind == "f" and not np.any(raw(values).imag):
+        values = np.real(values)  # since NumPy 2.5, eigvals returns them complex; roots does not
     return concatenate((values, zeros_beside((trailing,), raw(values))))
 
 

@@ -306,6 +306,10 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
 RULES[np.broadcast_arrays] = broadcast_arrays
 
 
+#: What NumPy returns sparse grids in that are no copies: a list, and a tuple since NumPy 2.5.
+_SPARSE_GRIDS: Any = type(np.meshgrid(0.0, copy=False, sparse=True))
+
+
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Sequence[Any]:
     """Return the coordinates of a grid, one array for each axis."""
     if indexing not in ("xy", "ij"):
@@ -320,8 +324,9 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     ]
     if not sparse:
         grids = broadcast_arrays(*grids)
-    # A list where NumPy gives one.
-    return tuple(copy_(grid, "C") for grid in grids) if copy else grids
+    if copy:
+        return tuple(copy_(grid, "C") for grid in grids)
+    return _SPARSE_GRIDS(grids) if sparse else grids
 
 
 RULES[np.meshgrid] = meshgrid

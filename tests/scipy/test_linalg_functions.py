@@ -202,6 +202,14 @@ def test_eigenvalues_of_any_matrix_are_complex_and_have_derivatives() -> None:
     assert sync.gradcheck(lambda a: np.sum(linalg.eigvals(a) ** 3).real, (a,))
 
 
+@pytest.mark.parametrize("matrix", [_P, _A, np.array([[0.0, 1.0], [-1.0, 0.0]])])
+def test_eigenvectors_of_a_real_matrix_are_real_where_scipys_are(matrix: np.ndarray) -> None:
+    _, vectors = linalg.eig(ag.tensor(matrix))
+    _, expected = scipy.linalg.eig(matrix)
+
+    assert vectors.dtype == expected.dtype
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -60,6 +60,8 @@ def eig(
     a = floating(a)
     a = a if b is None else np.linalg.solve(floating(b), a)
     values, vectors = np.linalg.eig(a)
+    if a.dtype.kind == "f" and not np.any(raw(values).imag):
+        vectors = np.real(vectors)  # since NumPy 2.5 they are complex; SciPy's are not
     values = values.astype(np.result_type(a.dtype, np.complex64), copy=False)
     return (values, vectors) if right else values
 

@@ -26,13 +26,13 @@ __all__ = ["StepTracker"]
 class _TrainingStep:
     """One training step: open from `zero_grad()` to `step()`."""
 
-    __slots__ = ("_owner", "_tracker", "has_gradients", "mixed_with", "name", "running")
+    __slots__ = ("_name", "_owner", "_tracker", "has_gradients", "mixed_with", "running")
 
     def __init__(self, tracker: StepTracker) -> None:
         owner = _current_owner()
         self._tracker = weakref.ref(tracker)
         self._owner = weakref.ref(owner)
-        self.name = _name_of(owner)
+        self._name = _name_of(owner)
         #: How many of its backward passes run.
         self.running = 0
         #: Whether one of them has ended since `zero_grad()`.
@@ -44,6 +44,14 @@ class _TrainingStep:
     def tracker(self) -> StepTracker | None:
         """The tracker of its optimizer, while that lives."""
         return self._tracker()
+
+    @property
+    def name(self) -> str:
+        """The name of the task or thread that has begun it. An eager task may get its name after its first step."""
+        owner = self._owner()
+        if owner is not None:
+            self._name = _name_of(owner)
+        return self._name
 
     def belongs_here(self) -> bool:
         """Tell whether the running task is the one that has begun this step."""
@@ -91,8 +99,8 @@ class StepTracker:
         self.open: list[_TrainingStep] = []
         #: The loop on which awaited updates take turns, and its lock.
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-        #: The name of the task whose awaited update runs.
-        self._updating: str | None = None
+        #: The task whose awaited update runs.
+        self._updating: Any = None
 
     def __reduce__(self) -> Any:
         # A copy of an optimizer has parameters of its own.
@@ -138,8 +146,9 @@ class StepTracker:
             OverlappingStepsError: one is.
         """
         if self._updating is not None:
+            updating = _name_of(self._updating)
             raise OverlappingStepsError(
-                f"{_name_of(_current_owner())} calls {call} of one {self._optimizer} while {self._updating} awaits its "
+                f"{_name_of(_current_owner())} calls {call} of one {self._optimizer} while {updating} awaits its "
                 "step_async(), whose result would be lost or mixed: write await optimizer.step_async(...), which waits "
                 "for its turn"
             )
@@ -152,7 +161,7 @@ class StepTracker:
             self.check_no_update("step_async()")
             self._lock = loop, asyncio.Lock()
         async with self._lock[1]:
-            self._updating = _name_of(_current_owner())
+            self._updating = _current_owner()
             try:
                 yield
             finally:

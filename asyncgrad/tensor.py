@@ -488,7 +488,9 @@ class Tensor(TensorBase):
         copy: bool | None = None,
     ) -> Any:
         self._needs_no_grad("an array of another library", "t.numpy()")
-        return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        # NumPy 2.0 knows the stream alone.
+        return self._data.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()

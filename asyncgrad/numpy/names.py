@@ -72,7 +72,7 @@ def _made(module: str, source: types.ModuleType, name: str) -> Any:
     """
     if source is np and name in _OURS:
         return importlib.import_module(f"{module}.{name}")
-    if source is np and name in _ABOUT:
+    if source is np and name in _ABOUT and (name != "__array_namespace_info__" or hasattr(np, name)):
         return _ABOUT[name]
     if source is np and name == "special" and "scipy.special" in sys.modules:
         # Where SciPy looks for the special functions of tensors, with SCIPY_ARRAY_API=1.
@@ -83,7 +83,9 @@ def _made(module: str, source: types.ModuleType, name: str) -> Any:
     try:
         found = getattr(source, name)
     except AttributeError:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}") from None
+        raise AttributeError(
+            f"module {module!r} has no attribute {name!r}, for NumPy {np.__version__} has none"
+        ) from None
     # SciPy wraps its ufuncs with SCIPY_ARRAY_API=1.
     ufunc = getattr(found, "__wrapped__", found)
     if isinstance(ufunc, np.ufunc):

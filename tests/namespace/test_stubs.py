@@ -12,6 +12,7 @@ import re
 import pytest
 from mypy import api
 
+from tests.versions import is_numpy
 from tools import nn_stubs, numpy_stubs
 
 #: Each line that is wrong ends with what mypy says about it.
@@ -54,6 +55,8 @@ def test_the_stub_of_nn_is_what_the_program_writes() -> None:
 
 def test_a_parameter_whose_type_is_told_is_one_that_there_is() -> None:
     """A name in the table of parameters that no function has would be a mistake in it."""
+    if not is_numpy("2.4"):
+        pytest.skip("before NumPy 2.4 many of its functions do not tell their signatures")
     known: set[str] = set()
     for module in numpy_stubs.MODULES.values():
         space = importlib.import_module(module)

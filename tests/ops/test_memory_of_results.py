@@ -24,6 +24,7 @@ from tests.ops.numpy_rules import rules_of_numpy
 from tests.ops.test_nondifferentiable import ARGUMENTS
 from tests.ops.test_rules import CASES
 from tests.sampling import SHARE, some
+from tests.versions import is_numpy
 
 #: More combinations of a case and a layout than these find nothing more: np.put has 6,006 of them.
 MOST_COMBINATIONS = 200
@@ -40,6 +41,19 @@ EXCEPTIONS: dict[Callable[..., Any], Callable[[memory.CallOutcome, memory.CallOu
     # NumPy writes into a copy here, and notices, where the elements do not lie side by side.
     np.put_along_axis: lambda expected, actual: "assignment destination is read-only" in str(expected.error),
 }
+#: What asyncgrad does as the newer NumPy, where an older one is installed.
+if not is_numpy("2.2"):
+    EXCEPTIONS[np.trim_zeros] = lambda expected, actual: "trim_zeros takes trim=" in str(actual.error)
+    # rowvar=False was ignored for one row.
+    EXCEPTIONS[np.cov] = lambda expected, actual: (
+        "takes real aweights" in str(actual.error) or np.shape(expected.result) == ()
+    )
+if not is_numpy("2.3"):
+    EXCEPTIONS[np.pad] = lambda expected, actual: "must be of integral type" in str(expected.error)
+    # Condition numbers of complex matrices were complex.
+    EXCEPTIONS[np.linalg.cond] = lambda expected, actual: (
+        "SVD did not converge" in str(expected.error) or np.iscomplexobj(expected.result)
+    )
 
 
 def _cases(function: Callable[..., Any]) -> list[Case]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -27,9 +28,10 @@ from ..tree.structure import (
     unflatten,
 )
 
-__all__ = ["TransformCall"]
+__all__ = ["TransformCall", "named_after"]
 
 Tensors = tuple[Tensor, ...]
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: Named here, since an attribute of a module takes twice as long to look up.
 _ndarray = np.ndarray
@@ -477,6 +479,24 @@ def _hint(name: str, leaf: Any) -> str:
     if cls.__module__ == "builtins" or callable(leaf):
         return "pass it in an argument that argnums does not name, or in a static field of a dataclass"
     return f"if it is a container, register its class, ag.tree.register({cls.__name__})"
+
+
+def named_after(f: Callable[..., Any], what: str, argnums: int | tuple[int, ...]) -> Callable[[F], F]:
+    """Give the decorated function the name and the signature of `f`, and a docstring that says what it returns."""
+
+    def decorate(made: F) -> F:
+        functools.update_wrapper(made, f)
+        named: Any = f
+        while isinstance(named, functools.partial) or hasattr(named, "__wrapped__"):
+            named = named.func if isinstance(named, functools.partial) else named.__wrapped__
+        name = getattr(named, "__name__", type(named).__name__)
+        made.__name__ = name
+        positions = (argnums,) if not isinstance(argnums, tuple) else argnums
+        which = f"argument {positions[0]}" if len(positions) == 1 else f"arguments {', '.join(map(str, positions))}"
+        made.__doc__ = f"Return the {what} of `{name}` with respect to {which}; it takes the arguments of `{name}`."
+        return made
+
+    return decorate
 
 
 def _argument_name(function: Callable[..., Any], position: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -12,25 +11,31 @@ from ..functional.arguments import (
     argument_positions,
     as_scalar,
     check_argnums,
+    conjugates,
     fill_missing,
     gradients,
+    require_complex,
 )
 from ..graph.values import ones_beside
 from ..tensor import Tensor, asarray
-from .calls import TransformCall
+from .calls import TransformCall, named_after
 
 __all__ = ["elementwise_grad", "grad", "value_and_grad"]
 
 Argnums = int | tuple[int, ...]
 
 
-def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Coroutine[Any, Any, Any]]:
+def grad(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the gradient of `f`.
 
     Args:
         f: a function or an `async def` that returns one number as a Tensor. Its arguments are trees.
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
         has_aux: `f` returns a pair: that number, and something else to return with the gradient.
+        holomorphic: `f` is a holomorphic function of complex numbers, and what is returned its complex derivative,
+            rather than the direction in which a real number grows.
 
     Returns:
         An `async def` with the arguments of `f`. It returns a tree with the structure of the argument, or a tuple of
@@ -43,7 +48,7 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
             the leaf by its path.
         InvalidRootError: `f` returns more than one number, or a complex one.
 
-    Source: torch.func.grad.
+    Source: torch.func.grad; jax.grad, which has `holomorphic`.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -52,18 +57,20 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
         >>> round(float(ag.run(main())), 3)
         -0.841
     """
-    has_aux = _check("grad", f, argnums, has_aux)
+    has_aux, holomorphic = _check("grad", f, argnums, has_aux, holomorphic)
 
-    @functools.wraps(f)
+    @named_after(f, "gradient", argnums)
     async def gradient(*args: Any, **kwargs: Any) -> Any:
-        _, found, aux = await _differentiate("ag.func.grad", f, argnums, has_aux, args, kwargs, wants_value=False)
+        _, found, aux = await _differentiate(
+            "ag.func.grad", f, argnums, has_aux, args, kwargs, wants_value=False, holomorphic=holomorphic
+        )
         return (found, aux) if has_aux else found
 
     return gradient
 
 
 def value_and_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Coroutine[Any, Any, tuple[Any, Any]]]:
     """Return an async function that returns the value of `f` and its gradient.
 
@@ -71,6 +78,7 @@ def value_and_grad(
         f: as for `grad`.
         argnums: as for `grad`.
         has_aux: as for `grad`.
+        holomorphic: as for `grad`.
 
     Returns:
         An `async def` with the arguments of `f`. It returns `(value, gradient)`, with the gradient that `grad` returns;
@@ -91,23 +99,28 @@ def value_and_grad(
         >>> float(value), gradient["w"], float(gradient["b"])
         (13.0, array([ 4., 12.]), 10.0)
     """
-    has_aux = _check("value_and_grad", f, argnums, has_aux)
+    has_aux, holomorphic = _check("value_and_grad", f, argnums, has_aux, holomorphic)
 
-    @functools.wraps(f)
+    @named_after(f, "value and gradient", argnums)
     async def with_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        value, found, aux = await _differentiate("ag.func.value_and_grad", f, argnums, has_aux, args, kwargs)
+        value, found, aux = await _differentiate(
+            "ag.func.value_and_grad", f, argnums, has_aux, args, kwargs, holomorphic=holomorphic
+        )
         return (value, aux) if has_aux else value, found
 
     return with_gradient
 
 
-def elementwise_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Coroutine[Any, Any, Any]]:
+def elementwise_grad(
+    f: Callable[..., Any], argnums: Argnums = 0, *, holomorphic: bool = False
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the derivative of `f` at each element: the gradient of its sum.
 
     Args:
         f: a function or an `async def` that returns a Tensor, each element of which depends only on the element of the
             argument at the same index.
         argnums: as for `grad`.
+        holomorphic: as for `grad`.
 
     Returns:
         An `async def` with the arguments of `f`. It returns a tree like the argument, as that of `grad` does.
@@ -124,22 +137,30 @@ def elementwise_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..
         >>> ag.run(main())
         array([ 3., 12.])
     """
-    _check("elementwise_grad", f, argnums, False)
+    _, holomorphic = _check("elementwise_grad", f, argnums, False, holomorphic)
 
-    @functools.wraps(f)
+    @named_after(f, "derivative at each element", argnums)
     async def derivative(*args: Any, **kwargs: Any) -> Any:
         _, found, _ = await _differentiate(
-            "ag.func.elementwise_grad", f, argnums, False, args, kwargs, elementwise=True, wants_value=False
+            "ag.func.elementwise_grad",
+            f,
+            argnums,
+            False,
+            args,
+            kwargs,
+            elementwise=True,
+            wants_value=False,
+            holomorphic=holomorphic,
         )
         return found
 
     return derivative
 
 
-def _check(name: str, f: Any, argnums: Any, has_aux: Any) -> bool:
+def _check(name: str, f: Any, argnums: Any, has_aux: Any, holomorphic: Any) -> tuple[bool, bool]:
     check_function(f, f"ag.func.{name}", argnums)
     check_argnums(argnums)
-    return truth(has_aux, "has_aux")
+    return truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
 
 async def _differentiate(
@@ -152,25 +173,32 @@ async def _differentiate(
     *,
     elementwise: bool = False,
     wants_value: bool = True,
+    holomorphic: bool = False,
 ) -> tuple[Any, Any, Any]:
     """Return the value of `f`, None unless that is wanted, its gradient, and its aux, None without `has_aux`."""
     transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
     with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         output = await transform_call.one_output(*points)
-        start = (_ones_like(output, where),) if elementwise else None
-        root = output if elementwise else as_scalar(output, where)
+        if holomorphic:
+            require_complex(points, f"{where}: with holomorphic=True an argument")
+            require_complex((output,), f"{where}: with holomorphic=True the result")
+        start = (_ones_like(output, where, holomorphic),) if elementwise or holomorphic else None
+        root = output if elementwise else as_scalar(output, where, holomorphic)
         found = await gradients((root,), points, start, create_graph=keeps_history) if points else ()
         complete = fill_missing(found, points, strict=False, create_graph=False, missing="", constant="")
+        if holomorphic:
+            complete = conjugates(complete)
     trees = transform_call.like_points(complete, keeps_history)
     value = transform_call.result((output,), keeps_history) if wants_value else None
     return value, trees if isinstance(argnums, tuple) else trees[0], transform_call.aux(keeps_history)
 
 
-def _ones_like(output: Tensor, where: str) -> Tensor:
+def _ones_like(output: Tensor, where: str, holomorphic: bool) -> Tensor:
     """Return the gradient of an output for its sum."""
-    if output.dtype.kind == "c":
+    if output.dtype.kind == "c" and not holomorphic:
         raise InvalidRootError(
-            f"{where}: the function must return real numbers, not {output.dtype}: take the real part"
+            f"{where}: the function must return real numbers, not {output.dtype}: take the real part, or write "
+            "holomorphic=True for the complex derivative"
         )
     return asarray(ones_beside(output.shape, output._data), device=output.device)

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import functional
 from ..arguments import check_function, truth
 from ..engine.loops import Pace
 from ..functional.arguments import (
     argument_positions,
     as_scalar,
     check_argnums,
+    conjugates,
     gradient_rows,
     gradients,
+    require_complex,
     zeros_like,
 )
-from ..functional.jacobians import jacobian_blocks, require_real, stack_rows
+from ..functional.jacobians import require_real, row_blocks, stack_rows
 from ..tensor import Tensor
-from .calls import TransformCall
+from .calls import TransformCall, named_after
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
 
 Argnums = int | tuple[int, ...]
 
+_HESSIAN = "ag.func.hessian"
+
 
 def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the result.
 
     Args:
-        f: a function or an `async def` of trees that returns a tree of real Tensors.
+        f: a function or an `async def` of trees that returns a tree of Tensors, real unless `holomorphic`.
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
         has_aux: `f` returns a pair: that result, and something else to return with the Jacobian.
+        holomorphic: `f` is a holomorphic function of complex numbers, and what is returned its complex derivatives.
 
     Returns:
         An `async def` with the arguments of `f`. With `has_aux` it returns `(jacobian, aux)`, else the Jacobian: a tree
@@ -58,11 +61,11 @@ def jacrev(
         array([[ 6.,  0.],
                [ 0., 12.]])
     """
-    return _jacobian_function("jacrev", f, argnums, has_aux, _rows_of_jacobian)
+    return _jacobian_function("jacrev", f, argnums, has_aux, holomorphic, _rows_of_jacobian)
 
 
 def jacfwd(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the arguments.
 
@@ -72,6 +75,7 @@ def jacfwd(
         f: as for `jacrev`.
         argnums: as for `jacrev`.
         has_aux: as for `jacrev`.
+        holomorphic: as for `jacrev`.
 
     Returns:
         As `jacrev`.
@@ -88,11 +92,11 @@ def jacfwd(
         >>> ag.run(main())
         array([0., 1., 2.])
     """
-    return _jacobian_function("jacfwd", f, argnums, has_aux, _columns_of_jacobian)
+    return _jacobian_function("jacfwd", f, argnums, has_aux, holomorphic, _columns_of_jacobian)
 
 
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Hessian of `f`.
 
@@ -100,6 +104,7 @@ def hessian(
         f: a function or an `async def` of trees that returns one number as a Tensor.
         argnums: as for `jacrev`.
         has_aux: `f` returns a pair: that number, and something else to return with the Hessian.
+        holomorphic: as for `jacrev`.
 
     Returns:
         An `async def` with the arguments of `f`. With `has_aux` it returns `(hessian, aux)`, else the Hessian: a tree
@@ -123,23 +128,19 @@ def hessian(
     """
     check_function(f, "ag.func.hessian", argnums)
     check_argnums(argnums)
-    has_aux = truth(has_aux, "has_aux")
+    has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
-    @functools.wraps(f)
+    @named_after(f, "Hessian", argnums)
     async def second_derivatives(*args: Any, **kwargs: Any) -> Any:
-        transform_call = TransformCall(
-            "ag.func.hessian", f, args, kwargs, argument_positions(argnums, len(args)), has_aux
-        )
-
-        async def value(*points: Tensor) -> Tensor:
-            return as_scalar(await transform_call.one_output(*points), "ag.func.hessian")
-
+        transform_call = TransformCall(_HESSIAN, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:
-            if transform_call.points:
-                blocks = await functional.hessian(value, transform_call.points, create_graph=keeps_history)
+            points = transform_call.new_points(keeps_history)
+            output = as_scalar(await transform_call.one_output(*points), _HESSIAN, may_be_complex=holomorphic)
+            if holomorphic:
+                _require_holomorphic(points, (output,), _HESSIAN)
             else:
-                await value()
-                blocks = ()
+                require_real(points, f"{_HESSIAN}: the gradient of the function with respect to input {{}}")
+            blocks = await _second_derivatives(output, points, keeps_history, holomorphic) if points else ()
         rows = transform_call.containers_like_points(
             [_pack_block(transform_call, row, argnums, keeps_history) for row in blocks]
         )
@@ -149,23 +150,29 @@ def hessian(
     return second_derivatives
 
 
-Blocks = Callable[[TransformCall, bool], Coroutine[Any, Any, Sequence[Sequence[Tensor]]]]
+#: Takes the points, the outputs computed from them, and whether the blocks are to keep their history.
+Blocks = Callable[[Sequence[Tensor], Sequence[Tensor], bool], Coroutine[Any, Any, Sequence[Sequence[Tensor]]]]
 
 
 def _jacobian_function(
-    name: str, f: Callable[..., Any], argnums: Argnums, has_aux: bool, compute: Blocks
+    name: str, f: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool, compute: Blocks
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    check_function(f, f"ag.func.{name}", argnums)
+    where = f"ag.func.{name}"
+    check_function(f, where, argnums)
     check_argnums(argnums)
-    has_aux = truth(has_aux, "has_aux")
+    has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
-    @functools.wraps(f)
+    @named_after(f, "Jacobian", argnums)
     async def first_derivatives(*args: Any, **kwargs: Any) -> Any:
-        transform_call = TransformCall(
-            f"ag.func.{name}", f, args, kwargs, argument_positions(argnums, len(args)), has_aux
-        )
+        transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:
-            blocks = await compute(transform_call, keeps_history)
+            points = transform_call.new_points(keeps_history)
+            outputs = await transform_call(*points)
+            if holomorphic:
+                _require_holomorphic(points, outputs, where)
+            else:
+                require_real(outputs, f"{where}: output {{}} of the function")
+            blocks = await compute(points, outputs, keeps_history)
         found = transform_call.like_outputs(
             [_pack_block(transform_call, block, argnums, keeps_history) for block in blocks]
         )
@@ -174,28 +181,43 @@ def _jacobian_function(
     return first_derivatives
 
 
+def _require_holomorphic(points: Sequence[Tensor], outputs: Sequence[Tensor], where: str) -> None:
+    require_complex(points, f"{where}: with holomorphic=True an argument")
+    require_complex(outputs, f"{where}: with holomorphic=True the result")
+
+
 def _pack_block(transform_call: TransformCall, block: Sequence[Tensor], argnums: Argnums, keeps_history: bool) -> Any:
     trees = transform_call.like_points(block, keeps_history)
     return trees if isinstance(argnums, tuple) else trees[0]
 
 
-async def _rows_of_jacobian(transform_call: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
+async def _rows_of_jacobian(
+    points: Sequence[Tensor], outputs: Sequence[Tensor], keeps_history: bool
+) -> Sequence[Sequence[Tensor]]:
     """Return for each output the blocks of the Jacobian for all inputs, row by row."""
-    if not transform_call.points:
-        return [()] * len(await transform_call())
-    blocks: Sequence[Sequence[Tensor]] = await jacobian_blocks(
-        transform_call, transform_call.points, keeps_history, False, "ag.func.jacrev: output {} of the function"
-    )
-    return blocks
+    blocks = await row_blocks(outputs, points, keeps_history) if points else [()] * len(outputs)
+    # A gradient is the conjugate of the derivative; that of a real function has no imaginary part.
+    return [
+        conjugates(block) if output.dtype.kind == "c" else block for output, block in zip(outputs, blocks, strict=True)
+    ]
 
 
-async def _columns_of_jacobian(transform_call: TransformCall, keeps_history: bool) -> Sequence[Sequence[Tensor]]:
+async def _second_derivatives(
+    output: Tensor, points: Sequence[Tensor], keeps_history: bool, holomorphic: bool
+) -> Sequence[Sequence[Tensor]]:
+    """Return for each point the blocks of the Hessian of one number."""
+    (gradient,) = await row_blocks((output.reshape(()),), points, True)
+    if not holomorphic:
+        return await row_blocks(gradient, points, keeps_history)
+    return [conjugates(row) for row in await row_blocks(conjugates(gradient), points, keeps_history)]
+
+
+async def _columns_of_jacobian(
+    points: Sequence[Tensor], outputs: Sequence[Tensor], keeps_history: bool
+) -> Sequence[Sequence[Tensor]]:
     """Return for each output the blocks of the Jacobian for all inputs, column by column."""
-    points = transform_call.new_points(keeps_history)
-    outputs = await transform_call(*points)
-    require_real(outputs, "ag.func.jacfwd: output {} of the function")
-    require_real(points, "ag.func.jacfwd: input {} of the function")
-    # `grad_outputs @ J` is linear in `grad_outputs`, so the gradient of each of its elements is a column of J.
+    # `grad_outputs @ J` is linear in `grad_outputs`, so the gradient of each of its elements is a column of J; both
+    # gradients conjugate a complex J.
     grad_outputs = tuple([zeros_like(output).requires_grad_() for output in outputs])
     grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True)
     pace = Pace()

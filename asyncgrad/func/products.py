@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from .. import functional
 from ..arguments import check_function, describe, truth
 from ..errors import ArgumentTypeError
 from ..functional.arguments import fill_missing, gradients, transform_scope, zeros_like
+from ..tensor import Tensor
 from ..tree.structure import leaves
 from .calls import TransformCall
 
 __all__ = ["hvp", "jvp", "linearize", "vjp"]
+
+Tensors = tuple[Tensor, ...]
 
 
 async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -90,13 +92,8 @@ async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool 
     transform_call = _make_transform_call("jvp", f, primals, has_aux)
     with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
-        if transform_call.points:
-            outputs, product = await functional.jvp(
-                transform_call, transform_call.points, vector, create_graph=keeps_history
-            )
-        else:
-            outputs = await transform_call()
-            product = tuple([zeros_like(output) for output in outputs])
+        outputs, pushforward = await _linearized(transform_call, keeps_history)
+        product = await pushforward(vector, keeps_history)
     out, found = transform_call.result(outputs, keeps_history), transform_call.result(product, keeps_history)
     return (out, found, transform_call.aux(keeps_history)) if has_aux else (out, found)
 
@@ -133,17 +130,12 @@ async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False)
     has_aux = truth(has_aux, "has_aux")
     transform_call = TransformCall("ag.func.linearize", f, primals, {}, range(len(primals)), has_aux)
     with transform_call.recording() as keeps_history:
-        points = transform_call.new_points(keeps_history)
-        outputs = await transform_call(*points)
-        # `grad_outputs @ J` is linear in `grad_outputs`, so a backward through it multiplies J by a vector.
-        grad_outputs = tuple([zeros_like(output).requires_grad_() for output in outputs])
-        grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True, retain_graph=True)
+        outputs, multiply = await _linearized(transform_call, keeps_history)
 
     async def pushforward(*tangents: Any) -> Any:
         with transform_scope(keeps_history or None, *leaves(tangents)) as keeps_product:
             vector = transform_call.vector_like_points(tangents, "tangents", keeps_product)
-            found = await gradients(grad_inputs, grad_outputs, vector, create_graph=keeps_product, retain_graph=True)
-            product = fill_missing(found, grad_outputs, strict=False, create_graph=False, missing="", constant="")
+            product = await multiply(vector, keeps_product)
         return transform_call.result(product, keeps_product)
 
     out = transform_call.result(outputs, keeps_history)
@@ -191,8 +183,8 @@ def hvp(f: Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any
             f"ag.func.hvp got {given}, but no {missing}: write ag.func.hvp(f, (x,), (v,)) or ag.func.hvp(f)(x, v)"
         )
 
-    @functools.wraps(f)
     async def product(*primals_and_tangents: Any) -> Any:
+        """Return the product of the Hessian at all arguments but the last one with the last one."""
         if len(primals_and_tangents) < 2:
             raise ArgumentTypeError(
                 f"ag.func.hvp(f) was called with {len(primals_and_tangents)} arguments: write ag.func.hvp(f)(x, v), "
@@ -217,6 +209,23 @@ async def _hessian_product(f: Callable[..., Any], primals: Any, tangents: Any) -
             product = ()
     trees = transform_call.like_points(product, keeps_history)
     return trees[0] if len(trees) == 1 else trees
+
+
+async def _linearized(
+    transform_call: TransformCall, keeps_history: bool
+) -> tuple[Tensors, Callable[[Tensors, bool], Coroutine[Any, Any, Tensors]]]:
+    """Return the outputs of a function, and a function that returns the product of its Jacobian with a vector."""
+    points = transform_call.new_points(keeps_history)
+    outputs = await transform_call(*points)
+    # `grad_outputs @ J` is linear in `grad_outputs`, so a backward through it multiplies J by a vector.
+    grad_outputs = tuple([zeros_like(output).requires_grad_() for output in outputs])
+    grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True, retain_graph=True)
+
+    async def multiply(vector: Tensors, keeps_product: bool) -> Tensors:
+        found = await gradients(grad_inputs, grad_outputs, vector, create_graph=keeps_product, retain_graph=True)
+        return fill_missing(found, grad_outputs, strict=False, create_graph=False, missing="", constant="")
+
+    return outputs, multiply
 
 
 def _make_transform_call(name: str, f: Callable[..., Any], primals: Any, has_aux: bool = False) -> TransformCall:

@@ -38,12 +38,14 @@ __all__ = [
     "call",
     "check_argnums",
     "check_call",
+    "conjugates",
     "fill_missing",
     "gradient_rows",
     "gradients",
     "new_input",
     "new_inputs",
     "pack_results",
+    "require_complex",
     "require_history",
     "require_output_history",
     "transform_scope",
@@ -160,8 +162,8 @@ def as_outputs(returned: Any, where: str) -> tuple[tuple[Tensor, ...], bool]:
     return entries, is_tuple
 
 
-def as_scalar(returned: Any, where: str) -> Tensor:
-    """Return the result of a user's function, which must be one tensor with one real element.
+def as_scalar(returned: Any, where: str, may_be_complex: bool = False) -> Tensor:
+    """Return the result of a user's function, which must be one tensor with one element, real unless told otherwise.
 
     Raises:
         GradientTypeError: it is not a tensor, or it is complex.
@@ -175,7 +177,7 @@ def as_scalar(returned: Any, where: str) -> Tensor:
             f"{where}: the function must return one number, not a tensor of shape {returned.shape}: "
             "take its .sum() or .mean()"
         )
-    if data.dtype.kind == "c":
+    if data.dtype.kind == "c" and not may_be_complex:
         raise GradientTypeError(
             f"{where}: the function must return a real number, not one of dtype {returned.dtype}: "
             "take its .real or .imag"
@@ -331,6 +333,22 @@ def fill_missing(
     return tuple(
         [zeros_like(tensor) if gradient is None else gradient for gradient, tensor in zip(grads, like, strict=True)]
     )
+
+
+def conjugates(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the complex derivatives that gradients of a holomorphic function stand for."""
+    return tuple([np.conjugate(tensor) for tensor in tensors])  # type: ignore[misc]
+
+
+def require_complex(tensors: Sequence[Tensor], what: str) -> None:
+    """Raise unless all tensors are complex; `what` names them in errors.
+
+    Raises:
+        GradientTypeError: one is real.
+    """
+    for tensor in tensors:
+        if tensor.dtype.kind != "c":
+            raise GradientTypeError(f"{what} must be complex, not of dtype {tensor.dtype}: write x.astype(complex)")
 
 
 def require_history(tensors: Sequence[Tensor | None], message: str) -> None:

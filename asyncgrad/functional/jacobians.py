@@ -25,7 +25,7 @@ from .arguments import (
     zeros_like,
 )
 
-__all__ = ["hessian", "jacobian", "jacobian_blocks", "require_real", "stack_rows"]
+__all__ = ["hessian", "jacobian", "require_real", "row_blocks", "stack_rows"]
 
 
 async def jacobian(
@@ -61,7 +61,7 @@ async def jacobian(
                [0., 4.]])
     """
     create_graph, strict = check_call("ag.jacobian", fn, inputs, create_graph, strict)
-    return await jacobian_blocks(fn, inputs, create_graph, strict, "ag.jacobian: output {} of the function")
+    return await _jacobian_blocks(fn, inputs, create_graph, strict, "ag.jacobian: output {} of the function")
 
 
 async def hessian(
@@ -108,16 +108,16 @@ async def hessian(
         return output.reshape(())
 
     async def gradient(*points: Tensor) -> Any:
-        first = await jacobian_blocks(value, points, True, False, value_name)
+        first = await _jacobian_blocks(value, points, True, False, value_name)
         if strict:
             require_history(first, f"{output_name} is constant")
         return first
 
-    blocks = await jacobian_blocks(gradient, given, create_graph, strict, output_name)
+    blocks = await _jacobian_blocks(gradient, given, create_graph, strict, output_name)
     return blocks if is_tuple else blocks[0][0]
 
 
-async def jacobian_blocks(
+async def _jacobian_blocks(
     fn: Callable[..., Any], inputs: Any, create_graph: bool | None, strict: bool, output_name: str
 ) -> Any:
     """Return the Jacobian; in errors, `output_name` names the transform and an output, with `{}` for its index."""
@@ -128,18 +128,45 @@ async def jacobian_blocks(
         if strict:
             require_output_history(outputs, output_name)
         require_real(outputs, output_name)
-        pace = Pace()
-        blocks = []
-        for index, output in enumerate(outputs):
-            rows = await gradient_rows(output, points, create_graph=keeps_history, pace=pace)
+
+        def check(index: int, rows: Sequence[tuple[Tensor | None, ...]]) -> None:
             if strict:
                 _check_rows(rows, output_name.format(index), bool(create_graph))
-            block = tuple(
-                stack_rows([row[position] for row in rows], output, point, keeps_history)
-                for position, point in enumerate(points)
+
+        by_output = await row_blocks(outputs, points, keeps_history, check)
+        blocks = tuple([block if is_tuple else block[0] for block in by_output])
+        return blocks if outputs_are_tuple else blocks[0]
+
+
+async def row_blocks(
+    outputs: Sequence[Tensor],
+    points: Sequence[Tensor],
+    keeps_history: bool,
+    check: Callable[[int, Sequence[tuple[Tensor | None, ...]]], None] | None = None,
+) -> list[tuple[Tensor, ...]]:
+    """Return for each output the blocks of the Jacobian for all points, row by row.
+
+    Args:
+        outputs: computed from the points.
+        points: the tensors to differentiate with respect to.
+        keeps_history: record how the blocks are computed.
+        check: called with the index of each output and its rows, in which None is an undefined gradient.
+    """
+    pace = Pace()
+    blocks = []
+    for index, output in enumerate(outputs):
+        rows = await gradient_rows(output, points, create_graph=keeps_history, pace=pace)
+        if check is not None:
+            check(index, rows)
+        blocks.append(
+            tuple(
+                [
+                    stack_rows([row[position] for row in rows], output, point, keeps_history)
+                    for position, point in enumerate(points)
+                ]
             )
-            blocks.append(block if is_tuple else block[0])
-        return tuple(blocks) if outputs_are_tuple else blocks[0]
+        )
+    return blocks
 
 
 def require_real(outputs: Sequence[Tensor], output_name: str) -> None:

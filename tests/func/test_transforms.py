@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -493,3 +494,73 @@ def test_products_by_a_tree_without_leaves_are_zeros():
         func.linearize(lambda p: ag.tensor(POINT), {})[1]({}),
     ):
         assert product.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("empty", [(), [], {}, {"nothing": None}, ([], {})], ids=repr)
+def test_a_function_may_return_a_tree_without_leaves(empty):
+    def nothing(x: Any) -> Any:
+        return empty
+
+    _, pullback = func.vjp(nothing, POINT)
+    _, pushforward = func.linearize(nothing, POINT)
+
+    assert func.jacrev(nothing)(POINT) == func.jacfwd(nothing)(POINT) == empty
+    assert func.jvp(nothing, (POINT,), (POINT,)) == (empty, empty)
+    assert pushforward(POINT) == empty
+    np.testing.assert_array_equal(pullback(empty)[0], np.zeros(3))
+
+
+def holomorphic_field(z: Any) -> Any:
+    return np.exp(z) * z[::-1] / (2 + z * z)
+
+
+COMPLEX_POINT = POINT + 1j * np.array([0.2, -0.4, 0.1])
+
+
+def test_holomorphic_derivatives_are_those_by_complex_steps():
+    def complex_differences(f: Any, at: np.ndarray) -> np.ndarray:
+        steps = 1e-6 * np.eye(3)
+        return np.stack([(np.asarray(f(at + step)) - np.asarray(f(at - step))) / 2e-6 for step in steps], -1)
+
+    def total(z: Any) -> Any:
+        return holomorphic_field(z).sum()
+
+    gradient = func.grad(total, holomorphic=True)
+    jacobian = complex_differences(holomorphic_field, COMPLEX_POINT)
+
+    np.testing.assert_allclose(gradient(COMPLEX_POINT), complex_differences(total, COMPLEX_POINT), atol=1e-8)
+    np.testing.assert_allclose(func.value_and_grad(total, holomorphic=True)(COMPLEX_POINT)[1], gradient(COMPLEX_POINT))
+    for transform in (func.jacrev, func.jacfwd):
+        np.testing.assert_allclose(transform(holomorphic_field, holomorphic=True)(COMPLEX_POINT), jacobian, atol=1e-8)
+    np.testing.assert_allclose(
+        func.elementwise_grad(np.tanh, holomorphic=True)(COMPLEX_POINT), 1 / np.cosh(COMPLEX_POINT) ** 2
+    )
+    hessian = func.hessian(total, holomorphic=True)(COMPLEX_POINT)
+    np.testing.assert_allclose(hessian, complex_differences(gradient, COMPLEX_POINT), atol=1e-8)
+    np.testing.assert_allclose(hessian, func.jacrev(gradient, holomorphic=True)(COMPLEX_POINT))
+
+
+def test_a_holomorphic_function_takes_and_returns_complex_numbers():
+    for transform in (func.grad, func.value_and_grad, func.elementwise_grad, func.jacrev, func.jacfwd, func.hessian):
+        with pytest.raises(GradientTypeError, match="holomorphic=True an argument must be complex"):
+            transform(lambda z: z, holomorphic=True)(1.0)
+        with pytest.raises(GradientTypeError, match="holomorphic=True the result must be complex"):
+            transform(abs, holomorphic=True)(1j)
+
+
+def test_a_transformed_function_says_what_it_returns():
+    def loss(x: Any, y: Any = 1.0) -> Any:
+        """Return the loss."""
+        return x * y
+
+    for blocks, transforms in ((False, async_func), (True, func)):
+        gradient = transforms.grad(loss)
+        assert inspect.iscoroutinefunction(gradient) is not blocks
+        assert gradient.__name__ == "loss"
+        assert list(inspect.signature(gradient).parameters) == ["x", "y"]
+        assert gradient.__doc__ == (
+            "Return the gradient of `loss` with respect to argument 0; it takes the arguments of `loss`."
+        )
+        hessian = transforms.hessian(functools.partial(loss, y=2.0), argnums=(0, 1))
+        assert hessian.__name__ == "loss"
+        assert hessian.__doc__.startswith("Return the Hessian of `loss` with respect to arguments 0, 1;")

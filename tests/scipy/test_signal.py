@@ -174,15 +174,14 @@ def test_complex_convolutions_have_right_derivatives(name: str) -> None:
     assert sync.gradgradcheck(lambda *args: getattr(signal, name)(*args, mode="same"), (first, second.real))
 
 
-@pytest.mark.parametrize("mode", ["full", "valid"])
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_convolution_over_pairs_of_axes_is_a_sum_of_convolutions(mode: str, swapped: bool) -> None:
     images, kernels = _draw(2, 3, 5, 4), _draw(6, 3, 2, 3)
+    given = (kernels, images) if swapped else (images, kernels)
     expected = [
-        [sum(scipy.signal.convolve(image[i], kernel[i], mode) for i in range(3)) for kernel in kernels]
-        for image in images
+        [sum(scipy.signal.convolve(one[i], other[i], mode) for i in range(3)) for other in given[1]] for one in given[0]
     ]
-    given, expected = ((kernels, images), np.swapaxes(expected, 0, 1)) if swapped else ((images, kernels), expected)
 
     def convolved(*args: Any) -> Any:
         return signal.convolve(*args, mode, axes=([2, 3], [2, 3]), dot_axes=([1], [1]))

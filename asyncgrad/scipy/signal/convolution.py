@@ -299,8 +299,6 @@ def _convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, dot_axes: Any) -> T
     """Return the convolution over pairs of axes, summed over others: see `convolve`."""
     if axes is None:
         raise ValueError("scipy.signal.convolve takes dot_axes only with axes: pass the pairs to convolve over, too")
-    if mode == "same":
-        raise ValueError("scipy.signal.convolve with axes takes mode 'full' or 'valid', not 'same'")
     first, (free1, size1) = _stacked(in1, axes[0], dot_axes[0] if dot_axes else ())
     second, (free2, size2) = _stacked(in2, axes[1], dot_axes[1] if dot_axes else ())
     if len(size1) != len(size2) or first.shape[1] != second.shape[1]:
@@ -313,11 +311,13 @@ def _convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, dot_axes: Any) -> T
     # The kernels are the smaller ones: the work grows with their size.
     is_swapped = any(size1[axis] > size2[axis] for axis in convolved) and math.prod(size1) > math.prod(size2)
     kernels, images = (second, first) if is_swapped else (first, second)
-    if mode == "full":
+    if mode != "valid":
         widths = [(0, 0), (0, 0), *((length - 1, length - 1) for length in kernels.shape[2:])]
         images = np.pad(images, widths)
     result = correlate_stacks_.call(np.flip(kernels, tuple(range(2, kernels.ndim))), images)
     result = result.swapaxes(0, 1) if is_swapped else result
+    if mode == "same":
+        result = _part(result, (0, 0, *size1), (0, 0, *size2), mode, range(2, result.ndim))
     return result.reshape((*free1, *free2, *result.shape[2:]))
 
 

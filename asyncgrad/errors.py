@@ -16,7 +16,7 @@
     ├── HookTypeError(TypeError)            a hook that is no function, or returned a wrong type
     ├── ConvergenceError(RuntimeError)      an iteration that did not come close enough to its limit
     ├── GradcheckError(RuntimeError)        a gradient that finite differences contradict
-    ├── InPlaceError(RuntimeError)          a write into an array whose history forbids it
+    ├── InPlaceError(RuntimeError, TypeError)  a write into an array whose history forbids it
     ├── RequiresGradError(RuntimeError)     requires_grad missing, or not possible
     ├── DeviceError(RuntimeError)           devices mixed, unknown or gone
     │   └── HazardError                     streams that use an array at the same time
@@ -134,8 +134,11 @@ class GradcheckError(AsyncgradError, RuntimeError):
     """A gradient of a backward differs from that of finite differences."""
 
 
-class InPlaceError(AsyncgradError, RuntimeError):
-    """An in-place write into an array was refused, because the array's history forbids it."""
+class InPlaceError(AsyncgradError, RuntimeError, TypeError):
+    """An in-place write into an array was refused, because the array's history forbids it.
+
+    It is a RuntimeError, as PyTorch's, and a TypeError, as Python's for an object that does not take assignments.
+    """
 
 
 class OverlappingStepsError(AsyncgradError, RuntimeError):

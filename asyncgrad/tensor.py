@@ -444,7 +444,8 @@ class Tensor(TensorBase):
             one = np.empty((), object)
             one[()] = self
             return one
-        if self._requires_grad():
+        # Whole numbers and truth values have no derivative: no history is lost with them.
+        if self._requires_grad() and (dtype is None or np.dtype(dtype).kind not in "biu"):
             others, function = conversion_advice()
             self._needs_no_grad("an ndarray", "t.numpy()", others, function)
         if self._data.__class__ is not np.ndarray and is_foreign(self._data):

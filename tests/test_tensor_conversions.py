@@ -68,7 +68,6 @@ DROPPING = {
     "c_double": ctypes.c_double,
     "np.float64": np.float64,
     "np.float32": np.float32,
-    "np.int64": np.int64,
     "np.complex128": np.complex128,
     "np.array of a list": lambda t: np.array([1.0, t]),
     "np.arange": np.arange,
@@ -215,6 +214,19 @@ def test_an_ndarray_of_a_tensor_that_requires_grad_raises(convert, computed):
 
     with pytest.raises(RequiresGradError, match=r"shape \(2,\).*t\.numpy\(\)"):
         convert(x * 2 if computed else x)
+
+
+@pytest.mark.parametrize("convert", [np.int64, np.int32, np.uint8, np.bool_, lambda t: np.asarray(t, dtype=np.int64)])
+@pytest.mark.parametrize("values", [(2.7, 0.4), 2.7])
+def test_whole_numbers_of_a_tensor_that_requires_grad_are_an_ndarray(convert, values):
+    t = ag.tensor(values, requires_grad=True) * 1
+
+    found = convert(t)
+
+    expected = convert(t.numpy())
+    np.testing.assert_array_equal(found, expected)
+    assert not isinstance(found, ag.Tensor)
+    assert found.dtype == expected.dtype
 
 
 # Copies.

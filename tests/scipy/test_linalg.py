@@ -39,6 +39,27 @@ def test_values_and_derivatives(name: str, arguments: tuple[Any, ...], options: 
     assert sync.gradgradcheck(function, tensors)
 
 
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_results_have_the_bits_of_those_of_scipy(dtype: str, order: Any) -> None:
+    a, b, q = (np.array(one * (1 + 0.5j) if dtype in "FD" else one, dtype, order=order) for one in (A, B, Q))
+
+    for name, arguments in (("solve_sylvester", (a, b, q)), ("solve_triangular", (a, q))):
+        expected = getattr(scipy_linalg, name)(*arguments)
+        np.testing.assert_array_equal(getattr(linalg, name)(*arguments).numpy(), expected, strict=True)
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 1j), (1j, 1)])
+def test_sylvester_with_a_real_and_a_complex_matrix_is_solved(first: complex, second: complex) -> None:
+    # SciPy takes the real matrix's form for a triangle, though this has blocks of two rows for complex eigenvalues.
+    turn = np.array([[1.0, 2.0, 0.0], [-2.0, 1.0, 0.5], [0.0, 0.3, 2.0]])
+    a, b = turn * first, turn * second
+
+    found = linalg.solve_sylvester(a, b, A).numpy()
+
+    np.testing.assert_allclose(a @ found + found @ b, A, atol=1e-12)
+
+
 def test_errors_name_function_and_shapes() -> None:
     with pytest.raises(ValueError, match=r"solve_triangular.*\(3, 3\) and \(2, 2\)"):
         linalg.solve_triangular(A, B)

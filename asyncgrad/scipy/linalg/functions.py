@@ -20,7 +20,7 @@ from ...ops.axes import array_like
 from ...ops.primitive import derivative, primitive
 from ..arguments import floating
 from .stacks import over_stacks
-from .sylvester import solve_sylvester
+from .sylvester import sylvester_solution
 
 __all__ = [
     "cosm",
@@ -146,7 +146,7 @@ def square_root_(a: Any) -> Any:
 
 @derivative(square_root_, "a")
 def _(g: Any, out: Any) -> Any:
-    return solve_sylvester(out.mT, out.mT, g)
+    return sylvester_solution.call(out.mT, out.mT, g)
 
 
 def sqrtm(A: Any, disp: Any = None, blocksize: int = 64) -> Any:

@@ -13,6 +13,7 @@ from ...ops.linear_algebra import adjoint as _adjoint
 from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
 from ..arguments import floating
+from .lapack import solve_by_schur_forms
 
 __all__ = [
     "solve_continuous_are",
@@ -21,13 +22,14 @@ __all__ = [
     "solve_discrete_lyapunov",
     "solve_lyapunov",
     "solve_sylvester",
+    "sylvester_solution",
 ]
 
 
 @primitive(superlinear=True)
 def sylvester_solution(a: Any, b: Any, q: Any) -> Any:
     """Return x with `a @ x + x @ b == q`."""
-    return linalg.solve_sylvester(a, b, q)
+    return solve_by_schur_forms(a, b, q) if a.ndim == b.ndim == q.ndim == 2 else linalg.solve_sylvester(a, b, q)
 
 
 @derivative(sylvester_solution, "a")
@@ -64,6 +66,9 @@ def _checked_solution(name: str, a: Any, b: Any, q: Any) -> Any:
             f"scipy.linalg.{name} takes matrices of shapes (m, m), (n, n) and (m, n), not {a.shape}, {b.shape} and "
             f"{q.shape}"
         )
+    # It has no check_finite.
+    if not all(np.isfinite(raw(one)).all() for one in (a, b)):
+        raise ValueError(f"scipy.linalg.{name} takes matrices without infinity and NaN")
     return _solution(a, b, q)
 
 

@@ -5,31 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
 from ..arguments import floating
+from .lapack import refuse_infinity, solve_triangle
 
 __all__ = ["solve_triangular"]
 
 
 @primitive(superlinear=True)
-def triangular_solution(a: Any, b: Any, lower: bool, unit_diagonal: bool, check_finite: bool) -> Any:
-    """Return x with `a @ x == b`, for a triangular matrix `a` and a matrix `b`."""
-    return linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit_diagonal, check_finite=check_finite)
+def triangular_solution(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+    """Return x with `a @ x == b`, for a triangular matrix `a` and a matrix `b`; of one matrix a vector, too."""
+    return solve_triangle(a, b, lower, unit_diagonal)
 
 
 @derivative(triangular_solution, "a")
 def _(g: Any, a: Any, out: Any, lower: bool, unit_diagonal: bool) -> Any:
-    whole = -product(_solution(a.mT, g, not lower, unit_diagonal, False), out.mT)
+    slope = _solution(a.mT, g, not lower, unit_diagonal)
+    whole = -(np.outer(slope, out) if out.ndim == 1 else product(slope, out.mT))
     # Only the triangle that is read has a gradient.
     return np.tril(whole, -int(unit_diagonal)) if lower else np.triu(whole, int(unit_diagonal))
 
 
 @derivative(triangular_solution, "b")
 def _(g: Any, a: Any, lower: bool, unit_diagonal: bool) -> Any:
-    return _solution(a.mT, g, not lower, unit_diagonal, False)
+    return _solution(a.mT, g, not lower, unit_diagonal)
 
 
 _solution = triangular_solution.call
@@ -69,8 +70,11 @@ def solve_triangular(
             "scipy.linalg.solve_triangular takes a square matrix and a vector or matrix with as many rows, not shapes "
             f"{a.shape} and {b.shape}"
         )
+    if check_finite:
+        refuse_infinity("solve_triangular", a, b)
     if kind:
         a, lower = (a if kind == 1 else np.conjugate(a)).mT, not lower
-    columns = np.expand_dims(b, -1) if b.ndim == 1 else b
-    result = _solution(a, columns, bool(lower), bool(unit_diagonal), bool(check_finite))
-    return np.squeeze(result, -1) if b.ndim == 1 else result
+    is_vector_of_stacks = b.ndim == 1 and a.ndim > 2
+    columns = np.expand_dims(b, -1) if is_vector_of_stacks else b
+    result = _solution(a, columns, bool(lower), bool(unit_diagonal))
+    return np.squeeze(result, -1) if is_vector_of_stacks else result

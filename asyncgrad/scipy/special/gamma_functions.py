@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import _ufuncs
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
@@ -36,10 +37,15 @@ loggamma = differentiable(special.loggamma, "x", x=lambda g, x: g * special.psi(
 gammasgn = RULES[special.gammasgn] = NonDifferentiable(special.gammasgn)
 
 
+#: The ufunc that SciPy's zeta calls.
+_hurwitz_zeta = getattr(_ufuncs, "_zeta", special.zeta)
+
+
 @primitive()
 def polygamma_(x: Any, n: Any) -> Any:
     """Return the n-th derivative of the digamma function, for n > 0."""
-    return special.polygamma(n, x)
+    # As SciPy's, which also computes the digamma function, for elements with n = 0.
+    return (-1.0) ** (n + 1) * special.gamma(n + 1.0) * _hurwitz_zeta(n + 1, x)
 
 
 @derivative(polygamma_, "x")
@@ -116,9 +122,12 @@ def polygamma(n: Any, x: Any) -> Any:
         >>> round(special.polygamma(1, 1.0).item(), 6)
         1.644934
     """
-    orders, x = np.asarray(raw(array_like(n))), floating(x)
+    x = floating(x)
     if x.dtype.kind == "c":
         raise ArgumentTypeError(f"scipy.special.polygamma takes real numbers, not {x.dtype}")
+    if type(n) is int and n > 0:
+        return polygamma_.call(x, np.int64(n))
+    orders = np.asarray(raw(array_like(n)))
     if not orders.any():
         return special.psi(x)
     result = polygamma_.call(x, np.maximum(orders, 1))

@@ -432,13 +432,13 @@ def check_numbers(
     )
 
 
-def refuse_sparse(name: str, operands: Iterable[Any], error: Exception) -> None:
+def refuse_sparse(name: str, operands: Iterable[Any], error: Exception | None = None) -> None:
     """Replace the error of a function by a clearer one if a sparse matrix is among its operands.
 
     Args:
         name: the name of the function.
         operands: the arguments of the function.
-        error: the error of the function, which seldom names the sparse matrix as the cause.
+        error: the error of the function, which seldom names the sparse matrix as the cause; None before it is called.
 
     Raises:
         ArgumentTypeError: there is a sparse matrix.
@@ -462,7 +462,8 @@ def _is_no_number(operand: Any) -> bool:
 
 
 def _is_sparse(operand: Any) -> bool:
-    return hasattr(operand, "toarray") and hasattr(operand, "nnz")
+    # Of its type: an object of another library may compute attributes that it does not have.
+    return hasattr(type(operand), "toarray") and hasattr(type(operand), "nnz")
 
 
 def _instead(cause: Any) -> str:

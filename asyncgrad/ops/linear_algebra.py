@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.tensor_base import TensorBase
-from ..graph.values import own_function
+from ..graph.values import own_function, refuse_sparse
 from .arithmetic import multiply
 from .axes import array_like, axis_index, in_rows
 from .contractions import tensordot
@@ -135,8 +135,11 @@ _BLAS_DTYPES = "fdFD"
 
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sum of products over the last axis of `a` and the last but one (or the only one) of `b`."""
+    given = a, b
     a, b = array_like(a), array_like(b)
     if a.ndim == 0 or b.ndim == 0:
+        # NumPy would make another sparse matrix of each element.
+        refuse_sparse("dot", given)
         result = _scaled(a, b)
     elif b.ndim <= 2:
         result = product(a, b)

@@ -36,7 +36,7 @@ import numpy as np
 from ..graph.callers import show_warnings_at_the_caller
 from ..graph.current_streams import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
-from ..graph.values import check_numbers, is_labelled
+from ..graph.values import check_numbers, is_labelled, refuse_sparse
 from .foreign import name_shapes
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ _NAMES: dict[str, Any] = {
     "_may_share_memory": np.may_share_memory,
     "_name_shapes": name_shapes,
     "_ndarray": np.ndarray,
+    #: Types of operands that are no sparse matrices, for speed.
+    "_plain": frozenset(
+        (np.ndarray, float, int, bool, complex, list, tuple, type(None), *(np.dtype(c).type for c in "?ilfdFD"))
+    ),
+    "_refuse_sparse": refuse_sparse,
     "_new": object.__new__,
     "_scalar": np.generic,
 }
@@ -121,7 +126,10 @@ def _generate_first(*args: Any, **kwargs: Any) -> Any:
 
 
 def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
-    """Take the arrays out of the tensors; `_template` is the first, low bits of `_key` say which arguments are."""
+    """Take the arrays out of the tensors; `_template` is the first, low bits of `_key` say which arguments are.
+
+    A sparse matrix of SciPy's is refused at once: NumPy would make another of each element.
+    """
     lines = ["    _template, _key = None, 0"]
     for index, tensor in enumerate(tensor_names):
         lines.append(f"    if isinstance({tensor}, _TensorBase):")
@@ -135,21 +143,33 @@ def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:
                 f"        _key += {2 << index}",
             ]
         lines += [f"        _raw_{tensor} = {tensor}._data", "    else:", f"        _raw_{tensor} = {tensor}"]
+        if len(tensor_names) > 1:
+            lines.append(f"        if type({tensor}) not in _plain: _refuse_sparse({name!r}, ({tensor},))")
     return [*lines, "    if _template is not None: _type = type(_template)"]
 
 
 def _unwrap_operands(name: str, tensor_names: Sequence[str]) -> list[str]:
     """Unwrap the operands of an operator: the first is always a tensor, the second usually."""
     x, y = tensor_names
-    return [
-        f"    _template, _type, _device, _raw_{x} = {x}, type({x}), {x}._device, {x}._data",
-        # The first test is there for speed.
-        f"    if type({y}) is _type or isinstance({y}, _TensorBase):",
+    unwrap = [
         f"        if {y}._device is not _device:",
         f"            raise _mixed_devices({name!r}, {x}, {y})",
         f"        _raw_{y}, _key = {y}._data, 6",
+    ]
+    return [
+        f"    _template, _type, _device, _raw_{x} = {x}, type({x}), {x}._device, {x}._data",
+        # The first two tests are there for speed.
+        f"    if type({y}) is _type:",
+        *unwrap,
+        f"    elif type({y}) in _plain:",
+        f"        _raw_{y}, _key = {y}, 2",
+        f"    elif isinstance({y}, _TensorBase):",
+        *unwrap,
         "    else:",
         f"        _raw_{y}, _key = {y}, 2",
+        # A ufunc would make another sparse matrix of each element.
+        f"        try: _refuse_sparse({name!r}, ({y},))",
+        f"        except TypeError as error: return _deferred({y}, error, {name!r}, {x})",
     ]
 
 

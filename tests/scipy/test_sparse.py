@@ -50,6 +50,29 @@ def test_operators_of_every_format_beside_a_tensor_are_those_of_the_dense_matrix
         np.testing.assert_allclose(one.detach().numpy(), other.detach().numpy(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_operator_of_a_tensor_makes_a_sparse_matrix_of_each_element(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix, whole = getattr(scipy_sparse, kind)(SQUARE), leaf(3, 3)
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("SciPy was asked for an element")
+
+    # What float * matrix and float + matrix call.
+    monkeypatch.setattr(type(matrix), "_mul_scalar", refuse)
+    monkeypatch.setattr(type(matrix), "__radd__", refuse)
+
+    product = SQUARE * whole if kind.endswith("array") else SQUARE @ whole
+    np.testing.assert_allclose((matrix * whole).detach().numpy(), product.detach().numpy(), atol=1e-12)
+    np.testing.assert_allclose((matrix / whole).detach().numpy(), (SQUARE / whole).detach().numpy(), atol=1e-12)
+    np.testing.assert_allclose((whole + matrix).detach().numpy(), (whole + SQUARE).detach().numpy(), atol=1e-12)
+    assert (whole * matrix).requires_grad
+    for refused in (np.multiply, np.maximum, np.dot, np.divide, np.power):
+        with pytest.raises(TypeError, match=rf"{refused.__name__} of a tensor and .*toarray\(\)"):
+            refused(whole, matrix)
+
+
 MATRIX: Any = scipy_sparse.csr_array(DENSE * (1 + 0.5j))
 CONSTANT: list[Callable[[Any], Any]] = [lambda t: MATRIX @ t, lambda t: t @ MATRIX.T, lambda t: MATRIX * t]
 

@@ -55,15 +55,13 @@ from .graph.values import (
 from .ops.arithmetic import add, conjugate, divide, imag, multiply, negative, positive, power, real, remainder, subtract
 from .ops.assigning import put, setitem
 from .ops.casting import cast, moved
-from .ops.cumulative import cumprod, cumsum
 from .ops.diagonals import diagonal, trace
 from .ops.dispatch import call_function, call_ufunc, write_by
 from .ops.extremes import absolute, clip
 from .ops.in_place import in_place, written_by
-from .ops.indexing import choose, compress, getitem, part, partition, sort, take
+from .ops.indexing import choose, getitem, part, partition, sort
 from .ops.linear_algebra import dot, matmul
 from .ops.primitive import RULES
-from .ops.rearranging import repeat
 from .ops.reductions import max, mean, min, prod, std, sum, var
 from .ops.shaping import copy, matrix_transpose, ravel, reshape, squeeze, swapaxes, transpose
 from .ops.windows import as_strided
@@ -619,7 +617,7 @@ class Tensor(TensorBase):
 
     def repeat(self, repeats: Any, axis: int | None = None) -> Tensor:
         """Return each element along an axis several times."""
-        return repeat(self, repeats, axis)  # type: ignore[no-any-return]
+        return call_function(np.repeat, (self, repeats, axis), {})  # type: ignore[no-any-return]
 
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
@@ -639,11 +637,11 @@ class Tensor(TensorBase):
 
     def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Tensor:
         """Return the elements at indices along an axis; None counts them in one row."""
-        return take(self, indices, axis, out, mode)  # type: ignore[no-any-return]
+        return call_function(np.take, (self, indices, axis, out, mode), {})  # type: ignore[no-any-return]
 
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
         """Return the elements along an axis where a row of conditions holds."""
-        return compress(condition, self, axis, out)  # type: ignore[no-any-return]
+        return call_function(np.compress, (condition, self, axis, out), {})  # type: ignore[no-any-return]
 
     def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         """Return, for each element, the entry of the choice that it indexes."""
@@ -759,11 +757,11 @@ class Tensor(TensorBase):
 
     def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
         """Return the running sum along an axis."""
-        return cumsum(self, axis, dtype, out)  # type: ignore[no-any-return]
+        return call_function(np.cumsum, (self, axis, dtype, out), {})  # type: ignore[no-any-return]
 
     def cumprod(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
         """Return the running product along an axis."""
-        return cumprod(self, axis, dtype, out)  # type: ignore[no-any-return]
+        return call_function(np.cumprod, (self, axis, dtype, out), {})  # type: ignore[no-any-return]
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Tensor:
         """Return the sums of the diagonals."""

@@ -98,6 +98,11 @@ def test_no_way_into_numpy_drops_a_history_in_silence(call):
         (lambda x: np.swapaxes(x, 0, 7), "numpy.swapaxes of an array of shape (2, 3): axis2: axis 7 is out of bounds"),
         (lambda x: x.mean(axis=-7), "numpy.mean of an array of shape (2, 3): axis -7 is out of bounds"),
         (lambda x: x.max(9), "numpy.max of an array of shape (2, 3): axis 9 is out of bounds"),
+        (lambda x: x.repeat(2, 7), "numpy.repeat of an array of shape (2, 3): axis 7 is out of bounds"),
+        (lambda x: x.take([0], 7), "numpy.take of an array of shape (2, 3): axis 7 is out of bounds"),
+        (lambda x: x.compress([True], 7), "numpy.compress of an array of shape (2, 3): axis 7 is out of bounds"),
+        (lambda x: x.cumsum(7), "numpy.cumsum of an array of shape (2, 3): axis 7 is out of bounds"),
+        (lambda x: x.cumprod(7), "numpy.cumprod of an array of shape (2, 3): axis 7 is out of bounds"),
         (lambda x: np.stack([x, x], 9), "numpy.stack of arrays of shapes (2, 3) and (2, 3): axis 9 is out of bounds"),
     ],
 )

@@ -29,7 +29,7 @@ VERSION = " and SciPy ".join(".".join(version.split(".")[:2]) for version in (np
 
 #: They write into their first argument.
 WRITERS = (np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask)
-MODULES = (np, np.linalg, np.fft)
+MODULES = {"numpy": np, "numpy.linalg": np.linalg, "numpy.fft": np.fft, "numpy.emath": np.emath}
 
 #: What is said of a constant function that is constant only in part.
 NOTES: dict[Callable[..., Any], str] = {
@@ -59,7 +59,7 @@ WITHOUT_RULE = {
     "makes an ndarray, which has no history: it raises for a tensor that requires grad. Write `np.stack([x, y])`, "
     "`ag.asarray(x)`, or the function of `asyncgrad.numpy`": (
         *("array", "asanyarray", "asarray", "asarray_chkfinite", "ascontiguousarray", "asfortranarray", "from_dlpack"),
-        *("frombuffer", "fromiter", "ix_", "require"),
+        *("frombuffer", "fromiter", "require"),
     ),
     "is about types, shapes or text, and takes no tensor": (
         *("base_repr", "binary_repr", "broadcast_shapes", "format_float_positional", "format_float_scientific"),
@@ -125,13 +125,13 @@ def kind_of(function: Callable[..., Any]) -> str:
 def page() -> str:
     """Return the page."""
     counts, tables = [], []
-    for module in MODULES:
+    for path, module in MODULES.items():
         functions = dict(_functions(module))
         kinds = Counter(map(kind_of, functions.values()))
         columns = " | ".join(str(kinds[kind]) for kind in ("differentiable", "constant", "writes", "refused"))
-        counts.append(f"| `{module.__name__}` | {columns} |\n")
+        counts.append(f"| `{path}` | {columns} |\n")
         rows = [f"| `{name}` | {kind_of(function)} | {_note(name, function)} |" for name, function in functions.items()]
-        tables.append("\n".join([f"\n## {module.__name__}\n", "| function | | |", "|---|---|---|", *rows, ""]))
+        tables.append("\n".join([f"\n## {path}\n", "| function | | |", "|---|---|---|", *rows, ""]))
     methods = sorted(name for name in set(dir(np.ndarray)) & set(dir(ag.Tensor)) if not name.startswith("_"))
     lacking = sorted(name for name in set(dir(np.ndarray)) - set(dir(ag.Tensor)) if not name.startswith("_"))
     return (

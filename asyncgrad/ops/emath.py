@@ -10,7 +10,7 @@ from ..graph.values import raw
 from .axes import array_like, arrays_together
 from .primitive import RULES
 
-__all__ = ["arctanh", "log", "log2", "log10", "logn", "power", "sqrt"]
+__all__ = ["arccos", "arcsin", "arctanh", "log", "log2", "log10", "logn", "power", "sqrt"]
 
 
 def _complex_below_zero(x: Any) -> Any:
@@ -62,6 +62,16 @@ def power(x: Any, p: Any) -> Any:
     return np.power(_complex_below_zero(x), p)
 
 
+def arccos(x: Any) -> Any:
+    """Return the inverse cosine, the complex one if any number lies beyond -1 and 1."""
+    return np.arccos(_complex_beyond_one(array_like(x)))
+
+
+def arcsin(x: Any) -> Any:
+    """Return the inverse sine, the complex one if any number lies beyond -1 and 1."""
+    return np.arcsin(_complex_beyond_one(array_like(x)))
+
+
 def arctanh(x: Any) -> Any:
     """Return the inverse hyperbolic tangent, the complex one if any number lies beyond -1 and 1."""
     return np.arctanh(_complex_beyond_one(array_like(x)))
@@ -75,6 +85,8 @@ RULES.update(
         np.emath.log10: log10,
         np.emath.logn: logn,
         np.emath.power: power,
+        np.emath.arccos: arccos,
+        np.emath.arcsin: arcsin,
         np.emath.arctanh: arctanh,
     }
 )

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, MissingDerivativeError
+from ..errors import ArgumentTypeError
 from ..graph.values import beside, is_foreign, on_host, raw
-from .axes import array_like, axis_tuple, in_rows, kept_shape, laid_like, reduced_axes
+from .axes import array_like, axis_tuple, in_rows, inverse_permutation, kept_shape, laid_like, reduced_axes
 from .cumulative import rows
 from .dispatch import write
 from .foreign import placed
-from .indexing import getitem, lines_over, sort, take
+from .indexing import getitem, lines_over, sort, take, take_along_axis
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
 from .shaping import reshape
 
-__all__ = ["fractions_of_percentages", "gradient", "interp", "percentile", "quantile"]
+__all__ = [
+    "PICKING_METHODS",
+    "fractions_of_percentages",
+    "gradient",
+    "interp",
+    "percentile",
+    "quantile",
+    "quantile_ranks",
+    "take_at",
+]
+
+
+#: These give an element, and so the dtype of the array; others are between two elements.
+PICKING_METHODS = frozenset({"closest_observation", "higher", "inverted_cdf", "lower", "nearest"})
 
 
 def quantile(
@@ -32,14 +47,12 @@ def quantile(
     weights: Any = None,
 ) -> Any:
     """Return the quantile along axes, by linear interpolation between two elements, or as another method has it."""
-    if weights is not None:
-        raise MissingDerivativeError("numpy.quantile has no derivative rule with weights=: write no weights")
     a = array_like(a)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take a real array, not {a.dtype}: pass a.real")
     if a.dtype.kind in "iu" and method != "linear":
         # An element as it is, or between two.
-        return NonDifferentiable(np.quantile)(a, q, axis, out, overwrite_input, method, keepdims)
+        return NonDifferentiable(np.quantile)(a, q, axis, out, overwrite_input, method, keepdims, weights=raw(weights))
     if a.dtype.kind not in "fiu":
         raise ArgumentTypeError(f"numpy.quantile takes a real array, not {a.dtype}: pass a.astype(float)")
     a = (
@@ -53,12 +66,16 @@ def quantile(
         raise ValueError(f"numpy.quantile takes q from 0 to 1 (numpy.percentile from 0 to 100), not the fraction {q}")
     axes = reduced_axes(axis, a.ndim)
     ordered = sort(lines_over(a, axes), 0)
-    positions = _positions(fractions, ordered.shape[0], method)
-    below = np.floor(positions).astype(int)
-    above = np.minimum(below + 1, ordered.shape[0] - 1)
-    lower = take(ordered, below, 0)
-    weight = (positions - below).astype(fractions.dtype).reshape(fractions.shape + (1,) * (ordered.ndim - 1))
-    result = lower + (take(ordered, above, 0) - lower) * beside(weight, raw(lower))
+    if weights is not None:
+        result = take_at(ordered, quantile_ranks(np.quantile, a, q, axis, method, weights).astype(int))
+    else:
+        positions = _positions(fractions, ordered.shape[0], method)
+        below = np.floor(positions).astype(int)
+        result = lower = take(ordered, below, 0)
+    if weights is None and method not in PICKING_METHODS:
+        above = np.minimum(below + 1, ordered.shape[0] - 1)
+        weight = (positions - below).astype(fractions.dtype).reshape(fractions.shape + (1,) * (ordered.ndim - 1))
+        result = lower + (take(ordered, above, 0) - lower) * beside(weight, raw(lower))
     has_nan = np.isnan(raw(ordered)[-1])
     if is_foreign(has_nan) or np.any(has_nan):
         result = np.where(has_nan, np.nan, result)
@@ -71,8 +88,48 @@ def quantile(
 RULES[np.quantile] = quantile
 
 
-def fractions_of_percentages(q: Any, dtype: Any) -> Any:
+def quantile_ranks(
+    function: Callable[..., Any], a: Any, q: Any, axis: Any, method: str, weights: Any
+) -> np.ndarray[Any, Any]:
+    """Return where among the ordered elements of each line the quantiles lie, by NumPy's own choice among the ranks.
+
+    Args:
+        function: `np.quantile`, or `np.nanquantile`, which passes over nans.
+        a: an array or a tensor.
+        q: the fractions.
+        axis: the axes of a line.
+        method: one of NumPy's.
+        weights: of the elements, or None. A quantile is an element, so that it does not vary with them.
+
+    Returns:
+        An array of the shape of the quantiles; nan for a line of nans.
+    """
+    array = on_host(raw(a))
+    axes = reduced_axes(axis, array.ndim)
+    lines = lines_over(array, axes)
+    ranks = np.argsort(np.argsort(lines, 0), 0).astype(float)
+    if function is np.nanquantile:
+        ranks[np.isnan(lines)] = math.nan
+    order = (*axes, *(one for one in range(array.ndim) if one not in axes))
+    ranks = ranks.reshape([array.shape[one] for one in order]).transpose(inverse_permutation(order))
+    if weights is not None and np.shape(weights) == tuple([array.shape[one] for one in axes]):
+        # For each line the same: np.nanquantile fails to spread them over the others.
+        sides = [length if one in axes else 1 for one, length in enumerate(array.shape)]
+        weights = np.broadcast_to(np.transpose(raw(weights), np.argsort(axes)).reshape(sides), array.shape)
+    return np.asarray(function(ranks, raw(q), axis, method=method, weights=raw(weights)))
+
+
+def take_at(ordered: Any, positions: Any) -> Any:
+    """Return the elements of each line, along the first axis, at its own positions; the first for one that is -1."""
+    lines = positions.shape[positions.ndim - ordered.ndim + 1 :]
+    rows = np.maximum(positions.reshape(-1, *lines), 0)
+    return reshape(take_along_axis(ordered, beside(rows, raw(ordered)), 0), positions.shape)
+
+
+def fractions_of_percentages(q: Any, dtype: Any, weights: Any = None) -> Any:
     """Return percentages divided by 100, in the dtype that NumPy uses for them with an array of `dtype`."""
+    if weights is not None:
+        return np.true_divide(raw(q), 100)
     return np.true_divide(raw(q), dtype.type(100) if dtype.kind == "f" else 100)
 
 
@@ -83,10 +140,10 @@ def _positions(fractions: Any, length: int, method: str) -> Any:
     return np.quantile(np.arange(float(length)), fractions, method=method)  # type: ignore[call-overload]
 
 
-def percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+def percentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any) -> Any:
     """Return the value below which `q` percent of the elements along axes lie."""
     a = array_like(a)
-    return quantile(a, fractions_of_percentages(q, a.dtype), *args, **kwargs)
+    return quantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)
 
 
 RULES[np.percentile] = percentile

@@ -21,6 +21,7 @@ __all__ = [
     "broadcast_to",
     "copy",
     "expand_dims",
+    "ix_",
     "line",
     "matrix_transpose",
     "meshgrid",
@@ -330,6 +331,23 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 
 RULES[np.meshgrid] = meshgrid
+
+
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Return sequences laid along one axis each, which together index a grid; those of truth values as positions."""
+    count = len(args)
+    return tuple([_along(position, count, row) for position, row in enumerate(arrays_together(args))])
+
+
+def _along(axis: int, count: int, row: Any) -> Any:
+    if row.ndim != 1:
+        raise ValueError(f"numpy.ix_ takes sequences with one axis, not of shape {row.shape}")
+    if row.dtype.kind == "b":
+        (row,) = np.nonzero(row)
+    return reshape(row, [-1 if other == axis else 1 for other in range(count)])
+
+
+RULES[np.ix_] = ix_
 
 
 # Copies, and other dtypes.

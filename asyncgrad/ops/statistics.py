@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, MissingDerivativeError
+from ..errors import ArgumentTypeError
 from ..graph.values import beside, is_foreign, on_host, raw
 from .axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
 from .diagonals import diag
 from .dispatch import write
 from .foreign import placed
-from .indexing import lines_over, sort, take, take_along_axis
-from .interpolation import fractions_of_percentages, quantile
+from .indexing import lines_over, sort, take
+from .interpolation import PICKING_METHODS, fractions_of_percentages, quantile, quantile_ranks, take_at
 from .joining import concatenate
 from .linear_algebra import adjoint, dot
+from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 from .reductions import average, max, mean, min, prod, std, sum, var
 from .shaping import atleast_2d, reshape, squeeze
@@ -136,13 +137,6 @@ def _sort_and_count(a: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     return ordered, counts
 
 
-def _take_at(ordered: Any, positions: Any) -> Any:
-    """Return the elements of each line at its own positions; nan for a line that has only nans."""
-    lines = positions.shape[positions.ndim - ordered.ndim + 1 :]
-    rows = positions.reshape(-1, *lines)
-    return reshape(take_along_axis(ordered, np.maximum(rows, 0), 0), positions.shape)
-
-
 def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """Return the middle element along axes, or the mean of the two in the middle; ignores nans."""
     a = array_like(a)
@@ -152,9 +146,7 @@ def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool =
         return nanmean(a, axis, None, out, keepdims)
     axes = reduced_axes(axis, a.ndim)
     ordered, counts = _sort_and_count(a, axes)
-    result = (
-        _take_at(ordered, (counts - 1) // 2) + _take_at(ordered, np.minimum(counts // 2, ordered.shape[0] - 1))
-    ) / 2
+    result = (take_at(ordered, (counts - 1) // 2) + take_at(ordered, np.minimum(counts // 2, ordered.shape[0] - 1))) / 2
     if keepdims:
         result = reshape(result, kept_shape(a.shape, axes))
     return result if out is None else write(out, result)
@@ -180,13 +172,10 @@ def nanquantile(
         raise ArgumentTypeError(
             f"numpy.nanquantile and numpy.nanpercentile take a real array, not {a.dtype}: pass a.real"
         )
-    a = a.astype(float) if a.dtype.kind in "iu" else a
-    if a.dtype.kind != "f" or method != "linear" or weights is not None:
-        if a.dtype.kind == "f" and np.isnan(raw(a)).any():
-            raise MissingDerivativeError(
-                f"numpy.nanquantile has no derivative rule with method={method!r} where there are nans: write "
-                "method='linear'"
-            )
+    if a.dtype.kind in "iu" and method != "linear":
+        function = NonDifferentiable(np.nanquantile)
+        return function(a, q, axis, out, overwrite_input, method, keepdims, weights=raw(weights))
+    if a.dtype.kind != "f":
         return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
     if not math.prod(a.shape):
         return nanmean(a, axis, None, out, keepdims)
@@ -197,13 +186,23 @@ def nanquantile(
         )
     axes = reduced_axes(axis, a.ndim)
     ordered, counts = _sort_and_count(a, axes)
-    positions = beside(fractions.reshape(fractions.shape + (1,) * counts.ndim), counts) * (counts - 1)
+    if method == "linear" and weights is None:
+        positions = beside(fractions.reshape(fractions.shape + (1,) * counts.ndim), counts) * (counts - 1)
+    else:
+        # It has warned of lines of nans.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            positions = quantile_ranks(np.nanquantile, a, q, axis, method, weights)
+        positions = beside(np.where(np.isnan(positions), -1.0, positions), counts)
     below = np.floor(positions).astype(int)
-    lower, upper = _take_at(ordered, below), _take_at(ordered, np.minimum(below + 1, np.maximum(counts - 1, 0)))
-    result = lower + (upper - lower) * (positions - below).astype(fractions.dtype)
-    # NumPy computes line by line, so the quantiles of one line are adjacent in memory.
+    result = lower = take_at(ordered, below)
+    if method not in PICKING_METHODS:
+        upper = take_at(ordered, np.minimum(below + 1, np.maximum(counts - 1, 0)))
+        result = lower + (upper - lower) * (positions - below).astype(fractions.dtype)
+    # Without weights NumPy computes line by line, so the quantiles of one line are adjacent in memory.
     together = np.empty(counts.shape + fractions.shape)
-    result = laid_like(result, np.moveaxis(together, range(counts.ndim), range(-counts.ndim, 0)))
+    if weights is None:
+        result = laid_like(result, np.moveaxis(together, range(counts.ndim), range(-counts.ndim, 0)))
     if keepdims:
         result = reshape(result, fractions.shape + kept_shape(a.shape, axes))
     return result if out is None else write(out, result)
@@ -212,10 +211,10 @@ def nanquantile(
 RULES[np.nanquantile] = nanquantile
 
 
-def nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+def nanpercentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any) -> Any:
     """Return the value below which `q` percent of the elements lie; ignores nans."""
     a = array_like(a)
-    return nanquantile(a, fractions_of_percentages(q, a.dtype), *args, **kwargs)
+    return nanquantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)
 
 
 RULES[np.nanpercentile] = nanpercentile

@@ -37,15 +37,15 @@ DEGREE = math.pi / 180
 sin = differentiable(np.sin, "x", x=lambda g, x: g * np.cos(x))
 cos = differentiable(np.cos, "x", x=lambda g, x: -g * np.sin(x))
 tan = differentiable(np.tan, "x", x=lambda g, out: g * (1 + out * out))
-arcsin = differentiable(np.arcsin, "x", x=lambda g, x: g / np.sqrt(1 - x * x))
-arccos = differentiable(np.arccos, "x", x=lambda g, x: -g / np.sqrt(1 - x * x))
+arcsin = differentiable(np.arcsin, "x", x=lambda g, x: g / np.sqrt(_one_less_square(x)))
+arccos = differentiable(np.arccos, "x", x=lambda g, x: -g / np.sqrt(_one_less_square(x)))
 arctan = differentiable(np.arctan, "x", x=lambda g, x: g / (1 + x * x))
 
 sinh = differentiable(np.sinh, "x", x=lambda g, x: g * np.cosh(x))
 cosh = differentiable(np.cosh, "x", x=lambda g, x: g * np.sinh(x))
 # Not g * (1 - out * out): a Python number among small arrays costs as much as another operation.
 tanh = differentiable(np.tanh, "x", x=lambda g, out: g - g * out * out)
-arcsinh = differentiable(np.arcsinh, "x", x=lambda g, x: g / np.sqrt(1 + x * x))
+arcsinh = differentiable(np.arcsinh, "x", x=lambda g, x: g / np.sqrt(_one_and_square(x)))
 arccosh = differentiable(np.arccosh, "x", x=lambda g, x: g / _root_of_square_less_one(x))
 arctanh = differentiable(np.arctanh, "x", x=lambda g, x: g / (1 - x * x))
 
@@ -57,9 +57,21 @@ degrees = differentiable(np.degrees, "x", x=lambda g: g / DEGREE)
 hypot = differentiable(np.hypot, "x y", x=lambda g, x, out: g * (x / out), y=lambda g, y, out: g * (y / out))
 
 
+# On a branch cut the sign of a zero tells from which side NumPy computes the value, and so the sign of the root. A
+# difference from a constant whose other part is 0 keeps that sign; `x + 1` and `1 - x * x` make every -0 a 0.
+
+
+def _one_less_square(x: Any) -> Any:
+    return -((x - 1) * (x - -1)) if x.dtype.kind == "c" else 1 - x * x
+
+
+def _one_and_square(x: Any) -> Any:
+    return (x - 1j) * (x - complex(0.0, -1.0)) if x.dtype.kind == "c" else 1 + x * x
+
+
 def _root_of_square_less_one(x: Any) -> Any:
     # For complex numbers the root of the product may be minus the product of the roots.
-    return np.sqrt(x - 1) * np.sqrt(x + 1) if x.dtype.kind == "c" else np.sqrt(x * x - 1)
+    return np.sqrt(x - 1) * np.sqrt(x - -1) if x.dtype.kind == "c" else np.sqrt(x * x - 1)
 
 
 def over_square_distance(value: Any, y: Any, x: Any) -> Any:

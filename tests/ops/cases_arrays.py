@@ -212,6 +212,10 @@ SHAPES: dict[Callable[..., Any], list[Case]] = {
     np.atleast_1d: [both(normal(), normal(2, 2))],
     np.atleast_2d: [Case((normal(), normal(2), normal(1, 1, 2)), differentiate=(0, 1, 2))],
     np.atleast_3d: [Case((normal(), normal(2), normal(2, 2)), differentiate=(0, 1, 2)), Case((normal(2),))],
+    np.ix_: [
+        Case((np.array([0.5, 2.0]),)),
+        Case((np.array([0.5, 2.0]), [1, 0, 2], np.array([1.5])), differentiate=(0, 2)),
+    ],
     np.meshgrid: [
         both(normal(2), normal(3)),
         both(normal(2), normal(3), indexing="ij", sparse=True, copy=False),
@@ -315,7 +319,10 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     },
     np.emath.logn: [both(np.array([2.0, 3.0]), np.array([0.5, -1.5]))],
     np.emath.power: [Case((np.array([0.5, -1.5]), 2.5)), both(np.array([0.5, -1.5]), np.array([1.5, -2.0]))],
-    np.emath.arctanh: [Case((np.array([0.5, -0.5]),)), Case((np.array([0.5, -1.5]),))],
+    **{
+        function: [Case((np.array([0.5, -0.5]),)), Case((np.array([0.5, -1.5]),))]
+        for function in (np.emath.arccos, np.emath.arcsin, np.emath.arctanh)
+    },
     **cases_sequences.CASES,
     **cases_sets.CASES,
 }

@@ -100,7 +100,10 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     # Complex results of real numbers.
     **{
         function: in_each_form()
-        for function in (np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10, np.emath.arctanh)
+        for function in (
+            *(np.emath.sqrt, np.emath.log, np.emath.log2, np.emath.log10),
+            *(np.emath.arccos, np.emath.arcsin, np.emath.arctanh),
+        )
     },
     np.emath.logn: [Case((3.0, form)) for form in FORMS],
     np.emath.power: in_each_form(2.0) + in_each_form(-1),

@@ -62,6 +62,37 @@ def test_functions_of_arrays_have_complex_derivatives_to_second_order(name: str)
     assert sync.gradgradcheck(OTHERS[name], leaf_of(Z))
 
 
+ON_REAL_AXIS = [complex(x, y) for x in (2.0, -2.0, 0.5) for y in (0.0, -0.0)]
+ON_IMAGINARY_AXIS = [complex(x, y) for y in (2.0, -2.0, 0.5) for x in (0.0, -0.0)]
+
+
+@pytest.mark.parametrize(
+    ("function", "points", "step"),
+    [
+        *[
+            (function, ON_REAL_AXIS, 1e-6)
+            for function in (np.arcsin, np.arccos, np.arccosh, np.arctanh, np.sqrt, np.log, np.log2, np.log10)
+        ],
+        *[(function, ON_IMAGINARY_AXIS, 1e-6j) for function in (np.arcsinh, np.arctan)],
+    ],
+)
+def test_on_a_branch_cut_the_derivative_is_that_of_the_side_that_numpys_value_lies_on(
+    function: Any, points: Any, step: complex
+) -> None:
+    z = np.array(points)
+    # Python adds -0 and 0 to 0, which lies on the other side.
+    ahead, behind = z.copy(), z.copy()
+    part = "real" if np.real(step) else "imag"
+    getattr(ahead, part)[:] += abs(step)
+    getattr(behind, part)[:] -= abs(step)
+
+    first = sync.func.elementwise_grad(function, holomorphic=True)
+
+    np.testing.assert_allclose(first(z), (function(ahead) - function(behind)) / (2 * step), rtol=1e-8)
+    second = sync.func.elementwise_grad(first, holomorphic=True)(z)
+    np.testing.assert_allclose(second, (first(ahead) - first(behind)) / (2 * step), rtol=1e-8)
+
+
 def test_a_step_against_a_complex_gradient_descends() -> None:
     z = leaf_of(Z)
 

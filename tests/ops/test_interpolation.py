@@ -9,7 +9,6 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import MissingDerivativeError
 from tests.ops.finite_differences import Case, check_derivatives
 
 #: NumPy without its type hints, which know of no Tensor.
@@ -55,8 +54,6 @@ def test_a_quantile_of_whole_numbers_has_numpys_dtype() -> None:
         assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
     with pytest.raises(ValueError, match="what"):
         numpy.quantile(ag.tensor([1.0]), 0.5, method="what")
-    with pytest.raises(MissingDerivativeError, match="where there are nans"):
-        np.nanquantile(ag.tensor([1.0, np.nan]), 0.5, method="lower")
 
 
 @pytest.mark.parametrize("period", [4.0, -4.0, 1.7])
@@ -73,17 +70,70 @@ def test_interpolation_with_a_period_is_numpys(period: float) -> None:
         np.interp(ag.tensor(x), xp, fp, period=0)
 
 
-@pytest.mark.parametrize(
-    ("function", "args", "kwargs"),
-    [
-        (np.quantile, (0.5,), {"weights": [1.0, 2.0], "axis": 0}),
-        (np.percentile, (50,), {"weights": [1.0, 2.0], "axis": 0}),
-    ],
-)
-def test_what_has_no_rule_is_refused_by_name(function: Any, args: Any, kwargs: Any) -> None:
-    (reason,) = set(kwargs) - {"axis"}
-    with pytest.raises(MissingDerivativeError, match=f"{reason}="):
-        function(ag.tensor([1.0, 2.0]), *args, **kwargs)
+WEIGHTED = {
+    "all": (None, (3, 4)),
+    "each line": (0, (3, 4)),
+    "one line": (1, (4,)),
+    "last axis": (-1, (4,)),
+    "both axes": ((1, 0), (4, 3)),
+}
+
+
+@pytest.mark.parametrize(("axis", "shape"), WEIGHTED.values(), ids=WEIGHTED)
+@pytest.mark.parametrize("function", [np.quantile, np.percentile, np.nanquantile, np.nanpercentile])
+def test_a_weighted_quantile_is_an_element_and_has_its_derivative(function: Any, axis: Any, shape: Any) -> None:
+    generator = np.random.default_rng(5)
+    x, weights = generator.normal(size=(3, 4)), generator.integers(1, 5, shape) + 0.5
+    shares = np.array([0.0, 0.3, 0.7]) * (100 if "percentile" in function.__name__ else 1)
+
+    # NumPy's own nanquantile fails to spread weights over lines.
+    plain = np.percentile if "percentile" in function.__name__ else np.quantile
+
+    def weighted(x: Any, **more: Any) -> Any:
+        called = function if isinstance(x, ag.Tensor) else plain
+        return called(x, shares, axis, weights=weights, method="inverted_cdf", **more)
+
+    expected = plain(x, shares, axis, weights=weights, method="inverted_cdf")
+    np.testing.assert_array_equal(weighted(ag.tensor(x)).numpy(), expected)
+    kept = plain(x, shares, axis, weights=weights, method="inverted_cdf", keepdims=True)
+    assert weighted(ag.tensor(x), keepdims=True).shape == kept.shape
+    check_derivatives(weighted, Case((x,)))
+
+
+def test_weights_of_a_quantile_follow_nans_and_are_checked_as_by_numpy() -> None:
+    x = np.array([[1.0, np.nan, 3.0, 2.0], [np.nan, 5.0, 4.0, 6.0]])
+    weights = np.array([1.0, 2.0, 4.0, 1.0])
+    options = {"axis": 1, "weights": weights, "method": "inverted_cdf"}
+
+    for function in (np.quantile, np.nanquantile):
+        found = function(ag.tensor(x), [0.2, 0.6], **options)
+        spread = {**options, "weights": np.broadcast_to(weights, x.shape)}
+        np.testing.assert_array_equal(found.numpy(), function(x, [0.2, 0.6], **spread))
+    t = ag.tensor(x, requires_grad=True)
+    sync.backward(np.nanquantile(t, 0.6, **options).sum())
+    assert t.grad.tolist() == [[0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+    for wrong, error, message in (
+        ({"method": "linear"}, ValueError, "Only method 'inverted_cdf' supports weights"),
+        ({"weights": -weights}, ValueError, "non-negative"),
+        ({"weights": weights[:2]}, ValueError, "Shape of weights must be consistent"),
+        ({"weights": weights[:2], "axis": None}, TypeError, "Axis must be specified"),
+    ):
+        for numbers in (x, ag.tensor(x)):
+            with pytest.raises(error, match=message):
+                np.quantile(numbers, 0.5, **{**options, **wrong})
+
+
+@pytest.mark.parametrize("method", ["lower", "higher", "nearest", "closest_observation", "hazen", "midpoint"])
+def test_a_quantile_by_any_method_passes_over_nans_as_numpys(method: Any) -> None:
+    x = np.array([[1.0, np.nan, 3.5, 2.0, 0.0], [np.nan, 5.0, 4.0, 7.0, 6.5]], np.float32)
+
+    found = np.nanquantile(ag.tensor(x), [0.2, 0.6], 1, method=method)
+
+    expected = np.nanquantile(x, [0.2, 0.6], 1, method=method)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    assert found.dtype == expected.dtype
+    line = np.array([1.0, 3.5, 2.0, 0.0])
+    check_derivatives(lambda x: np.nanquantile(np.append(x, np.nan), 0.55, method=method), Case((line,)))
 
 
 @pytest.mark.parametrize(

@@ -321,3 +321,19 @@ def test_astype_keeps_to_the_casting_it_is_given() -> None:
 def test_astype_moves_nothing_to_another_device() -> None:
     with pytest.raises(DeviceError, match="elsewhere"):
         astype(ag.tensor([1.0]), float, device="elsewhere")
+
+
+def test_an_open_mesh_of_indices_is_numpys() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    rows, columns = np.array([2, 0]), np.array([True, False, False, True])
+
+    mesh = np.ix_(ag.tensor(rows), ag.tensor(columns))
+
+    expected = np.ix_(rows, columns)
+    assert [(one.shape, one.dtype, one.tolist()) for one in mesh] == [
+        (one.shape, one.dtype, one.tolist()) for one in expected
+    ]
+    assert np.shares_memory(np.ix_(t := ag.tensor(rows), [1])[0].numpy(), t.numpy())
+    assert ag.tensor(x)[mesh].tolist() == x[expected].tolist()
+    with pytest.raises(ValueError, match=r"numpy\.ix_ takes sequences with one axis, not of shape \(3, 4\)"):
+        np.ix_(ag.tensor(x))

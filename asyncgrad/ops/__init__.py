@@ -15,6 +15,7 @@ from . import emath as emath
 from . import exponential as exponential
 from . import extremes as extremes
 from . import factorizations as factorizations
+from . import folding as folding
 from . import fourier as fourier
 from . import indexing as indexing
 from . import interpolation as interpolation
@@ -22,6 +23,7 @@ from . import joining as joining
 from . import linear_algebra as linear_algebra
 from . import nondifferentiable as nondifferentiable
 from . import norms as norms
+from . import padding as padding
 from . import polynomials as polynomials
 from . import rearranging as rearranging
 from . import reductions as reductions
@@ -54,6 +56,7 @@ __all__ = [
     "exponential",
     "extremes",
     "factorizations",
+    "folding",
     "fourier",
     "indexing",
     "interpolation",
@@ -61,6 +64,7 @@ __all__ = [
     "linear_algebra",
     "nondifferentiable",
     "norms",
+    "padding",
     "polynomials",
     "rearranging",
     "reductions",

@@ -128,7 +128,7 @@ def laid_like(result: Any, like: Any) -> Any:
     return _laid(result, lambda array: np.empty_like(raw(like), array.dtype))
 
 
-def laid_by_ufunc(result: Any, operands: Sequence[Any]) -> Any:
+def laid_by_ufunc(result: Any, operands: Sequence[Any], order: str = "K") -> Any:
     """Return a result that nobody else has seen, laid out in memory as a ufunc of these operands would do."""
     if raw(result).__class__ is not np.ndarray:
         return result
@@ -136,7 +136,7 @@ def laid_by_ufunc(result: Any, operands: Sequence[Any]) -> Any:
     flags = [["readonly"] for _ in arrays] + [["writeonly", "allocate"]]
     # NumPy's type hints know no operand that is to be allocated.
     iterator: Any = np.nditer
-    allocated = iterator([*arrays, None], ["zerosize_ok"], flags).operands[-1]
+    allocated = iterator([*arrays, None], ["zerosize_ok"], flags, order=order).operands[-1]
     return _laid(result, lambda array: np.empty_like(allocated, array.dtype))
 
 

@@ -21,7 +21,7 @@ from .foreign import as_dtype, explain_refusal, name_shapes
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
-__all__ = ["METHODS", "call_function", "call_ufunc", "write", "write_by"]
+__all__ = ["FOLDS", "METHODS", "call_function", "call_ufunc", "write", "write_by"]
 
 #: The functions that `ufunc.reduce` and `ufunc.accumulate` stand for.
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
@@ -37,6 +37,9 @@ _ACCUMULATIONS: dict[np.ufunc, Callable[..., Any]] = {np.add: np.cumsum, np.mult
 
 #: For other methods of ufuncs a function, which takes the ufunc and the arguments of the method.
 METHODS: dict[str, Callable[..., Any]] = {}
+
+#: For methods that fold elements, a function that takes a ufunc of two arrays and the arguments of the method.
+FOLDS: dict[str, Callable[..., Any]] = {}
 
 
 #: Modules that register rules when they are imported, by the module of the ufuncs that the rules are for.
@@ -95,7 +98,13 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     table = {"reduce": _REDUCTIONS, "accumulate": _ACCUMULATIONS}.get(method, {})
     function = table.get(ufunc)
     if function is None:
-        raise missing(f"{ufunc_name(ufunc)}.{method}")
+        if (
+            method not in FOLDS
+            or (ufunc.nin, ufunc.nout) != (2, 1)
+            or (RULES.get(ufunc) or _rule_of_library(ufunc)) is None
+        ):
+            raise missing(f"{ufunc_name(ufunc)}.{method}")
+        return FOLDS[method](ufunc, *inputs, **kwargs)
     axis = kwargs.pop("axis", inputs[1] if len(inputs) > 1 else 0)
     return call_function(function, (inputs[0],), {"axis": axis, **kwargs})
 
@@ -106,6 +115,8 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     dtype = kwargs.pop("dtype", None)
     # Of ufuncs, only those on vectors (vecdot) have an axis.
     axis = {"axis": kwargs.pop("axis")} if ufunc.signature is not None and "axis" in kwargs else {}
+    casting, order = kwargs.pop("casting", "same_kind"), kwargs.pop("order", "K")
+    kwargs.pop("subok", None)
     if kwargs:
         raise TypeError(f"{ufunc_name(ufunc)} on a Tensor does not take {', '.join(kwargs)}")
     if where is not True and out is None:
@@ -116,16 +127,21 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
     elif dtype is not None:
         given = inputs
         inputs = tuple(
-            as_dtype(value, dtype, "same_kind")
+            as_dtype(value, dtype, casting)
             if is_foreign(value)
-            else value.astype(dtype, casting="same_kind")
+            else value.astype(dtype, casting=casting)
             if hasattr(value, "astype")
             else value
             for value in inputs
         )
         if out is None and ufunc.signature is None and ufunc.nout == 1:
             # Operands that are cast beforehand may lie in memory otherwise than those that a ufunc casts itself.
-            return laid_by_ufunc(rule(*inputs), given)
+            return laid_by_ufunc(rule(*inputs), given, order)
+    elif casting != "same_kind":
+        # NumPy's error where an operand may not be cast in this way.
+        ufunc.resolve_dtypes((*map(_kind_of_operand, inputs), *[None] * ufunc.nout), casting=casting)
+    if order != "K" and out is None and ufunc.nout == 1:
+        return laid_by_ufunc(rule(*inputs, **axis), inputs, order)
     if where is not True:
         refuse_masked(where)
         return _where(ufunc, rule, inputs, out, where)
@@ -138,6 +154,11 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
         # A write into one output may change what is saved for another.
         inputs = tuple(before_write(one, inputs, always=True))
     return _put(out, rule(*inputs, **axis))
+
+
+def _kind_of_operand(value: Any) -> Any:
+    """Return what decides how an operand is cast: its dtype, or the type of a Python number."""
+    return type(value) if isinstance(value, (int, float, complex)) else np.result_type(raw(value))
 
 
 def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], out: Any, where: Any) -> Any:

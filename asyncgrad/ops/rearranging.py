@@ -1,4 +1,4 @@
-"""Elements in other places: reversed, rotated, shifted, repeated, and padded."""
+"""Elements in other places: reversed, rotated, shifted and repeated."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDerivativeError
-from ..graph.tensor_base import TensorBase
-from ..graph.values import is_foreign, on_host, raw
-from .axes import array_beside, array_like, axis_tuple
-from .indexing import put, take
+from ..graph.values import on_host, raw
+from .axes import array_beside, axis_tuple
+from .indexing import take
 from .primitive import RULES, derivative, primitive
 from .shaping import line, swapaxes
 
-__all__ = ["flip", "fliplr", "flipud", "pad", "repeat", "roll", "rot90", "tile"]
+__all__ = ["flip", "fliplr", "flipud", "repeat", "roll", "rot90", "tile"]
 
 
 @primitive(np.flip, views=True)
@@ -141,95 +139,3 @@ def tile(A: Any, reps: Any) -> Any:
 
 
 RULES[np.tile] = tile
-
-
-# pad.
-
-#: Modes whose border consists of elements of the array.
-_BORDERS_OF_ELEMENTS = ("edge", "reflect", "symmetric", "wrap")
-
-
-@primitive()
-def pad_constant(array: Any, pad_width: tuple[tuple[int, int], ...], constant_values: Any) -> Any:
-    """Return the array with a border of constants around it."""
-    return np.pad(array, pad_width or 0, constant_values=constant_values)
-
-
-@derivative(pad_constant, "array")
-def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...]) -> Any:
-    return g[tuple(slice(before, before + length) for (before, _), length in zip(pad_width, array_shape, strict=True))]
-
-
-@primitive()
-def pad_elements(array: Any, pad_width: tuple[tuple[int, int], ...], mode: str) -> Any:
-    """Return the array with a border of its own elements around it."""
-    if array.__class__ is not np.ndarray and is_foreign(array):
-        # By indices, since CuPy's own pad wraps around otherwise than NumPy's where the border is the longer one.
-        for axis, width in enumerate(pad_width):
-            if width != (0, 0):
-                array = np.take(array, _padded_places(array.shape[axis], width, mode), axis)
-        return array.copy() if all(width == (0, 0) for width in pad_width) else array
-    return np.pad(array, pad_width or 0, mode)  # type: ignore[call-overload]
-
-
-def _padded_places(length: int, width: tuple[int, int], mode: Any) -> Any:
-    """Return for each place along a padded axis which of the elements stands there."""
-    places: Any = np.pad(np.arange(length), width, mode)
-    return places
-
-
-@derivative(pad_elements, "array")
-def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...], mode: str) -> Any:
-    for axis, width in enumerate(pad_width):
-        if width != (0, 0):
-            length = array_shape[axis]
-            places = _padded_places(length, width, mode)
-            g = put(g, (*(slice(None),) * axis, places), (*array_shape[: axis + 1], *g.shape[axis + 1 :]))
-    return g
-
-
-def _pad_width(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
-    """Return how much to add before and after each axis."""
-    if isinstance(pad_width, dict):
-        widths: list[Any] = [(0, 0)] * ndim
-        for axis, width in pad_width.items():
-            widths[axis] = width if isinstance(width, tuple) else (width, width)
-        pad_width = widths
-    pairs = np.broadcast_to(raw(pad_width), (ndim, 2))
-    if pairs.dtype.kind not in "iu":
-        raise TypeError(f"pad needs widths of an integer dtype, not {pairs.dtype}")
-    if (pairs < 0).any():
-        raise ValueError(f"pad cannot add fewer than no elements: pad_width is {pad_width}")
-    return tuple((int(before), int(after)) for before, after in pairs)
-
-
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """Return the array with a border around it, of constants or of its own elements."""
-    array = array_like(array)
-    widths = _pad_width(pad_width, array.ndim)
-    if mode == "constant":
-        values = kwargs.pop("constant_values", 0)
-        _no_more(mode, kwargs)
-        if isinstance(values, TensorBase) and values._requires_grad():
-            raise MissingDerivativeError(
-                "numpy.pad gives no gradient to constant_values, and these require grad: pass constant_values.numpy(), "
-                "or lay them beside the array with np.concatenate"
-            )
-        return pad_constant(array, widths, raw(values))
-    if mode not in _BORDERS_OF_ELEMENTS:
-        raise MissingDerivativeError(
-            f"numpy.pad with mode={mode!r} has no derivative rule: there are 'constant', "
-            f"{', '.join(map(repr, _BORDERS_OF_ELEMENTS))}"
-        )
-    if kwargs.pop("reflect_type", "even") != "even":
-        raise MissingDerivativeError("numpy.pad has no derivative rule for reflect_type='odd', only for 'even'")
-    _no_more(mode, kwargs)
-    return pad_elements(array, widths, mode)
-
-
-def _no_more(mode: str, kwargs: dict[str, Any]) -> None:
-    if kwargs:
-        raise ValueError(f"numpy.pad with mode={mode!r} does not take {', '.join(kwargs)}")
-
-
-RULES[np.pad] = pad

@@ -14,6 +14,7 @@ from .axes import (
     array_beside,
     array_like,
     kept_shape,
+    laid_like,
     largest_over,
     product_over,
     reduced_axes,
@@ -237,6 +238,9 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any
         # As in NumPy, `dtype` is the dtype of the sums alone: distances are between uncast elements.
         center = RULES[np.mean](a, axis, dtype, keepdims=True, where=where) if mean is None else mean
         away = a - center
+        if where is not True:
+            # A nan that is left out would make its gradient nan, which is 0 times 2 * nan.
+            away = laid_like(np.where(where, away, 0), away)
         squares = np.real(np.conjugate(away) * away) if a.dtype.kind == "c" else np.square(away)
         result = sum(squares, axis, dtype, None, keepdims, where=where) / np.maximum(count, 0)
         return _into(out, np.sqrt(result) if root else result)

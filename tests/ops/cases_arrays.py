@@ -241,6 +241,15 @@ SHAPES: dict[Callable[..., Any], list[Case]] = {
         Case((normal(3, 4), ((2, 5), (3, 0)), "reflect")),
         Case((normal(2, 3), ((3, 1), (4, 7)), "symmetric")),
         Case((normal(2, 3), ((3, 1), (0, 8)), "wrap")),
+        Case((normal(3, 4), ((2, 5), (3, 0)), "reflect"), {"reflect_type": "odd"}),
+        Case((normal(2, 3), ((3, 1), (4, 7)), "symmetric"), {"reflect_type": "odd"}),
+        Case((normal(1, 3), ((2, 1), (0, 3)), "reflect"), {"reflect_type": "odd"}),
+        Case((normal(2, 3), ((1, 2), (0, 3)), "linear_ramp"), {"end_values": ((1.0, 2.0), (3.0, 4.0))}),
+        Case((np.asfortranarray(normal(2, 3)), 2, "mean")),
+        Case((normal(2, 3), (1, 2), "mean"), {"stat_length": ((1, 2), (3, 9))}),
+        Case((normal(3, 3), 1, "median"), {"stat_length": 2}),
+        Case((distinct(2, 3), ((0, 2), (1, 1)), "maximum"), {"stat_length": (2, 1)}),
+        Case((distinct(2, 3), 1, "minimum")),
     ],
 }
 

@@ -291,3 +291,15 @@ def test_a_reduction_of_one_number_takes_the_axis_that_numpys_takes(name: str, a
 
     np.testing.assert_array_equal(result.numpy(), function(np.array(1.5), axis=axis))
     assert gradient.numpy() == (0.0 if name == "ptp" else 1.0)
+
+
+@pytest.mark.parametrize("name", ["nanvar", "nanstd"])
+def test_a_variance_gives_nothing_to_the_nans_that_it_leaves_out(name: str) -> None:
+    x = np.array([[1.0, np.nan, 4.0], [5.0, 7.0, np.nan]])
+    t, kept = (ag.tensor(one, requires_grad=True) for one in (x, x[~np.isnan(x)].reshape(2, 2)))
+
+    sync.backward(getattr(np, name)(t, axis=1, ddof=1).sum())
+
+    sync.backward(getattr(np, name)(kept, axis=1, ddof=1).sum())
+    np.testing.assert_allclose(t.grad.numpy()[~np.isnan(x)], kept.grad.numpy().ravel(), rtol=1e-14)
+    assert t.grad.numpy()[np.isnan(x)].tolist() == [0.0, 0.0]

@@ -273,17 +273,39 @@ def test_several_results_come_as_a_tuple_of_tensors(function: Any) -> None:
 # Padding.
 
 
-@pytest.mark.parametrize("mode", ["linear_ramp", "maximum", "mean", "median", "minimum", "empty", len])
-def test_a_mode_of_padding_without_a_rule_is_refused_by_name(mode: Any) -> None:
-    with pytest.raises(MissingDerivativeError, match="mode="):
-        np.pad(ag.tensor([1.0, 2.0]), 1, mode)
+def test_padding_tells_what_it_cannot_do() -> None:
+    t = ag.tensor([1.0, 2.0])
+    with pytest.raises(MissingDerivativeError, match="a function as mode"):
+        numpy.pad(t, 1, len)
+    with pytest.raises(ValueError, match="has no mode 'odd': there are 'constant'"):
+        numpy.pad(t, 1, "odd")
+    with pytest.raises(ValueError, match="mode='mean' does not take end_values"):
+        numpy.pad(t, 1, "mean", end_values=1.0)
+    with pytest.raises(ValueError, match="stat_length=0 has nothing to take the maximum of"):
+        np.pad(t, 1, "maximum", stat_length=0)
+    with pytest.raises(ValueError, match="which is empty"):
+        np.pad(t[:0], 1, "edge")
 
 
 def test_padding_never_loses_the_history_of_its_constants() -> None:
+    end = ag.tensor(3.0, requires_grad=True)
     with pytest.raises(MissingDerivativeError, match="constant_values"):
-        np.pad(ag.tensor([1.0]), 1, constant_values=ag.tensor(1.0, requires_grad=True))
-    with pytest.raises(MissingDerivativeError, match="odd"):
-        np.pad(ag.tensor([1.0, 2.0]), 1, "reflect", reflect_type="odd")
+        np.pad(ag.tensor([1.0]), 1, constant_values=end)
+    sync.backward(numpy.pad(ag.tensor([1.0]), 2, "linear_ramp", end_values=end).sum())
+    assert end.grad.item() == 3.0
+
+
+@pytest.mark.parametrize("mode", ["linear_ramp", "maximum", "mean", "median", "reflect"])
+def test_padding_of_whole_numbers_is_numpys(mode: Any) -> None:
+    x = np.array([[1, 5, 4], [7, 2, 0]])
+    options = {"reflect_type": "odd"} if mode == "reflect" else {}
+
+    found = np.pad(ag.tensor(x), 2, mode, **options)
+
+    expected = np.pad(x, 2, mode, **options)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found.numpy(), expected)
+    assert np.pad(ag.tensor(x), 1, "empty").shape == (4, 5)
 
 
 _BY_AXIS = pytest.param({0: 1, -1: (2, 0)}, marks=needs_numpy("2.3", "whose pad takes a dict"))

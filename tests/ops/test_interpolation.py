@@ -105,12 +105,12 @@ def test_weights_of_a_quantile_follow_nans_and_are_checked_as_by_numpy() -> None
     weights = np.array([1.0, 2.0, 4.0, 1.0])
     options = {"axis": 1, "weights": weights, "method": "inverted_cdf"}
 
-    for function in (np.quantile, np.nanquantile):
+    for function in (numpy.quantile, numpy.nanquantile):
         found = function(ag.tensor(x), [0.2, 0.6], **options)
         spread = {**options, "weights": np.broadcast_to(weights, x.shape)}
         np.testing.assert_array_equal(found.numpy(), function(x, [0.2, 0.6], **spread))
     t = ag.tensor(x, requires_grad=True)
-    sync.backward(np.nanquantile(t, 0.6, **options).sum())
+    sync.backward(numpy.nanquantile(t, 0.6, **options).sum())
     assert t.grad.tolist() == [[0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
     for wrong, error, message in (
         ({"method": "linear"}, ValueError, "Only method 'inverted_cdf' supports weights"),
@@ -120,7 +120,7 @@ def test_weights_of_a_quantile_follow_nans_and_are_checked_as_by_numpy() -> None
     ):
         for numbers in (x, ag.tensor(x)):
             with pytest.raises(error, match=message):
-                np.quantile(numbers, 0.5, **{**options, **wrong})
+                numpy.quantile(numbers, 0.5, **{**options, **wrong})
 
 
 @pytest.mark.parametrize("method", ["lower", "higher", "nearest", "closest_observation", "hazen", "midpoint"])

@@ -39,11 +39,19 @@ def test_an_example_of_the_readme_runs_in_a_script(example: str, printed: str) -
     assert output.getvalue().strip() == printed
 
 
+def in_asyncios_shell(lines: str) -> subprocess.CompletedProcess[str]:
+    """Run lines in `python -m asyncio`."""
+    return subprocess.run(
+        [sys.executable, "-m", "asyncio"], input=lines, capture_output=True, text=True, timeout=60, check=True
+    )
+
+
 @each_example
 def test_an_example_of_the_readme_runs_in_python_m_asyncio(example: str, printed: str) -> None:
-    shell = subprocess.run(
-        [sys.executable, "-m", "asyncio"], input=example, capture_output=True, text=True, timeout=60, check=True
-    )
+    if "'whole'" not in in_asyncios_shell("def f():\n    return 'whole'\n\nf()\n").stdout:
+        pytest.skip("the shell of this Python takes no function from a pipe, as that of 3.13.0 does not")
+
+    shell = in_asyncios_shell(example)
 
     assert printed in shell.stdout
     assert "Error" not in shell.stderr

@@ -18,7 +18,7 @@ from typing import Any
 __all__ = ["shorten_traceback", "show_warnings_at_the_caller"]
 
 # Not by pathlib, which takes longer to load than this module.
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120
+_PACKAGE = __file__.rsplit(os.sep, 2)[0] + os.sep
 #: What the file names of generated code begin with.
 _GENERATED = ("<asyncgrad: ", "<derivative of ", "<compiled backward ")
 

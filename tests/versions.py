@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 
-__all__ = ["is_numpy", "needs_numpy"]
+__all__ = ["is_numpy", "is_scipy", "needs_numpy"]
 
 
 def is_numpy(version: str) -> bool:
     """Tell whether NumPy is that version or a later one."""
     return bool(np.lib.NumpyVersion(np.__version__) >= f"{version}.0")
+
+
+def is_scipy(version: str) -> bool:
+    """Tell whether SciPy is that version or a later one."""
+    return bool(np.lib.NumpyVersion(scipy.__version__) >= f"{version}.0")
 
 
 def needs_numpy(version: str, reason: str) -> pytest.MarkDecorator:

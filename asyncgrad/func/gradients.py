@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, overload
 
 from ..arguments import check_function, truth
 from ..errors import InvalidRootError
@@ -23,11 +23,36 @@ from .calls import TransformCall, named_after
 __all__ = ["elementwise_grad", "grad", "value_and_grad"]
 
 Argnums = int | tuple[int, ...]
+P = ParamSpec("P")
+
+
+@overload
+def grad(
+    f: Callable[P, Any], argnums: int = 0, has_aux: Literal[False] = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, Any]]: ...
+
+
+@overload
+def grad(
+    f: Callable[P, Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, tuple[Any, ...]]]: ...
+
+
+@overload
+def grad(
+    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, tuple[Any, Any]]]: ...
+
+
+@overload
+def grad(
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, Any]]: ...
 
 
 def grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[..., Coroutine[Any, Any, Any]]:
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, Any]]:
     """Return an async function that returns the gradient of `f`.
 
     Args:
@@ -60,7 +85,7 @@ def grad(
     has_aux, holomorphic = _check("grad", f, argnums, has_aux, holomorphic)
 
     @named_after(f, "gradient", argnums)
-    async def gradient(*args: Any, **kwargs: Any) -> Any:
+    async def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, found, aux = await _differentiate(
             "ag.func.grad", f, argnums, has_aux, args, kwargs, wants_value=False, holomorphic=holomorphic
         )
@@ -70,8 +95,8 @@ def grad(
 
 
 def value_and_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[..., Coroutine[Any, Any, tuple[Any, Any]]]:
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, tuple[Any, Any]]]:
     """Return an async function that returns the value of `f` and its gradient.
 
     Args:
@@ -102,7 +127,7 @@ def value_and_grad(
     has_aux, holomorphic = _check("value_and_grad", f, argnums, has_aux, holomorphic)
 
     @named_after(f, "value and gradient", argnums)
-    async def with_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    async def with_gradient(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         value, found, aux = await _differentiate(
             "ag.func.value_and_grad", f, argnums, has_aux, args, kwargs, holomorphic=holomorphic
         )
@@ -112,8 +137,8 @@ def value_and_grad(
 
 
 def elementwise_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, *, holomorphic: bool = False
-) -> Callable[..., Coroutine[Any, Any, Any]]:
+    f: Callable[P, Any], argnums: Argnums = 0, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, Any]]:
     """Return an async function that returns the derivative of `f` at each element: the gradient of its sum.
 
     Args:
@@ -140,7 +165,7 @@ def elementwise_grad(
     _, holomorphic = _check("elementwise_grad", f, argnums, False, holomorphic)
 
     @named_after(f, "derivative at each element", argnums)
-    async def derivative(*args: Any, **kwargs: Any) -> Any:
+    async def derivative(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, found, _ = await _differentiate(
             "ag.func.elementwise_grad",
             f,

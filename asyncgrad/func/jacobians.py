@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -26,13 +26,14 @@ from .calls import TransformCall, named_after
 __all__ = ["hessian", "jacfwd", "jacrev"]
 
 Argnums = int | tuple[int, ...]
+P = ParamSpec("P")
 
 _HESSIAN = "ag.func.hessian"
 
 
 def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[..., Coroutine[Any, Any, Any]]:
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the result.
 
     Args:
@@ -65,8 +66,8 @@ def jacrev(
 
 
 def jacfwd(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[..., Coroutine[Any, Any, Any]]:
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the arguments.
 
     The result is that of `jacrev`. It takes less time if the result of `f` has more elements than the arguments.
@@ -96,8 +97,8 @@ def jacfwd(
 
 
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[..., Coroutine[Any, Any, Any]]:
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[Any, Any, Any]]:
     """Return an async function that returns the Hessian of `f`.
 
     Args:
@@ -131,7 +132,7 @@ def hessian(
     has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
     @named_after(f, "Hessian", argnums)
-    async def second_derivatives(*args: Any, **kwargs: Any) -> Any:
+    async def second_derivatives(*args: P.args, **kwargs: P.kwargs) -> Any:
         transform_call = TransformCall(_HESSIAN, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:
             points = transform_call.new_points(keeps_history)
@@ -155,15 +156,15 @@ Blocks = Callable[[Sequence[Tensor], Sequence[Tensor], bool], Coroutine[Any, Any
 
 
 def _jacobian_function(
-    name: str, f: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool, compute: Blocks
-) -> Callable[..., Coroutine[Any, Any, Any]]:
+    name: str, f: Callable[P, Any], argnums: Argnums, has_aux: bool, holomorphic: bool, compute: Blocks
+) -> Callable[P, Coroutine[Any, Any, Any]]:
     where = f"ag.func.{name}"
     check_function(f, where, argnums)
     check_argnums(argnums)
     has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
     @named_after(f, "Jacobian", argnums)
-    async def first_derivatives(*args: Any, **kwargs: Any) -> Any:
+    async def first_derivatives(*args: P.args, **kwargs: P.kwargs) -> Any:
         transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:
             points = transform_call.new_points(keeps_history)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Literal, overload
 
 from .. import functional
 from ..arguments import check_function, describe, truth
@@ -16,6 +16,20 @@ from .calls import TransformCall
 __all__ = ["hvp", "jvp", "linearize", "vjp"]
 
 Tensors = tuple[Tensor, ...]
+Pullback = Callable[[Any], Coroutine[Any, Any, tuple[Any, ...]]]
+Pushforward = Callable[..., Coroutine[Any, Any, Any]]
+
+
+@overload
+async def vjp(f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False) -> tuple[Any, Pullback]: ...
+
+
+@overload
+async def vjp(f: Callable[..., Any], *primals: Any, has_aux: Literal[True]) -> tuple[Any, Pullback, Any]: ...
+
+
+@overload
+async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
 
 
 async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -62,6 +76,20 @@ async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     return (out, pullback, transform_call.aux(keeps_history)) if has_aux else (out, pullback)
 
 
+@overload
+async def jvp(
+    f: Callable[..., Any], primals: Any, tangents: Any, has_aux: Literal[False] = False
+) -> tuple[Any, Any]: ...
+
+
+@overload
+async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: Literal[True]) -> tuple[Any, Any, Any]: ...
+
+
+@overload
+async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool) -> Any: ...
+
+
 async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """Return the result of `f`, and the product of its Jacobian with `tangents`.
 
@@ -96,6 +124,20 @@ async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool 
         product = await pushforward(vector, keeps_history)
     out, found = transform_call.result(outputs, keeps_history), transform_call.result(product, keeps_history)
     return (out, found, transform_call.aux(keeps_history)) if has_aux else (out, found)
+
+
+@overload
+async def linearize(
+    f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[Any, Pushforward]: ...
+
+
+@overload
+async def linearize(f: Callable[..., Any], *primals: Any, has_aux: Literal[True]) -> tuple[Any, Pushforward, Any]: ...
+
+
+@overload
+async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
 
 
 async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

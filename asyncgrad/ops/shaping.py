@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -308,7 +308,7 @@ RULES[np.broadcast_arrays] = broadcast_arrays
 
 
 #: What NumPy returns sparse grids in that are no copies: a list, and a tuple since NumPy 2.5.
-_SPARSE_GRIDS: Any = type(np.meshgrid(0.0, copy=False, sparse=True))
+_SPARSE_GRIDS: Callable[[Any], Sequence[Any]] = type(np.meshgrid(0.0, copy=False, sparse=True))
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Sequence[Any]:

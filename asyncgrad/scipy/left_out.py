@@ -46,6 +46,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             ("ordqz", "qz"),
             "its factors depend on an order of eigenvalues, which no derivative has: use eig of two matrices",
         ),
+        "kron": "use numpy.kron",
         "funm": "write v @ np.diag(func(w)) @ np.linalg.inv(v), with w and v of eig",
         **dict.fromkeys(("qr_delete", "qr_insert", "qr_update"), "call qr of the new matrix"),
     },
@@ -146,6 +147,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     "spatial.distance": {
         **dict.fromkeys(("dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule"), _ARRAYS),
+        **dict.fromkeys(("kulczynski1", "sokalmichener"), _ARRAYS),
         **dict.fromkeys(("is_valid_dm", "is_valid_y", "num_obs_dm", "num_obs_y"), _ARRAYS),
         "directed_hausdorff": "write np.max(np.min(cdist(u, v), 1))",
     },

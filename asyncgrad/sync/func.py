@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .. import func as _func
 from .driving import choose_driver, make_blocking, run_without_suspending
@@ -25,13 +25,20 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+T = TypeVar("T")
+Argnums = int | tuple[int, ...]
+Pullback = Callable[[Any], tuple[Any, ...]]
+Pushforward = Callable[..., Any]
 Drive = Callable[[Coroutine[Any, Any, Any], str], Any]
 
 
 def _blocking_form_of(
-    transform: Callable[P, Any], *, returns_functions: bool = False
-) -> Callable[[Callable[[], None]], Callable[P, Any]]:
+    transform: Callable[..., Any], *, returns_functions: bool = False
+) -> Callable[[Callable[Q, T]], Callable[Q, T]]:
     """Make a function without a body the blocking form of a transform; functions that it returns are plain, too.
+
+    Its hints tell type checkers what it takes and returns.
 
     Args:
         transform: the awaited form.
@@ -39,11 +46,11 @@ def _blocking_form_of(
     """
     signature = inspect.signature(transform)
 
-    def decorate(stub: Callable[[], None]) -> Callable[P, Any]:
+    def decorate(stub: Callable[Q, T]) -> Callable[Q, T]:
         name = f"func.{stub.__name__}"
 
         @functools.wraps(stub)
-        def blocking(*args: P.args, **kwargs: P.kwargs) -> Any:
+        def blocking(*args: Any, **kwargs: Any) -> Any:
             bound = signature.bind(*args, **kwargs)
             f = bound.arguments["f"]
             if not callable(f):
@@ -91,8 +98,26 @@ def _plain_parts(result: Any, drive: Drive, name: str) -> Any:
     return result
 
 
+@overload
+def grad(f: Callable[P, Any], argnums: int = 0, has_aux: Literal[False] = False) -> Callable[P, Any]: ...
+
+
+@overload
+def grad(
+    f: Callable[P, Any], argnums: tuple[int, ...], has_aux: Literal[False] = False
+) -> Callable[P, tuple[Any, ...]]: ...
+
+
+@overload
+def grad(f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: Literal[True]) -> Callable[P, tuple[Any, Any]]: ...
+
+
+@overload
+def grad(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]: ...
+
+
 @_blocking_form_of(_func.grad)
-def grad() -> None:
+def grad(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
     """Return a function that returns the gradient of `f`; the blocking form of `ag.func.grad`.
 
     Example:
@@ -103,7 +128,7 @@ def grad() -> None:
 
 
 @_blocking_form_of(_func.value_and_grad)
-def value_and_grad() -> None:
+def value_and_grad(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, tuple[Any, Any]]:
     """Return a function that returns the value of `f` and its gradient; the blocking form of `ag.func.value_and_grad`.
 
     Example:
@@ -115,7 +140,7 @@ def value_and_grad() -> None:
 
 
 @_blocking_form_of(_func.elementwise_grad)
-def elementwise_grad() -> None:
+def elementwise_grad(f: Callable[P, Any], argnums: Argnums = 0) -> Callable[P, Any]:
     """Return a function that returns the derivative of `f` at each element; blocking `ag.func.elementwise_grad`.
 
     Example:
@@ -126,7 +151,14 @@ def elementwise_grad() -> None:
 
 
 @_blocking_form_of(_func.fixed_point, returns_functions=True)
-def fixed_point() -> None:
+def fixed_point(
+    f: Callable[..., Any],
+    a: Any,
+    x0: Any,
+    distance: Callable[[Any, Any], Any] | None = None,
+    tol: float | None = None,
+    max_iter: int = 10_000,
+) -> Any:
     """Return the `x` with `f(a, x) == x`, differentiable with respect to `a`; blocking `ag.func.fixed_point`.
 
     Example:
@@ -138,8 +170,20 @@ def fixed_point() -> None:
     """
 
 
+@overload
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False) -> tuple[Any, Pullback]: ...
+
+
+@overload
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: Literal[True]) -> tuple[Any, Pullback, Any]: ...
+
+
+@overload
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
+
+
 @_blocking_form_of(_func.vjp)
-def vjp() -> None:
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Return the result of `f` and a plain pullback; the blocking form of `ag.func.vjp`.
 
     Example:
@@ -150,8 +194,20 @@ def vjp() -> None:
     """
 
 
+@overload
+def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: Literal[False] = False) -> tuple[Any, Any]: ...
+
+
+@overload
+def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: Literal[True]) -> tuple[Any, Any, Any]: ...
+
+
+@overload
+def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool) -> Any: ...
+
+
 @_blocking_form_of(_func.jvp)
-def jvp() -> None:
+def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """Return the result of `f` and the product of its Jacobian with `tangents`; the blocking form of `ag.func.jvp`.
 
     Example:
@@ -162,8 +218,20 @@ def jvp() -> None:
     """
 
 
+@overload
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False) -> tuple[Any, Pushforward]: ...
+
+
+@overload
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: Literal[True]) -> tuple[Any, Pushforward, Any]: ...
+
+
+@overload
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
+
+
 @_blocking_form_of(_func.linearize)
-def linearize() -> None:
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Return the result of `f` and a plain function for products with its Jacobian; blocking `ag.func.linearize`.
 
     Example:
@@ -175,7 +243,7 @@ def linearize() -> None:
 
 
 @_blocking_form_of(_func.hvp)
-def hvp() -> None:
+def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     """Return the product of the Hessian of `f` with `tangents`; the blocking form of `ag.func.hvp`.
 
     Example:
@@ -186,7 +254,7 @@ def hvp() -> None:
 
 
 @_blocking_form_of(_func.jacrev)
-def jacrev() -> None:
+def jacrev(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
     """Return a function that returns the Jacobian of `f`; the blocking form of `ag.func.jacrev`.
 
     Example:
@@ -198,7 +266,7 @@ def jacrev() -> None:
 
 
 @_blocking_form_of(_func.jacfwd)
-def jacfwd() -> None:
+def jacfwd(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
     """Return a function that returns the Jacobian of `f`, column by column; the blocking form of `ag.func.jacfwd`.
 
     Example:
@@ -209,7 +277,7 @@ def jacfwd() -> None:
 
 
 @_blocking_form_of(_func.hessian)
-def hessian() -> None:
+def hessian(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
     """Return a function that returns the Hessian of `f`; the blocking form of `ag.func.hessian`.
 
     Example:

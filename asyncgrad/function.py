@@ -448,7 +448,7 @@ class FunctionNode(SavingNode):
         edges: Sequence[Edge | None],
         trees: tuple[TreeStructure, ...] | None,
     ) -> None:
-        self.function = function
+        self.function: type[Function] = function
         #: The number of arguments of forward.
         self._arguments = arguments
         #: The structure of each argument, and of each output: None if none of them is a tree.
@@ -463,8 +463,8 @@ class FunctionNode(SavingNode):
         self.meta = NodeMeta()
         self._metadata: tuple[InputMetadata, ...] = ()
         self.ctx = FunctionContext(self)
-        self.is_async = inspect.iscoroutinefunction(_backward_of(function, checked=False))
-        self.stays_on_loop = function.stays_on_loop
+        self.is_async: bool = inspect.iscoroutinefunction(_backward_of(function, checked=False))
+        self.stays_on_loop: bool = function.stays_on_loop
 
     @property
     def name(self) -> str:

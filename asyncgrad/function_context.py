@@ -67,7 +67,7 @@ class FunctionContext:
         #: For each argument of forward, whether it needs a gradient. For a tree, a tree of bools.
         self.needs_input_grad: tuple[Any, ...] = ()
         #: Whether undefined gradients reach backward as zeros.
-        self.materialize_grads = True
+        self.materialize_grads: bool = True
         # Weak, since the node holds the context: without a cycle, both are freed as soon as the graph is.
         self._node = weakref.ref(node)
         self._to_save: tuple[Any, ...] = ()

@@ -50,8 +50,8 @@ class Quota:
     __slots__ = ("limit", "running", "waiting")
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.running = 0
+        self.limit: int = limit
+        self.running: int = 0
         #: A heap of (priority, arrival, job).
         self.waiting: list[tuple[tuple[int, int], int, Any]] = []
 

@@ -142,7 +142,7 @@ class CudaStream(Stream):
 
     def __init__(self, device: Gpu, index: int, cuda_stream: Any) -> None:
         super().__init__(device, index)
-        self.cuda_stream = cuda_stream
+        self.cuda_stream: Any = cuda_stream
         #: What the thread of this stream is to wait for; None before the first wait.
         self._waits: SimpleQueue[tuple[Any, Callable[[], None]] | None] | None = None
 

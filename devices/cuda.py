@@ -69,7 +69,9 @@ class CudaDevice(Device):
         self._held: deque[tuple[list[Any], Any]] = deque()
         with self._gpu:
             #: The streams on which arrays come from the host and go there, beside the streams of computation.
-            self.copy_streams = tuple(CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True)) for way in (0, 1))
+            self.copy_streams: tuple[CudaStream, ...] = tuple(
+                CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True)) for way in (0, 1)
+            )
 
     @property
     def name(self) -> str:

@@ -205,10 +205,10 @@ class CheckpointedCall:
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: CheckpointOptions
     ) -> None:
         self._fn = fn
-        self.options = options
-        self.name = name_of(fn)
+        self.options: CheckpointOptions = options
+        self.name: str = name_of(fn)
         #: Whether the function is known to return an awaitable.
-        self.is_async = is_async(fn)
+        self.is_async: bool = is_async(fn)
         #: The tensors among the arguments, in order. Whoever records the call takes them: they are kept as saved
         #: tensors, and not here.
         self.tensors: list[Any] = []
@@ -218,8 +218,8 @@ class CheckpointedCall:
         self._kwargs = flatten(kwargs, self.tensors, streams) if kwargs else None
         # That of the context is made here, if it has none yet: the function may draw from it.
         given = [generator(), *streams, *options.generators] if options.preserve_rng else None
-        self.context = ForwardContext()
-        self.streams = None if given is None else RandomStreams(given)
+        self.context: ForwardContext = ForwardContext()
+        self.streams: RandomStreams | None = None if given is None else RandomStreams(given)
 
     def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function for the first time, on its arguments as they were given."""

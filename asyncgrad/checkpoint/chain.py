@@ -177,7 +177,7 @@ class ReentrantChain:
         self._chain = Chain(functions, call.context, call.streams)
         #: What the forward has run of the schedule, for the first backward to go on with.
         self._run: ScheduleRun | None = None
-        self.is_async = any(map(is_async, functions))
+        self.is_async: bool = any(map(is_async, functions))
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Run the steps, and keep the states that the schedule says."""

@@ -41,7 +41,7 @@ class Holder:
     __slots__ = ("__weakref__", "index")
 
     def __init__(self, index: int) -> None:
-        self.index = index
+        self.index: int = index
 
 
 class SavedSpec(NamedTuple):
@@ -115,18 +115,18 @@ class ForwardRecord:
     __slots__ = ("holders", "is_complete", "name", "operations", "options", "specs", "user_hooks", "waits")
 
     def __init__(self, name: str, options: CheckpointOptions, waits: bool) -> None:
-        self.name = name
-        self.options = options
-        self.waits = waits
+        self.name: str = name
+        self.options: CheckpointOptions = options
+        self.waits: bool = waits
         #: The user's saved-tensor hooks in the forward.
-        self.user_hooks = user_hooks()
+        self.user_hooks: Any = user_hooks()
         #: Weak: a holder that is gone stands for a tensor that no node needs any more.
         self.holders: list[weakref.ref[Holder]] = []
         self.specs: list[SavedSpec] = []
         #: Only for `debug=True`.
-        self.operations = OperationLog() if options.debug else None
+        self.operations: OperationLog | None = OperationLog() if options.debug else None
         #: Whether the forward has ended. A backward inside the function may ask for tensors before that.
-        self.is_complete = False
+        self.is_complete: bool = False
 
     def add(self, node: Node, tensor: Any) -> Holder:
         """Return the holder of one more tensor, which `node` saves."""

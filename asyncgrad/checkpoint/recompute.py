@@ -136,7 +136,9 @@ class CheckpointFrame:
         self._manager = manager
         self._requires = tuple(tensor._requires_grad() for tensor in tensors)
         self._inputs = SavedInputs(tensors)
-        self.record = ForwardRecord(call.name, call.options, call.is_async or self._inputs.waits_for_saved())
+        self.record: ForwardRecord = ForwardRecord(
+            call.name, call.options, call.is_async or self._inputs.waits_for_saved()
+        )
         #: By GraphTask: each backward recomputes for itself.
         self._recomputations: weakref.WeakKeyDictionary[RunningBackward, Recomputation] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
@@ -218,7 +220,7 @@ class CheckpointHooks:
     __slots__ = ("frame",)
 
     def __init__(self, frame: CheckpointFrame) -> None:
-        self.frame = frame
+        self.frame: CheckpointFrame = frame
 
     @property
     def user_hooks(self) -> Any:

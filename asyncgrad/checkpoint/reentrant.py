@@ -158,8 +158,8 @@ class ReentrantCall:
     def __init__(self, call: CheckpointedCall, args: Any = (), kwargs: Any = None) -> None:
         self._call = call
         self._arguments: Any = (args, kwargs or {})
-        self.name = call.name
-        self.is_async = call.is_async
+        self.name: str = call.name
+        self.is_async: bool = call.is_async
 
     def forward(self, tensors: Sequence[Any]) -> Steps:
         """Call the function."""

@@ -31,7 +31,7 @@ class RandomStreams:
     def __init__(self, sources: Iterable[Any]) -> None:
         bare = [source.numpy_source if isinstance(source, Sampler) else source for source in sources]
         self._sources = tuple({id(source): source for source in bare}.values())
-        self.start = self.states()
+        self.start: list[Any] = self.states()
 
     def states(self) -> list[Any]:
         """Return the current states of the streams."""
@@ -61,7 +61,7 @@ class StreamReplay:
     def __init__(self, streams: RandomStreams, states: list[Any]) -> None:
         self._streams = streams
         #: The states at the beginning of the next call.
-        self.states = states
+        self.states: list[Any] = states
 
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         """Return `call(*args)`, called on the replayed streams."""

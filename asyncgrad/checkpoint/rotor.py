@@ -340,7 +340,7 @@ class SavedBytesMeter:
         #: The arrays that were saved, by id.
         self._saved: dict[int, Any] = {}
         #: Bytes of the largest result of an operation.
-        self.largest = 0
+        self.largest: int = 0
 
     def pack_saved(self, node: Node) -> None:
         """Note what a new node has saved and how large its results are. Leaves are not counted: they stay anyway."""

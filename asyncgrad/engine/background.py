@@ -57,9 +57,9 @@ class BackgroundWork:
         self._result: Any = None
         self._error: BaseException | None = None
         self._waiting: list[tuple[asyncio.AbstractEventLoop, OneShotEvent]] = []
-        self.is_ended = False
+        self.is_ended: bool = False
         #: Whether its result has been retrieved, or need not be.
-        self.is_reported = False
+        self.is_reported: bool = False
 
     def start(self, coroutine: Coroutine[Any, Any, Any], context: Context, loop: asyncio.AbstractEventLoop) -> None:
         """Run the first step now, and the others as tasks of the loop."""

@@ -50,7 +50,7 @@ class Body:
     __slots__ = ("_depth", "_group", "_remaining", "grads", "node")
 
     def __init__(self, node: Node, grads: tuple[Any, ...], group: TaskGroupLike | None = None, depth: int = 0) -> None:
-        self.node = node
+        self.node: Node = node
         self.grads = grads
         self._group = group
         self._depth = depth

@@ -165,7 +165,7 @@ class CallEvent(Event):
 
     def __init__(self, stream: Stream, works: frozenset[_StreamWork]) -> None:
         super().__init__(stream)
-        self.works = works
+        self.works: frozenset[_StreamWork] = works
 
     def query(self) -> bool:
         """Tell whether all those calls have ended."""

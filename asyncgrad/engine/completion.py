@@ -101,10 +101,10 @@ class Completion:
         self._begun = 0
         #: The awaitable that the last callback returned, if it has yet to be awaited.
         self._unfinished: Awaitable[Any] | None = None
-        self.warnings = DelayWarningHandler()
-        self.future = CompletionFuture()
+        self.warnings: DelayWarningHandler = DelayWarningHandler()
+        self.future: CompletionFuture = CompletionFuture()
         #: Whether user code has the future, or holds the GraphTask and may ask for it.
-        self.is_wanted = False
+        self.is_wanted: bool = False
 
     def next_callback(self) -> Callable[[], Any] | None:
         """Return the next final callback, which counts as begun; None where all have begun."""

@@ -54,7 +54,7 @@ class _PrioritySemaphore:
 
     def __init__(self) -> None:
         #: How many permits there are: `max_in_flight` as the device gave it last.
-        self.limit = 0
+        self.limit: int = 0
         self._in_use = 0
         self._next_arrival = itertools.count().__next__
         self._waiting: list[tuple[tuple[int, int], int, _PermitWaiter]] = []

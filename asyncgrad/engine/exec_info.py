@@ -47,7 +47,7 @@ class ExecInfo:
 
     def __init__(self, needed: bool = False) -> None:
         #: Whether the node's body runs.
-        self.needed = needed
+        self.needed: bool = needed
         self.captures: list[Capture] = []
 
     @property
@@ -74,12 +74,12 @@ class ExecInfos(dict["Node", ExecInfo]):
         #: `is_past_horizon`). None where that is unknown.
         self.horizon: int | None = None
         #: How often `hand_out` was called; its callers may have changed entries.
-        self.handed_out = 0
+        self.handed_out: int = 0
         #: The nodes that run as in a backward without `inputs`: they capture nothing, and all their gradients are used.
         #: Empty after `hand_out`.
         self.whole: set[Node] = set()
         #: How many nodes run or capture.
-        self.executed = 0
+        self.executed: int = 0
 
     def executes(self, node: Node) -> bool:
         """Tell whether a node runs or captures."""

@@ -116,21 +116,21 @@ class GraphTask:
         anomaly: Any = None,
         sums: dict[Node, Any] | None = None,
     ) -> None:
-        self.id = id
+        self.id: int = id
         self.keep_graph, self.create_graph = keep_graph, create_graph
-        self.exit_on_error = exit_on_error
-        self.has_error = False
-        self.outer = outer
-        self.outer_node = outer_node
+        self.exit_on_error: bool = exit_on_error
+        self.has_error: bool = False
+        self.outer: GraphTask | None = outer
+        self.outer_node: Node | None = outer_node
         self.reentrant_depth: int = 0 if outer is None else outer.reentrant_depth + 1
-        self.thread_id = get_ident()
-        self.context = context
-        self.root = root
+        self.thread_id: int = get_ident()
+        self.context: Context = context
+        self.root: Node = root
         #: The nodes of the roots in their order, with duplicates.
-        self.graph_roots = tuple(graph_roots) if graph_roots else (root,)
+        self.graph_roots: tuple[Node, ...] | tuple[Node] = tuple(graph_roots) if graph_roots else (root,)
         #: What to run and to capture, by node; None runs everything.
-        self.limits = exec_info
-        self.anomaly = anomaly
+        self.limits: ExecInfos | None = exec_info
+        self.anomaly: Any = anomaly
         #: The captured gradients: arrays, or tensors under `create_graph`.
         self.captured: list[Any] = [None] * captures
         #: The changes that this task has made to the gradients of tensors, in order.
@@ -142,12 +142,12 @@ class GraphTask:
         #: The nodes that run on workers of their devices, each with its CoroutineJob; None before the first.
         self.remote_jobs: dict[Node, Any] | None = None
         #: By leaf, the sum in `.grad` to which gradients are added one by one.
-        self.sums = sums
+        self.sums: dict[Node, Any] | None = sums
         self.is_running, self.is_watched = True, False
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
         #: None if the process uses no streams.
-        self.streams = TaskStreams.of_caller() if streams_in_use[0] else None
+        self.streams: TaskStreams | None = TaskStreams.of_caller() if streams_in_use[0] else None
         if self.streams is not None:
             self.streams.start(root, input_nr)
 

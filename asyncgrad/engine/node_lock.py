@@ -81,9 +81,9 @@ class LockWaiter:
     __slots__ = ("_event", "_thread_event", "blocked_threads", "is_queued", "node", "task")
 
     def __init__(self, task: GraphTask, node: Node, loop: asyncio.AbstractEventLoop | None) -> None:
-        self.task = task
-        self.node = node
-        self.is_queued = False
+        self.task: GraphTask = task
+        self.node: Node = node
+        self.is_queued: bool = False
         #: The threads that this wait blocks, with all bodies and event loops in them: its own if it blocks, and those
         #: that block for a backward which this NodeTask runs inside of.
         self.blocked_threads = set() if loop is not None else {loop_thread() or threading.get_ident()}

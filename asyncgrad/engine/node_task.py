@@ -54,10 +54,10 @@ class NodeTask:
     def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], group: TaskGroupLike | None = None) -> None:
         self.group: Any = group
         #: Whether it runs on the worker of its device, not in the driver's thread.
-        self.is_sent = False
-        self.graph_task = graph_task
-        self.node = node
-        self.grads = grads
+        self.is_sent: bool = False
+        self.graph_task: GraphTask = graph_task
+        self.node: Node = node
+        self.grads: list[Any] = grads
 
     @property
     def name(self) -> str:

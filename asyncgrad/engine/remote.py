@@ -41,7 +41,7 @@ class Job:
     __slots__ = ("priority",)
 
     def __init__(self, priority: tuple[int, int]) -> None:
-        self.priority = priority
+        self.priority: tuple[int, int] = priority
 
     def run(self) -> asyncio.Future[Any] | None:
         """Do the work, or its first step; work that suspends goes on as a task of the loop of this thread.
@@ -94,7 +94,7 @@ class Mailbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         #: Whether the loop is gone; then none of its Jobs begins any more.
-        self.is_abandoned = False
+        self.is_abandoned: bool = False
         self._ended: deque[_AwaitedJob] = deque()
         self._is_due = False
 
@@ -130,7 +130,7 @@ class _AwaitedJob(Job):
 
     def __init__(self, priority: tuple[int, int], context: Context, mailbox: Mailbox | None) -> None:
         super().__init__(priority)
-        self.context = context
+        self.context: Context = context
         self.result: Any = None
         self.error: BaseException | None = None
         self._mailbox = mailbox
@@ -227,7 +227,7 @@ class FunctionJob(_AwaitedJob):
         super().__init__(priority, context, mailbox)
         self.function = function
         #: How many seconds it ran.
-        self.seconds = 0.0
+        self.seconds: float = 0.0
 
     def run(self) -> None:
         """Call the function."""
@@ -285,9 +285,9 @@ class CoroutineJob(_AwaitedJob):
         device: JobTarget | None = None,
     ) -> None:
         super().__init__(priority, context, mailbox)
-        self.coroutine = coroutine
-        self.name = name
-        self.device = device
+        self.coroutine: Coroutine[Any, Any, Any] = coroutine
+        self.name: str = name
+        self.device: JobTarget | None = device
         self._task: EagerTask | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_cancelled = False

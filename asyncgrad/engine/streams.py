@@ -78,7 +78,7 @@ class Event:
 
     def __init__(self, stream: Stream) -> None:
         #: The stream on which it was recorded.
-        self.stream = stream
+        self.stream: Stream = stream
 
     def query(self) -> bool:
         """Tell whether the event has completed; never waits."""
@@ -120,8 +120,8 @@ class Stream(Mode):
     __slots__ = ("__weakref__", "device", "index")
 
     def __init__(self, device: StreamOwner, index: int) -> None:
-        self.device = device
-        self.index = index
+        self.device: StreamOwner = device
+        self.index: int = index
 
     # What a device must implement.
 
@@ -242,7 +242,7 @@ class DeviceStreams:
     def __init__(self, device: StreamOwner) -> None:
         self._device = device
         self._made_count = 0
-        self.default = self._make_stream(0)
+        self.default: Stream = self._make_stream(0)
         #: Weak: a stream without references has no work.
         self._live = WeakSet([self.default])
 

@@ -129,7 +129,7 @@ class NodeTaskGroup:
         self._graph_task = graph_task
         self._loop = loop
         #: For NodeTasks and bodies that run in other threads.
-        self.mailbox = Mailbox(loop)
+        self.mailbox: Mailbox = Mailbox(loop)
         self._finished: deque[EagerTask] = deque()
         self._wake: OneShotEvent | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.

@@ -118,7 +118,7 @@ class TransformCall:
         #: What the function must return, for errors.
         self._expected = "Tensors"
         #: The leaves of the arguments to differentiate with respect to.
-        self.points = tuple(
+        self.points: tuple[Tensor, ...] = tuple(
             [
                 leaf_on(leaf) if type(leaf) is _ndarray and leaf.dtype.kind in "fc" else self._as_point(index, leaf)
                 for index, leaf in enumerate(self._given)

@@ -80,7 +80,7 @@ class Anomaly:
     __slots__ = ("_stacks", "check_nan")
 
     def __init__(self, check_nan: bool) -> None:
-        self.check_nan = check_nan
+        self.check_nan: bool = check_nan
         #: The stacks that nodes hold. Nodes made at one place share a stack, since a loop makes many of them. The key
         #: may hold ids of code objects because the stack keeps those objects alive.
         self._stacks: WeakValueDictionary[tuple[int, ...], CreationStack] = WeakValueDictionary()

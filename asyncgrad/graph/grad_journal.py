@@ -133,17 +133,17 @@ class GradChange(Change):
     __slots__ = ("_is_listed", "_is_open", "after", "before", "grad", "owner", "retained", "tensor")
 
     def __init__(self, tensor: TensorBase, grad: Any, retained: bool) -> None:
-        self.tensor = tensor
-        self.grad = grad
-        self.retained = retained
+        self.tensor: TensorBase = tensor
+        self.grad: Any | None = grad
+        self.retained: bool = retained
         meta = tensor._meta
-        self.before = NO_GRAD if meta is None or meta.grad is None else GradState.of(tensor)
+        self.before: GradState = NO_GRAD if meta is None or meta.grad is None else GradState.of(tensor)
         #: The state after a listed change. While an unlisted change may be rolled back, nothing else runs.
         self.after: GradState | None = None
         self._is_open = True
         self._is_listed = False
         #: The `id` of the list of changes of the backward that made this; a reference would make a cycle.
-        self.owner = 0
+        self.owner: int = 0
 
     def enter(self, changes: list[GradChange]) -> None:
         """Add this change to the list of its tensor."""

@@ -53,7 +53,7 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     def __init__(self, variable: TensorBase) -> None:
-        self.variable = variable
+        self.variable: TensorBase = variable
         self.next_nodes = ()
         self.input_nrs = ()
         self.order = LEAF_ORDER

@@ -94,7 +94,7 @@ class NodeMeta:
     def __init__(self, input_metadata: tuple[InputMetadata | None, ...] | None = None) -> None:
         #: The metadata of a node with several inputs, or of one that `Node.__init__` made; None where the node's own
         #: slots hold it.
-        self.input_metadata = input_metadata
+        self.input_metadata: tuple[InputMetadata | None, ...] | None = input_metadata
         self.metadata: dict[Any, Any] | None = None
         #: Tensor hooks: (input_nr, hooks of that tensor), in the order of the first registration.
         self.tensor_pre_hooks: list[tuple[int, HookList]] = []

@@ -81,9 +81,9 @@ class PackHooks:
             )
         self.pack = pack
         self.unpack = unpack
-        self.unpacks_async = is_kind(inspect.iscoroutinefunction, unpack)
+        self.unpacks_async: bool = is_kind(inspect.iscoroutinefunction, unpack)
         self.prefetch = prefetch
-        self.ahead = 0 if prefetch is None else ahead
+        self.ahead: int = 0 if prefetch is None else ahead
         self.waits = waits
         #: The packs that have not ended, in the order in which they began.
         self.running: dict[PendingWork, None] = {}
@@ -135,7 +135,7 @@ class Packed:
         self._hooks: PackHooks | NodePacker = hooks
         self._shape, self._dtype, self._device = shown._data.shape, shown._data.dtype, shown._device
         #: The tensor's place in the graph: see `Saved.place`.
-        self.place = saved.place
+        self.place: tuple[int | None, Any, Any] = saved.place
         #: Detects a write after the pack, for hooks that do not copy the tensor.
         self._memory = SavedMemory(shown, saved.version)
         self._kept = self._pack(node, shown, hooks) if isinstance(hooks, PackHooks) else hooks.keep(node, shown)

@@ -182,7 +182,7 @@ class SavedMemory:
     __slots__ = ("_bounds", "_counter", "_owner", "version")
 
     def __init__(self, tensor: TensorBase, version: int) -> None:
-        self.version = version
+        self.version: int = version
         self._counter = tensor._shared_version()
         data = tensor._data
         #: Weak, since a hook that copies the tensor lets its array go. A scalar of NumPy's owns no memory.

@@ -202,9 +202,9 @@ class CopyOnWriteEntry:
 
     def __init__(self, tensor: TensorBase) -> None:
         #: Detached, so that an output does not keep its own graph alive; the version counter is shared.
-        self.tensor = output_alias(tensor)
-        self.version = version_of(tensor)
-        self.is_copy = False
+        self.tensor: TensorBase = output_alias(tensor)
+        self.version: int = version_of(tensor)
+        self.is_copy: bool = False
 
     def copy(self, copies: dict[int, Any]) -> None:
         """Copy the value, unless a write has changed it; entries that share an array share its copy in `copies`."""

@@ -29,7 +29,7 @@ class VersionCounter:
     __slots__ = ("__weakref__", "value")
 
     def __init__(self, value: int = 0) -> None:
-        self.value = value
+        self.value: int = value
 
 
 class CreationMeta(enum.Enum):
@@ -65,14 +65,14 @@ class ViewMeta:
 
     def __init__(self, record: ViewRecord) -> None:
         self.record = record
-        self.base = record[0]
+        self.base: TensorBase = record[0]
         #: The version of the memory when the view's present grad_fn was made.
-        self.version = record[2]
-        self.creation = record[3]
+        self.version: int = record[2]
+        self.creation: CreationMeta = record[3]
         #: Where the view lies in the memory of its base; None until first asked for: see asyncgrad.views.geometry.
         self.geometries: Any = None
         #: Whether no two elements of the view or of its base are known to share memory, so that writes are allowed.
-        self.is_distinct = False
+        self.is_distinct: bool = False
 
 
 @final
@@ -94,12 +94,12 @@ class AutogradMeta:
 
     def __init__(self) -> None:
         #: True only on leaves; a tensor with a grad_fn requires grad by having one.
-        self.requires_grad = False
+        self.requires_grad: bool = False
         #: Whether it has been True at any time: a module then has a parameter in it, which may be frozen now.
-        self.has_required_grad = False
-        self.retains_grad = False
+        self.has_required_grad: bool = False
+        self.retains_grad: bool = False
         #: Whether a snapshot may share the array, so that it must not change: see asyncgrad.graph.copy_on_write.
-        self.has_shared_array = False
+        self.has_shared_array: bool = False
         self.grad: Any = None
         #: The GradChanges of backward passes that may still fail, in order.
         self.changes: list[Any] = []

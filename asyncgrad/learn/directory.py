@@ -48,8 +48,8 @@ class ModelDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.records = 0
-        self.torn = 0
+        self.records: int = 0
+        self.torn: int = 0
         self.broken: OSError | None = None
         self._size = 0
         #: The size before the last line that was appended.

@@ -34,7 +34,7 @@ class PendingExample:
         self.limit: asyncio.Timeout | None = None
         self.is_committed = self.is_alone = False
         self.ended = asyncio.Event()
-        self.key = batch_key(example)
+        self.key: Any = batch_key(example)
 
     @property
     def is_wanted(self) -> bool:

@@ -52,9 +52,9 @@ class Convolution(Module):
             modes = "'zeros'" if self.is_transposed else ", ".join(_PADDING_MODES)
             raise ArgumentError(f"{name}: padding_mode must be one of {modes}, not {padding_mode!r}")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = self._each("kernel_size", kernel_size, 1)
+        self.kernel_size: tuple[int, ...] = self._each("kernel_size", kernel_size, 1)
         self.stride, self.dilation = self._each("stride", stride, 1), self._each("dilation", dilation, 1)
-        self.padding = padding if isinstance(padding, str) else self._each("padding", padding, 0)
+        self.padding: str | tuple[int, ...] = padding if isinstance(padding, str) else self._each("padding", padding, 0)
         self.padding_mode = padding_mode
         channels = (in_channels, out_channels) if self.is_transposed else (out_channels, in_channels)
         self.weight = new_parameter((channels[0], channels[1] // groups, *self.kernel_size), device, dtype)
@@ -199,7 +199,7 @@ class TransposedConvolution(Convolution):
             device,
             dtype,
         )
-        self.output_padding = self._each("output_padding", output_padding, 0)
+        self.output_padding: tuple[int, ...] = self._each("output_padding", output_padding, 0)
 
     def _output_padding(self, shape: tuple[int, ...], output_size: Any) -> tuple[int, ...]:
         """Return the output padding that makes images of the given size, which may have n and channels too."""

@@ -92,7 +92,7 @@ class Linear(Module):
         self, in_features: int, out_features: int, bias: bool = True, device: Place = None, dtype: Any = None
     ) -> None:
         self.in_features, self.out_features = size(in_features, "in_features"), size(out_features, "out_features")
-        self.weight = new_parameter((self.out_features, self.in_features), device, dtype)
+        self.weight: Tensor = new_parameter((self.out_features, self.in_features), device, dtype)
         self.bias: Tensor | None
         has_bias = truth(bias, "bias")
         self.register_parameter("bias", new_parameter((self.out_features,), device, dtype) if has_bias else None)
@@ -132,8 +132,8 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         self.in1_features, self.in2_features = size(in1_features, "in1_features"), size(in2_features, "in2_features")
-        self.out_features = size(out_features, "out_features")
-        self.weight = new_parameter((self.out_features, self.in1_features, self.in2_features), device, dtype)
+        self.out_features: int = size(out_features, "out_features")
+        self.weight: Tensor = new_parameter((self.out_features, self.in1_features, self.in2_features), device, dtype)
         self.bias: Tensor | None
         has_bias = truth(bias, "bias")
         self.register_parameter("bias", new_parameter((self.out_features,), device, dtype) if has_bias else None)
@@ -199,7 +199,7 @@ class Embedding(Module):
                 raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
-        self.weight = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
+        self.weight: Tensor = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 
     @classmethod

@@ -193,7 +193,7 @@ class KLDivLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__(reduction)
-        self.log_target = truth(log_target, "log_target")
+        self.log_target: bool = truth(log_target, "log_target")
 
     def forward(self, input: Any, target: Any) -> Any:
         """Return `nn.kl_div(input, target)` with the options."""

@@ -59,9 +59,9 @@ class ChannelNorm(Affine):
     ) -> None:
         num_features = size(num_features, "num_features")
         self.num_features, self.eps = num_features, number(eps, "eps")
-        self.momentum = None if momentum is None else number(momentum, "momentum")
-        self.affine = truth(affine, "affine")
-        self.track_running_stats = truth(track_running_stats, "track_running_stats")
+        self.momentum: float | None = None if momentum is None else number(momentum, "momentum")
+        self.affine: bool = truth(affine, "affine")
+        self.track_running_stats: bool = truth(track_running_stats, "track_running_stats")
         self._make((num_features,), self.affine, bias, device, dtype)
         if self.track_running_stats:
             kind = floating_dtype(dtype)
@@ -288,7 +288,7 @@ class LayerNorm(Affine):
         dtype: Any = None,
     ) -> None:
         self.normalized_shape, self.eps = _shape_of(normalized_shape), number(eps, "eps")
-        self.elementwise_affine = truth(elementwise_affine, "elementwise_affine")
+        self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
         self._make(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
     def forward(self, input: Any) -> Any:
@@ -329,7 +329,7 @@ class RMSNorm(Module):
         dtype: Any = None,
     ) -> None:
         self.normalized_shape, self.eps = _shape_of(normalized_shape), None if eps is None else number(eps, "eps")
-        self.elementwise_affine = truth(elementwise_affine, "elementwise_affine")
+        self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
         self.weight = new_parameter(self.normalized_shape, device, dtype) if self.elementwise_affine else None
         self.reset_parameters()
 
@@ -386,7 +386,7 @@ class GroupNorm(Affine):
                 f"GroupNorm needs num_groups that divides num_channels={num_channels}, not {num_groups}"
             )
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, number(eps, "eps")
-        self.affine = truth(affine, "affine")
+        self.affine: bool = truth(affine, "affine")
         self._make((num_channels,), self.affine, bias, device, dtype)
 
     def forward(self, input: Any) -> Any:

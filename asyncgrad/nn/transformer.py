@@ -83,10 +83,10 @@ class MultiheadAttention(Module):
                 f"MultiheadAttention needs num_heads that divides embed_dim={embed_dim}, not {num_heads}"
             )
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, _probability(dropout)
-        self.batch_first = truth(batch_first, "batch_first")
-        self.kdim = embed_dim if kdim is None else size(kdim, "kdim")
-        self.vdim = embed_dim if vdim is None else size(vdim, "vdim")
-        self.add_zero_attn = truth(add_zero_attn, "add_zero_attn")
+        self.batch_first: bool = truth(batch_first, "batch_first")
+        self.kdim: int = embed_dim if kdim is None else size(kdim, "kdim")
+        self.vdim: int = embed_dim if vdim is None else size(vdim, "vdim")
+        self.add_zero_attn: bool = truth(add_zero_attn, "add_zero_attn")
         has_added = truth(add_bias_kv, "add_bias_kv")
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
         if self.kdim == self.vdim == embed_dim:
@@ -98,7 +98,7 @@ class MultiheadAttention(Module):
         self.in_proj_bias = new_parameter((3 * embed_dim,), device, dtype) if truth(bias, "bias") else None
         self.bias_k = new_parameter((1, 1, embed_dim), device, dtype) if has_added else None
         self.bias_v = new_parameter((1, 1, embed_dim), device, dtype) if has_added else None
-        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        self.out_proj: Any = Linear(embed_dim, embed_dim, bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -297,8 +297,8 @@ class TransformerLayer(Module):
         for name in self._attentions:
             attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
             setattr(self, name, attention)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
+        self.linear1: Any = Linear(d_model, dim_feedforward, bias, **place)
+        self.linear2: Any = Linear(dim_feedforward, d_model, bias, **place)
         self.norm_first, self.dropout_p = truth(norm_first, "norm_first"), _probability(dropout)
         self.activation = _activation(activation)
         # One after each attention, and one after the network.
@@ -421,8 +421,8 @@ class TransformerEncoder(Module):
     """
 
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        self.num_layers = size(num_layers, "num_layers")
-        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(self.num_layers)])
+        self.num_layers: int = size(num_layers, "num_layers")
+        self.layers: Any = ModuleList([copy.deepcopy(encoder_layer) for _ in range(self.num_layers)])
         self.norm = norm
 
     def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
@@ -452,8 +452,8 @@ class TransformerDecoder(Module):
     """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        self.num_layers = size(num_layers, "num_layers")
-        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(self.num_layers)])
+        self.num_layers: int = size(num_layers, "num_layers")
+        self.layers: Any = ModuleList([copy.deepcopy(decoder_layer) for _ in range(self.num_layers)])
         self.norm = norm
 
     def forward(

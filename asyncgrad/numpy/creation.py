@@ -140,7 +140,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
             f"from_dlpack takes an array of a library that has __dlpack__, not {describe(x)}: write asarray(x)"
         )
     # NumPy 2.0 has no such argument.
-    asked = {} if copy is None else {"copy": copy}
+    asked: dict[str, Any] = {} if copy is None else {"copy": copy}
     return as_tensor(np.from_dlpack(x, **asked), device=device)
 
 

@@ -65,22 +65,22 @@ class StoredArray:
         self, number: int, key: str, array: Any, layout: Layout, device: Device, copy: HostCopy | None = None
     ) -> None:
         #: The entries of one Offload are numbered in the order in which they are made.
-        self.number = number
-        self.key = key
-        self.layout = layout
-        self.nbytes = layout.nbytes
+        self.number: int = number
+        self.key: str = key
+        self.layout: Layout = layout
+        self.nbytes: int = layout.nbytes
         #: None once the array is stored.
-        self.array = array
+        self.array: Any | None = array
         #: Where it lives.
-        self.device = device
+        self.device: Device = device
         #: Its copy in the host's memory, of which the layout is, where the device has arrays of its own. None once the
         #: array is stored.
         self.copy = copy
-        self.location = Location.GONE
+        self.location: Location = Location.GONE
         #: Whether `put` of the store has been called for it.
-        self.is_put = False
+        self.is_put: bool = False
         #: Whether a backward asked for it before it was written.
-        self.is_requested = False
+        self.is_requested: bool = False
         #: Its read operation, as long as a caller holds that.
         self.reading: weakref.ref[ReadOperation] | None = None
 
@@ -106,7 +106,7 @@ class Activation:
         discard: Callable[[StoredArray], object],
         root: weakref.ref[Any],
     ) -> None:
-        self.entry = entry
+        self.entry: StoredArray = entry
         #: Called when the array is no longer needed.
         self._discard = discard
         #: The array that owns the memory, weakly: as long as it lives, no other array has its address.
@@ -182,8 +182,8 @@ class ReadOperation:
     __slots__ = ("__weakref__", "_array", "_condition", "_error", "_total", "_waiters", "entry", "is_ended")
 
     def __init__(self, entry: StoredArray, condition: threading.Condition, total: list[int]) -> None:
-        self.entry = entry
-        self.is_ended = False
+        self.entry: StoredArray = entry
+        self.is_ended: bool = False
         self._condition = condition
         self._total = total
         self._array: Any = None

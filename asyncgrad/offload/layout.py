@@ -39,7 +39,7 @@ class Layout:
         #: Whether the memory is stored as it is. Otherwise there are gaps, and the elements are stored in C order.
         self._is_span = self._extent <= array.nbytes
         #: How many bytes are stored.
-        self.nbytes = min(self._extent, array.nbytes)
+        self.nbytes: int = min(self._extent, array.nbytes)
 
     @staticmethod
     def can_hold(array: Any) -> bool:

@@ -56,7 +56,7 @@ class RunDirectory:
     __slots__ = ("__weakref__", "_finalizer", "path")
 
     def __init__(self, parent: Path) -> None:
-        self.path = parent / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+        self.path: Path = parent / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
         self.path.mkdir(mode=0o700)
         try:
             lock = _write_owner(self.path)

@@ -41,7 +41,7 @@ class Decomposition:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.node_name = "".join(part.capitalize() for part in function.__name__.split("_")) + "Backward"
+        self.node_name: str = "".join(part.capitalize() for part in function.__name__.split("_")) + "Backward"
         #: Takes the gradient of each result, None if undefined, and then the results; returns the array's gradient.
         self.formula: Callable[..., Any] = _missing
 

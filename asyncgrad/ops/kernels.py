@@ -175,7 +175,7 @@ class FusedFormula:
 
     def __init__(self, formula: Callable[..., Any]) -> None:
         self.formula = formula
-        self.__name__ = formula.__name__
+        self.__name__: str = formula.__name__
         #: The function to call, by the type of the first argument.
         self._launchers: dict[type, Callable[..., Any]] = {np.ndarray: formula}
         _formulas.add(self)

@@ -119,7 +119,7 @@ class NonDifferentiable:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.__name__ = function.__name__
+        self.__name__: str = function.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; wrap arrays and NumPy scalars, and return anything else as it is."""

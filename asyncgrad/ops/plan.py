@@ -133,12 +133,12 @@ class Plan:
         is_cast: bool = False,
         is_fused: bool = False,
     ) -> None:
-        self.primitive = primitive
+        self.primitive: PrimitiveLike = primitive
         #: Whether the arrays are of a type that kernels are compiled for: then each formula is one kernel if it can be.
-        self.is_fused = is_fused and not conjugates
+        self.is_fused: bool = is_fused and not conjugates
         #: Whether the result is complex. A formula multiplies by the derivative, and PyTorch's convention (descent
         #: along the gradient) by its conjugate. So the gradient is conjugated before the formulas and after them.
-        self.conjugates = conjugates
+        self.conjugates: bool = conjugates
         places = {name: place for place, name in enumerate((*primitive.parameters, "out"))}
         wanted = [name for edge, name in enumerate(primitive.tensor_names) if requires >> edge & 1]
         keys = {primitive.slot_key(need) for name in wanted for need in primitive.formulas[name].needs}
@@ -147,15 +147,17 @@ class Plan:
         #: For each edge, its formula and which saved values it takes; None where no gradient is wanted.
         self.calls = [self._call(name, slots) if name in wanted else None for name in primitive.tensor_names]
         self._tracked = {name for edge, name in enumerate(primitive.tensor_names) if tracked >> edge & 1}
-        self.slots = tuple([self._slot(*key) for key in slots])
-        self.tensor_slots = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
-        self.holds_tensors = bool(self.tensor_slots)
+        self.slots: tuple[SavedSlot, ...] = tuple([self._slot(*key) for key in slots])
+        self.tensor_slots: tuple[int, ...] = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
+        self.holds_tensors: bool = bool(self.tensor_slots)
         self.zeros = (0,) * len(self.calls)
-        self.no_edges = (None,) * len(self.calls)
+        self.no_edges: tuple[None, ...] = (None,) * len(self.calls)
         #: The shape of the last result: nodes of one shape share the tuple.
         self.shape: tuple[int, ...] = ()
         #: For each edge, its formula as an expression; None if it cannot be one, or the edge needs no gradient.
-        self.expressions = [None if call is None else self._expression(*call) for call in self.calls]
+        self.expressions: list[Expression | None] = [
+            None if call is None else self._expression(*call) for call in self.calls
+        ]
         if self.is_fused:
             self.calls = [
                 None if call is None else (self._fused_formula(call[0], expression), call[1])
@@ -165,7 +167,7 @@ class Plan:
         self._results = self._gradient_sources()
         self._is_elementwise = not is_cast and keeps_dtype(primitive.function)
         #: Whether all gradients have the shape and dtype of the incoming one, so that the engine need not check them.
-        self.keeps_spec = self._keeps_spec()
+        self.keeps_spec: bool = self._keeps_spec()
         #: Returns the values to save; None if there are none.
         self.gather: Callable[..., Any] | None
         self.gather, self.run_here = self._generate()

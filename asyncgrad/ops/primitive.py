@@ -76,10 +76,10 @@ class Primitive:
         superlinear: bool = False,
     ) -> None:
         self.function = function
-        self.name = name
-        self.node_name = "".join(part.capitalize() for part in name.split("_")) + "Backward"
+        self.name: str = name
+        self.node_name: str = "".join(part.capitalize() for part in name.split("_")) + "Backward"
         self.signature = signature
-        self.parameters = tuple(signature.parameters)
+        self.parameters: tuple[str, ...] = tuple(signature.parameters)
         #: The NumPy functions that it stands for.
         self.numpy_functions = numpy_functions
         self.formulas: dict[str, Formula] = {}
@@ -90,9 +90,9 @@ class Primitive:
         #: cast to the dtype of memory that it was written into.
         self.plans: dict[int, Plan] = {}
         #: Whether the result may be a view of the first argument's memory.
-        self.views = views
+        self.views: bool = views
         #: Whether the work of a call grows faster than its arrays.
-        self.superlinear = superlinear
+        self.superlinear: bool = superlinear
         #: The generated wrapper: what a call of the primitive does.
         self.call: Callable[..., Any] = function
 

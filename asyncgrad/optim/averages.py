@@ -55,8 +55,8 @@ class ExponentialMovingAverage:
     def __init__(self, params: Any, decay: float = 0.999) -> None:
         if not 0 <= number(decay, "decay") < 1:
             raise ArgumentError(f"decay must be at least 0 and below 1, not {decay}")
-        self.decay = float(decay)
-        self.num_updates = 0
+        self.decay: float = float(decay)
+        self.num_updates: int = 0
         found, self._structure = _tensors(params)
         #: For each leaf its number, or that of the same one in another place of a model.
         self._places = first_places(self._structure, found)
@@ -157,7 +157,7 @@ class GradientAccumulator:
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._structure: TreeStructure | None = None
         self._sums: list[Any] = []
 

@@ -38,7 +38,7 @@ class ParameterTree:
     __slots__ = ("kept", "structure")
 
     def __init__(self, structure: TreeStructure, leaves: Sequence[Any]) -> None:
-        self.structure = structure
+        self.structure: TreeStructure = structure
         flags = in_models(structure)
         #: The numbers of the leaves that are parameters, each where it is first; None for all.
         self.kept: list[int] | None = None

@@ -57,9 +57,9 @@ class Schedule(ABC):
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
-        self.optimizer = _check_optimizer(optimizer, type(self).__name__)
-        self.base_lrs = [_first_rate(group) for group in optimizer.param_groups]
-        self.last_epoch = 0
+        self.optimizer: Optimizer = _check_optimizer(optimizer, type(self).__name__)
+        self.base_lrs: list[float] | list[Any] = [_first_rate(group) for group in optimizer.param_groups]
+        self.last_epoch: int = 0
         self._apply()
 
     @abstractmethod
@@ -168,8 +168,8 @@ class StepLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
-        self.step_size = whole_number(step_size, "step_size", 1)
-        self.gamma = number(gamma, "gamma")
+        self.step_size: int = whole_number(step_size, "step_size", 1)
+        self.gamma: float = number(gamma, "gamma")
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -185,8 +185,8 @@ class MultiStepLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1) -> None:
-        self.milestones = sorted(Counter(whole_number(one, "a milestone") for one in milestones).elements())
-        self.gamma = number(gamma, "gamma")
+        self.milestones: list[int] = sorted(Counter(whole_number(one, "a milestone") for one in milestones).elements())
+        self.gamma: float = number(gamma, "gamma")
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -202,8 +202,8 @@ class ConstantLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5) -> None:
-        self.factor = number(factor, "factor", 0)
-        self.total_iters = whole_number(total_iters, "total_iters", 0)
+        self.factor: float = number(factor, "factor", 0)
+        self.total_iters: int = whole_number(total_iters, "total_iters", 0)
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -233,7 +233,7 @@ class LinearLR(Schedule):
             number(start_factor, "start_factor", 0),
             number(end_factor, "end_factor", 0),
         )
-        self.total_iters = whole_number(total_iters, "total_iters", 1)
+        self.total_iters: int = whole_number(total_iters, "total_iters", 1)
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -250,7 +250,7 @@ class ExponentialLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
-        self.gamma = number(gamma, "gamma")
+        self.gamma: float = number(gamma, "gamma")
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -266,8 +266,8 @@ class PolynomialLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
-        self.total_iters = whole_number(total_iters, "total_iters", 1)
-        self.power = number(power, "power")
+        self.total_iters: int = whole_number(total_iters, "total_iters", 1)
+        self.power: float = number(power, "power")
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -291,8 +291,8 @@ class CosineAnnealingLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
-        self.T_max = whole_number(T_max, "T_max", 1)
-        self.eta_min = number(eta_min, "eta_min", 0)
+        self.T_max: int = whole_number(T_max, "T_max", 1)
+        self.eta_min: float = number(eta_min, "eta_min", 0)
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -315,7 +315,7 @@ class CosineAnnealingWarmRestarts(Schedule):
         eta_min: float = 0.0,
     ) -> None:
         self.T_0, self.T_mult = whole_number(T_0, "T_0", 1), whole_number(T_mult, "T_mult", 1)
-        self.eta_min = number(eta_min, "eta_min", 0)
+        self.eta_min: float = number(eta_min, "eta_min", 0)
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -355,8 +355,8 @@ class OneCycleLR(Schedule):
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
     ) -> None:
-        self.max_lr = number(max_lr, "max_lr", 0)
-        self.total_steps = whole_number(total_steps, "total_steps", 2)
+        self.max_lr: float = number(max_lr, "max_lr", 0)
+        self.total_steps: int = whole_number(total_steps, "total_steps", 2)
         if not 0 <= number(pct_start, "pct_start") <= 1:
             raise ArgumentError(f"pct_start must be a share from 0 to 1, not {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
@@ -423,7 +423,7 @@ class ReduceLROnPlateau:
         min_lr: float | Sequence[float] = 0.0,
         eps: float = 1e-8,
     ) -> None:
-        self.optimizer = _check_optimizer(optimizer, "ReduceLROnPlateau")
+        self.optimizer: Optimizer = _check_optimizer(optimizer, "ReduceLROnPlateau")
         if mode not in ("min", "max"):
             raise ArgumentError(f"mode must be 'min' or 'max', not {mode!r}")
         if threshold_mode not in ("rel", "abs"):
@@ -431,15 +431,17 @@ class ReduceLROnPlateau:
         if not 0 <= number(factor, "factor") < 1:
             raise ArgumentError(f"factor must be at least 0 and below 1, not {factor}")
         groups = len(optimizer.param_groups)
-        self.min_lrs = [number(one, "min_lr", 0) for one in min_lr] if isinstance(min_lr, Sequence) else None
+        self.min_lrs: list[float] | None = (
+            [number(one, "min_lr", 0) for one in min_lr] if isinstance(min_lr, Sequence) else None
+        )
         if self.min_lrs is not None and len(self.min_lrs) != groups:
             raise ArgumentError(f"min_lr has {len(self.min_lrs)} entries, but the optimizer has {groups} groups")
-        self.min_lr = 0.0 if isinstance(min_lr, Sequence) else number(min_lr, "min_lr", 0)
+        self.min_lr: float = 0.0 if isinstance(min_lr, Sequence) else number(min_lr, "min_lr", 0)
         self.mode, self.factor, self.threshold_mode = mode, factor, threshold_mode
         self.threshold, self.eps = number(threshold, "threshold", 0), number(eps, "eps", 0)
-        self.patience = whole_number(patience, "patience", 0)
-        self.cooldown = whole_number(cooldown, "cooldown", 0)
-        self.best = math.inf if mode == "min" else -math.inf
+        self.patience: int = whole_number(patience, "patience", 0)
+        self.cooldown: int = whole_number(cooldown, "cooldown", 0)
+        self.best: float = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs, self.cooldown_counter, self.last_epoch = 0, 0, 0
 
     def step(self, metrics: Any) -> None:
@@ -524,8 +526,8 @@ class SequentialLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]) -> None:
-        self.schedulers = _check_schedules(optimizer, schedulers, "SequentialLR")
-        self.milestones = [whole_number(one, "a milestone") for one in milestones]
+        self.schedulers: list[Schedule] = _check_schedules(optimizer, schedulers, "SequentialLR")
+        self.milestones: list[int] = [whole_number(one, "a milestone") for one in milestones]
         if len(self.milestones) != len(self.schedulers) - 1 or sorted(set(self.milestones)) != self.milestones:
             raise ArgumentError(
                 f"{len(self.schedulers)} schedules need {len(self.schedulers) - 1} rising milestones, not "
@@ -558,7 +560,7 @@ class ChainedScheduler(Schedule):
         if optimizer is None:
             optimizer = getattr(schedulers[0], "optimizer", None)
         optimizer = _check_optimizer(optimizer, "ChainedScheduler")
-        self.schedulers = _check_schedules(optimizer, schedulers, "ChainedScheduler")
+        self.schedulers: list[Schedule] = _check_schedules(optimizer, schedulers, "ChainedScheduler")
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:

@@ -56,9 +56,9 @@ class DeviceFlags:
     __slots__ = ("c_contiguous", "f_contiguous", "owndata")
 
     def __init__(self, c_contiguous: bool, f_contiguous: bool, owndata: bool) -> None:
-        self.c_contiguous = c_contiguous
-        self.f_contiguous = f_contiguous
-        self.owndata = owndata
+        self.c_contiguous: bool = c_contiguous
+        self.f_contiguous: bool = f_contiguous
+        self.owndata: bool = owndata
 
     @property
     def forc(self) -> bool:

@@ -31,7 +31,7 @@ class NumberedTask(asyncio.Task[Any]):
         # Set before super().__init__, in which an eager task already runs.
         self.number = number
         self.pace = pace
-        self.label = f"{qualified_name(coro)}#{number}"
+        self.label: str = f"{qualified_name(coro)}#{number}"
         super().__init__(coro, **kwargs)
 
     def __hash__(self) -> int:

@@ -48,7 +48,7 @@ class SimulatedClock:
     __slots__ = ("now",)
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now: float = 0.0
 
     def advance(self, seconds: float) -> None:
         """Add the seconds that the host is busy."""
@@ -121,7 +121,7 @@ class SimulatedEvent(Event):
 
     def __init__(self, stream: SimulatedStream, time: float, seen: Seen) -> None:
         super().__init__(stream)
-        self.time = time
+        self.time: float = time
         self.seen = seen
 
     def query(self) -> bool:
@@ -156,7 +156,7 @@ class SimulatedStream(Stream):
     def __init__(self, device: SimulatedAccelerator, index: int) -> None:
         super().__init__(device, index)
         #: When all operations on the stream are done.
-        self.free_at = 0.0
+        self.free_at: float = 0.0
         #: The operations that are known to be done when the next one begins.
         self.seen: Seen = {}
 
@@ -347,7 +347,7 @@ class SimulatedAccelerator(Device):
                 )
         self._index = _next_index()
         self.latency, self.bandwidth, self.flops, self.host_bandwidth = latency, bandwidth, flops, host_bandwidth
-        self.clock = SimulatedClock() if clock is None else clock
+        self.clock: SimulatedClock = SimulatedClock() if clock is None else clock
         #: All operations in the order in which they were put on streams.
         self.timeline: list[Operation] = []
         self._fail_after = fail_after

@@ -17,7 +17,7 @@ class WorkerJob:
 
     def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], future: asyncio.Future[Any]) -> None:
         self.func = func
-        self.args = args
+        self.args: tuple[Any, ...] = args
         self.future = future
         #: When its last call_soon_threadsafe arrives; its result must not arrive earlier.
         self.last_call = (0, 0.0)

@@ -45,12 +45,12 @@ class TreeStructure:
         aux_data: Any = None,
         count: int = 1,
     ) -> None:
-        self.cls = cls
-        self.kind = kind
-        self.children = children
-        self.aux_data = aux_data
+        self.cls: type | None = cls
+        self.kind: ContainerType | None = kind
+        self.children: tuple[TreeStructure, ...] = children
+        self.aux_data: Any = aux_data
         #: The number of leaves.
-        self.count = count
+        self.count: int = count
 
     @property
     def accessors(self) -> tuple[str, ...]:

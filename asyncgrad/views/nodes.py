@@ -198,7 +198,7 @@ class CopySlices(HandwrittenNode):
         data = base._data
         self.shape, self.dtype, self.device = data.shape, data.dtype, base._device
         self.meta = None if _runs_by_plan(fn) else NodeMeta()
-        self.is_async = fn.is_async
+        self.is_async: bool = fn.is_async
         self._fn: Any = fn
         self._slot = slot
         self._location = location

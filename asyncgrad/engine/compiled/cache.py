@@ -60,17 +60,17 @@ class Entry:
         #: Traces with their functions, the one that was found or compiled last in front.
         self.programs: list[tuple[Trace, Program]] = []
         #: How many graphs of this key were seen before the first walk.
-        self.seen = 0
+        self.seen: int = 0
         #: The graphs that walks have found, the last one in front.
         self.candidates: list[Candidate] = []
         #: The guard failures of the function in front, weighed against its hits: see GUARD_FAILURE_WEIGHT.
-        self.guard_failures = 0
+        self.guard_failures: int = 0
         #: How many walks in a row have found a graph that is not among the candidates.
-        self.warm_ups = 0
+        self.warm_ups: int = 0
         #: How many backward passes have been left to the engine since the last walk, because of `warm_ups`.
-        self.skipped = 0
+        self.skipped: int = 0
         #: Whether a backward is walking a graph of this entry, or compiling it; no other backward does so meanwhile.
-        self.is_busy = False
+        self.is_busy: bool = False
 
     def remember(self, trace: Trace, seen: int) -> None:
         """Put a graph in front of the candidates; at most MAX_CANDIDATES are kept."""
@@ -90,9 +90,9 @@ class Bucket:
 
     def __init__(self) -> None:
         self.paths: list[tuple[int, ...]] = []
-        self.measures_length = False
+        self.measures_length: bool = False
         #: The only entry as long as keys are empty.
-        self.only = Entry()
+        self.only: Entry = Entry()
         self.entries: dict[Any, Entry] = {(): self.only}
 
     def entry_of(self, root: Node, limits: ExecInfos | None) -> Entry:

@@ -70,13 +70,13 @@ class CompiledTurn:
     __slots__ = ("edges", "grads", "has_body", "is_running", "node", "outputs", "ready_count")
 
     def __init__(self, node: Node, grads: list[Any], ready_count: int, has_body: bool) -> None:
-        self.node = node
-        self.grads = grads
-        self.ready_count = ready_count
-        self.has_body = has_body
+        self.node: Node = node
+        self.grads: list[Any] = grads
+        self.ready_count: int = ready_count
+        self.has_body: bool = has_body
         #: The edges of the node when its turn began, which the function has checked.
-        self.edges = node.next_nodes, node.input_nrs
-        self.is_running = True
+        self.edges: tuple[tuple[Node | None, ...], tuple[int, ...]] = node.next_nodes, node.input_nrs
+        self.is_running: bool = True
         #: The gradients that the node returned; None until it has ended, and where its body did not run.
         self.outputs: tuple[Any, ...] | None = None
 

@@ -160,8 +160,8 @@ class CodeGenerator:
     )
 
     def __init__(self, trace: Trace, keep_graph: bool, limited: bool) -> None:
-        self.trace = trace
-        self.text = SourceBuilder()
+        self.trace: Trace = trace
+        self.text: SourceBuilder = SourceBuilder()
         #: By op and by leaf; all are made before the first op is written.
         self.grad_locals: list[GradLocals] = []
         self.leaf_grad_locals: list[GradLocals] = []

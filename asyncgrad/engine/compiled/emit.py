@@ -76,7 +76,7 @@ class GradLocals:
     __slots__ = ("_first", "_owned", "letter", "names")
 
     def __init__(self, inputs: int, letter: str) -> None:
-        self.letter = letter
+        self.letter: str = letter
         #: By input; None where no gradient is expected yet.
         self.names: list[str | None] = [None] * inputs
         self._first: list[ProgramPoint | None] = [None] * inputs
@@ -163,7 +163,7 @@ class SourceBuilder:
         #: Equal tuples are one constant.
         self._tuples: dict[Any, Any] = {}
         #: The op that is being written, counted from the first of its segment.
-        self.op = 0
+        self.op: int = 0
 
     def constant(self, name: str, value: Any) -> str:
         """Return the name of a constant, one for each object: `name`, or one derived from it.

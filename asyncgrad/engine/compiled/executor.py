@@ -88,7 +88,7 @@ class CompiledExecutor:
     ) -> None:
         self._task = task
         self._origin = origin
-        self.program = program
+        self.program: Program = program
         self._root = root
         self._grad = grad
         self._on_end = on_end

@@ -147,14 +147,14 @@ class Program:
         self.run: Callable[..., Any] = None  # type: ignore[assignment]
         #: The lines of the source.
         self.text: list[str] = []
-        self.filename = filename
-        self.source_map = source_map
+        self.filename: str = filename
+        self.source_map: list[SourceMapEntry | None] = source_map
         #: The number of its last use; the cache drops the function with the least.
-        self.last_used = 0
+        self.last_used: int = 0
         #: By code object of a function, its tables.
         self.segments: dict[types.CodeType, Segment] = {}
-        self.plans = plans
-        self.runs_node_task = runs_node_task
+        self.plans: frozenset[tuple[Any, int]] = plans
+        self.runs_node_task: bool = runs_node_task
         self._changes = -1
         self._is_measured = False
 

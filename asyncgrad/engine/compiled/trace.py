@@ -110,16 +110,16 @@ class Op:
     )
 
     def __init__(self, node: Node, limits: Any) -> None:
-        self.name = node.name
-        self.node_class = type(node)
-        self.shape = node.shape
+        self.name: str = node.name
+        self.node_class: type[Node] = type(node)
+        self.shape: tuple[int, ...] | None = node.shape
         self.runs_body: bool = limits is None or limits[0]
         #: Whether it has a NodeMeta.
-        self.has_meta = node.meta is not None
+        self.has_meta: bool = node.meta is not None
         #: Whether its body is called directly although it has a NodeMeta.
-        self.is_traced = self.has_meta and self.runs_body and is_traced(node)
+        self.is_traced: bool = self.has_meta and self.runs_body and is_traced(node)
         #: Whether it runs as a NodeTask, which reads its hooks when it runs.
-        self.runs_node_task = self.has_meta and not self.is_traced and not isinstance(node, GraphRoot)
+        self.runs_node_task: bool = self.has_meta and not self.is_traced and not isinstance(node, GraphRoot)
         #: By input.
         self.metadata: tuple[InputMetadata | None, ...] = node.input_metadata
         self.key: tuple[Any, ...] = self.metadata
@@ -129,9 +129,9 @@ class Op:
             self.key = args.structure
         #: Set by `add_sources`; None if the op runs as a NodeTask, or only captures.
         self.body: BodySource | None = None
-        self.limits = limits
+        self.limits: Any | None = limits
         self.targets: tuple[Target | None, ...] = ()
-        self.token = token_of(node)
+        self.token: tuple[Any, ...] = token_of(node)
 
     def identity(self) -> tuple[Any, ...]:
         """Return everything that two ops must have in common to be run by the same source."""
@@ -156,14 +156,14 @@ class Trace:
     )
 
     def __init__(self, ops: list[Op], input_nr: int) -> None:
-        self.ops = ops
+        self.ops: list[Op] = ops
         self.leaves: list[LeafSpec] = []
         #: The input of the first op at which the backward begins.
-        self.input_nr = input_nr
+        self.input_nr: int = input_nr
         #: Whether any op or leaf runs as a NodeTask.
-        self.runs_node_task = False
+        self.runs_node_task: bool = False
         #: The depth of the graph along the first edge of each op that leads anywhere.
-        self.length = 0
+        self.length: int = 0
         #: The last op on that path so far.
         self._path_end = 0
         #: By op or leaf, the op and the edge that deliver to it last, in the order of delivery.

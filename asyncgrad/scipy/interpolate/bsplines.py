@@ -111,7 +111,7 @@ class BSpline:
             raise ValueError("BSpline takes knots t that do not decrease, and a base interval that is not empty")
         self.t, self.k, self.extrapolate, self.axis = knots, int(k), extrapolate, axis
         #: With the axis of the knots first.
-        self.c = np.moveaxis(coefficients, axis, 0)[:count]
+        self.c: Any = np.moveaxis(coefficients, axis, 0)[:count]
 
     @property
     def tck(self) -> tuple[Any, Any, int]:

@@ -164,7 +164,7 @@ class RegularGridInterpolator:
         solver_args: Any = None,
     ) -> None:
         _check_method(method)
-        self.values = floating(values)
+        self.values: Any = floating(values)
         if len(points) > self.values.ndim:
             raise ValueError(f"there are {len(points)} axes of points, but values has the shape {self.values.shape}")
         grid = []

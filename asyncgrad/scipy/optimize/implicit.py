@@ -40,7 +40,7 @@ class Point:
     __slots__ = ("is_tree", "start", "unravel")
 
     def __init__(self, x0: Any) -> None:
-        self.is_tree = container_type(type(x0)) is not None and (
+        self.is_tree: bool = container_type(type(x0)) is not None and (
             not isinstance(x0, (list, tuple)) or any(np.ndim(leaf) for leaf in leaves(x0)) or hasattr(x0, "_fields")
         )
         vector, unravel = ravel(x0) if self.is_tree else (np.reshape(floating(x0), -1), None)

@@ -38,7 +38,7 @@ class Covariance:
     def __init__(self, root: Any, log_pdet: Any) -> None:
         """Take a matrix whose product with its transpose is the covariance."""
         self._root, self.log_pdet = root, log_pdet
-        self.covariance = product(root, root.T)
+        self.covariance: Any = product(root, root.T)
 
     @staticmethod
     def from_diagonal(diagonal: Any) -> Covariance:

@@ -62,7 +62,7 @@ class UnivariateDistribution(ABC):
     _moves: tuple[tuple[str, float], ...] = (("loc", 0),)
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
 
     def __call__(self, *args: Any, **kwds: Any) -> Frozen:
         """Return the distribution with given parameters."""

@@ -68,7 +68,7 @@ class gaussian_kde:
                 )
             self.weights = weights / np.sum(weights)
         sum_of_squares = np.sum(self.weights * self.weights)
-        self.neff = 1 / sum_of_squares
+        self.neff: Any = 1 / sum_of_squares
         deviations = self.dataset - product(self.dataset, self.weights)[:, np.newaxis]
         self._data_covariance = product(deviations * self.weights, deviations.T) / (1 - sum_of_squares)
         self._root(raw(self._data_covariance))

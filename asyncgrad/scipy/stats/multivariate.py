@@ -142,7 +142,7 @@ class Multivariate:
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"<asyncgrad.scipy.stats.{self.name}>"

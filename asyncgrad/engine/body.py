@@ -51,7 +51,7 @@ class Body:
 
     def __init__(self, node: Node, grads: tuple[Any, ...], group: TaskGroupLike | None = None, depth: int = 0) -> None:
         self.node: Node = node
-        self.grads = grads
+        self.grads: tuple[Any, ...] = grads
         self._group = group
         self._depth = depth
         #: The rest of the body, once its saved tensors have been awaited.

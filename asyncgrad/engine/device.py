@@ -95,7 +95,7 @@ class Device:
     max_in_flight: int | None = None
     #: Whether `run_body` runs every body, each in a NodeTask; if not, it runs only bodies that may be heavy. True for a
     #: subclass that implements `run_body` and does not set this.
-    sees_all_bodies = False
+    sees_all_bodies: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

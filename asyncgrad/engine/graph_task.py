@@ -117,7 +117,8 @@ class GraphTask:
         sums: dict[Node, Any] | None = None,
     ) -> None:
         self.id: int = id
-        self.keep_graph, self.create_graph = keep_graph, create_graph
+        self.keep_graph: bool = keep_graph
+        self.create_graph: bool = create_graph
         self.exit_on_error: bool = exit_on_error
         self.has_error: bool = False
         self.outer: GraphTask | None = outer
@@ -143,7 +144,8 @@ class GraphTask:
         self.remote_jobs: dict[Node, Any] | None = None
         #: By leaf, the sum in `.grad` to which gradients are added one by one.
         self.sums: dict[Node, Any] | None = sums
-        self.is_running, self.is_watched = True, False
+        self.is_running: bool = True
+        self.is_watched: bool = False
         self._nodes_in_graph: frozenset[Node] | None = None
         self._can_checkpoint: bool = exec_info is None and (outer is None or outer._can_checkpoint)
         #: None if the process uses no streams.

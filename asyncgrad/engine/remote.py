@@ -92,7 +92,7 @@ class Mailbox:
     __slots__ = ("_ended", "_is_due", "is_abandoned", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+        self.loop: asyncio.AbstractEventLoop = loop
         #: Whether the loop is gone; then none of its Jobs begins any more.
         self.is_abandoned: bool = False
         self._ended: deque[_AwaitedJob] = deque()
@@ -221,11 +221,14 @@ class FunctionJob(_AwaitedJob):
 
     __slots__ = ("function", "seconds")
 
+    result: Any
+    error: BaseException | None
+
     def __init__(
         self, function: Callable[[], Any], priority: tuple[int, int], context: Context, mailbox: Mailbox | None
     ) -> None:
         super().__init__(priority, context, mailbox)
-        self.function = function
+        self.function: Callable[[], Any] = function
         #: How many seconds it ran.
         self.seconds: float = 0.0
 
@@ -274,6 +277,9 @@ class CoroutineJob(_AwaitedJob):
     """
 
     __slots__ = ("_cancel_message", "_is_cancelled", "_loop", "_task", "coroutine", "device", "name")
+
+    result: Any
+    error: BaseException | None
 
     def __init__(
         self,

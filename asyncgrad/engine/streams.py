@@ -24,7 +24,7 @@ __all__ = ["DONE", "DeviceStreams", "Event", "Stream", "StreamOwner", "TaskStrea
 
 #: Whether any device of this process has another stream than its default one. If not, a backward does not handle
 #: streams: all its work is on default streams.
-streams_in_use = [False]
+streams_in_use: list[bool] = [False]
 
 _MUTEX = threading.Lock()
 

@@ -40,9 +40,9 @@ _SECONDS_PER_PRODUCT = 1e-10
 
 _on_large_arrays: list[Callable[[], None]] = []
 #: Whether every body checks the sizes of its arrays.
-large_arrays_met = [False]
+large_arrays_met: list[bool] = [False]
 #: Counts the changes of the set of bodies that are measured on arrays below the size LARGE.
-watch_changes = [0]
+watch_changes: list[int] = [0]
 
 
 @final

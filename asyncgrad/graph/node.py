@@ -55,7 +55,7 @@ __all__ = [
 
 #: Sequence numbers count up over the whole process; `order` is their negative, so that a heap of orders
 #: pops the newest node first.
-next_order = itertools.count(0, -1).__next__
+next_order: Callable[[], int] = itertools.count(0, -1).__next__
 
 #: Order of AccumulateGrad: ahead of every node.
 LEAF_ORDER = -HIGHEST_NUMBER
@@ -65,7 +65,7 @@ _META_LOCK = threading.Lock()
 
 #: How many nodes have got a NodeMeta after they were made. If the count changes while a backward is suspended, the
 #: backward looks for hooks again.
-metas_added = [0]
+metas_added: list[int] = [0]
 
 #: The thread that made every node without a `foreign_thread`.
 MAIN_THREAD = threading.main_thread().ident
@@ -176,7 +176,7 @@ class Node:
     )
 
     #: Whether `apply` is an `async def`.
-    is_async = False
+    is_async: bool = False
     #: Whether `apply` uses only differentiable functions, so that it can be traced: see TraceableNode.
     is_traceable = False
     #: Whether `apply` reads only saved tensors and values that the structure of the graph fixes, so that a trace may

@@ -11,7 +11,7 @@ from .tensor_base import TensorBase
 __all__ = ["check_one_device", "mixed_devices", "several_met"]
 
 #: Whether this process has asked for a second device. If not, there is nothing to check.
-several_met = [False]
+several_met: list[bool] = [False]
 
 
 def mixed_devices(name: str, first: TensorBase, second: TensorBase) -> DeviceError:

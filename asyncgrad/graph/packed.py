@@ -79,12 +79,12 @@ class PackHooks:
                 f"the prefetch hook of saved tensors must be a plain function, not {describe(prefetch)}: it is not "
                 "awaited, so let it start the fetch and return"
             )
-        self.pack = pack
-        self.unpack = unpack
+        self.pack: Callable[[Any], Any] = pack
+        self.unpack: Callable[[Any], Any] = unpack
         self.unpacks_async: bool = is_kind(inspect.iscoroutinefunction, unpack)
-        self.prefetch = prefetch
+        self.prefetch: Callable[[Any], Any] | None = prefetch
         self.ahead: int = 0 if prefetch is None else ahead
-        self.waits = waits
+        self.waits: Callable[[Any], bool] | None = waits
         #: The packs that have not ended, in the order in which they began.
         self.running: dict[PendingWork, None] = {}
 

@@ -64,7 +64,7 @@ class ViewMeta:
     __slots__ = ("base", "creation", "geometries", "is_distinct", "record", "version")
 
     def __init__(self, record: ViewRecord) -> None:
-        self.record = record
+        self.record: ViewRecord = record
         self.base: TensorBase = record[0]
         #: The version of the memory when the view's present grad_fn was made.
         self.version: int = record[2]
@@ -104,7 +104,7 @@ class AutogradMeta:
         #: The GradChanges of backward passes that may still fail, in order.
         self.changes: list[Any] = []
         #: Guards the read-add-write of `grad` between event loops in several threads.
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         #: Weak: the graph holds the AccumulateGrad, and it holds the tensor.
         self.accumulator: weakref.ref[Any] | None = None
         #: Tensor hooks. For a non-leaf, its node holds the same list.

@@ -150,7 +150,9 @@ class Learner:
             check_specs(spec, name)
         if evaluate is not None:
             check_function(evaluate, "evaluate")
-        self.model, self.optimizer, self._loss = model, optimizer, loss
+        self.model: Module = model
+        self.optimizer: Optimizer = optimizer
+        self._loss = loss
         self._path = None if directory is None else Path(directory)
         self._input_spec, self._example_spec = inputs, example
         self._max_pending = whole_number(max_pending, "max_pending", 1)

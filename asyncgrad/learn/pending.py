@@ -30,10 +30,13 @@ class PendingExample:
     __slots__ = ("deadline", "ended", "example", "future", "is_alone", "is_committed", "key", "limit")
 
     def __init__(self, example: Any, future: asyncio.Future[Any], deadline: float | None) -> None:
-        self.example, self.future, self.deadline = example, future, deadline
+        self.example: Any = example
+        self.future: asyncio.Future[Any] = future
+        self.deadline: float | None = deadline
         self.limit: asyncio.Timeout | None = None
-        self.is_committed = self.is_alone = False
-        self.ended = asyncio.Event()
+        self.is_committed: bool = False
+        self.is_alone: bool = False
+        self.ended: asyncio.Event = asyncio.Event()
         self.key: Any = batch_key(example)
 
     @property

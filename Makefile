@@ -3,7 +3,7 @@
 #   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a sixth of the cases
-#   make test-pythons    make test on each Python of VERSIONS that is here
+#   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
 #   make stubs   write what type checkers are told of asyncgrad.nn, .numpy and .scipy.special, for the NumPy and SciPy installed

@@ -196,7 +196,9 @@ class RequestError(AsyncgradError, RuntimeError):
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(status, text, headers)
-        self.status, self.text, self.headers = status, text, headers or {}
+        self.status: int = status
+        self.text: str = text
+        self.headers: dict[str, str] = headers or {}
 
     def __str__(self) -> str:
         return f"{self.status}: {self.text}"

@@ -184,6 +184,14 @@ async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False)
     return (out, pushforward, transform_call.aux(keeps_history)) if has_aux else (out, pushforward)
 
 
+@overload
+def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Coroutine[Any, Any, Any]: ...
+
+
+@overload
+def hvp(f: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+
+
 def hvp(f: Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any:
     """Return the product of the Hessian of `f` with `tangents`, without forming the matrix.
 

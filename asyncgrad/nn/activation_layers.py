@@ -157,7 +157,8 @@ class Softplus(Module):
     """Computes `nn.softplus`. Source: torch.nn.Softplus."""
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        self.beta, self.threshold = beta, threshold
+        self.beta: float = beta
+        self.threshold: float = threshold
 
     def forward(self, input: Any) -> Any:
         """Return `nn.softplus(input, beta, threshold)`."""
@@ -215,7 +216,8 @@ class Hardtanh(_Pointwise):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
-        self.min_val, self.max_val = min_val, max_val
+        self.min_val: float = min_val
+        self.max_val: float = max_val
 
     def forward(self, input: Any) -> Any:
         """Return `nn.hardtanh(input, min_val, max_val)`."""
@@ -282,7 +284,8 @@ class Threshold(_Pointwise):
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__(inplace)
-        self.threshold, self.value = threshold, value
+        self.threshold: float = threshold
+        self.value: float = value
 
     def forward(self, input: Any) -> Any:
         """Return `nn.threshold(input, threshold, value)`."""
@@ -411,7 +414,8 @@ class RReLU(_Pointwise):
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__(inplace)
-        self.lower, self.upper = lower, upper
+        self.lower: float = lower
+        self.upper: float = upper
 
     def forward(self, input: Any) -> Any:
         """Return `nn.rrelu(input, lower, upper, training)`."""
@@ -439,7 +443,8 @@ class PReLU(Module):
     """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Place = None, dtype: Any = None) -> None:
-        self.num_parameters, self.init = size(num_parameters, "num_parameters"), number(init, "init")
+        self.num_parameters: int = size(num_parameters, "num_parameters")
+        self.init: float = number(init, "init")
         self.weight = new_parameter((self.num_parameters,), device, dtype)
         self.reset_parameters()
 

@@ -7,6 +7,7 @@ into, for an x without axes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def _(h: Any) -> Any:
 
 
 _relu = relu_.call
-relu_grad = relu_grad_.call
+relu_grad: Callable[..., Any] = relu_grad_.call
 
 
 def relu(x: Any) -> Any:
@@ -112,7 +113,7 @@ def _(h: Any) -> Any:
 
 
 _leaky_relu = leaky_relu_.call
-leaky_slope = leaky_slope_.call
+leaky_slope: Callable[..., Any] = leaky_slope_.call
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
@@ -179,7 +180,7 @@ def _(g: Any, out: Any) -> Any:
 
 _sigmoid = sigmoid_.call
 #: The sigmoid of an array, without the dispatch for tensors.
-logistic = sigmoid_.function
+logistic: Callable[..., Any] = sigmoid_.function
 
 
 def sigmoid(x: Any) -> Any:
@@ -263,7 +264,7 @@ def _(h: Any, g: Any, x: Any) -> Any:
 
 
 _silu = silu_.call
-silu_grad = silu_grad_.call
+silu_grad: Callable[..., Any] = silu_grad_.call
 
 
 def silu(x: Any) -> Any:
@@ -318,7 +319,7 @@ def _(g: Any, out: Any, beta: float) -> Any:
 
 
 _softplus = softplus_.call
-softplus_slope = softplus_slope_.call
+softplus_slope: Callable[..., Any] = softplus_slope_.call
 
 
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
@@ -370,7 +371,7 @@ def _(g: Any, x: Any, alpha: float) -> Any:
 
 
 _elu = elu_.call
-elu_slope = elu_slope_.call
+elu_slope: Callable[..., Any] = elu_slope_.call
 
 
 def elu(x: Any, alpha: float = 1.0) -> Any:

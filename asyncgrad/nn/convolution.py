@@ -7,7 +7,7 @@ two of the three arrays of one trilinear form, so the derivatives of each are th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -161,8 +161,8 @@ def _(h: Any, g: Any, x_shape: tuple[int, ...], window: Window, groups: int) -> 
 
 
 _conv2d = conv2d_.call
-conv2d_input_grad = conv2d_input_grad_.call
-conv2d_weight_grad = conv2d_weight_grad_.call
+conv2d_input_grad: Callable[..., Any] = conv2d_input_grad_.call
+conv2d_weight_grad: Callable[..., Any] = conv2d_weight_grad_.call
 
 
 def conv2d(

@@ -51,7 +51,9 @@ class Convolution(Module):
         if padding_mode not in _PADDING_MODES or (self.is_transposed and padding_mode != "zeros"):
             modes = "'zeros'" if self.is_transposed else ", ".join(_PADDING_MODES)
             raise ArgumentError(f"{name}: padding_mode must be one of {modes}, not {padding_mode!r}")
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.in_channels: int = in_channels
+        self.out_channels: int = out_channels
+        self.groups: int = groups
         self.kernel_size: tuple[int, ...] = self._each("kernel_size", kernel_size, 1)
         self.stride, self.dilation = self._each("stride", stride, 1), self._each("dilation", dilation, 1)
         self.padding: str | tuple[int, ...] = padding if isinstance(padding, str) else self._each("padding", padding, 0)

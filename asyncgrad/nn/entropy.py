@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _selected(selection: Selection | LabelsOnDevice, logits: Any) -> Selection:
 
 
 _cross_entropy = cross_entropy_.call
-cross_entropy_grad = cross_entropy_grad_.call
+cross_entropy_grad: Callable[..., Any] = cross_entropy_grad_.call
 
 
 def cross_entropy(

@@ -187,7 +187,7 @@ def _normal_cdf(x: Any) -> Any:
     return value.astype(x.dtype, copy=False)
 
 
-normal_cdf = FusedFormula(_normal_cdf)
+normal_cdf: FusedFormula = FusedFormula(_normal_cdf)
 
 
 def normal_pdf_into(x: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def _(h: Any) -> None:
 
 
 _gelu = gelu_.call
-gelu_grad = gelu_grad_.call
+gelu_grad: Callable[..., Any] = gelu_grad_.call
 
 
 # By tanh: x (1 + tanh(a (x + b x**3))) / 2.
@@ -150,7 +151,7 @@ def _(h: Any) -> None:
 
 
 _gelu_tanh = gelu_tanh_.call
-gelu_tanh_grad = gelu_tanh_grad_.call
+gelu_tanh_grad: Callable[..., Any] = gelu_tanh_grad_.call
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:

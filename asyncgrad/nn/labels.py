@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,8 +175,8 @@ def _(h: Any, labels: Any, ignored: Any) -> Any:
     return at_labels(h, labels, ignored)
 
 
-at_labels = at_labels_.call
-put_at_labels = put_at_labels_.call
+at_labels: Callable[..., Any] = at_labels_.call
+put_at_labels: Callable[..., Any] = put_at_labels_.call
 
 
 def one_hot(labels: Any, num_classes: int = -1) -> Any:

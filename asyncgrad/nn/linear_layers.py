@@ -91,7 +91,8 @@ class Linear(Module):
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Place = None, dtype: Any = None
     ) -> None:
-        self.in_features, self.out_features = size(in_features, "in_features"), size(out_features, "out_features")
+        self.in_features: int = size(in_features, "in_features")
+        self.out_features: int = size(out_features, "out_features")
         self.weight: Tensor = new_parameter((self.out_features, self.in_features), device, dtype)
         self.bias: Tensor | None
         has_bias = truth(bias, "bias")
@@ -131,7 +132,8 @@ class Bilinear(Module):
         device: Place = None,
         dtype: Any = None,
     ) -> None:
-        self.in1_features, self.in2_features = size(in1_features, "in1_features"), size(in2_features, "in2_features")
+        self.in1_features: int = size(in1_features, "in1_features")
+        self.in2_features: int = size(in2_features, "in2_features")
         self.out_features: int = size(out_features, "out_features")
         self.weight: Tensor = new_parameter((self.out_features, self.in1_features, self.in2_features), device, dtype)
         self.bias: Tensor | None
@@ -256,7 +258,8 @@ class Flatten(Module):
     """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        self.start_dim, self.end_dim = whole_number(start_dim, "start_dim"), whole_number(end_dim, "end_dim")
+        self.start_dim: int = whole_number(start_dim, "start_dim")
+        self.end_dim: int = whole_number(end_dim, "end_dim")
 
     def forward(self, input: Any) -> Any:
         """Return the input in its new shape.
@@ -286,7 +289,8 @@ class Unflatten(Module):
     """
 
     def __init__(self, dim: int, unflattened_size: tuple[int, ...]) -> None:
-        self.dim, self.unflattened_size = whole_number(dim, "dim"), tuple(unflattened_size)
+        self.dim: int = whole_number(dim, "dim")
+        self.unflattened_size: tuple[int, ...] = tuple(unflattened_size)
 
     def forward(self, input: Any) -> Any:
         """Return the input in its new shape.

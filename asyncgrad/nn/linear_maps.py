@@ -8,6 +8,7 @@ since NumPy would multiply a stack of small matrices one by one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -145,8 +146,8 @@ def _(h: Any, g: Any) -> Any:
 
 
 _linear = linear_.call
-linear_input_grad = linear_input_grad_.call
-linear_weight_grad = linear_weight_grad_.call
+linear_input_grad: Callable[..., Any] = linear_input_grad_.call
+linear_weight_grad: Callable[..., Any] = linear_weight_grad_.call
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -211,7 +212,7 @@ def _(h: Any, indices: Any, padding_index: int | None) -> Any:
 
 
 _rows_at = rows_at_.call
-rows_added = rows_added_.call
+rows_added: Callable[..., Any] = rows_added_.call
 
 
 def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:

@@ -111,7 +111,8 @@ class CrossEntropyLoss(_Loss):
         super().__init__(reduction)
         self.register_buffer("weight", _constant(weight))
         self.weight: Tensor | None
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        self.ignore_index: int = ignore_index
+        self.label_smoothing: float = label_smoothing
 
     def forward(self, input: Any, target: Any) -> Any:
         """Return the loss of the logits `input` and the labels `target`."""
@@ -224,7 +225,9 @@ class PoissonNLLLoss(_Loss):
 
     def __init__(self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean") -> None:
         super().__init__(reduction)
-        self.log_input, self.full, self.eps = truth(log_input, "log_input"), truth(full, "full"), eps
+        self.log_input: bool = truth(log_input, "log_input")
+        self.full: bool = truth(full, "full")
+        self.eps: float = eps
 
     def forward(self, input: Any, target: Any) -> Any:
         """Return `nn.poisson_nll_loss(input, target)` with the options."""
@@ -243,7 +246,8 @@ class GaussianNLLLoss(_Loss):
 
     def __init__(self, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction)
-        self.full, self.eps = truth(full, "full"), eps
+        self.full: bool = truth(full, "full")
+        self.eps: float = eps
 
     def forward(self, input: Any, target: Any, var: Any) -> Any:
         """Return `nn.gaussian_nll_loss(input, target, var)` with the options."""
@@ -345,7 +349,10 @@ class TripletMarginLoss(_Loss):
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
     ) -> None:
         super().__init__(reduction)
-        self.margin, self.p, self.eps, self.swap = margin, p, eps, truth(swap, "swap")
+        self.margin: float = margin
+        self.p: float = p
+        self.eps: float = eps
+        self.swap: bool = truth(swap, "swap")
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
         """Return `nn.triplet_margin_loss(anchor, positive, negative)` with the options."""
@@ -364,7 +371,8 @@ class MultiMarginLoss(_Loss):
         super().__init__(reduction)
         self.register_buffer("weight", _constant(weight))
         self.weight: Tensor | None
-        self.p, self.margin = p, margin
+        self.p: int = p
+        self.margin: float = margin
 
     def forward(self, input: Any, target: Any) -> Any:
         """Return `nn.multi_margin_loss(input, target)` with the options."""
@@ -380,7 +388,8 @@ class CosineSimilarity(Module):
     """Computes `nn.cosine_similarity` along the axis `dim`. Source: torch.nn.CosineSimilarity."""
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        self.dim, self.eps = dim, eps
+        self.dim: int = dim
+        self.eps: float = eps
 
     def forward(self, x1: Any, x2: Any) -> Any:
         """Return `nn.cosine_similarity(x1, x2, dim, eps)`."""
@@ -396,7 +405,9 @@ class PairwiseDistance(Module):
     """Computes `nn.pairwise_distance`, whose options are this class's. Source: torch.nn.PairwiseDistance."""
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
-        self.norm, self.eps, self.keepdim = p, eps, truth(keepdim, "keepdim")
+        self.norm: float = p
+        self.eps: float = eps
+        self.keepdim: bool = truth(keepdim, "keepdim")
 
     def forward(self, x1: Any, x2: Any) -> Any:
         """Return `nn.pairwise_distance(x1, x2, p, eps, keepdim)`."""

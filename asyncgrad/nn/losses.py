@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -197,7 +198,7 @@ def _(h: Any, x: Any, delta: float) -> Any:
 
 
 _huber = huber_.call
-huber_slope = huber_slope_.call
+huber_slope: Callable[..., Any] = huber_slope_.call
 
 
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
@@ -335,7 +336,7 @@ def _(h: Any, p: Any) -> Any:
 
 
 _binary_cross_entropy = binary_cross_entropy_.call
-log_odds = log_odds_.call
+log_odds: Callable[..., Any] = log_odds_.call
 
 
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def _(g: Any, x: Any) -> Any:
     return g * (x >= 0)
 
 
-hinge = hinge_.call
+hinge: Callable[..., Any] = hinge_.call
 
 
 def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:

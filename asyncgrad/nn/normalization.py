@@ -14,6 +14,7 @@ ds/dx = -s**2 y / n and dy/dx = J(x):
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -179,10 +180,10 @@ def _row_means(rows: Any) -> Any:
 
 
 _layer_norm = layer_norm_.call
-layer_norm_weight_grad = layer_norm_weight_grad_.call
-standardize = standardize_.call
-inverse_deviation = inverse_deviation_.call
-standardize_grad = standardize_grad_.call
+layer_norm_weight_grad: Callable[..., Any] = layer_norm_weight_grad_.call
+standardize: Callable[..., Any] = standardize_.call
+inverse_deviation: Callable[..., Any] = inverse_deviation_.call
+standardize_grad: Callable[..., Any] = standardize_grad_.call
 
 
 def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:

@@ -58,7 +58,8 @@ class ChannelNorm(Affine):
         bias: bool,
     ) -> None:
         num_features = size(num_features, "num_features")
-        self.num_features, self.eps = num_features, number(eps, "eps")
+        self.num_features: int = num_features
+        self.eps: float = number(eps, "eps")
         self.momentum: float | None = None if momentum is None else number(momentum, "momentum")
         self.affine: bool = truth(affine, "affine")
         self.track_running_stats: bool = truth(track_running_stats, "track_running_stats")
@@ -287,7 +288,8 @@ class LayerNorm(Affine):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        self.normalized_shape, self.eps = _shape_of(normalized_shape), number(eps, "eps")
+        self.normalized_shape: tuple[int, ...] = _shape_of(normalized_shape)
+        self.eps: float = number(eps, "eps")
         self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
         self._make(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
@@ -328,7 +330,8 @@ class RMSNorm(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        self.normalized_shape, self.eps = _shape_of(normalized_shape), None if eps is None else number(eps, "eps")
+        self.normalized_shape: tuple[int, ...] = _shape_of(normalized_shape)
+        self.eps: float | None = None if eps is None else number(eps, "eps")
         self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
         self.weight = new_parameter(self.normalized_shape, device, dtype) if self.elementwise_affine else None
         self.reset_parameters()
@@ -385,7 +388,9 @@ class GroupNorm(Affine):
             raise ArgumentError(
                 f"GroupNorm needs num_groups that divides num_channels={num_channels}, not {num_groups}"
             )
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, number(eps, "eps")
+        self.num_groups: int = num_groups
+        self.num_channels: int = num_channels
+        self.eps: float = number(eps, "eps")
         self.affine: bool = truth(affine, "affine")
         self._make((num_channels,), self.affine, bias, device, dtype)
 

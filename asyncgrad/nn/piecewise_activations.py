@@ -6,6 +6,7 @@ numbers: `np.where` takes ten times as long, since it branches for each element.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -166,7 +167,7 @@ def _(h: Any, x: Any) -> Any:
 
 
 _hardswish = hardswish_.call
-hardswish_slope = hardswish_slope_.call
+hardswish_slope: Callable[..., Any] = hardswish_slope_.call
 
 
 def hardswish(x: Any) -> Any:

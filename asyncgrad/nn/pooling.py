@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,8 @@ def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
 
 
 _max_pool2d = max_pool2d_.call
-scatter_chosen = scatter_chosen_.call
-gather_chosen = gather_chosen_.call
+scatter_chosen: Callable[..., Any] = scatter_chosen_.call
+gather_chosen: Callable[..., Any] = gather_chosen_.call
 
 
 def _pooling_window(
@@ -206,8 +207,8 @@ def _(h: Any, window: Window) -> Any:
     return window_sums(h, window)
 
 
-window_sums = window_sums_.call
-window_sums_grad = window_sums_grad_.call
+window_sums: Callable[..., Any] = window_sums_.call
+window_sums_grad: Callable[..., Any] = window_sums_grad_.call
 
 
 def avg_pool2d(

@@ -33,7 +33,9 @@ class _MaxPool(_Pool):
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> None:
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
+        self.padding = padding
+        self.dilation: Any = dilation
+        self.ceil_mode: bool = ceil_mode
 
     def forward(self, input: Any) -> Any:
         """Return the maximum of each window."""
@@ -68,7 +70,9 @@ class AvgPool1d(_Pool):
         count_include_pad: bool = True,
     ) -> None:
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.ceil_mode, self.count_include_pad = padding, ceil_mode, count_include_pad
+        self.padding = padding
+        self.ceil_mode: bool = ceil_mode
+        self.count_include_pad: bool = count_include_pad
 
     def forward(self, input: Any) -> Any:
         """Return the mean of each window."""
@@ -89,7 +93,9 @@ class AvgPool2d(_Pool):
         divisor_override: float | None = None,
     ) -> None:
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.ceil_mode, self.count_include_pad = padding, ceil_mode, count_include_pad
+        self.padding = padding
+        self.ceil_mode: bool = ceil_mode
+        self.count_include_pad: bool = count_include_pad
         self.divisor_override = divisor_override
 
     def forward(self, input: Any) -> Any:

@@ -94,9 +94,13 @@ class RecurrentLayer(Module):
             )
         if not 0 <= number(dropout, "dropout") <= 1:
             raise ArgumentError(f"{name} takes a probability dropout from 0 to 1, not {dropout}")
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.batch_first, self.dropout = truth(batch_first, "batch_first"), float(dropout)
-        self.bidirectional, self.has_bias = truth(bidirectional, "bidirectional"), truth(bias, "bias")
+        self.input_size: int = input_size
+        self.hidden_size: int = hidden_size
+        self.num_layers: int = num_layers
+        self.batch_first: bool = truth(batch_first, "batch_first")
+        self.dropout: float = float(dropout)
+        self.bidirectional: bool = truth(bidirectional, "bidirectional")
+        self.has_bias: bool = truth(bias, "bias")
         rows = self._cell().gates * hidden_size
         for layer in range(num_layers):
             entering = input_size if layer == 0 else hidden_size * len(self._suffixes())
@@ -325,7 +329,9 @@ class RecurrentCell(Module):
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         input_size, hidden_size = size(input_size, "input_size"), size(hidden_size, "hidden_size")
-        self.input_size, self.hidden_size, self.has_bias = input_size, hidden_size, truth(bias, "bias")
+        self.input_size: int = input_size
+        self.hidden_size: int = hidden_size
+        self.has_bias: bool = truth(bias, "bias")
         rows = self._cell().gates * hidden_size
         self.weight_ih = new_parameter((rows, input_size), device, dtype)
         self.weight_hh = new_parameter((rows, hidden_size), device, dtype)

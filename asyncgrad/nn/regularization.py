@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def _(g: Any, keep: Any, scale: float) -> Any:
     return masked(g, keep, scale)
 
 
-masked = masked_.call
+masked: Callable[..., Any] = masked_.call
 
 
 def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, training: bool = True) -> Any:

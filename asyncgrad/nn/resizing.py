@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,8 @@ def _(h: Any, indices: Any, axis: int) -> Any:
     return taken_along(h, indices, axis)
 
 
-taken_along = taken_along_.call
-added_along = added_along_.call
+taken_along: Callable[..., Any] = taken_along_.call
+added_along: Callable[..., Any] = added_along_.call
 
 
 def _times(indices: Any, length: int) -> int:

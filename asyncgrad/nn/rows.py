@@ -8,6 +8,7 @@ or a reduction of the transposed array, has a cost per element only: for 1024 ro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -77,4 +78,4 @@ def _(g: Any, a_shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(g, a_shape)
 
 
-leading_sum = leading_sum_.call
+leading_sum: Callable[..., Any] = leading_sum_.call

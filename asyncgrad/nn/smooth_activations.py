@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def _(h: Any, x: Any) -> Any:
 
 
 _mish = mish_.call
-mish_slope = mish_slope_.call
+mish_slope: Callable[..., Any] = mish_slope_.call
 
 
 def mish(x: Any) -> Any:
@@ -135,7 +136,7 @@ def _(h: Any, x: Any, alpha: float, factor: float) -> Any:
 
 
 _celu = celu_.call
-celu_slope = celu_slope_.call
+celu_slope: Callable[..., Any] = celu_slope_.call
 
 
 def celu(x: Any, alpha: float = 1.0) -> Any:

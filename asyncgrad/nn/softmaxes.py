@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def _(h: Any, g: Any, y: Any, axis: int) -> Any:
 
 
 _softmax = softmax_.call
-softmax_grad = softmax_grad_.call
+softmax_grad: Callable[..., Any] = softmax_grad_.call
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
@@ -187,7 +188,7 @@ def _(h: Any, g: Any, y: Any, axis: int) -> Any:
 
 
 _log_softmax = log_softmax_.call
-log_softmax_grad = log_softmax_grad_.call
+log_softmax_grad: Callable[..., Any] = log_softmax_grad_.call
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:

@@ -15,6 +15,7 @@ ds/dx = -s**2 y / n and dy/dx = J(x):
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -195,10 +196,10 @@ def _means(x: Any) -> Any:
 
 
 _standardized = standardized_.call
-row_sums = row_sums_.call
-standardized_scale_grad = standardized_scale_grad_.call
-standardized_grad = standardized_grad_.call
-inverse_deviations = inverse_deviations_.call
+row_sums: Callable[..., Any] = row_sums_.call
+standardized_scale_grad: Callable[..., Any] = standardized_scale_grad_.call
+standardized_grad: Callable[..., Any] = standardized_grad_.call
+inverse_deviations: Callable[..., Any] = inverse_deviations_.call
 
 
 def _standardize_rows(x: Any, shape: tuple[int, int, int], eps: float, centered: bool, scale: Any, shift: Any) -> Any:
@@ -410,8 +411,8 @@ def _(h: Any, x: Any) -> Any:
     return h * x
 
 
-scaled_channels = scaled_channels_.call
-row_dots = row_dots_.call
+scaled_channels: Callable[..., Any] = scaled_channels_.call
+row_dots: Callable[..., Any] = row_dots_.call
 
 
 def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:

@@ -82,7 +82,9 @@ class MultiheadAttention(Module):
             raise ArgumentError(
                 f"MultiheadAttention needs num_heads that divides embed_dim={embed_dim}, not {num_heads}"
             )
-        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, _probability(dropout)
+        self.embed_dim: int = embed_dim
+        self.num_heads: int = num_heads
+        self.dropout: float = _probability(dropout)
         self.batch_first: bool = truth(batch_first, "batch_first")
         self.kdim: int = embed_dim if kdim is None else size(kdim, "kdim")
         self.vdim: int = embed_dim if vdim is None else size(vdim, "vdim")
@@ -299,7 +301,8 @@ class TransformerLayer(Module):
             setattr(self, name, attention)
         self.linear1: Any = Linear(d_model, dim_feedforward, bias, **place)
         self.linear2: Any = Linear(dim_feedforward, d_model, bias, **place)
-        self.norm_first, self.dropout_p = truth(norm_first, "norm_first"), _probability(dropout)
+        self.norm_first: bool = truth(norm_first, "norm_first")
+        self.dropout_p: float = _probability(dropout)
         self.activation = _activation(activation)
         # One after each attention, and one after the network.
         for index in range(1, len(self._attentions) + 2):

@@ -12,7 +12,7 @@ from ..graph.values import raw
 from .axes import array_like
 from .kernels import fused
 from .nondifferentiable import NonDifferentiable
-from .primitive import RULES, derivative, differentiable, primitive
+from .primitive import RULES, Primitive, derivative, differentiable, primitive
 
 __all__ = [
     "add",
@@ -45,18 +45,18 @@ __all__ = [
     "subtract",
 ]
 
-add = differentiable(np.add, "x y", x=lambda g: g, y=lambda g: g)
-subtract = differentiable(np.subtract, "x y", x=lambda g: g, y=lambda g: -g)
-multiply = differentiable(np.multiply, "x y", x=lambda g, y: g * y, y=lambda g, x: g * x)
+add: Primitive = differentiable(np.add, "x y", x=lambda g: g, y=lambda g: g)
+subtract: Primitive = differentiable(np.subtract, "x y", x=lambda g: g, y=lambda g: -g)
+multiply: Primitive = differentiable(np.multiply, "x y", x=lambda g, y: g * y, y=lambda g, x: g * x)
 # Not x / (y * y): the square of a divisor of 1e-170 is 0.
-divide = differentiable(np.divide, "x y", x=lambda g, y: g / y, y=lambda g, x, y: g * (x / y) / -y)
-negative = differentiable(np.negative, "x", x=lambda g: -g)
-positive = differentiable(np.positive, "x", x=lambda g: g)
-reciprocal = differentiable(np.reciprocal, "x", x=lambda g, out: -g * out * out)
-square = differentiable(np.square, "x", x=lambda g, x: g * (x + x))
-sqrt = differentiable(np.sqrt, "x", x=lambda g, out: g / (out + out))
-cbrt = differentiable(np.cbrt, "x", x=lambda g, out: g / (3 * out * out))
-conjugate = differentiable(np.conjugate, "x", x=lambda g: np.conjugate(g))
+divide: Primitive = differentiable(np.divide, "x y", x=lambda g, y: g / y, y=lambda g, x, y: g * (x / y) / -y)
+negative: Primitive = differentiable(np.negative, "x", x=lambda g: -g)
+positive: Primitive = differentiable(np.positive, "x", x=lambda g: g)
+reciprocal: Primitive = differentiable(np.reciprocal, "x", x=lambda g, out: -g * out * out)
+square: Primitive = differentiable(np.square, "x", x=lambda g, x: g * (x + x))
+sqrt: Primitive = differentiable(np.sqrt, "x", x=lambda g, out: g / (out + out))
+cbrt: Primitive = differentiable(np.cbrt, "x", x=lambda g, out: g / (3 * out * out))
+conjugate: Primitive = differentiable(np.conjugate, "x", x=lambda g: np.conjugate(g))
 
 
 # Powers.
@@ -100,13 +100,13 @@ _power_formulas: dict[str, Callable[..., Any]] = {"x": base_formula(lambda x, y:
 power.add_formulas(_power_formulas)
 # np.power gives other bits than the operator for some numbers, and another dtype for some integers.
 differentiable(np.power, "x y", **_power_formulas)
-float_power = differentiable(np.float_power, "x y", x=base_formula(np.float_power), y=exponent_formula)
+float_power: Primitive = differentiable(np.float_power, "x y", x=base_formula(np.float_power), y=exponent_formula)
 
 
 # Remainders: the quotient is constant between its steps.
 
-remainder = differentiable(np.remainder, "x y", x=lambda g: g, y=lambda g, x, y: -g * np.floor_divide(x, y))
-fmod = differentiable(np.fmod, "x y", x=lambda g: g, y=lambda g, x, y: -g * np.trunc(x / y))
+remainder: Primitive = differentiable(np.remainder, "x y", x=lambda g: g, y=lambda g, x, y: -g * np.floor_divide(x, y))
+fmod: Primitive = differentiable(np.fmod, "x y", x=lambda g: g, y=lambda g, x, y: -g * np.trunc(x / y))
 
 
 def divmod_(x: Any, y: Any, /) -> tuple[Any, Any]:
@@ -170,8 +170,8 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
 RULES[np.frexp] = frexp
 
 # The power of two is an integer; its formula is there so that it may be a Tensor.
-ldexp = differentiable(np.ldexp, "x power", x=lambda g, power: np.ldexp(g, power), power=lambda g: None)
-copysign = differentiable(
+ldexp: Primitive = differentiable(np.ldexp, "x power", x=lambda g, power: np.ldexp(g, power), power=lambda g: None)
+copysign: Primitive = differentiable(
     np.copysign,
     "x y",
     x=lambda g, x, out: g * (np.sign(x) * np.sign(out)),
@@ -227,4 +227,4 @@ def _(g: Any, z: Any, deg: bool) -> Any:
 
 
 # The number next to x is x plus a step that does not change with it.
-nextafter = differentiable(np.nextafter, "x y", x=lambda g: g, y=lambda g: np.zeros_like(g))
+nextafter: Primitive = differentiable(np.nextafter, "x y", x=lambda g: g, y=lambda g: np.zeros_like(g))

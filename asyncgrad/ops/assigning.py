@@ -79,7 +79,7 @@ def _(h: Any, index: Any) -> Any:
     return clear(h, index)
 
 
-clear = clear_.call
+clear: Callable[..., Any] = clear_.call
 
 
 def setitem(a: Any, index: Any, value: Any) -> None:

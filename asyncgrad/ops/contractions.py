@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -86,7 +86,7 @@ def _(g: Any, x: Any, y_shape: tuple[int, ...], labels_x: str, labels_y: str, ou
     return _operand_gradient(g, x, output, labels_x, labels_y, y_shape)
 
 
-contract_two = contract_two_.call
+contract_two: Callable[..., Any] = contract_two_.call
 
 
 def _operand_gradient(g: Any, other: Any, output: str, labels_other: str, labels: str, shape: tuple[int, ...]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.values import is_foreign
-from .primitive import derivative, differentiable, primitive
+from .primitive import Primitive, derivative, differentiable, primitive
 
 __all__ = [
     "exp",
@@ -27,23 +27,23 @@ __all__ = [
 LN2 = math.log(2)
 LN10 = math.log(10)
 
-exp = differentiable(np.exp, "x", x=lambda g, out: g * out)
-exp2 = differentiable(np.exp2, "x", x=lambda g, out: g * (LN2 * out))
-expm1 = differentiable(np.expm1, "x", x=lambda g, out: g * (out + 1))
-log = differentiable(np.log, "x", x=lambda g, x: g / x)
-log2 = differentiable(np.log2, "x", x=lambda g, x: g / (LN2 * x))
-log10 = differentiable(np.log10, "x", x=lambda g, x: g / (LN10 * x))
-log1p = differentiable(np.log1p, "x", x=lambda g, x: g / (1 + x))
+exp: Primitive = differentiable(np.exp, "x", x=lambda g, out: g * out)
+exp2: Primitive = differentiable(np.exp2, "x", x=lambda g, out: g * (LN2 * out))
+expm1: Primitive = differentiable(np.expm1, "x", x=lambda g, out: g * (out + 1))
+log: Primitive = differentiable(np.log, "x", x=lambda g, x: g / x)
+log2: Primitive = differentiable(np.log2, "x", x=lambda g, x: g / (LN2 * x))
+log10: Primitive = differentiable(np.log10, "x", x=lambda g, x: g / (LN10 * x))
+log1p: Primitive = differentiable(np.log1p, "x", x=lambda g, x: g / (1 + x))
 
 # The share of x is 1 / (1 + exp(y - x)), written so that no exponential overflows. Where x and y are the same
 # infinity it is nan, as in PyTorch.
-logaddexp = differentiable(
+logaddexp: Primitive = differentiable(
     np.logaddexp,
     "x y",
     x=lambda g, x, y: g * np.exp(-np.logaddexp(0.0, y - x)),
     y=lambda g, x, y: g * np.exp(-np.logaddexp(0.0, x - y)),
 )
-logaddexp2 = differentiable(
+logaddexp2: Primitive = differentiable(
     np.logaddexp2,
     "x y",
     x=lambda g, x, y: g * np.exp2(-np.logaddexp2(0.0, y - x)),

@@ -12,7 +12,7 @@ from .axes import array_like
 from .dispatch import write
 from .foreign import clipped
 from .nondifferentiable import NonDifferentiable, nonzero
-from .primitive import RULES, derivative, differentiable, primitive
+from .primitive import RULES, Primitive, derivative, differentiable, primitive
 
 __all__ = [
     "absolute",
@@ -57,8 +57,8 @@ def sign(x: Any, /) -> Any:
 
 RULES[np.sign] = sign
 
-absolute = differentiable(np.absolute, "x", x=lambda g, x: g * np.sign(x))
-fabs = differentiable(np.fabs, "x", x=lambda g, x: g * np.sign(x))
+absolute: Primitive = differentiable(np.absolute, "x", x=lambda g, x: g * np.sign(x))
+fabs: Primitive = differentiable(np.fabs, "x", x=lambda g, x: g * np.sign(x))
 
 
 # maximum and minimum: where the two are equal each gets half, where one is nan both get all.
@@ -69,22 +69,22 @@ def unless_less(g: Any, x: Any, y: Any) -> Any:
     return np.where(x == y, g * 0.5, np.where(x < y, 0.0, g))
 
 
-maximum = differentiable(
+maximum: Primitive = differentiable(
     np.maximum, "x y", x=lambda g, x, y: unless_less(g, x, y), y=lambda g, x, y: unless_less(g, y, x)
 )
-minimum = differentiable(
+minimum: Primitive = differentiable(
     np.minimum, "x y", x=lambda g, x, y: unless_less(g, y, x), y=lambda g, x, y: unless_less(g, x, y)
 )
 
 # fmax and fmin: the first gets all where the two are equal, and where the second is nan.
 
-fmax = differentiable(
+fmax: Primitive = differentiable(
     np.fmax,
     "x y",
     x=lambda g, x, y: np.where(np.logical_or(x >= y, y != y), g, 0.0),
     y=lambda g, x, y: np.where(np.logical_or(x >= y, y != y), 0.0, g),
 )
-fmin = differentiable(
+fmin: Primitive = differentiable(
     np.fmin,
     "x y",
     x=lambda g, x, y: np.where(np.logical_or(x <= y, y != y), g, 0.0),

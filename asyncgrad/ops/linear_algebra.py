@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ def _right_gradient(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
 
 
 #: The matrix product of arrays and tensors; `matmul` takes nested lists too.
-product = matmul_.call
+product: Callable[..., Any] = matmul_.call
 
 
 def adjoint(x: Any) -> Any:

@@ -166,7 +166,7 @@ def _wrapped(result: Any, template: TensorBase, function: Callable[..., Any], ar
 
 
 RULES.update({function: NonDifferentiable(function) for function in NONDIFFERENTIABLE})
-nonzero = RULES[np.nonzero]
+nonzero: Callable[..., Any] = RULES[np.nonzero]
 
 _full_like = NonDifferentiable(np.full_like)
 

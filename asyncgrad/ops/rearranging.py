@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def _(g: Any, axis: Any) -> Any:
     return np.flip(g, axis)
 
 
-flip = flip_.call
+flip: Callable[..., Any] = flip_.call
 
 
 def flipud(m: Any) -> Any:
@@ -80,7 +81,7 @@ def _backwards(shift: Any) -> Any:
     return tuple(-one for one in shift) if isinstance(shift, (tuple, list)) else np.negative(shift)
 
 
-roll = roll_.call
+roll: Callable[..., Any] = roll_.call
 
 
 # Repetition.

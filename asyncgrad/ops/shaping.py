@@ -135,7 +135,7 @@ def _(g: Any, a_shape: tuple[int, ...], axes: Any) -> Any:
     return g.transpose(None if axes is None else inverse_permutation(axis_tuple(axes, len(a_shape))))
 
 
-transpose = transpose_.call
+transpose: Callable[..., Any] = transpose_.call
 
 
 @primitive(np.swapaxes, views=True)
@@ -149,7 +149,7 @@ def _(g: Any, axis1: int, axis2: int) -> Any:
     return g.swapaxes(axis1, axis2)
 
 
-swapaxes = swapaxes_.call
+swapaxes: Callable[..., Any] = swapaxes_.call
 
 
 def matrix_transpose(x: Any, /) -> Any:
@@ -202,7 +202,7 @@ def _(g: Any, a_shape: tuple[int, ...]) -> Any:
     return g.reshape(a_shape)
 
 
-expand_dims = expand_dims_.call
+expand_dims: Callable[..., Any] = expand_dims_.call
 
 
 @primitive(np.squeeze, views=True)
@@ -216,7 +216,7 @@ def _(g: Any, a_shape: tuple[int, ...]) -> Any:
     return g.reshape(a_shape)
 
 
-squeeze = squeeze_.call
+squeeze: Callable[..., Any] = squeeze_.call
 
 
 @primitive(views=True)
@@ -366,4 +366,4 @@ def _(g: Any) -> Any:
     return g
 
 
-copy = copy_.call
+copy: Callable[..., Any] = copy_.call

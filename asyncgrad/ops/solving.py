@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def _(g: Any, out: Any) -> Any:
     return -product(product(transposed, g), transposed)
 
 
-inv = inv_.call
+inv: Callable[..., Any] = inv_.call
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:
@@ -201,7 +202,7 @@ def _(g: Any, a: Any, out: Any) -> Any:
     return _by_matrix(g) * _cofactors(a)
 
 
-det = det_.call
+det: Callable[..., Any] = det_.call
 
 
 def _cofactors(a: Any) -> Any:

@@ -10,6 +10,7 @@ triangle; where the other does not mirror it, the gradient lies in the one that 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -245,4 +246,4 @@ def _match_nearest(values: Any, others: Any) -> Any:
     return nearest[..., np.newaxis] == arange_beside(values.shape[-1], values)
 
 
-eigvals = eigvals_.call
+eigvals: Callable[..., Any] = eigvals_.call

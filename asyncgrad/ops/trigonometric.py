@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .primitive import derivative, differentiable, primitive
+from .primitive import Primitive, derivative, differentiable, primitive
 
 __all__ = [
     "arccos",
@@ -34,27 +34,27 @@ __all__ = [
 
 DEGREE = math.pi / 180
 
-sin = differentiable(np.sin, "x", x=lambda g, x: g * np.cos(x))
-cos = differentiable(np.cos, "x", x=lambda g, x: -g * np.sin(x))
-tan = differentiable(np.tan, "x", x=lambda g, out: g * (1 + out * out))
-arcsin = differentiable(np.arcsin, "x", x=lambda g, x: g / np.sqrt(_one_less_square(x)))
-arccos = differentiable(np.arccos, "x", x=lambda g, x: -g / np.sqrt(_one_less_square(x)))
-arctan = differentiable(np.arctan, "x", x=lambda g, x: g / (1 + x * x))
+sin: Primitive = differentiable(np.sin, "x", x=lambda g, x: g * np.cos(x))
+cos: Primitive = differentiable(np.cos, "x", x=lambda g, x: -g * np.sin(x))
+tan: Primitive = differentiable(np.tan, "x", x=lambda g, out: g * (1 + out * out))
+arcsin: Primitive = differentiable(np.arcsin, "x", x=lambda g, x: g / np.sqrt(_one_less_square(x)))
+arccos: Primitive = differentiable(np.arccos, "x", x=lambda g, x: -g / np.sqrt(_one_less_square(x)))
+arctan: Primitive = differentiable(np.arctan, "x", x=lambda g, x: g / (1 + x * x))
 
-sinh = differentiable(np.sinh, "x", x=lambda g, x: g * np.cosh(x))
-cosh = differentiable(np.cosh, "x", x=lambda g, x: g * np.sinh(x))
+sinh: Primitive = differentiable(np.sinh, "x", x=lambda g, x: g * np.cosh(x))
+cosh: Primitive = differentiable(np.cosh, "x", x=lambda g, x: g * np.sinh(x))
 # Not g * (1 - out * out): a Python number among small arrays costs as much as another operation.
-tanh = differentiable(np.tanh, "x", x=lambda g, out: g - g * out * out)
-arcsinh = differentiable(np.arcsinh, "x", x=lambda g, x: g / np.sqrt(_one_and_square(x)))
-arccosh = differentiable(np.arccosh, "x", x=lambda g, x: g / _root_of_square_less_one(x))
-arctanh = differentiable(np.arctanh, "x", x=lambda g, x: g / (1 - x * x))
+tanh: Primitive = differentiable(np.tanh, "x", x=lambda g, out: g - g * out * out)
+arcsinh: Primitive = differentiable(np.arcsinh, "x", x=lambda g, x: g / np.sqrt(_one_and_square(x)))
+arccosh: Primitive = differentiable(np.arccosh, "x", x=lambda g, x: g / _root_of_square_less_one(x))
+arctanh: Primitive = differentiable(np.arctanh, "x", x=lambda g, x: g / (1 - x * x))
 
-deg2rad = differentiable(np.deg2rad, "x", x=lambda g: g * DEGREE)
-radians = differentiable(np.radians, "x", x=lambda g: g * DEGREE)
-rad2deg = differentiable(np.rad2deg, "x", x=lambda g: g / DEGREE)
-degrees = differentiable(np.degrees, "x", x=lambda g: g / DEGREE)
+deg2rad: Primitive = differentiable(np.deg2rad, "x", x=lambda g: g * DEGREE)
+radians: Primitive = differentiable(np.radians, "x", x=lambda g: g * DEGREE)
+rad2deg: Primitive = differentiable(np.rad2deg, "x", x=lambda g: g / DEGREE)
+degrees: Primitive = differentiable(np.degrees, "x", x=lambda g: g / DEGREE)
 
-hypot = differentiable(np.hypot, "x y", x=lambda g, x, out: g * (x / out), y=lambda g, y, out: g * (y / out))
+hypot: Primitive = differentiable(np.hypot, "x y", x=lambda g, x, out: g * (x / out), y=lambda g, y, out: g * (y / out))
 
 
 # On a branch cut the sign of a zero tells from which side NumPy computes the value, and so the sign of the root. A
@@ -80,7 +80,7 @@ def over_square_distance(value: Any, y: Any, x: Any) -> Any:
     return value / np.where(square == 0, 1.0, square)
 
 
-arctan2 = differentiable(
+arctan2: Primitive = differentiable(
     np.arctan2,
     "y x",
     y=lambda g, y, x: g * over_square_distance(x, y, x),

@@ -314,7 +314,8 @@ class CosineAnnealingWarmRestarts(Schedule):
         T_mult: int = 1,
         eta_min: float = 0.0,
     ) -> None:
-        self.T_0, self.T_mult = whole_number(T_0, "T_0", 1), whole_number(T_mult, "T_mult", 1)
+        self.T_0 = whole_number(T_0, "T_0", 1)
+        self.T_mult: int = whole_number(T_mult, "T_mult", 1)
         self.eta_min: float = number(eta_min, "eta_min", 0)
         super().__init__(optimizer)
 
@@ -437,12 +438,17 @@ class ReduceLROnPlateau:
         if self.min_lrs is not None and len(self.min_lrs) != groups:
             raise ArgumentError(f"min_lr has {len(self.min_lrs)} entries, but the optimizer has {groups} groups")
         self.min_lr: float = 0.0 if isinstance(min_lr, Sequence) else number(min_lr, "min_lr", 0)
-        self.mode, self.factor, self.threshold_mode = mode, factor, threshold_mode
-        self.threshold, self.eps = number(threshold, "threshold", 0), number(eps, "eps", 0)
+        self.mode = mode
+        self.factor: float = factor
+        self.threshold_mode = threshold_mode
+        self.threshold: float = number(threshold, "threshold", 0)
+        self.eps: float = number(eps, "eps", 0)
         self.patience: int = whole_number(patience, "patience", 0)
         self.cooldown: int = whole_number(cooldown, "cooldown", 0)
         self.best: float = math.inf if mode == "min" else -math.inf
-        self.num_bad_epochs, self.cooldown_counter, self.last_epoch = 0, 0, 0
+        self.num_bad_epochs: int = 0
+        self.cooldown_counter: int = 0
+        self.last_epoch: int = 0
 
     def step(self, metrics: Any) -> None:
         """Take note of a measure, and reduce the rates if it is time.

@@ -346,7 +346,10 @@ class SimulatedAccelerator(Device):
                     f"{what} must be greater than 0 per second, not {speed!r}: give math.inf for no limit"
                 )
         self._index = _next_index()
-        self.latency, self.bandwidth, self.flops, self.host_bandwidth = latency, bandwidth, flops, host_bandwidth
+        self.latency: float = latency
+        self.bandwidth: float = bandwidth
+        self.flops: float = flops
+        self.host_bandwidth: float = host_bandwidth
         self.clock: SimulatedClock = SimulatedClock() if clock is None else clock
         #: All operations in the order in which they were put on streams.
         self.timeline: list[Operation] = []

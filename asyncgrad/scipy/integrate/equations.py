@@ -417,7 +417,10 @@ class _Equation(Problem):
     __slots__ = ("is_async", "method", "name", "velocity")
 
     def __init__(self, velocity: Velocity, method: Method, is_async: bool, name: str) -> None:
-        self.velocity, self.method, self.is_async, self.name = velocity, method, is_async, name
+        self.velocity = velocity
+        self.method = method
+        self.is_async = is_async
+        self.name = name
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
         """Solve the adjoint equation from the last time to the first."""

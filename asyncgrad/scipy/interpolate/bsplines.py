@@ -109,7 +109,10 @@ class BSpline:
             )
         if (np.diff(raw(knots)) < 0).any() or not raw(knots)[count] > raw(knots)[k]:
             raise ValueError("BSpline takes knots t that do not decrease, and a base interval that is not empty")
-        self.t, self.k, self.extrapolate, self.axis = knots, int(k), extrapolate, axis
+        self.t: Any = knots
+        self.k: int = int(k)
+        self.extrapolate: Any = extrapolate
+        self.axis: int = axis
         #: With the axis of the knots first.
         self.c: Any = np.moveaxis(coefficients, axis, 0)[:count]
 

@@ -77,7 +77,9 @@ class interp1d:
         default = isinstance(fill_value, float) and np.isnan(fill_value)
         self._bounds_error = not self._extrapolates and default if bounds_error is None else bounds_error
         self._below_above = fill_value if isinstance(fill_value, tuple) else (fill_value, fill_value)
-        self.x, self.y, self._kind = points, values, kind
+        self.x: Any = points
+        self.y: Any = values
+        self._kind = kind
         self._spline: Any = None
         if kind == "cubic":
             self._spline = CubicSpline(points, values)
@@ -181,8 +183,10 @@ class RegularGridInterpolator:
             elif not (steps > 0).all():
                 raise ValueError(f"the points along axis {axis} must increase or decrease strictly")
             grid.append(coordinates)
-        self.grid, self.method = tuple(grid), method
-        self.bounds_error, self.fill_value = bounds_error, fill_value
+        self.grid = tuple(grid)
+        self.method: str = method
+        self.bounds_error: bool = bounds_error
+        self.fill_value: Any = fill_value
         self._check_sizes(method)
 
     def _check_sizes(self, method: str) -> None:

@@ -43,7 +43,10 @@ class PiecewisePolynomial:
     __slots__ = ("axis", "c", "extrapolate", "x")
 
     def __init__(self, c: Any, x: Any, extrapolate: Any, axis: int = 0) -> None:
-        self.c, self.x, self.extrapolate, self.axis = c, x, extrapolate, axis
+        self.c: Any = c
+        self.x: Any = x
+        self.extrapolate: Any = extrapolate
+        self.axis: int = axis
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Tensor:
         """Return the values at points, or those of a derivative.

@@ -69,18 +69,20 @@ def _middle(values: Any) -> Any:
     return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else np.sum(values)
 
 
-sum_labels = _summary("sum_labels", _sum, "Return the sum of elements.")
-sum = _summary("sum", _sum, "Return the sum of elements; as `sum_labels`.")
-mean = _summary("mean", np.mean, "Return the mean of elements.")
-variance = _summary("variance", np.var, "Return the variance of elements.")
-standard_deviation = _summary("standard_deviation", np.std, "Return the standard deviation of elements.")
-minimum = _summary(
+sum_labels: Callable[..., Tensor] = _summary("sum_labels", _sum, "Return the sum of elements.")
+sum: Callable[..., Tensor] = _summary("sum", _sum, "Return the sum of elements; as `sum_labels`.")
+mean: Callable[..., Tensor] = _summary("mean", np.mean, "Return the mean of elements.")
+variance: Callable[..., Tensor] = _summary("variance", np.var, "Return the variance of elements.")
+standard_deviation: Callable[..., Tensor] = _summary(
+    "standard_deviation", np.std, "Return the standard deviation of elements."
+)
+minimum: Callable[..., Tensor] = _summary(
     "minimum", lambda values: np.min(values) if len(values) else _sum(values), "Return the least element."
 )
-maximum = _summary(
+maximum: Callable[..., Tensor] = _summary(
     "maximum", lambda values: np.max(values) if len(values) else _sum(values), "Return the greatest element."
 )
-median = _summary("median", _middle, "Return the median of elements.")
+median: Callable[..., Tensor] = _summary("median", _middle, "Return the median of elements.")
 
 
 def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:

@@ -93,7 +93,7 @@ def _middle(windows: Any) -> Any:
     return np.sort(windows, -1)[..., windows.shape[-1] // 2]
 
 
-maximum_filter = _filter("maximum_filter", lambda windows: np.max(windows, -1))
+maximum_filter: Callable[..., Tensor] = _filter("maximum_filter", lambda windows: np.max(windows, -1))
 maximum_filter.__doc__ = """Return the greatest element of the window around each element.
 
     Args:
@@ -108,9 +108,9 @@ maximum_filter.__doc__ = """Return the greatest element of the window around eac
 
     Source: scipy.ndimage.maximum_filter.
     """
-minimum_filter = _filter("minimum_filter", lambda windows: np.min(windows, -1))
+minimum_filter: Callable[..., Tensor] = _filter("minimum_filter", lambda windows: np.min(windows, -1))
 minimum_filter.__doc__ = """Return the least element of the window around each element; as `maximum_filter`."""
-median_filter = _filter("median_filter", _middle)
+median_filter: Callable[..., Tensor] = _filter("median_filter", _middle)
 median_filter.__doc__ = """Return the middle element of the window around each element; as `maximum_filter`."""
 
 
@@ -272,28 +272,28 @@ def _morphology(name: str, combine: Callable[..., Any], document: str) -> Callab
     return made
 
 
-grey_opening = _morphology(
+grey_opening: Callable[..., Tensor] = _morphology(
     "grey_opening", lambda image, erode, dilate: dilate(erode(image)), "Return the dilation of the erosion of an image."
 )
-grey_closing = _morphology(
+grey_closing: Callable[..., Tensor] = _morphology(
     "grey_closing", lambda image, erode, dilate: erode(dilate(image)), "Return the erosion of the dilation of an image."
 )
-morphological_gradient = _morphology(
+morphological_gradient: Callable[..., Tensor] = _morphology(
     "morphological_gradient",
     lambda image, erode, dilate: dilate(image) - erode(image),
     "Return the difference of the dilation and the erosion of an image.",
 )
-morphological_laplace = _morphology(
+morphological_laplace: Callable[..., Tensor] = _morphology(
     "morphological_laplace",
     lambda image, erode, dilate: dilate(image) + erode(image) - 2 * image,
     "Return the sum of the dilation and the erosion of an image, less the image twice.",
 )
-white_tophat = _morphology(
+white_tophat: Callable[..., Tensor] = _morphology(
     "white_tophat",
     lambda image, erode, dilate: image - dilate(erode(image)),
     "Return the difference of an image and its opening.",
 )
-black_tophat = _morphology(
+black_tophat: Callable[..., Tensor] = _morphology(
     "black_tophat",
     lambda image, erode, dilate: erode(dilate(image)) - image,
     "Return the difference of the closing of an image and the image.",

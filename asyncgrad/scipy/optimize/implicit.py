@@ -98,7 +98,10 @@ class Zero(Problem):
     __slots__ = ("function", "is_async", "is_free", "name")
 
     def __init__(self, function: VectorFunction, is_async: bool, name: str, is_free: Any = None) -> None:
-        self.function, self.is_async, self.name, self.is_free = function, is_async, name, is_free
+        self.function = function
+        self.is_async = is_async
+        self.name = name
+        self.is_free: Any = is_free
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
         """Solve with the Jacobian, and multiply by the derivative by the parameters."""
@@ -135,7 +138,9 @@ class ElementwiseZero(Problem):
     __slots__ = ("function", "is_async", "name")
 
     def __init__(self, function: VectorFunction, is_async: bool, name: str) -> None:
-        self.function, self.is_async, self.name = function, is_async, name
+        self.function = function
+        self.is_async = is_async
+        self.name = name
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
         """Divide by the derivative by x, and multiply by that by the parameters."""

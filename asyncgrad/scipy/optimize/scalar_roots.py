@@ -57,10 +57,10 @@ def _bracketing(name: str) -> Callable[..., Any]:
     return find
 
 
-bisect = _bracketing("bisect")
-brenth = _bracketing("brenth")
-brentq = _bracketing("brentq")
-ridder = _bracketing("ridder")
+bisect: Callable[..., Any] = _bracketing("bisect")
+brenth: Callable[..., Any] = _bracketing("brenth")
+brentq: Callable[..., Any] = _bracketing("brentq")
+ridder: Callable[..., Any] = _bracketing("ridder")
 
 
 def toms748(

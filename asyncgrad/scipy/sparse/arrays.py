@@ -53,7 +53,8 @@ class SparseArray:
     __array_ufunc__ = None
 
     def __init__(self, data: Any, pattern: Pattern) -> None:
-        self.data, self.pattern = data, pattern
+        self.data: Any = data
+        self.pattern: Pattern = pattern
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -22,7 +22,10 @@ class Pattern:
     __slots__ = ("_rows", "indices", "indptr", "shape", "transposed")
 
     def __init__(self, indices: Any, indptr: Any, shape: tuple[int, int], transposed: bool = False) -> None:
-        self.indices, self.indptr, self.shape, self.transposed = indices, indptr, shape, transposed
+        self.indices: Any = indices
+        self.indptr: Any = indptr
+        self.shape: tuple[int, int] = shape
+        self.transposed: bool = transposed
         self._rows: Any = None
 
     def transpose(self) -> Pattern:

@@ -369,17 +369,17 @@ def _distance(name: str, parameters: str = "") -> Callable[..., Tensor]:
     return distance
 
 
-braycurtis = _distance("braycurtis")
-canberra = _distance("canberra")
-chebyshev = _distance("chebyshev")
-cityblock = _distance("cityblock")
-correlation = _distance("correlation")
-cosine = _distance("cosine")
-euclidean = _distance("euclidean")
-mahalanobis = _distance("mahalanobis")
-minkowski = _distance("minkowski")
-seuclidean = _distance("seuclidean")
-sqeuclidean = _distance("sqeuclidean")
+braycurtis: Callable[..., Tensor] = _distance("braycurtis")
+canberra: Callable[..., Tensor] = _distance("canberra")
+chebyshev: Callable[..., Tensor] = _distance("chebyshev")
+cityblock: Callable[..., Tensor] = _distance("cityblock")
+correlation: Callable[..., Tensor] = _distance("correlation")
+cosine: Callable[..., Tensor] = _distance("cosine")
+euclidean: Callable[..., Tensor] = _distance("euclidean")
+mahalanobis: Callable[..., Tensor] = _distance("mahalanobis")
+minkowski: Callable[..., Tensor] = _distance("minkowski")
+seuclidean: Callable[..., Tensor] = _distance("seuclidean")
+sqeuclidean: Callable[..., Tensor] = _distance("sqeuclidean")
 
 
 def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, keepdims: bool = False) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import differentiable
+from ...ops.primitive import Primitive, differentiable
 from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import by_order, i_by_order, k_by_order
@@ -74,43 +74,43 @@ def _y_slope(function: Callable[[Any, Any], Any], v: Any, z: Any, out: Any) -> A
 
 # The order of SciPy's jn, the same ufunc as jv, may be any number.
 
-jv = differentiable(
+jv: Primitive = differentiable(
     special.jv,
     "v z",
     v=lambda g, v, z: g * by_order("jv", v, z),
     z=lambda g, v, z: g * _half_difference(special.jv, v, z),
 )
-yv = differentiable(
+yv: Primitive = differentiable(
     special.yv,
     "v z",
     v=lambda g, v, z: g * by_order("yv", v, z),
     z=lambda g, v, z, out: g * _y_slope(special.yv, v, z, out),
 )
-yn = differentiable(
+yn: Primitive = differentiable(
     special.yn,
     "n x",
     n=lambda g: None,
     x=lambda g, n, x, out: g * _y_slope(special.yn, n, x, out),
 )
-hankel1 = differentiable(
+hankel1: Primitive = differentiable(
     special.hankel1,
     "v z",
     v=lambda g, v, z: g * by_order("hankel1", v, z),
     z=lambda g, v, z: g * _half_difference(special.hankel1, v, z),
 )
-hankel2 = differentiable(
+hankel2: Primitive = differentiable(
     special.hankel2,
     "v z",
     v=lambda g, v, z: g * by_order("hankel2", v, z),
     z=lambda g, v, z: g * _half_difference(special.hankel2, v, z),
 )
-iv = differentiable(
+iv: Primitive = differentiable(
     special.iv,
     "v z",
     v=lambda g, v, z: g * i_by_order("iv", v, z),
     z=lambda g, v, z: g * _half_sum(special.iv, v, z),
 )
-kv = differentiable(
+kv: Primitive = differentiable(
     special.kv,
     "v z",
     v=lambda g, v, z, out: g * k_by_order("kv", v, z, out),
@@ -123,18 +123,18 @@ def _kn_slope(n: Any, x: Any) -> Any:
     return -0.5 * (special.kn(np.abs(orders - 1), x) + special.kn(orders + 1, x))
 
 
-kn = differentiable(special.kn, "n x", n=lambda g: None, x=lambda g, n, x: g * _kn_slope(n, x))
+kn: Primitive = differentiable(special.kn, "n x", n=lambda g: None, x=lambda g, n, x: g * _kn_slope(n, x))
 
 # Of orders 0 and 1.
 
-j0 = differentiable(special.j0, "x", x=lambda g, x: -g * special.j1(x))
-j1 = differentiable(special.j1, "x", x=lambda g, x: g * (0.5 * (special.j0(x) - special.jv(2, x))))
-y0 = differentiable(special.y0, "x", x=lambda g, x: -g * special.y1(x))
-y1 = differentiable(special.y1, "x", x=lambda g, x, out: g * _y_slope(special.yn, 1, x, out))
-i0 = differentiable(special.i0, "x", x=lambda g, x: g * special.i1(x))
-i1 = differentiable(special.i1, "x", x=lambda g, x: g * (0.5 * (special.i0(x) + special.iv(2, x))))
-k0 = differentiable(special.k0, "x", x=lambda g, x: -g * special.k1(x))
-k1 = differentiable(special.k1, "x", x=lambda g, x: -g * (0.5 * (special.k0(x) + special.kn(2, x))))
+j0: Primitive = differentiable(special.j0, "x", x=lambda g, x: -g * special.j1(x))
+j1: Primitive = differentiable(special.j1, "x", x=lambda g, x: g * (0.5 * (special.j0(x) - special.jv(2, x))))
+y0: Primitive = differentiable(special.y0, "x", x=lambda g, x: -g * special.y1(x))
+y1: Primitive = differentiable(special.y1, "x", x=lambda g, x, out: g * _y_slope(special.yn, 1, x, out))
+i0: Primitive = differentiable(special.i0, "x", x=lambda g, x: g * special.i1(x))
+i1: Primitive = differentiable(special.i1, "x", x=lambda g, x: g * (0.5 * (special.i0(x) + special.iv(2, x))))
+k0: Primitive = differentiable(special.k0, "x", x=lambda g, x: -g * special.k1(x))
+k1: Primitive = differentiable(special.k1, "x", x=lambda g, x: -g * (0.5 * (special.k0(x) + special.kn(2, x))))
 
 
 # Scaled. Far from 0 they behave like a power, and the terms of the derivative cancel.
@@ -216,41 +216,43 @@ def _kve_slope(v: Any, z: Any, out: Any, below: Callable[[Any], Any], above: Cal
     return _or_far(near, v, z, finite, 1)
 
 
-jve = differentiable(
+jve: Primitive = differentiable(
     special.jve,
     "v z",
     v=lambda g, v, z: g * by_order("jve", v, z),
     z=_jve_formula,
 )
-yve = differentiable(
+yve: Primitive = differentiable(
     special.yve,
     "v z",
     v=lambda g, v, z: g * by_order("yve", v, z),
     z=_yve_formula,
 )
-hankel1e = differentiable(
+hankel1e: Primitive = differentiable(
     special.hankel1e,
     "v z",
     v=lambda g, v, z: g * by_order("hankel1e", v, z),
     z=lambda g, v, z, out: g * _or_far(lambda z: _half_difference(special.hankel1e, v, z) - 1j * out, v, z, out, 1j),
 )
-hankel2e = differentiable(
+hankel2e: Primitive = differentiable(
     special.hankel2e,
     "v z",
     v=lambda g, v, z: g * by_order("hankel2e", v, z),
     z=lambda g, v, z, out: g * _or_far(lambda z: _half_difference(special.hankel2e, v, z) + 1j * out, v, z, out, -1j),
 )
-ive = differentiable(special.ive, "v z", v=lambda g, v, z: g * i_by_order("ive", v, z), z=_ive_formula)
-kve = differentiable(
+ive: Primitive = differentiable(special.ive, "v z", v=lambda g, v, z: g * i_by_order("ive", v, z), z=_ive_formula)
+kve: Primitive = differentiable(
     special.kve,
     "v z",
     v=lambda g, v, z, out: g * k_by_order("kve", v, z, out),
     z=lambda g, v, z, out: g * _kve_slope(v, z, out, lambda z: special.kve(v - 1, z), lambda z: special.kve(v + 1, z)),
 )
-i0e = differentiable(special.i0e, "x", x=lambda g, x, out: g * _i0e_slope(x, out))
-i1e = differentiable(special.i1e, "x", x=lambda g, x, out: g * _i1e_slope(x, out))
-k0e = differentiable(special.k0e, "x", x=lambda g, x, out: g * _kve_slope(0, x, out, special.k1e, special.k1e))
-k1e = differentiable(
+i0e: Primitive = differentiable(special.i0e, "x", x=lambda g, x, out: g * _i0e_slope(x, out))
+i1e: Primitive = differentiable(special.i1e, "x", x=lambda g, x, out: g * _i1e_slope(x, out))
+k0e: Primitive = differentiable(
+    special.k0e, "x", x=lambda g, x, out: g * _kve_slope(0, x, out, special.k1e, special.k1e)
+)
+k1e: Primitive = differentiable(
     special.k1e,
     "x",
     x=lambda g, x, out: g * _kve_slope(1, x, out, special.k0e, lambda x: special.kve(2, x)),

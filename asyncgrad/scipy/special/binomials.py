@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
-from ...ops.primitive import differentiable
+from ...ops.primitive import Primitive, differentiable
 from ...tensor import asarray
 from ..arguments import floating
 from ..ufuncs import special
@@ -60,7 +60,7 @@ def _binom_by_second(n: Any, k: Any, out: Any) -> Any:
     return above - below
 
 
-binom = differentiable(
+binom: Primitive = differentiable(
     special.binom,
     "n k",
     n=lambda g, n, k, out: g * _binom_by_first(n, k, out),
@@ -92,7 +92,7 @@ def _poch_by_low_first(z: Any, m: Any, out: Any, is_low: Any) -> Any:
     return np.where(crosses, crossing, out * slope)
 
 
-poch = differentiable(
+poch: Primitive = differentiable(
     special.poch,
     "z m",
     z=lambda g, z, m, out: g * _poch_by_first(z, m, out),

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import derivative, differentiable, primitive
+from ...ops.primitive import Primitive, derivative, differentiable, primitive
 from ..ufuncs import special
 
 __all__ = ["elliprc", "elliprd", "elliprf", "elliprg", "elliprj", "power_integral"]
@@ -85,7 +85,7 @@ def _by_first(x: Any, y: Any, z: Any) -> Any:
     return special.elliprd(y, z, x) / -6
 
 
-elliprf = differentiable(
+elliprf: Primitive = differentiable(
     special.elliprf,
     "x y z",
     x=lambda g, x, y, z: g * _by_first(x, y, z),
@@ -109,20 +109,20 @@ def _degenerate_slopes(x: Any, y: Any) -> Any:
     )
 
 
-elliprc = differentiable(
+elliprc: Primitive = differentiable(
     special.elliprc,
     "x y",
     x=lambda g, x, y: g * _degenerate_slopes(x, y)[0],
     y=lambda g, x, y: g * _degenerate_slopes(x, y)[1],
 )
-elliprd = differentiable(
+elliprd: Primitive = differentiable(
     special.elliprd,
     "x y z",
     x=lambda g, x, y, z: g * (-0.75 * _integral((x, y, z), (1.5, 0.5, 1.5))),
     y=lambda g, x, y, z: g * (-0.75 * _integral((x, y, z), (0.5, 1.5, 1.5))),
     z=lambda g, x, y, z: g * (-2.25 * _integral((x, y, z), (0.5, 0.5, 2.5))),
 )
-elliprg = differentiable(
+elliprg: Primitive = differentiable(
     special.elliprg,
     "x y z",
     x=lambda g, x, y, z: g * (_integral((x, y, z), (1.5, 0.5, 0.5), 1.0) / 8),
@@ -140,7 +140,7 @@ def _third_kind_slope(points: tuple[Any, ...], powers: tuple[float, ...], factor
     return factor * _integral(points, powers)
 
 
-elliprj = differentiable(
+elliprj: Primitive = differentiable(
     special.elliprj,
     "x y z p",
     x=lambda g, x, y, z, p: g * _third_kind_slope((x, y, z, p), (1.5, 0.5, 0.5, 1.0), -0.75),

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.primitive import differentiable
+from ...ops.primitive import Primitive, differentiable
 from ..ufuncs import special
 
 __all__ = ["cosdg", "cotdg", "radian", "sindg", "tandg"]
 
 _DEGREE = math.pi / 180
 
-sindg = differentiable(special.sindg, "x", x=lambda g, x: g * (_DEGREE * special.cosdg(x)))
-cosdg = differentiable(special.cosdg, "x", x=lambda g, x: g * (-_DEGREE * special.sindg(x)))
-tandg = differentiable(special.tandg, "x", x=lambda g, out: g * (_DEGREE * _one_and_square(out)))
-cotdg = differentiable(special.cotdg, "x", x=lambda g, out: g * (-_DEGREE * _one_and_square(out)))
+sindg: Primitive = differentiable(special.sindg, "x", x=lambda g, x: g * (_DEGREE * special.cosdg(x)))
+cosdg: Primitive = differentiable(special.cosdg, "x", x=lambda g, x: g * (-_DEGREE * special.sindg(x)))
+tandg: Primitive = differentiable(special.tandg, "x", x=lambda g, out: g * (_DEGREE * _one_and_square(out)))
+cotdg: Primitive = differentiable(special.cotdg, "x", x=lambda g, out: g * (-_DEGREE * _one_and_square(out)))
 
 
 def _one_and_square(value: Any) -> Any:
@@ -25,7 +25,7 @@ def _one_and_square(value: Any) -> Any:
 
 
 # Degrees, minutes and seconds.
-radian = differentiable(
+radian: Primitive = differentiable(
     special.radian,
     "d m s",
     d=lambda g: g * _DEGREE,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph.values import raw
 from ...ops.nondifferentiable import NonDifferentiable
-from ...ops.primitive import RULES, differentiable
+from ...ops.primitive import RULES, Primitive, differentiable
 from ..ufuncs import special
 
 __all__ = [
@@ -41,18 +41,18 @@ __all__ = [
 
 # SciPy's own ufuncs of functions that NumPy has, too.
 
-exp10 = differentiable(special.exp10, "x", x=lambda g, out: g * (math.log(10) * out))
-exp2 = differentiable(special.exp2, "x", x=lambda g, out: g * (math.log(2) * out))
-expm1 = differentiable(special.expm1, "x", x=lambda g, out: g * (out + 1))
-log1p = differentiable(special.log1p, "x", x=lambda g, x: g / (1 + x))
-cbrt = differentiable(special.cbrt, "x", x=lambda g, out: g / (3 * np.square(out)))
-cosm1 = differentiable(special.cosm1, "x", x=lambda g, x: -g * np.sin(x))
+exp10: Primitive = differentiable(special.exp10, "x", x=lambda g, out: g * (math.log(10) * out))
+exp2: Primitive = differentiable(special.exp2, "x", x=lambda g, out: g * (math.log(2) * out))
+expm1: Primitive = differentiable(special.expm1, "x", x=lambda g, out: g * (out + 1))
+log1p: Primitive = differentiable(special.log1p, "x", x=lambda g, x: g / (1 + x))
+cbrt: Primitive = differentiable(special.cbrt, "x", x=lambda g, out: g / (3 * np.square(out)))
+cosm1: Primitive = differentiable(special.cosm1, "x", x=lambda g, x: -g * np.sin(x))
 round_ = RULES[special.round] = NonDifferentiable(special.round)
 
 # Not 1 - out, which is 0 from 37 on.
-expit = differentiable(special.expit, "x", x=lambda g, x, out: g * (out * special.expit(-x)))
-logit = differentiable(special.logit, "x", x=lambda g, x: g / (x * (1 - x)))
-log_expit = differentiable(special.log_expit, "x", x=lambda g, x: g * special.expit(-x))
+expit: Primitive = differentiable(special.expit, "x", x=lambda g, x, out: g * (out * special.expit(-x)))
+logit: Primitive = differentiable(special.logit, "x", x=lambda g, x: g / (x * (1 - x)))
+log_expit: Primitive = differentiable(special.log_expit, "x", x=lambda g, x: g * special.expit(-x))
 
 
 # Products with logarithms.
@@ -75,24 +75,24 @@ def _log_of_ratio(x: Any, y: Any) -> Any:
 
 
 # Where both are 0 the product is 0, and constant in y.
-xlogy = differentiable(
+xlogy: Primitive = differentiable(
     special.xlogy, "x y", x=lambda g, y: g * np.log(y), y=lambda g, x, y: g * (x / _one_where_both_are_zero(x, y))
 )
-xlog1py = differentiable(
+xlog1py: Primitive = differentiable(
     special.xlog1py,
     "x y",
     x=lambda g, y: g * np.log1p(y),
     y=lambda g, x, y: g * (x / _one_where_both_are_zero(x, 1 + y)),
 )
 
-entr = differentiable(special.entr, "x", x=lambda g, x: -g * (np.log(x) + 1))
-rel_entr = differentiable(
+entr: Primitive = differentiable(special.entr, "x", x=lambda g, x: -g * (np.log(x) + 1))
+rel_entr: Primitive = differentiable(
     special.rel_entr,
     "x y",
     x=lambda g, x, y: g * (_log_of_ratio(x, y) + 1),
     y=lambda g, x, y: -g * (x / _one_where_both_are_zero(x, y)),
 )
-kl_div = differentiable(
+kl_div: Primitive = differentiable(
     special.kl_div,
     "x y",
     x=lambda g, x, y: g * _log_of_ratio(x, y),
@@ -114,20 +114,20 @@ def exprel_slope(t: Any) -> Any:
     return np.where(is_small, series, (np.exp(large) * (large - 1) + 1) / np.square(large))
 
 
-exprel = differentiable(special.exprel, "x", x=lambda g, x: g * exprel_slope(x))
+exprel: Primitive = differentiable(special.exprel, "x", x=lambda g, x: g * exprel_slope(x))
 
 
 def _boxcox_by_lambda(logarithm: Any, lmbda: Any) -> Any:
     return np.square(logarithm) * exprel_slope(lmbda * logarithm)
 
 
-boxcox = differentiable(
+boxcox: Primitive = differentiable(
     special.boxcox,
     "x lmbda",
     x=lambda g, x, lmbda: g * x ** (lmbda - 1),
     lmbda=lambda g, x, lmbda: g * _boxcox_by_lambda(np.log(x), lmbda),
 )
-boxcox1p = differentiable(
+boxcox1p: Primitive = differentiable(
     special.boxcox1p,
     "x lmbda",
     x=lambda g, x, lmbda: g * (1 + x) ** (lmbda - 1),
@@ -146,19 +146,19 @@ def _log1p_less_share(s: Any) -> Any:
     return np.where(is_small, series, (large / (1 + large) - np.log1p(large)) / np.square(large))
 
 
-inv_boxcox = differentiable(
+inv_boxcox: Primitive = differentiable(
     special.inv_boxcox,
     "y lmbda",
     y=lambda g, y, lmbda, out: g * (out / (1 + lmbda * y)),
     lmbda=lambda g, y, lmbda, out: g * (out * np.square(y) * _log1p_less_share(lmbda * y)),
 )
-inv_boxcox1p = differentiable(
+inv_boxcox1p: Primitive = differentiable(
     special.inv_boxcox1p,
     "y lmbda",
     y=lambda g, y, lmbda, out: g * ((out + 1) / (1 + lmbda * y)),
     lmbda=lambda g, y, lmbda, out: g * ((out + 1) * np.square(y) * _log1p_less_share(lmbda * y)),
 )
-powm1 = differentiable(
+powm1: Primitive = differentiable(
     special.powm1,
     "x y",
     x=lambda g, x, y: g * (y * x ** (y - 1)),
@@ -173,7 +173,7 @@ def _huber_by_residual(delta: Any, r: Any) -> Any:
     return np.where(np.abs(r) <= delta, r, delta * np.sign(raw(r)))
 
 
-huber = differentiable(
+huber: Primitive = differentiable(
     special.huber,
     "delta r",
     delta=lambda g, delta, r: g * np.where(np.abs(r) <= delta, 0.0, np.abs(r) - delta),
@@ -188,7 +188,7 @@ def _pseudo_huber_by_delta(delta: Any, r: Any) -> Any:
     return delta * np.square(square / (1 + root)) / root
 
 
-pseudo_huber = differentiable(
+pseudo_huber: Primitive = differentiable(
     special.pseudo_huber,
     "delta r",
     delta=lambda g, delta, r: g * _pseudo_huber_by_delta(delta, r),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
 from ..ufuncs import special
 from .carlson import power_integral
 
@@ -74,9 +74,9 @@ def _(g: Any, p: Any, order: int, second: bool) -> Any:
     return -g * complete_by_parameter.call(p, order + 1, second)
 
 
-ellipk = differentiable(special.ellipk, "m", m=lambda g, m: g * complete_by_parameter.call(1 - m, 1, False))
-ellipkm1 = differentiable(special.ellipkm1, "p", p=lambda g, p: -g * complete_by_parameter.call(p, 1, False))
-ellipe = differentiable(special.ellipe, "m", m=lambda g, m: g * complete_by_parameter.call(1 - m, 1, True))
+ellipk: Primitive = differentiable(special.ellipk, "m", m=lambda g, m: g * complete_by_parameter.call(1 - m, 1, False))
+ellipkm1: Primitive = differentiable(special.ellipkm1, "p", p=lambda g, p: -g * complete_by_parameter.call(p, 1, False))
+ellipe: Primitive = differentiable(special.ellipe, "m", m=lambda g, m: g * complete_by_parameter.call(1 - m, 1, True))
 
 
 @primitive()
@@ -121,13 +121,13 @@ def _(g: Any, phi: Any, m: Any, order: int) -> Any:
     return g * second_kind_by_parameter.call(phi, m, order + 1)
 
 
-ellipkinc = differentiable(
+ellipkinc: Primitive = differentiable(
     special.ellipkinc,
     "phi m",
     phi=lambda g, phi, m: g / np.sqrt(1 - m * np.square(np.sin(phi))),
     m=lambda g, phi, m: g * first_kind_by_parameter.call(phi, m, 1),
 )
-ellipeinc = differentiable(
+ellipeinc: Primitive = differentiable(
     special.ellipeinc,
     "phi m",
     phi=lambda g, phi, m: g * np.sqrt(1 - m * np.square(np.sin(phi))),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
 from ..ufuncs import special
 
 __all__ = [
@@ -32,11 +32,11 @@ __all__ = [
 
 _SLOPE = 2 / math.sqrt(math.pi)
 
-erf = differentiable(special.erf, "x", x=lambda g, x: g * (_SLOPE * np.exp(-x * x)))
-erfc = differentiable(special.erfc, "x", x=lambda g, x: g * (-_SLOPE * np.exp(-x * x)))
-erfi = differentiable(special.erfi, "x", x=lambda g, x: g * (_SLOPE * np.exp(x * x)))
-erfinv = differentiable(special.erfinv, "y", y=lambda g, out: g * (np.exp(out * out) / _SLOPE))
-erfcinv = differentiable(special.erfcinv, "y", y=lambda g, out: g * (-np.exp(out * out) / _SLOPE))
+erf: Primitive = differentiable(special.erf, "x", x=lambda g, x: g * (_SLOPE * np.exp(-x * x)))
+erfc: Primitive = differentiable(special.erfc, "x", x=lambda g, x: g * (-_SLOPE * np.exp(-x * x)))
+erfi: Primitive = differentiable(special.erfi, "x", x=lambda g, x: g * (_SLOPE * np.exp(x * x)))
+erfinv: Primitive = differentiable(special.erfinv, "y", y=lambda g, out: g * (np.exp(out * out) / _SLOPE))
+erfcinv: Primitive = differentiable(special.erfcinv, "y", y=lambda g, out: g * (-np.exp(out * out) / _SLOPE))
 
 
 def _by_series(x: Any, near: Any, terms: tuple[float, ...], scale: complex, is_far: Any) -> Any:
@@ -79,9 +79,9 @@ def wofz_slope(z: Any) -> Any:
     return _by_series(z, lambda z: 1j * _SLOPE - 2 * z * special.wofz(z), _TERMS, -0.5j * _SLOPE, is_far)
 
 
-erfcx = differentiable(special.erfcx, "x", x=lambda g, x: g * _erfcx_slope(x))
-dawsn = differentiable(special.dawsn, "x", x=lambda g, x: g * _dawsn_slope(x))
-wofz = differentiable(special.wofz, "z", z=lambda g, z: g * wofz_slope(z))
+erfcx: Primitive = differentiable(special.erfcx, "x", x=lambda g, x: g * _erfcx_slope(x))
+dawsn: Primitive = differentiable(special.dawsn, "x", x=lambda g, x: g * _dawsn_slope(x))
+wofz: Primitive = differentiable(special.wofz, "z", z=lambda g, z: g * wofz_slope(z))
 
 
 # The Voigt profile is the real part of w(z) for z = (x + i gamma) / (sigma sqrt(2)), over sigma sqrt(2 pi).
@@ -98,7 +98,7 @@ def _voigt_by_sigma(x: Any, sigma: Any, gamma: Any, out: Any) -> Any:
     return -out / sigma - math.sqrt(2) * (z * slope).real
 
 
-voigt_profile = differentiable(
+voigt_profile: Primitive = differentiable(
     special.voigt_profile,
     "x sigma gamma",
     x=lambda g, x, sigma, gamma: g * _voigt_slope(x, sigma, gamma)[1].real,
@@ -109,9 +109,11 @@ voigt_profile = differentiable(
 
 # Integrals of exponentials.
 
-expi = differentiable(special.expi, "x", x=lambda g, x: g * (np.exp(x) / x))
-exp1 = differentiable(special.exp1, "x", x=lambda g, x: g * (-np.exp(-x) / x))
-expn = differentiable(special.expn, "n x", n=lambda g: None, x=lambda g, n, x, out: g * _expn_slope(n, x, out))
+expi: Primitive = differentiable(special.expi, "x", x=lambda g, x: g * (np.exp(x) / x))
+exp1: Primitive = differentiable(special.exp1, "x", x=lambda g, x: g * (-np.exp(-x) / x))
+expn: Primitive = differentiable(
+    special.expn, "n x", n=lambda g: None, x=lambda g, n, x, out: g * _expn_slope(n, x, out)
+)
 
 
 def _expn_slope(n: Any, x: Any, out: Any) -> Any:

@@ -12,7 +12,7 @@ from ...errors import ArgumentTypeError
 from ...graph.values import raw
 from ...ops.axes import array_like
 from ...ops.nondifferentiable import NonDifferentiable
-from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
 from ..arguments import floating
 from ..ufuncs import special
 
@@ -31,9 +31,9 @@ __all__ = [
     "rgamma_slope",
 ]
 
-gamma = differentiable(special.gamma, "x", x=lambda g, x, out: g * (out * special.psi(x)))
-gammaln = differentiable(special.gammaln, "x", x=lambda g, x: g * special.psi(x))
-loggamma = differentiable(special.loggamma, "x", x=lambda g, x: g * special.psi(x))
+gamma: Primitive = differentiable(special.gamma, "x", x=lambda g, x, out: g * (out * special.psi(x)))
+gammaln: Primitive = differentiable(special.gammaln, "x", x=lambda g, x: g * special.psi(x))
+loggamma: Primitive = differentiable(special.loggamma, "x", x=lambda g, x: g * special.psi(x))
 gammasgn = RULES[special.gammasgn] = NonDifferentiable(special.gammasgn)
 
 
@@ -105,7 +105,7 @@ def _trigamma(x: Any) -> Any:
 
 
 # SciPy's digamma is the same ufunc.
-psi = differentiable(special.psi, "x", x=lambda g, x: g * _trigamma(x))
+psi: Primitive = differentiable(special.psi, "x", x=lambda g, x: g * _trigamma(x))
 
 
 def polygamma(n: Any, x: Any) -> Any:
@@ -150,15 +150,15 @@ def rgamma_slope(x: Any) -> Any:
     return np.where(is_low, sign * special.gamma(1 - low) * slope, regular)
 
 
-rgamma = differentiable(special.rgamma, "x", x=lambda g, x: g * rgamma_slope(x))
+rgamma: Primitive = differentiable(special.rgamma, "x", x=lambda g, x: g * rgamma_slope(x))
 
-beta = differentiable(
+beta: Primitive = differentiable(
     special.beta,
     "a b",
     a=lambda g, a, b, out: g * (out * psi_difference(a, b)),
     b=lambda g, a, b, out: g * (out * psi_difference(b, a)),
 )
-betaln = differentiable(
+betaln: Primitive = differentiable(
     special.betaln,
     "a b",
     a=lambda g, a, b: g * psi_difference(a, b),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import differentiable
+from ...ops.primitive import Primitive, differentiable
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .hypergeometric_series import series
@@ -20,7 +20,7 @@ from .tricomi import tricomi, tricomi_by_parameter
 
 __all__ = ["confluent_by", "gauss_by", "hyp0f1", "hyp1f1", "hyp2f1", "hyperu"]
 
-hyp0f1 = differentiable(
+hyp0f1: Primitive = differentiable(
     special.hyp0f1,
     "v z",
     v=lambda g, v, z: g * series((), (v,), z, "hyp0f1", 0),
@@ -74,7 +74,7 @@ def _far_confluent_by(a: Any, b: Any, z: Any, parameter: int) -> Any:
     return special.gamma(b) * (-z) ** -a * slope
 
 
-hyp1f1 = differentiable(
+hyp1f1: Primitive = differentiable(
     special.hyp1f1,
     "a b x",
     a=lambda g, a, b, x: g * confluent_by(a, b, x, 0),
@@ -90,7 +90,7 @@ def _tricomi(a: Any, b: Any, x: Any) -> Any:
     return np.where(at_zero, special.hyperu(a, b, x), tricomi(a, b, np.where(at_zero, 1.0, x)))
 
 
-hyperu = differentiable(
+hyperu: Primitive = differentiable(
     special.hyperu,
     "a b x",
     a=lambda g, a, b, x: g * tricomi_by_parameter(a, b, x, by_second=False),
@@ -148,7 +148,7 @@ def _gauss_by(a: Any, b: Any, c: Any, z: Any, parameter: int) -> Any:
     return np.where(left, result, _gauss(a, b, c, np.where(left, 0.0, z), parameter))
 
 
-hyp2f1 = differentiable(
+hyp2f1: Primitive = differentiable(
     special.hyp2f1,
     "a b c z",
     a=lambda g, a, b, c, z: g * gauss_by(a, b, c, z, 0),

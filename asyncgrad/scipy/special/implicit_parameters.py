@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.primitive import differentiable
+from ...ops.primitive import Primitive, differentiable
 from ..ufuncs import special
 from .incomplete import (
     beta_by_first,
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 # betainc(out, b, x) is p.
-btdtria = differentiable(
+btdtria: Primitive = differentiable(
     special.btdtria,
     "p b x",
     p=lambda g, b, x, out: g / beta_by_first(out, b, x),
@@ -50,7 +50,7 @@ btdtria = differentiable(
     x=lambda g, b, x, out: -g * (beta_density(out, b, x) / beta_by_first(out, b, x)),
 )
 # betainc(a, out, x) is p.
-btdtrib = differentiable(
+btdtrib: Primitive = differentiable(
     special.btdtrib,
     "a p x",
     a=lambda g, a, x, out: -g * (beta_by_first(a, out, x) / beta_by_second(a, out, x)),
@@ -58,7 +58,7 @@ btdtrib = differentiable(
     x=lambda g, a, x, out: -g * (beta_density(a, out, x) / beta_by_second(a, out, x)),
 )
 # gammainc(out, a * x) is p.
-gdtrib = differentiable(
+gdtrib: Primitive = differentiable(
     special.gdtrib,
     "a p x",
     a=lambda g, a, x, out: -g * (x * gamma_density(out, a * x) / gamma_by_shape(out, a * x)),
@@ -66,26 +66,26 @@ gdtrib = differentiable(
     x=lambda g, a, x, out: -g * (a * gamma_density(out, a * x) / gamma_by_shape(out, a * x)),
 )
 # gammainc(out / 2, x / 2) is p.
-chdtriv = differentiable(
+chdtriv: Primitive = differentiable(
     special.chdtriv,
     "p x",
     p=lambda g, x, out: g * 2 / gamma_by_shape(out / 2, x / 2),
     x=lambda g, x, out: -g * (gamma_density(out / 2, x / 2) / gamma_by_shape(out / 2, x / 2)),
 )
 # gammaincc(out + 1, m) is p.
-pdtrik = differentiable(
+pdtrik: Primitive = differentiable(
     special.pdtrik,
     "p m",
     p=lambda g, m, out: -g / gamma_by_shape(out + 1, m),
     m=lambda g, m, out: -g * (gamma_density(out + 1, m) / gamma_by_shape(out + 1, m)),
 )
-stdtridf = differentiable(
+stdtridf: Primitive = differentiable(
     special.stdtridf,
     "p t",
     p=lambda g, t, out: -g / (t_density(out, t) * t_quantile_by_df(out, t)),
     t=lambda g, t, out: g / t_quantile_by_df(out, t),
 )
-fdtridfd = differentiable(
+fdtridfd: Primitive = differentiable(
     special.fdtridfd,
     "dfn p x",
     dfn=lambda g, dfn, x, out: -g * (f_quantile_by_numerator(dfn, out, x) / f_quantile_by_denominator(dfn, out, x)),
@@ -109,14 +109,14 @@ def _binomial_by_share(k: Any, n: Any, p: Any) -> Any:
     return -beta_density(n - k, k + 1, 1 - p)
 
 
-bdtrik = differentiable(
+bdtrik: Primitive = differentiable(
     special.bdtrik,
     "y n p",
     y=lambda g, n, p, out: g / _binomial_by_count(out, n, p),
     n=lambda g, n, p, out: -g * (_binomial_by_trials(out, n, p) / _binomial_by_count(out, n, p)),
     p=lambda g, n, p, out: -g * (_binomial_by_share(out, n, p) / _binomial_by_count(out, n, p)),
 )
-bdtrin = differentiable(
+bdtrin: Primitive = differentiable(
     special.bdtrin,
     "k y p",
     k=lambda g, k, p, out: -g * (_binomial_by_count(k, out, p) / _binomial_by_trials(k, out, p)),
@@ -124,14 +124,14 @@ bdtrin = differentiable(
     p=lambda g, k, p, out: -g * (_binomial_by_share(k, out, p) / _binomial_by_trials(k, out, p)),
 )
 # betainc(n, k + 1, p) is y.
-nbdtrik = differentiable(
+nbdtrik: Primitive = differentiable(
     special.nbdtrik,
     "y n p",
     y=lambda g, n, p, out: g / beta_by_second(n, out + 1, p),
     n=lambda g, n, p, out: -g * (beta_by_first(n, out + 1, p) / beta_by_second(n, out + 1, p)),
     p=lambda g, n, p, out: -g * (beta_density(n, out + 1, p) / beta_by_second(n, out + 1, p)),
 )
-nbdtrin = differentiable(
+nbdtrin: Primitive = differentiable(
     special.nbdtrin,
     "k y p",
     k=lambda g, k, p, out: -g * (beta_by_second(out, k + 1, p) / beta_by_first(out, k + 1, p)),
@@ -145,14 +145,14 @@ def _normal_quantile_slope(p: Any) -> Any:
 
 
 # The mean and the standard deviation of a normal distribution: x is mean + std * ndtri(p).
-nrdtrimn = differentiable(
+nrdtrimn: Primitive = differentiable(
     special.nrdtrimn,
     "p std x",
     p=lambda g, p, std: -g * (std * _normal_quantile_slope(p)),
     std=lambda g, p: -g * special.ndtri(p),
     x=lambda g: g,
 )
-nrdtrisd = differentiable(
+nrdtrisd: Primitive = differentiable(
     special.nrdtrisd,
     "mn p x",
     mn=lambda g, p: -g / special.ndtri(p),

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...graph.values import raw
 from ...numpy.random.shapes import beta_slope, gamma_slope
-from ...ops.primitive import differentiable
+from ...ops.primitive import Primitive, differentiable
 from ..ufuncs import special
 
 __all__ = [
@@ -86,25 +86,25 @@ def _gamma_quantile_by_shape(a: Any, x: Any) -> Any:
     return slope if np.all(inside) else np.where(inside, slope, 0.0)
 
 
-gammainc = differentiable(
+gammainc: Primitive = differentiable(
     special.gammainc,
     "a x",
     a=lambda g, a, x: g * gamma_by_shape(a, x),
     x=lambda g, a, x: g * gamma_density(a, x),
 )
-gammaincc = differentiable(
+gammaincc: Primitive = differentiable(
     special.gammaincc,
     "a x",
     a=lambda g, a, x: -g * gamma_by_shape(a, x),
     x=lambda g, a, x: -g * gamma_density(a, x),
 )
-gammaincinv = differentiable(
+gammaincinv: Primitive = differentiable(
     special.gammaincinv,
     "a y",
     a=lambda g, a, out: g * _gamma_quantile_by_shape(a, out),
     y=lambda g, a, out: g / gamma_density(a, out),
 )
-gammainccinv = differentiable(
+gammainccinv: Primitive = differentiable(
     special.gammainccinv,
     "a y",
     a=lambda g, a, out: g * _gamma_quantile_by_shape(a, out),
@@ -113,14 +113,14 @@ gammainccinv = differentiable(
 
 # gdtr(a, b, x) is gammainc(b, a * x), chdtr(v, x) is gammainc(v / 2, x / 2), pdtr(k, m) is gammaincc(k + 1, m).
 
-gdtr = differentiable(
+gdtr: Primitive = differentiable(
     special.gdtr,
     "a b x",
     a=lambda g, a, b, x: g * (gamma_density(b, a * x) * x),
     b=lambda g, a, b, x: g * gamma_by_shape(b, a * x),
     x=lambda g, a, b, x: g * (gamma_density(b, a * x) * a),
 )
-gdtrc = differentiable(
+gdtrc: Primitive = differentiable(
     special.gdtrc,
     "a b x",
     a=lambda g, a, b, x: -g * (gamma_density(b, a * x) * x),
@@ -128,51 +128,51 @@ gdtrc = differentiable(
     x=lambda g, a, b, x: -g * (gamma_density(b, a * x) * a),
 )
 # Their products a * x are quantiles.
-gdtrix = differentiable(
+gdtrix: Primitive = differentiable(
     special.gdtrix,
     "a b p",
     a=lambda g, a, out: -g * (out / a),
     b=lambda g, a, b, out: g * (_gamma_quantile_by_shape(b, a * out) / a),
     p=lambda g, a, b, out: g / (gamma_density(b, a * out) * a),
 )
-gdtria = differentiable(
+gdtria: Primitive = differentiable(
     special.gdtria,
     "p b x",
     p=lambda g, b, x, out: g / (gamma_density(b, out * x) * x),
     b=lambda g, b, x, out: g * (_gamma_quantile_by_shape(b, out * x) / x),
     x=lambda g, x, out: -g * (out / x),
 )
-chdtr = differentiable(
+chdtr: Primitive = differentiable(
     special.chdtr,
     "v x",
     v=lambda g, v, x: g * (gamma_by_shape(v / 2, x / 2) / 2),
     x=lambda g, v, x: g * (gamma_density(v / 2, x / 2) / 2),
 )
-chdtrc = differentiable(
+chdtrc: Primitive = differentiable(
     special.chdtrc,
     "v x",
     v=lambda g, v, x: -g * (gamma_by_shape(v / 2, x / 2) / 2),
     x=lambda g, v, x: -g * (gamma_density(v / 2, x / 2) / 2),
 )
-chdtri = differentiable(
+chdtri: Primitive = differentiable(
     special.chdtri,
     "v p",
     v=lambda g, v, out: g * _gamma_quantile_by_shape(v / 2, out / 2),
     p=lambda g, v, out: -g / (gamma_density(v / 2, out / 2) / 2),
 )
-pdtr = differentiable(
+pdtr: Primitive = differentiable(
     special.pdtr,
     "k m",
     k=lambda g: None,
     m=lambda g, k, m: -g * gamma_density(np.floor(raw(k)) + 1, m),
 )
-pdtrc = differentiable(
+pdtrc: Primitive = differentiable(
     special.pdtrc,
     "k m",
     k=lambda g: None,
     m=lambda g, k, m: g * gamma_density(np.floor(raw(k)) + 1, m),
 )
-pdtri = differentiable(
+pdtri: Primitive = differentiable(
     special.pdtri,
     "k y",
     k=lambda g: None,
@@ -223,28 +223,28 @@ def beta_by_second(a: Any, b: Any, x: Any) -> Any:
     return _beta_by_shapes(a, b, x, of_second=True)
 
 
-betainc = differentiable(
+betainc: Primitive = differentiable(
     special.betainc,
     "a b x",
     a=lambda g, a, b, x: g * beta_by_first(a, b, x),
     b=lambda g, a, b, x: g * beta_by_second(a, b, x),
     x=lambda g, a, b, x: g * beta_density(a, b, x),
 )
-betaincc = differentiable(
+betaincc: Primitive = differentiable(
     special.betaincc,
     "a b x",
     a=lambda g, a, b, x: -g * beta_by_first(a, b, x),
     b=lambda g, a, b, x: -g * beta_by_second(a, b, x),
     x=lambda g, a, b, x: -g * beta_density(a, b, x),
 )
-betaincinv = differentiable(
+betaincinv: Primitive = differentiable(
     special.betaincinv,
     "a b y",
     a=lambda g, a, b, out: g * _beta_quantile_by_first(a, b, out),
     b=lambda g, a, b, out: g * _beta_quantile_by_second(a, b, out),
     y=lambda g, a, b, out: g / beta_density(a, b, out),
 )
-betainccinv = differentiable(
+betainccinv: Primitive = differentiable(
     special.betainccinv,
     "a b y",
     a=lambda g, a, b, out: g * _beta_quantile_by_first(a, b, out),
@@ -260,42 +260,42 @@ def _binomial_density(k: Any, n: Any, p: Any) -> Any:
     return beta_density(raw(n) - k, k + 1, 1 - p)
 
 
-bdtr = differentiable(
+bdtr: Primitive = differentiable(
     special.bdtr,
     "k n p",
     k=lambda g: None,
     n=lambda g: None,
     p=lambda g, k, n, p: -g * _binomial_density(k, n, p),
 )
-bdtrc = differentiable(
+bdtrc: Primitive = differentiable(
     special.bdtrc,
     "k n p",
     k=lambda g: None,
     n=lambda g: None,
     p=lambda g, k, n, p: g * _binomial_density(k, n, p),
 )
-bdtri = differentiable(
+bdtri: Primitive = differentiable(
     special.bdtri,
     "k n y",
     k=lambda g: None,
     n=lambda g: None,
     y=lambda g, k, n, out: -g / _binomial_density(k, n, out),
 )
-nbdtr = differentiable(
+nbdtr: Primitive = differentiable(
     special.nbdtr,
     "k n p",
     k=lambda g: None,
     n=lambda g: None,
     p=lambda g, k, n, p: g * beta_density(raw(n), raw(k) + 1, p),
 )
-nbdtrc = differentiable(
+nbdtrc: Primitive = differentiable(
     special.nbdtrc,
     "k n p",
     k=lambda g: None,
     n=lambda g: None,
     p=lambda g, k, n, p: -g * beta_density(raw(n), raw(k) + 1, p),
 )
-nbdtri = differentiable(
+nbdtri: Primitive = differentiable(
     special.nbdtri,
     "k n y",
     k=lambda g: None,
@@ -358,33 +358,33 @@ def f_density(dfn: Any, dfd: Any, x: Any) -> Any:
     return np.exp(logarithm - special.betaln(dfn / 2, dfd / 2)) * (dfn / dfd)
 
 
-stdtr = differentiable(
+stdtr: Primitive = differentiable(
     special.stdtr,
     "df t",
     df=lambda g, df, t: -g * (t_density(df, t) * t_quantile_by_df(df, t)),
     t=lambda g, df, t: g * t_density(df, t),
 )
-stdtrit = differentiable(
+stdtrit: Primitive = differentiable(
     special.stdtrit,
     "df p",
     df=lambda g, df, out: g * t_quantile_by_df(df, out),
     p=lambda g, df, out: g / t_density(df, out),
 )
-fdtr = differentiable(
+fdtr: Primitive = differentiable(
     special.fdtr,
     "dfn dfd x",
     dfn=lambda g, dfn, dfd, x: -g * (f_density(dfn, dfd, x) * f_quantile_by_numerator(dfn, dfd, x)),
     dfd=lambda g, dfn, dfd, x: -g * (f_density(dfn, dfd, x) * f_quantile_by_denominator(dfn, dfd, x)),
     x=lambda g, dfn, dfd, x: g * f_density(dfn, dfd, x),
 )
-fdtrc = differentiable(
+fdtrc: Primitive = differentiable(
     special.fdtrc,
     "dfn dfd x",
     dfn=lambda g, dfn, dfd, x: g * (f_density(dfn, dfd, x) * f_quantile_by_numerator(dfn, dfd, x)),
     dfd=lambda g, dfn, dfd, x: g * (f_density(dfn, dfd, x) * f_quantile_by_denominator(dfn, dfd, x)),
     x=lambda g, dfn, dfd, x: -g * f_density(dfn, dfd, x),
 )
-fdtri = differentiable(
+fdtri: Primitive = differentiable(
     special.fdtri,
     "dfn dfd p",
     dfn=lambda g, dfn, dfd, out: g * f_quantile_by_numerator(dfn, dfd, out),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
 from ..ufuncs import special
 
 __all__ = ["bei", "beip", "ber", "berp", "kei", "keip", "kelvin", "ker", "kerp", "over"]
@@ -23,14 +23,14 @@ def over(slope: Any, x: Any, at_zero: complex) -> Any:
 
 # Both ber + i * bei and ker + i * kei solve w'' + w' / x = i * w.
 
-ber = differentiable(special.ber, "x", x=lambda g, x: g * special.berp(x))
-bei = differentiable(special.bei, "x", x=lambda g, x: g * special.beip(x))
-ker = differentiable(special.ker, "x", x=lambda g, x: g * special.kerp(x))
-kei = differentiable(special.kei, "x", x=lambda g, x: g * special.keip(x))
-berp = differentiable(special.berp, "x", x=lambda g, x, out: -g * (special.bei(x) + over(out, x, 0.0)))
-beip = differentiable(special.beip, "x", x=lambda g, x, out: g * (special.ber(x) - over(out, x, 0.5)))
-kerp = differentiable(special.kerp, "x", x=lambda g, x, out: -g * (special.kei(x) + over(out, x, -np.inf)))
-keip = differentiable(special.keip, "x", x=lambda g, x, out: g * (special.ker(x) - over(out, x, -np.inf)))
+ber: Primitive = differentiable(special.ber, "x", x=lambda g, x: g * special.berp(x))
+bei: Primitive = differentiable(special.bei, "x", x=lambda g, x: g * special.beip(x))
+ker: Primitive = differentiable(special.ker, "x", x=lambda g, x: g * special.kerp(x))
+kei: Primitive = differentiable(special.kei, "x", x=lambda g, x: g * special.keip(x))
+berp: Primitive = differentiable(special.berp, "x", x=lambda g, x, out: -g * (special.bei(x) + over(out, x, 0.0)))
+beip: Primitive = differentiable(special.beip, "x", x=lambda g, x, out: g * (special.ber(x) - over(out, x, 0.5)))
+kerp: Primitive = differentiable(special.kerp, "x", x=lambda g, x, out: -g * (special.kei(x) + over(out, x, -np.inf)))
+keip: Primitive = differentiable(special.keip, "x", x=lambda g, x, out: g * (special.ker(x) - over(out, x, -np.inf)))
 
 
 @primitive()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import derivative, differentiable, primitive
+from ...ops.primitive import Primitive, derivative, differentiable, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .polynomials_by_parameters import jacobi_slope
@@ -59,7 +59,7 @@ def _associated_by_degree(m: Any, v: Any, x: Any, out: Any) -> Any:
     return slope + out * (special.psi(v + m + 1) - special.psi(v + 1))
 
 
-lpmv = differentiable(
+lpmv: Primitive = differentiable(
     special.lpmv,
     "m v x",
     m=lambda g: None,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...graph.values import raw
 from ...numpy.random.shapes import gamma_slope, noncentral_chisquare_slope, noncentral_f_slope
-from ...ops.primitive import differentiable
+from ...ops.primitive import Primitive, differentiable
 from ..ufuncs import special
 from .trapezoid import trapezoid_nodes
 
@@ -104,28 +104,28 @@ def _chi_by(parameter: str, x: Any, df: Any, nc: Any) -> Any:
     return _where_finite(finite, (x, df, nc), 0, _LEAST)
 
 
-chndtr = differentiable(
+chndtr: Primitive = differentiable(
     special.chndtr,
     "x df nc",
     x=lambda g, x, df, nc: g * _chi_density(x, df, nc),
     df=lambda g, x, df, nc: g * _chi_by("df", x, df, nc),
     nc=lambda g, x, df, nc: g * _chi_by("nonc", x, df, nc),
 )
-chndtrix = differentiable(
+chndtrix: Primitive = differentiable(
     special.chndtrix,
     "p df nc",
     p=lambda g, df, nc, out: g / _chi_density(out, df, nc),
     df=lambda g, df, nc, out: g * _chi_quantile_by("df", out, df, nc),
     nc=lambda g, df, nc, out: g * _chi_quantile_by("nonc", out, df, nc),
 )
-chndtridf = differentiable(
+chndtridf: Primitive = differentiable(
     special.chndtridf,
     "x p nc",
     x=lambda g, x, nc, out: g / _chi_quantile_by("df", x, out, nc),
     p=lambda g, x, nc, out: g / _chi_by("df", x, out, nc),
     nc=lambda g, x, nc, out: -g * (_chi_quantile_by("nonc", x, out, nc) / _chi_quantile_by("df", x, out, nc)),
 )
-chndtrinc = differentiable(
+chndtrinc: Primitive = differentiable(
     special.chndtrinc,
     "x df p",
     x=lambda g, x, df, out: g / _chi_quantile_by("nonc", x, df, out),
@@ -169,7 +169,7 @@ def _f_ratio(parameter: str, other: str, dfn: Any, dfd: Any, nc: Any, x: Any) ->
     return -_f_quantile_by(parameter, dfn, dfd, nc, x) / _f_quantile_by(other, dfn, dfd, nc, x)
 
 
-ncfdtr = differentiable(
+ncfdtr: Primitive = differentiable(
     special.ncfdtr,
     "dfn dfd nc f",
     dfn=lambda g, dfn, dfd, nc, f: g * _f_by("dfnum", dfn, dfd, nc, f),
@@ -177,7 +177,7 @@ ncfdtr = differentiable(
     nc=lambda g, dfn, dfd, nc, f: g * _f_by("nonc", dfn, dfd, nc, f),
     f=lambda g, dfn, dfd, nc, f: g * _f_density(dfn, dfd, nc, f),
 )
-ncfdtri = differentiable(
+ncfdtri: Primitive = differentiable(
     special.ncfdtri,
     "dfn dfd nc p",
     dfn=lambda g, dfn, dfd, nc, out: g * _f_quantile_by("dfnum", dfn, dfd, nc, out),
@@ -185,7 +185,7 @@ ncfdtri = differentiable(
     nc=lambda g, dfn, dfd, nc, out: g * _f_quantile_by("nonc", dfn, dfd, nc, out),
     p=lambda g, dfn, dfd, nc, out: g / _f_density(dfn, dfd, nc, out),
 )
-ncfdtridfd = differentiable(
+ncfdtridfd: Primitive = differentiable(
     special.ncfdtridfd,
     "dfn p nc f",
     dfn=lambda g, dfn, nc, f, out: g * _f_ratio("dfnum", "dfden", dfn, out, nc, f),
@@ -193,7 +193,7 @@ ncfdtridfd = differentiable(
     nc=lambda g, dfn, nc, f, out: g * _f_ratio("nonc", "dfden", dfn, out, nc, f),
     f=lambda g, dfn, nc, f, out: g / _f_quantile_by("dfden", dfn, out, nc, f),
 )
-ncfdtridfn = differentiable(
+ncfdtridfn: Primitive = differentiable(
     special.ncfdtridfn,
     "p dfd nc f",
     p=lambda g, dfd, nc, f, out: g / _f_by("dfnum", out, dfd, nc, f),
@@ -201,7 +201,7 @@ ncfdtridfn = differentiable(
     nc=lambda g, dfd, nc, f, out: g * _f_ratio("nonc", "dfnum", out, dfd, nc, f),
     f=lambda g, dfd, nc, f, out: g / _f_quantile_by("dfnum", out, dfd, nc, f),
 )
-ncfdtrinc = differentiable(
+ncfdtrinc: Primitive = differentiable(
     special.ncfdtrinc,
     "dfn dfd p f",
     dfn=lambda g, dfn, dfd, f, out: g * _f_ratio("dfnum", "nonc", dfn, dfd, out, f),
@@ -258,28 +258,28 @@ def _t_ratio(parameter: str, other: str, df: Any, nc: Any, t: Any) -> Any:
     return -_t_by(df, nc, t, parameter) / _t_by(df, nc, t, other)
 
 
-nctdtr = differentiable(
+nctdtr: Primitive = differentiable(
     special.nctdtr,
     "df nc t",
     df=lambda g, df, nc, t: g * _t_by(df, nc, t, "df"),
     nc=lambda g, df, nc, t: g * _t_by(df, nc, t, "nc"),
     t=lambda g, df, nc, t: g * _t_by(df, nc, t, "t"),
 )
-nctdtrit = differentiable(
+nctdtrit: Primitive = differentiable(
     special.nctdtrit,
     "df nc p",
     df=lambda g, df, nc, out: g * _t_ratio("df", "t", df, nc, out),
     nc=lambda g, df, nc, out: g * _t_ratio("nc", "t", df, nc, out),
     p=lambda g, df, nc, out: g / _t_by(df, nc, out, "t"),
 )
-nctdtridf = differentiable(
+nctdtridf: Primitive = differentiable(
     special.nctdtridf,
     "p nc t",
     p=lambda g, nc, t, out: g / _t_by(out, nc, t, "df"),
     nc=lambda g, nc, t, out: g * _t_ratio("nc", "df", out, nc, t),
     t=lambda g, nc, t, out: g * _t_ratio("t", "df", out, nc, t),
 )
-nctdtrinc = differentiable(
+nctdtrinc: Primitive = differentiable(
     special.nctdtrinc,
     "df p t",
     df=lambda g, df, t, out: g * _t_ratio("df", "nc", df, out, t),

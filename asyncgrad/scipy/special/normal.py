@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import differentiable
+from ...ops.primitive import Primitive, differentiable
 from ..ufuncs import special
 
 __all__ = ["log_ndtr", "ndtr", "ndtri", "ndtri_exp"]
 
 _HEIGHT = 1 / math.sqrt(2 * math.pi)
 
-ndtr = differentiable(special.ndtr, "x", x=lambda g, x: g * (_HEIGHT * np.exp(-0.5 * (x * x))))
-ndtri = differentiable(special.ndtri, "y", y=lambda g, out: g * (np.exp(0.5 * (out * out)) / _HEIGHT))
+ndtr: Primitive = differentiable(special.ndtr, "x", x=lambda g, x: g * (_HEIGHT * np.exp(-0.5 * (x * x))))
+ndtri: Primitive = differentiable(special.ndtri, "y", y=lambda g, out: g * (np.exp(0.5 * (out * out)) / _HEIGHT))
 
 
 def _log_ndtr_slope(x: Any) -> Any:
@@ -29,5 +29,5 @@ def _log_ndtr_slope(x: Any) -> Any:
     return np.where(is_below, tail, _HEIGHT * np.exp(-0.5 * (above * above)) / special.ndtr(above))
 
 
-log_ndtr = differentiable(special.log_ndtr, "x", x=lambda g, x: g * _log_ndtr_slope(x))
-ndtri_exp = differentiable(special.ndtri_exp, "y", y=lambda g, out: g / _log_ndtr_slope(out))
+log_ndtr: Primitive = differentiable(special.log_ndtr, "x", x=lambda g, x: g * _log_ndtr_slope(x))
+ndtri_exp: Primitive = differentiable(special.ndtri_exp, "y", y=lambda g, out: g / _log_ndtr_slope(out))

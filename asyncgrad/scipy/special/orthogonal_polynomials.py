@@ -8,7 +8,7 @@ import numpy as np
 
 from ...graph.values import raw
 from ...ops.axes import array_like
-from ...ops.primitive import derivative, differentiable, primitive
+from ...ops.primitive import Primitive, derivative, differentiable, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
@@ -55,7 +55,7 @@ def _jacobi_by_x(n: Any, alpha: Any, beta: Any, x: Any) -> Any:
     return _growing(n) * (n + alpha + beta + 1) / 2 * special.eval_jacobi(_below(n), alpha + 1, beta + 1, x)
 
 
-eval_jacobi = differentiable(
+eval_jacobi: Primitive = differentiable(
     special.eval_jacobi,
     "n alpha beta x",
     n=lambda g, n, alpha, beta, x: g * jacobi_slope(n, alpha, beta, x, "n"),
@@ -80,7 +80,7 @@ def _shifted_jacobi_by(n: Any, p: Any, q: Any, x: Any, out: Any, parameter: str)
     return slope("n") / scale - out * (by_scale + special.psi(2 * n + p) - special.psi(n + 1))
 
 
-eval_sh_jacobi = differentiable(
+eval_sh_jacobi: Primitive = differentiable(
     special.eval_sh_jacobi,
     "n p q x",
     n=lambda g, n, p, q, x, out: g * _shifted_jacobi_by(n, p, q, x, out, "n"),
@@ -126,7 +126,7 @@ def _gegenbauer_by_x(n: Any, alpha: Any, x: Any) -> Any:
     return scale * _jacobi_by_x(n, alpha - 0.5, alpha - 0.5, x)
 
 
-eval_gegenbauer = differentiable(
+eval_gegenbauer: Primitive = differentiable(
     special.eval_gegenbauer,
     "n alpha x",
     n=lambda g, n, alpha, x, out: g * _gegenbauer_by_parameters(n, alpha, x, out, of_degree=True),
@@ -141,13 +141,13 @@ def _legendre_by_x(n: Any, x: Any) -> Any:
     return _gegenbauer_by_x(degree, 0.5, x)
 
 
-eval_legendre = differentiable(
+eval_legendre: Primitive = differentiable(
     special.eval_legendre,
     "n x",
     n=lambda g, n, x: g * jacobi_slope(n, 0.0, 0.0, x, "n"),
     x=lambda g, n, x: g * _legendre_by_x(n, x),
 )
-eval_sh_legendre = differentiable(
+eval_sh_legendre: Primitive = differentiable(
     special.eval_sh_legendre,
     "n x",
     n=lambda g, n, x: g * jacobi_slope(n, 0.0, 0.0, 2 * x - 1, "n"),
@@ -180,37 +180,37 @@ def _second_chebyshev_by_x(n: Any, x: Any) -> Any:
     return np.where(raw(n) < 0, -1.0, 1.0) * _gegenbauer_by_x(degree, 1.0, x)
 
 
-eval_chebyt = differentiable(
+eval_chebyt: Primitive = differentiable(
     special.eval_chebyt,
     "n x",
     n=lambda g, n, x: g * _first_chebyshev_by_degree(n, x),
     x=lambda g, n, x: g * _first_chebyshev_by_x(n, x),
 )
-eval_chebyu = differentiable(
+eval_chebyu: Primitive = differentiable(
     special.eval_chebyu,
     "n x",
     n=lambda g, n, x: g * _second_chebyshev_by_degree(n, x),
     x=lambda g, n, x: g * _second_chebyshev_by_x(n, x),
 )
-eval_chebyc = differentiable(
+eval_chebyc: Primitive = differentiable(
     special.eval_chebyc,
     "n x",
     n=lambda g, n, x: g * (2 * _first_chebyshev_by_degree(n, x / 2)),
     x=lambda g, n, x: g * _first_chebyshev_by_x(n, x / 2),
 )
-eval_chebys = differentiable(
+eval_chebys: Primitive = differentiable(
     special.eval_chebys,
     "n x",
     n=lambda g, n, x: g * _second_chebyshev_by_degree(n, x / 2),
     x=lambda g, n, x: g * (_second_chebyshev_by_x(n, x / 2) / 2),
 )
-eval_sh_chebyt = differentiable(
+eval_sh_chebyt: Primitive = differentiable(
     special.eval_sh_chebyt,
     "n x",
     n=lambda g, n, x: g * _first_chebyshev_by_degree(n, 2 * x - 1),
     x=lambda g, n, x: g * (2 * _first_chebyshev_by_x(n, 2 * x - 1)),
 )
-eval_sh_chebyu = differentiable(
+eval_sh_chebyu: Primitive = differentiable(
     special.eval_sh_chebyu,
     "n x",
     n=lambda g, n, x: g * _second_chebyshev_by_degree(n, 2 * x - 1),
@@ -244,26 +244,26 @@ def diric(x: Any, n: Any) -> Any:
 
 # Laguerre's and Hermite's.
 
-eval_genlaguerre = differentiable(
+eval_genlaguerre: Primitive = differentiable(
     special.eval_genlaguerre,
     "n alpha x",
     n=lambda g, n, alpha, x: g * laguerre_slope(n, alpha, x, "n"),
     alpha=lambda g, n, alpha, x: g * laguerre_slope(n, alpha, x, "alpha"),
     x=lambda g, n, alpha, x: -g * (_growing(n) * special.eval_genlaguerre(_below(n), alpha + 1, x)),
 )
-eval_laguerre = differentiable(
+eval_laguerre: Primitive = differentiable(
     special.eval_laguerre,
     "n x",
     n=lambda g, n, x: g * laguerre_slope(n, 0.0, x, "n"),
     x=lambda g, n, x: -g * (_growing(n) * special.eval_genlaguerre(_below(n), 1.0, x)),
 )
-eval_hermite = differentiable(
+eval_hermite: Primitive = differentiable(
     special.eval_hermite,
     "n x",
     n=lambda g: None,
     x=lambda g, n, x: g * (2 * raw(n) * special.eval_hermite(_below(n), x)),
 )
-eval_hermitenorm = differentiable(
+eval_hermitenorm: Primitive = differentiable(
     special.eval_hermitenorm,
     "n x",
     n=lambda g: None,

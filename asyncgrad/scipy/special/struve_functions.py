@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
 from ..missing import no_derivative
 from ..ufuncs import special
 from .bessel_orders import by_differences, by_order, double
@@ -67,13 +67,13 @@ def _struve_by_order(v: Any, x: Any) -> Any:
     return np.where(is_far, far, by_differences(special.struve, v, np.where(is_far, 1.0, x)))
 
 
-struve = differentiable(
+struve: Primitive = differentiable(
     special.struve,
     "v x",
     v=lambda g, v, x: g * _struve_by_order(v, x),
     x=lambda g, v, x, out: g * _struve_slope(special.struve, -1, v, x, out),
 )
-modstruve = differentiable(
+modstruve: Primitive = differentiable(
     special.modstruve,
     "v x",
     v=no_derivative("scipy.special.modstruve", "v", "iv, kv and struve have one by their order"),
@@ -82,11 +82,13 @@ modstruve = differentiable(
 
 # Integrals of order 0.
 
-itstruve0 = differentiable(special.itstruve0, "x", x=lambda g, x: g * special.struve(0, x))
-itmodstruve0 = differentiable(special.itmodstruve0, "x", x=lambda g, x: g * special.modstruve(0, x))
+itstruve0: Primitive = differentiable(special.itstruve0, "x", x=lambda g, x: g * special.struve(0, x))
+itmodstruve0: Primitive = differentiable(special.itmodstruve0, "x", x=lambda g, x: g * special.modstruve(0, x))
 
 
-it2struve0 = differentiable(special.it2struve0, "x", x=lambda g, x: -g * over(special.struve(0, x), x, 2 / math.pi))
+it2struve0: Primitive = differentiable(
+    special.it2struve0, "x", x=lambda g, x: -g * over(special.struve(0, x), x, 2 / math.pi)
+)
 
 
 def _less_one_over(function: Any, sign: int, x: Any) -> Any:
@@ -149,7 +151,7 @@ RULES[special.it2j0y0] = it2j0y0
 RULES[special.it2i0k0] = it2i0k0
 
 # The integral of x**lmb * Jv(2 * a * x) from 0 to 1.
-besselpoly = differentiable(
+besselpoly: Primitive = differentiable(
     special.besselpoly,
     "a lmb nu",
     a=lambda g, a, lmb, nu: g * (special.besselpoly(a, lmb + 1, nu - 1) - special.besselpoly(a, lmb + 1, nu + 1)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import derivative, differentiable, primitive
+from ...ops.primitive import Primitive, derivative, differentiable, primitive
 from ..ufuncs import special
 from .elementary import exprel_slope
 
@@ -31,8 +31,8 @@ def _kolmogorov_slope(y: Any) -> Any:
     return np.where(is_low, np.where(is_positive, -math.sqrt(2 * math.pi) * near / square, 0.0), 8 * high * far)
 
 
-kolmogorov = differentiable(special.kolmogorov, "y", y=lambda g, y: g * _kolmogorov_slope(y))
-kolmogi = differentiable(special.kolmogi, "p", p=lambda g, out: g / _kolmogorov_slope(out))
+kolmogorov: Primitive = differentiable(special.kolmogorov, "y", y=lambda g, y: g * _kolmogorov_slope(y))
+kolmogi: Primitive = differentiable(special.kolmogi, "p", p=lambda g, out: g / _kolmogorov_slope(out))
 
 
 # Smirnov's distribution for a sample of n: the probability is a sum of polynomials over v, from 0 up to n * (1 - d).
@@ -82,10 +82,10 @@ def _(g: Any, d: Any, n: Any, order: int) -> Any:
     return g * smirnov_derivative.call(d, n, 2)
 
 
-smirnov = differentiable(
+smirnov: Primitive = differentiable(
     special.smirnov, "n d", n=lambda g: None, d=lambda g, n, d: g * smirnov_derivative.call(d, raw(n), 1)
 )
-smirnovi = differentiable(
+smirnovi: Primitive = differentiable(
     special.smirnovi, "n p", n=lambda g: None, p=lambda g, n, out: g / smirnov_derivative.call(out, raw(n), 1)
 )
 
@@ -105,14 +105,14 @@ def _tukey_slope(x: Any, lmbda: Any, out: Any, *, by_shape: bool) -> Any:
     return np.where(inside, density, np.where(np.isnan(raw(out)), np.nan, 0.0))
 
 
-tklmbda = differentiable(
+tklmbda: Primitive = differentiable(
     special.tklmbda,
     "x lmbda",
     x=lambda g, x, lmbda, out: g * _tukey_slope(x, lmbda, out, by_shape=False),
     lmbda=lambda g, x, lmbda, out: g * _tukey_slope(x, lmbda, out, by_shape=True),
 )
 
-owens_t = differentiable(
+owens_t: Primitive = differentiable(
     special.owens_t,
     "h a",
     h=lambda g, h, a: (

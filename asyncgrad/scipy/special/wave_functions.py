@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
 from ..ufuncs import special
 from .cylinder import cylinder_by_order
 from .error_functions import wofz_slope
@@ -185,13 +185,13 @@ def mathieu_mean(q: Any, m: Any, ufunc: np.ufunc) -> Any:
 
 derivative(mathieu_mean, "q")(_no_second_derivative("mathieu_a or mathieu_b"))
 
-mathieu_a = differentiable(
+mathieu_a: Primitive = differentiable(
     special.mathieu_a,
     "m q",
     m=lambda g: None,
     q=lambda g, m, q: g * mathieu_mean.call(q, raw(m), special.mathieu_cem),
 )
-mathieu_b = differentiable(
+mathieu_b: Primitive = differentiable(
     special.mathieu_b,
     "m q",
     m=lambda g: None,
@@ -212,14 +212,14 @@ def spheroidal_mean(c: Any, m: Any, n: Any, ufunc: np.ufunc) -> Any:
 
 derivative(spheroidal_mean, "c")(_no_second_derivative("pro_cv or obl_cv"))
 
-pro_cv = differentiable(
+pro_cv: Primitive = differentiable(
     special.pro_cv,
     "m n c",
     m=lambda g: None,
     n=lambda g: None,
     c=lambda g, m, n, c: g * spheroidal_mean.call(c, raw(m), raw(n), special.pro_ang1),
 )
-obl_cv = differentiable(
+obl_cv: Primitive = differentiable(
     special.obl_cv,
     "m n c",
     m=lambda g: None,

@@ -10,7 +10,7 @@ from scipy.special import _ufuncs
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
-from ...ops.primitive import RULES, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import double, slope_by_differences
@@ -59,7 +59,7 @@ def _(g: Any, s: Any) -> Any:
     return g * _zeta_slope(s)
 
 
-zetac = differentiable(special.zetac, "x", x=lambda g, x: g * _zeta_slope(x))
+zetac: Primitive = differentiable(special.zetac, "x", x=lambda g, x: g * _zeta_slope(x))
 
 # Hurwitz's.
 
@@ -150,7 +150,7 @@ def _spence_slope(z: Any) -> Any:
         return np.where(is_near, series, np.where(is_end, 0.0, np.log(far) / (1 - far)))
 
 
-spence = differentiable(special.spence, "z", z=lambda g, z: g * _spence_slope(z))
+spence: Primitive = differentiable(special.spence, "z", z=lambda g, z: g * _spence_slope(z))
 
 
 # Lambert's and Wright's omega function, solutions of w * exp(w) = z and of w + log(w) = z.
@@ -197,7 +197,7 @@ def _omega_slope(out: Any) -> Any:
     return np.where(is_end, 1.0, _omega_slope(np.where(is_end, 1.0, out))) if np.any(is_end) else out / (1 + out)
 
 
-wrightomega = differentiable(special.wrightomega, "z", z=lambda g, out: g * _omega_slope(out))
+wrightomega: Primitive = differentiable(special.wrightomega, "z", z=lambda g, out: g * _omega_slope(out))
 
 
 # Wright's generalized Bessel function, the sum of x**k / (k! * gamma(a * k + b)).
@@ -227,7 +227,7 @@ def _scaled_wright(a: Any, b: Any, x: Any, scale: Any) -> Any:
     return special.wright_bessel(a, b, x) if scale is None else np.exp(special.log_wright_bessel(a, b, x) - scale)
 
 
-wright_bessel = differentiable(
+wright_bessel: Primitive = differentiable(
     special.wright_bessel,
     "a b x",
     a=lambda g, a, b, x: g * (x * _wright_by_b(*_doubles(a, a + b, x), None)),
@@ -270,7 +270,7 @@ def _agm_slope(a: Any, b: Any) -> Any:
     return np.where(is_zero, np.inf, a_slope) if np.any(is_zero) else a_slope
 
 
-agm = differentiable(
+agm: Primitive = differentiable(
     special.agm,
     "a b",
     a=lambda g, a, b: g * _agm_slope(a, b),

@@ -184,5 +184,5 @@ class Categorical(_Choices):
         return asarray(np.asarray(rng.choice(p.shape[-1], size=size, p=raw(p))))
 
 
-categorical = Categorical("categorical")
-multinomial = Multinomial("multinomial")
+categorical: Categorical = Categorical("categorical")
+multinomial: Multinomial = Multinomial("multinomial")

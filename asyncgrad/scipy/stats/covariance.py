@@ -37,7 +37,8 @@ class Covariance:
 
     def __init__(self, root: Any, log_pdet: Any) -> None:
         """Take a matrix whose product with its transpose is the covariance."""
-        self._root, self.log_pdet = root, log_pdet
+        self._root = root
+        self.log_pdet: Any = log_pdet
         self.covariance: Any = product(root, root.T)
 
     @staticmethod

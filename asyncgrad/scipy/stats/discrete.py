@@ -302,10 +302,10 @@ class Hypergeometric(DiscreteDistribution):
         return tuple(map(np.asarray, found))
 
 
-bernoulli = Bernoulli("bernoulli")
-betabinom = BetaBinomial("betabinom")
-binom = Binomial("binom")
-geom = Geometric("geom")
-hypergeom = Hypergeometric("hypergeom")
-nbinom = NegativeBinomial("nbinom")
-poisson = Poisson("poisson")
+bernoulli: Bernoulli = Bernoulli("bernoulli")
+betabinom: BetaBinomial = BetaBinomial("betabinom")
+binom: Binomial = Binomial("binom")
+geom: Geometric = Geometric("geom")
+hypergeom: Hypergeometric = Hypergeometric("hypergeom")
+nbinom: NegativeBinomial = NegativeBinomial("nbinom")
+poisson: Poisson = Poisson("poisson")

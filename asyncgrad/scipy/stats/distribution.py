@@ -774,7 +774,9 @@ class Frozen:
     __slots__ = ("args", "dist", "kwds")
 
     def __init__(self, dist: UnivariateDistribution, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
-        self.dist, self.args, self.kwds = dist, args, kwds
+        self.dist: UnivariateDistribution = dist
+        self.args: tuple[Any, ...] = args
+        self.kwds: dict[str, Any] = kwds
 
     def __getattr__(self, name: str) -> Any:
         """Return a method of the family that takes no parameters."""

@@ -221,6 +221,6 @@ class Gompertz(ContinuousDistribution):
         return 1 - np.log(c) - scaled_exp1_.call(c)
 
 
-genextreme = GeneralizedExtremes("genextreme")
-genpareto = GeneralizedPareto("genpareto")
-gompertz = Gompertz("gompertz")
+genextreme: GeneralizedExtremes = GeneralizedExtremes("genextreme")
+genpareto: GeneralizedPareto = GeneralizedPareto("genpareto")
+gompertz: Gompertz = Gompertz("gompertz")

@@ -399,9 +399,9 @@ class FRatio(Positive):
         return value - (1 + other) * special.psi(other) + (half + other) * special.psi(half + other)
 
 
-beta = Beta("beta")
-chi2 = ChiSquared("chi2")
-f = FRatio("f")
-gamma = Gamma("gamma")
-invgamma = InverseGamma("invgamma")
-t = StudentT("t")
+beta: Beta = Beta("beta")
+chi2: ChiSquared = ChiSquared("chi2")
+f: FRatio = FRatio("f")
+gamma: Gamma = Gamma("gamma")
+invgamma: InverseGamma = InverseGamma("invgamma")
+t: StudentT = StudentT("t")

@@ -463,7 +463,9 @@ class FrozenMultivariate:
     __slots__ = ("args", "dist", "kwds")
 
     def __init__(self, dist: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
-        self.dist, self.args, self.kwds = dist, args, kwds
+        self.dist: Any = dist
+        self.args: tuple[Any, ...] = args
+        self.kwds: dict[str, Any] = kwds
 
     def __getattr__(self, name: str) -> Any:
         """Return a method of the family that takes no parameters."""
@@ -478,6 +480,6 @@ class FrozenMultivariate:
         return f"<{self.dist!r} with parameters>"
 
 
-dirichlet = Dirichlet("dirichlet")
-multivariate_normal = MultivariateNormal("multivariate_normal")
-multivariate_t = MultivariateT("multivariate_t")
+dirichlet: Dirichlet = Dirichlet("dirichlet")
+multivariate_normal: MultivariateNormal = MultivariateNormal("multivariate_normal")
+multivariate_t: MultivariateT = MultivariateT("multivariate_t")

@@ -370,7 +370,7 @@ def _times_end(end: Any, density: Any, power: int = 1) -> Any:
     return np.where(np.isfinite(raw(end)), end, 0.0) ** power * density
 
 
-halfnorm = HalfNormal("halfnorm")
-lognorm = LogNormal("lognorm")
-norm = Normal("norm")
-truncnorm = TruncatedNormal("truncnorm")
+halfnorm: HalfNormal = HalfNormal("halfnorm")
+lognorm: LogNormal = LogNormal("lognorm")
+norm: Normal = Normal("norm")
+truncnorm: TruncatedNormal = TruncatedNormal("truncnorm")

@@ -215,7 +215,7 @@ class PowerLaw(ContinuousDistribution):
         return 1 - 1 / a - np.log(a)
 
 
-pareto = Pareto("pareto")
-powerlaw = PowerLaw("powerlaw")
-weibull_max = WeibullMaximum("weibull_max")
-weibull_min = WeibullMinimum("weibull_min")
+pareto: Pareto = Pareto("pareto")
+powerlaw: PowerLaw = PowerLaw("powerlaw")
+weibull_max: WeibullMaximum = WeibullMaximum("weibull_max")
+weibull_min: WeibullMinimum = WeibullMinimum("weibull_min")

@@ -240,5 +240,5 @@ def _squeezed(matrix: Any) -> Any:
     return matrix[0, 0] if matrix.shape == (1, 1) else matrix
 
 
-invwishart = InverseWishart("invwishart")
-wishart = Wishart("wishart")
+invwishart: InverseWishart = InverseWishart("invwishart")
+wishart: Wishart = Wishart("wishart")

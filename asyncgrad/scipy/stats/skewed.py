@@ -256,6 +256,6 @@ class VonMises(_Implicit):
         return -vonmises_logpdf_.call(0.0, kappa) + kappa * (1 - mean_cosine_.call(kappa))
 
 
-exponnorm = ExponentialNormal("exponnorm")
-skewnorm = SkewNormal("skewnorm")
-vonmises = VonMises("vonmises")
+exponnorm: ExponentialNormal = ExponentialNormal("exponnorm")
+skewnorm: SkewNormal = SkewNormal("skewnorm")
+vonmises: VonMises = VonMises("vonmises")

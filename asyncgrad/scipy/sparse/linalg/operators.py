@@ -52,7 +52,11 @@ class OperatorSystem(Problem):
     def __init__(
         self, product: Product, solve: Callable[..., Any], is_adjoint: bool, is_async: bool, name: str
     ) -> None:
-        self.product, self.solve, self.is_adjoint, self.is_async, self.name = product, solve, is_adjoint, is_async, name
+        self.product = product
+        self.solve: Callable[..., Any] = solve
+        self.is_adjoint: bool = is_adjoint
+        self.is_async = is_async
+        self.name = name
 
     async def find(self, b: Tensor, params: Tensors) -> Tensor:
         """Return the solution, with a history that leads to the right-hand side and the tensors."""

@@ -99,25 +99,33 @@ def _plain_parts(result: Any, drive: Drive, name: str) -> Any:
 
 
 @overload
-def grad(f: Callable[P, Any], argnums: int = 0, has_aux: Literal[False] = False) -> Callable[P, Any]: ...
+def grad(
+    f: Callable[P, Any], argnums: int = 0, has_aux: Literal[False] = False, *, holomorphic: bool = False
+) -> Callable[P, Any]: ...
 
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: tuple[int, ...], has_aux: Literal[False] = False
+    f: Callable[P, Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, holomorphic: bool = False
 ) -> Callable[P, tuple[Any, ...]]: ...
 
 
 @overload
-def grad(f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: Literal[True]) -> Callable[P, tuple[Any, Any]]: ...
+def grad(
+    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
+) -> Callable[P, tuple[Any, Any]]: ...
 
 
 @overload
-def grad(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]: ...
+def grad(
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Any]: ...
 
 
 @_blocking_form_of(_func.grad)
-def grad(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
+def grad(
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Any]:
     """Return a function that returns the gradient of `f`; the blocking form of `ag.func.grad`.
 
     Example:
@@ -128,7 +136,9 @@ def grad(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Ca
 
 
 @_blocking_form_of(_func.value_and_grad)
-def value_and_grad(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, tuple[Any, Any]]:
+def value_and_grad(
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, tuple[Any, Any]]:
     """Return a function that returns the value of `f` and its gradient; the blocking form of `ag.func.value_and_grad`.
 
     Example:
@@ -140,7 +150,7 @@ def value_and_grad(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = Fa
 
 
 @_blocking_form_of(_func.elementwise_grad)
-def elementwise_grad(f: Callable[P, Any], argnums: Argnums = 0) -> Callable[P, Any]:
+def elementwise_grad(f: Callable[P, Any], argnums: Argnums = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
     """Return a function that returns the derivative of `f` at each element; blocking `ag.func.elementwise_grad`.
 
     Example:
@@ -242,8 +252,16 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     """
 
 
+@overload
+def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any: ...
+
+
+@overload
+def hvp(f: Callable[..., Any]) -> Callable[..., Any]: ...
+
+
 @_blocking_form_of(_func.hvp)
-def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+def hvp(f: Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any:
     """Return the product of the Hessian of `f` with `tangents`; the blocking form of `ag.func.hvp`.
 
     Example:
@@ -254,7 +272,9 @@ def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
 
 
 @_blocking_form_of(_func.jacrev)
-def jacrev(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
+def jacrev(
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Any]:
     """Return a function that returns the Jacobian of `f`; the blocking form of `ag.func.jacrev`.
 
     Example:
@@ -266,7 +286,9 @@ def jacrev(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> 
 
 
 @_blocking_form_of(_func.jacfwd)
-def jacfwd(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
+def jacfwd(
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Any]:
     """Return a function that returns the Jacobian of `f`, column by column; the blocking form of `ag.func.jacfwd`.
 
     Example:
@@ -277,7 +299,9 @@ def jacfwd(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> 
 
 
 @_blocking_form_of(_func.hessian)
-def hessian(f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
+def hessian(
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Any]:
     """Return a function that returns the Hessian of `f`; the blocking form of `ag.func.hessian`.
 
     Example:

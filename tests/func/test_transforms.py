@@ -431,9 +431,9 @@ def test_vectors_that_do_not_fit_are_named_by_their_path():
 
 def test_bad_use_of_transforms_is_told():
     with pytest.raises(ArgumentTypeError, match=r"ag\.func\.grad takes a function as its first argument, not float"):
-        func.grad(1.0)  # type: ignore[arg-type]
+        func.grad(1.0)  # type: ignore[call-overload]
     with pytest.raises(ArgumentTypeError, match=r"ag\.func\.vjp takes a function as its first argument, not float"):
-        func.vjp(1.0, 2.0)  # type: ignore[arg-type]
+        func.vjp(1.0, 2.0)  # type: ignore[call-overload]
     with pytest.raises(ArgumentTypeError, match=r"write ag\.func\.jvp\(f, \(x,\), \(v,\)\)"):
         func.jvp(np.sin, POINT, POINT)
     with pytest.raises(ArgumentTypeError, match="with has_aux=True the function must return a pair"):
@@ -447,7 +447,7 @@ def test_bad_use_of_transforms_is_told():
     with pytest.raises(ArgumentTypeError, match=r"ag\.func\.jacrev: output 0 of the function is complex"):
         func.jacrev(lambda x: x * 1j)(1.0)
     with pytest.raises(ArgumentTypeError, match=r"argnums must be an int .* not \[0, 1\]: write \(0, 1\)"):
-        func.grad(np.multiply, argnums=[0, 1])  # type: ignore[arg-type]
+        func.grad(np.multiply, argnums=[0, 1])  # type: ignore[call-overload]
     with pytest.raises(
         GradientTypeError, match=r"ag\.func\.jacrev: the function must return Tensors, not NoneType None"
     ):
@@ -468,7 +468,7 @@ def test_a_hessian_product_of_several_arguments_takes_a_tuple_of_vectors():
 
 def test_a_hessian_product_without_a_vector_is_told_how_to_be_written():
     with pytest.raises(ArgumentTypeError, match=r"write ag\.func\.hvp\(f, \(x,\), \(v,\)\)"):
-        func.hvp(energy, (POINT,))
+        func.hvp(energy, (POINT,))  # type: ignore[call-overload]
     with pytest.raises(ArgumentTypeError, match="called with 1 arguments"):
         func.hvp(energy)(POINT)
 

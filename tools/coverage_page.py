@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pathlib
 import types
 from collections import Counter
@@ -166,7 +167,8 @@ def _special_functions() -> str:
 def _written_in(package: types.ModuleType, name: str) -> Any:
     """Return what a module of a package has under a name, or None: the package itself makes the other names anew."""
     found = vars(package).get(name)
-    return found if getattr(found, "__module__", "").startswith(f"{package.__name__}.") else None
+    home = inspect.unwrap(found) if callable(found) else found
+    return found if getattr(home, "__module__", "").startswith(f"{package.__name__}.") else None
 
 
 def _is_constant(rule: Any) -> bool:

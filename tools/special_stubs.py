@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pathlib
 import types
 from collections.abc import Iterator
@@ -55,7 +56,8 @@ def stub() -> str:
 
 
 def _entry(name: str, ours: Any, theirs: Any) -> Iterator[str]:
-    module = getattr(ours, "__module__", None) or ""
+    # The public function wraps that of a module, to name it in errors.
+    module = getattr(inspect.unwrap(ours) if callable(ours) else ours, "__module__", None) or ""
     if isinstance(theirs, types.ModuleType):
         return
     if isinstance(theirs, np.ufunc):

@@ -20,6 +20,7 @@ from ..ops.axes import axis_index
 from ..ops.primitive import derivative, primitive
 from ..tensor import Tensor, asarray
 from .arguments import floating
+from .error_names import name_errors
 from .left_out import refuse
 
 __all__ = [
@@ -307,3 +308,4 @@ def __dir__() -> list[str]:
 
 
 __getattr__ = refuse("fft")
+name_errors(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..graph.naming import close_names
 
-__all__ = ["LEFT_OUT", "refuse"]
+__all__ = ["LEFT_OUT", "refuse", "refuse_method"]
 
 _POLISHED = "call scipy.optimize.{name} on arrays, and pass its x as the x0 of minimize, whose x is differentiable"
 _VERTEX = "call scipy.optimize.{name} on arrays: its solution jumps from one vertex to another, and has no derivative"
@@ -199,3 +199,39 @@ def _advice_on(module: str, name: str) -> str | None:
     if hasattr(found, "logpdf") or hasattr(found, "logpmf"):
         return _DISTRIBUTION
     return _ARRAYS if callable(found) else None
+
+
+#: By method or attribute of a distribution of SciPy's, what to write instead.
+_METHODS = {
+    "nnlf": "write -np.sum({name}.{density}(x, ...))",
+    **dict.fromkeys(("fit", "fit_loc_scale"), "minimize -np.sum({name}.{density}(data, ...)) by the parameters"),
+    "vecentropy": "write {name}.entropy(...)",
+    "generic_moment": "write {name}.moment(order, ...)",
+    "random_state": "pass random_state to {name}.rvs",
+    **dict.fromkeys(("a", "b"), "write {name}.support(...)"),
+    **dict.fromkeys(("logpdf", "pdf"), "it has probabilities of whole numbers: write {name}.pmf or {name}.logpmf"),
+    **dict.fromkeys(("logpmf", "pmf"), "it has a density: write {name}.pdf or {name}.logpdf"),
+}
+
+
+def refuse_method(distribution: Any, name: str, method: str) -> AttributeError:
+    """Return the error for an attribute that a distribution does not have; it names what to write instead.
+
+    Args:
+        distribution: the family.
+        name: its name in SciPy.
+        method: the attribute.
+    """
+    here = f"asyncgrad.scipy.stats.{name}"
+    known = dir(type(distribution))
+    advice = None if method.startswith("_") else _METHODS.get(method)
+    scipys = None if method.startswith("_") else getattr(import_module("scipy.stats"), name, None)
+    if advice is None and callable(getattr(scipys, method, None)):
+        advice = "call scipy.stats.{name}.{method} on arrays: it has no derivative here"
+    if advice is not None:
+        density = "logpdf" if "logpdf" in known else "logpmf"
+        said = advice.format(name=name, method=method, density=density)
+        return AttributeError(f"{here} has no {method}: {said}", name=method, obj=distribution)
+    near = close_names(method, [one for one in known if not one.startswith("_")])
+    meant = f". Did you mean {near[0]}?" if near and not method.startswith("_") else ""
+    return AttributeError(f"{here} has no attribute {method!r}{meant}", name=method, obj=distribution)

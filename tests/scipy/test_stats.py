@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -352,6 +354,9 @@ def test_moments_of_whole_numbers_are_those_of_scipy(name: str) -> None:
         [ours.moment(order).numpy() for order in range(5)], [theirs.moment(order) for order in range(5)], rtol=1e-10
     )
     np.testing.assert_allclose(ours.expect(lambda k: k**3).numpy(), theirs.moment(3), rtol=1e-8)
+    for confidence in (0.0, 0.5, [0.9, 1.0]):
+        expected = theirs.interval(confidence)
+        np.testing.assert_array_equal([one.numpy() for one in ours.interval(confidence)], expected)
     for method in ("pmf", "logpmf", "cdf", "sf"):
         np.testing.assert_allclose(getattr(ours, method)([3, 4]).numpy(), getattr(theirs, method)([3, 4]), rtol=1e-10)
 
@@ -437,6 +442,13 @@ def test_a_frozen_distribution_has_the_methods_of_its_family() -> None:
     np.testing.assert_allclose(scale.grad.numpy(), (0.25 / 4 - 1 + 4.0 / 4 - 1) / 2 + 0.5)
 
 
+@pytest.mark.parametrize("made", [stats.gamma, stats.norm(1.0, 2.0), stats.dirichlet([1.0, 2.0])], ids=repr)
+def test_distributions_are_copied_and_pickled(made: Any) -> None:
+    for copied in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert repr(copied) == repr(made)
+        assert copied.mean().tolist() == made.mean().tolist() if made is not stats.gamma else callable(copied.mean)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -444,7 +456,14 @@ def test_a_frozen_distribution_has_the_methods_of_its_family() -> None:
         (lambda: stats.norm.logpdf(1.0, sigma=2.0), "no parameter 'sigma': it takes loc, scale"),
         (lambda: stats.norm.logpdf(1.0, 0.0, 1.0, 2.0), "takes the parameters loc, scale, not 3"),
         (lambda: stats.norm.logpdf(1.0, 0.0, loc=1.0), "got 'loc' twice"),
-        (lambda: stats.norm(0.0).fit([1.0]), "has no attribute 'fit'"),
+        (lambda: stats.norm(0.0).fit([1.0]), r"norm has no fit: minimize -np\.sum\(norm\.logpdf"),
+        (lambda: stats.norm.nnlf, r"norm has no nnlf: write -np\.sum\(norm\.logpdf"),
+        (lambda: stats.norm(0.0).pmf, r"norm has no pmf: it has a density: write norm\.pdf"),
+        (lambda: stats.poisson.pdf, r"poisson has no pdf: .*write poisson\.pmf"),
+        (lambda: stats.norm(0.0).a, r"norm has no a: write norm\.support"),
+        (lambda: stats.norm.pfd, r"norm has no attribute 'pfd'\. Did you mean ppf\?"),
+        (lambda: stats.multivariate_normal(np.zeros(2)).marginal, r"call scipy\.stats\.multivariate_normal\.marginal"),
+        (lambda: stats.poisson.interval(1.5, 2.0), r"poisson\.interval takes a confidence from 0 to 1, not 1\.5"),
         (lambda: stats.norm.fit([1.0]), r"minimize -np\.sum\(stats\.norm\.logpdf"),
         (lambda: stats.poisson.fit([1.0]), r"minimize -np\.sum\(stats\.poisson\.logpmf"),
         (lambda: stats.poisson.rvs(ag.tensor(2.0, requires_grad=True)), "whole numbers, which have no derivative"),

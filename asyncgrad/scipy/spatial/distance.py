@@ -16,6 +16,7 @@ from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..error_names import name_errors
 from ..left_out import refuse
 
 __all__ = [
@@ -400,3 +401,4 @@ def jensenshannon(p: Any, q: Any, base: float | None = None, *, axis: int = 0, k
 
 
 __getattr__ = refuse("spatial.distance")
+name_errors(__name__)

@@ -21,7 +21,9 @@ from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..error_names import name_errors_of_methods
 from ..integrate.quadrature import quad
+from ..left_out import refuse_method
 from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution", "DiscreteDistribution", "Frozen", "UnivariateDistribution"]
@@ -47,6 +49,7 @@ _END_VALUES = {
 }
 
 
+@name_errors_of_methods
 class UnivariateDistribution(ABC):
     """Abstract: a family of distributions of one variable.
 
@@ -61,8 +64,19 @@ class UnivariateDistribution(ABC):
     #: The parameters after the shapes, with their defaults.
     _moves: tuple[tuple[str, float], ...] = (("loc", 0),)
 
+    def __init_subclass__(cls) -> None:
+        """Have the methods name themselves in errors."""
+        name_errors_of_methods(cls)
+
     def __init__(self, name: str) -> None:
         self.name: str = name
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what SciPy's distribution has beside this; the error names what to write instead."""
+        if name == "name":
+            # A copy is asked before it has one.
+            raise AttributeError(name)
+        raise refuse_method(self, self.name, name)
 
     def __call__(self, *args: Any, **kwds: Any) -> Frozen:
         """Return the distribution with given parameters."""
@@ -228,6 +242,22 @@ class UnivariateDistribution(ABC):
         shapes, moves = self._split("support", args, kwds)
         first, last = (self._moved_and_scaled(floating(end), moves) for end in self._support(*shapes))
         return asarray(first), asarray(last)
+
+    @abstractmethod
+    def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the value up to which the probability is `q`."""
+
+    def interval(self, confidence: Any, *args: Any, **kwds: Any) -> tuple[Tensor, Tensor]:
+        """Return the ends of the interval of a probability, with equal probabilities beyond both.
+
+        Raises:
+            ValueError: it is no probability.
+        """
+        confidence = floating(confidence)
+        if np.any((raw(confidence) < 0) | (raw(confidence) > 1)):
+            raise ValueError(f"scipy.stats.{self.name}.interval takes a confidence from 0 to 1, not {confidence}")
+        # As SciPy has it: a quantile of whole numbers jumps where its probability differs by a rounding.
+        return self.ppf((1.0 - confidence) / 2, *args, **kwds), self.ppf((1.0 + confidence) / 2, *args, **kwds)
 
     def entropy(self, *args: Any, **kwds: Any) -> Tensor:
         """Return the entropy, differential for continuous distributions, in nats."""
@@ -466,11 +496,6 @@ class ContinuousDistribution(UnivariateDistribution):
     def median(self, *args: Any, **kwds: Any) -> Tensor:
         """Return the value up to which the probability is one half."""
         return self.ppf(0.5, *args, **kwds)
-
-    def interval(self, confidence: Any, *args: Any, **kwds: Any) -> tuple[Tensor, Tensor]:
-        """Return the ends of the interval of a probability, with equal probabilities beyond both."""
-        tail = (1 - floating(confidence)) / 2
-        return self.ppf(tail, *args, **kwds), self.ppf(1 - tail, *args, **kwds)
 
     def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
         """Return draws, SciPy's own, which depend on the parameters as quantiles do.
@@ -780,9 +805,12 @@ class Frozen:
 
     def __getattr__(self, name: str) -> Any:
         """Return a method of the family that takes no parameters."""
-        method = None if name.startswith("_") else getattr(type(self.dist), name, None)
+        if name.startswith("_") or name in self.__slots__:
+            # A copy is asked for them before it has any.
+            raise AttributeError(name)
+        method = getattr(type(self.dist), name, None)
         if method is None or name in ("fit", "freeze", "name", "shapes"):
-            raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
+            raise refuse_method(self.dist, self.dist.name, name)
         bound = getattr(self.dist, name)
         options = _OPTIONS.get(name, ())
 

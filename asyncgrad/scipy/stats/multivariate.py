@@ -15,6 +15,8 @@ from ...ops.linear_algebra import product
 from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..error_names import name_errors_of_methods
+from ..left_out import refuse_method
 from ..ufuncs import special
 from .covariance import Covariance
 from .normal import norm
@@ -141,8 +143,19 @@ class Multivariate:
 
     __slots__ = ("name",)
 
+    def __init_subclass__(cls) -> None:
+        """Have the methods name themselves in errors."""
+        name_errors_of_methods(cls)
+
     def __init__(self, name: str) -> None:
         self.name: str = name
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what SciPy's distribution has beside this; the error names what to write instead."""
+        if name == "name":
+            # A copy is asked before it has one.
+            raise AttributeError(name)
+        raise refuse_method(self, self.name, name)
 
     def __repr__(self) -> str:
         return f"<asyncgrad.scipy.stats.{self.name}>"
@@ -469,8 +482,11 @@ class FrozenMultivariate:
 
     def __getattr__(self, name: str) -> Any:
         """Return a method of the family that takes no parameters."""
-        if name.startswith("_") or not callable(getattr(type(self.dist), name, None)):
-            raise AttributeError(f"the distribution {self.dist.name} has no attribute {name!r}")
+        if name.startswith("_") or name in self.__slots__:
+            # A copy is asked for them before it has any.
+            raise AttributeError(name)
+        if not callable(getattr(type(self.dist), name, None)):
+            raise refuse_method(self.dist, self.dist.name, name)
         method = getattr(self.dist, name)
         if name in ("cdf", "logcdf", "logpdf", "logpmf", "pdf", "pmf"):
             return lambda x, **kwds: method(x, *self.args, **self.kwds, **kwds)

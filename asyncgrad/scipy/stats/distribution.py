@@ -159,8 +159,10 @@ class UnivariateDistribution(ABC):
         if type(moves[0]) is Tensor or moves[0] != 0:
             valid = valid & ~np.isnan(raw(moves[0]))
         for scale in moves[1:]:
-            valid = valid & np.asarray(raw(scale) > 0)
-        return asarray(value) if valid.all() else np.where(valid, value, np.nan)
+            if type(scale) is Tensor or scale != 1:
+                valid = valid & np.asarray(raw(scale) > 0)
+        is_valid = bool(valid) if valid.ndim == 0 else valid.all()
+        return asarray(value) if is_valid else np.where(valid, value, np.nan)
 
     def mean(self, *args: Any, **kwds: Any) -> Tensor:
         """Return the mean."""
@@ -418,12 +420,20 @@ class ContinuousDistribution(UnivariateDistribution):
         shapes, moves = self._split(method, args, kwds)
         y = self._standard(x, moves)
         first, last = (raw(end) for end in self._support(*shapes))
-        # Infinity, where a density may be a difference of infinities, counts as outside.
-        below, above = (raw(y) < first) | np.isneginf(raw(y)), (raw(y) > last) | np.isposinf(raw(y))
-        below = below | (raw(y) == first) if self._flat_start else below
-        above = above | (raw(y) == last) if self._flat_end else above
+        bare = raw(y)
+        # Infinity, where a density may be a difference of infinities, counts as outside; a finite end excludes it.
+        if type(first) is float:
+            below = bare == first if first == -np.inf else bare < first
+        else:
+            below = (bare < first) | (bare == -np.inf)
+        if type(last) is float:
+            above = bare == last if last == np.inf else bare > last
+        else:
+            above = (bare > last) | (bare == np.inf)
+        below = below | (bare == first) if self._flat_start else below
+        above = above | (bare == last) if self._flat_end else above
         outside = below | above
-        if outside.any():
+        if _holds_somewhere(outside):
             y = np.where(outside, self._inner, y)
         return y, shapes, moves, below, above
 
@@ -431,7 +441,7 @@ class ContinuousDistribution(UnivariateDistribution):
         self, value: Any, parts: Sequence[tuple[Any, float]], shapes: Sequence[Any], moves: Sequence[Any]
     ) -> Any:
         for mask, outside in parts:
-            if mask.any():
+            if _holds_somewhere(mask):
                 value = np.where(mask, outside, value)
         return self._checked(value, shapes, moves)
 
@@ -609,66 +619,69 @@ class DiscreteDistribution(UnivariateDistribution):
 
     def _numbers(
         self, method: str, k: Any, args: Sequence[Any], kwds: Mapping[str, Any]
-    ) -> tuple[Any, list[Any], list[Any], Any, Any]:
+    ) -> tuple[Any, list[Any], list[Any], Any, Any, Any]:
+        """Return whole numbers, safe outside of the support, the parameters, and what lies below, above and nowhere."""
         shapes, moves = self._split(method, args, kwds)
         numbers = raw(floating(k))
         if type(moves[0]) is Tensor or moves[0] != 0:
             numbers = numbers - raw(moves[0])
         first, last = (raw(end) for end in self._support(*shapes))
         below, above = numbers < first, numbers > last
-        if below.any() or above.any():
+        if _holds_somewhere(below | above):
             numbers = np.where(below, first, np.where(above, np.where(np.isfinite(last), last, first), numbers))
         missing = np.isnan(numbers)
-        # What is masked must be a number all the same, for gradients of 0 times it are nan otherwise.
-        return np.where(missing, 0.0, numbers) if missing.any() else numbers, shapes, moves, below, above
+        if _holds_somewhere(missing):
+            # What is masked must be a number all the same, for gradients of 0 times it are nan otherwise.
+            numbers = np.where(missing, 0.0, numbers)
+        return numbers, shapes, moves, below, above, missing
 
-    def _filled(self, value: Any, k: Any, parts: Sequence[tuple[Any, float]], shapes: Any, moves: Any) -> Any:
-        """Return a value, with others where a mask says so, and nan where `k` is, or where the parameters are none."""
-        for mask, outside in (*parts, (np.isnan(raw(floating(k)) - raw(moves[0])), np.nan)):
-            if mask.any():
+    def _filled(self, value: Any, parts: Sequence[tuple[Any, float]], shapes: Any, moves: Any) -> Any:
+        """Return a value, with others where a mask says so, and nan where the parameters are none."""
+        for mask, outside in parts:
+            if _holds_somewhere(mask):
                 value = np.where(mask, outside, value)
         return self._checked(value, shapes, moves)
 
     def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of the probability of `k`; -inf outside of the support and between whole numbers."""
-        numbers, shapes, moves, below, above = self._numbers("logpmf", k, args, kwds)
+        numbers, shapes, moves, below, above, missing = self._numbers("logpmf", k, args, kwds)
         whole = np.floor(numbers)
         value = self._logpmf(whole, *shapes)
-        return self._filled(value, k, ((below | above | (whole != numbers), -np.inf),), shapes, moves)
+        return self._filled(value, ((below | above | (whole != numbers), -np.inf), (missing, np.nan)), shapes, moves)
 
     def pmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of `k`."""
-        numbers, shapes, moves, below, above = self._numbers("pmf", k, args, kwds)
+        numbers, shapes, moves, below, above, missing = self._numbers("pmf", k, args, kwds)
         whole = np.floor(numbers)
         value = np.exp(self._logpmf(whole, *shapes))
-        return self._filled(value, k, ((below | above | (whole != numbers), 0.0),), shapes, moves)
+        return self._filled(value, ((below | above | (whole != numbers), 0.0), (missing, np.nan)), shapes, moves)
 
     def cdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values up to `k`."""
-        numbers, shapes, moves, below, above = self._numbers("cdf", k, args, kwds)
+        numbers, shapes, moves, below, above, missing = self._numbers("cdf", k, args, kwds)
         value = self._cdf(np.floor(numbers), *shapes)
-        return self._filled(value, k, ((below, 0.0), (above, 1.0)), shapes, moves)
+        return self._filled(value, ((below, 0.0), (above, 1.0), (missing, np.nan)), shapes, moves)
 
     def sf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values above `k`."""
-        numbers, shapes, moves, below, above = self._numbers("sf", k, args, kwds)
+        numbers, shapes, moves, below, above, missing = self._numbers("sf", k, args, kwds)
         value = self._sf(np.floor(numbers), *shapes)
-        return self._filled(value, k, ((below, 1.0), (above, 0.0)), shapes, moves)
+        return self._filled(value, ((below, 1.0), (above, 0.0), (missing, np.nan)), shapes, moves)
 
     def logcdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
-        numbers, shapes, moves, below, above = self._numbers("logcdf", k, args, kwds)
+        numbers, shapes, moves, below, above, missing = self._numbers("logcdf", k, args, kwds)
         whole = np.floor(numbers)
         value = log_probability(
             self._cdf(whole, *shapes),
             lambda: self._sf(whole, *shapes),
             lambda mask: self._log_below(mask, whole, *shapes),
         )
-        return self._filled(value, k, ((below, -np.inf), (above, 0.0)), shapes, moves)
+        return self._filled(value, ((below, -np.inf), (above, 0.0), (missing, np.nan)), shapes, moves)
 
     def logsf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
-        numbers, shapes, moves, below, above = self._numbers("logsf", k, args, kwds)
+        numbers, shapes, moves, below, above, missing = self._numbers("logsf", k, args, kwds)
         inside = ~(below | above) & (numbers < np.asarray(raw(self._support(*shapes)[1])))
         whole = np.floor(numbers)
         value = log_probability(
@@ -676,7 +689,7 @@ class DiscreteDistribution(UnivariateDistribution):
             lambda: self._cdf(whole, *shapes),
             lambda mask: self._log_above(mask, whole, *shapes),
         )
-        return self._filled(value, k, ((~inside, -np.inf), (below, 0.0)), shapes, moves)
+        return self._filled(value, ((~inside, -np.inf), (below, 0.0), (missing, np.nan)), shapes, moves)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the least number up to which the probability is at least `q`; it has no derivative."""
@@ -765,6 +778,11 @@ def _check_plain(func: Any, name: str) -> None:
         )
 
 
+def _holds_somewhere(mask: Any) -> bool:
+    # A mask of one element is a bool of NumPy's, whose method takes as long as the functions themselves.
+    return bool(mask) if mask.ndim == 0 else bool(mask.any())
+
+
 def _detached(shape: Any) -> Any:
     return asarray(raw(shape))
 
@@ -772,7 +790,7 @@ def _detached(shape: Any) -> Any:
 def _positive(scale: Any) -> Any:
     """Return a scale, with nan where it is not positive: no function warns of nan."""
     is_positive = raw(scale) > 0
-    return scale if np.all(is_positive) else np.where(is_positive, scale, np.nan)
+    return scale if is_positive is True or np.all(is_positive) else np.where(is_positive, scale, np.nan)
 
 
 def _whole(array: Any) -> Any:

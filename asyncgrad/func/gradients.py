@@ -6,15 +6,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, overload
 
 from ..arguments import check_function, truth
+from ..backward import capture
 from ..errors import InvalidRootError
 from ..functional.arguments import (
     argument_positions,
     as_scalar,
     check_argnums,
     conjugates,
-    fill_missing,
-    gradients,
     require_complex,
+    zeros_like,
 )
 from ..graph.values import ones_beside
 from ..tensor import Tensor, asarray
@@ -208,10 +208,12 @@ async def _differentiate(
         if holomorphic:
             require_complex(points, f"{where}: with holomorphic=True an argument")
             require_complex((output,), f"{where}: with holomorphic=True the result")
-        start = (_ones_like(output, where, holomorphic),) if elementwise or holomorphic else None
+        start = _ones_like(output, where, holomorphic) if elementwise or holomorphic else None
         root = output if elementwise else as_scalar(output, where, holomorphic)
-        found = await gradients((root,), points, start, create_graph=keeps_history) if points else ()
-        complete = fill_missing(found, points, strict=False, create_graph=False, missing="", constant="")
+        found: Sequence[Tensor | None] = (None,) * len(points)
+        if points and (root._grad_fn is not None or root._requires_grad()):
+            found = await capture((root,), (start,), points, keeps_history, keeps_history)
+        complete = tuple([zeros_like(point) if one is None else one for one, point in zip(found, points, strict=True)])
         if holomorphic:
             complete = conjugates(complete)
     trees = transform_call.like_points(complete, keeps_history)

@@ -45,7 +45,7 @@ _WEIGHTS: dict[str, Callable[[Any, Any], Any] | None] = {
 }
 
 
-def quad(  # noqa: D417 - all others are as SciPy's
+def quad(
     func: Callable[..., Any],
     a: Any,
     b: Any,
@@ -72,9 +72,17 @@ def quad(  # noqa: D417 - all others are as SciPy's
         a: the first limit, which may be infinite.
         b: the last limit, which may be infinite.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
-        points: as SciPy's; the integral does not depend on them.
-        weight: as SciPy's, as all that is not named here.
-        wvar: as SciPy's, as numbers without grad.
+        full_output: whether to return SciPy's dict of information, too.
+        epsabs: the absolute tolerance.
+        epsrel: the relative tolerance.
+        limit: the most subintervals.
+        points: where `func` may not be smooth; the integral does not depend on them.
+        weight: the name of a function that `func` is multiplied by, as SciPy has it.
+        wvar: the parameters of that function, as numbers without grad.
+        wopts: moments of Chebyshev polynomials, to be used again.
+        maxp1: the most of these moments.
+        limlst: the most cycles of an infinite integral with `weight`.
+        complex_func: whether `func` returns complex numbers.
 
     Raises:
         ArgumentError: `wvar` requires grad; or a limit does, and the weight is one of SciPy's that depend on the
@@ -175,7 +183,7 @@ def vector_integral(function: Callable[..., Any], a: float, b: float, **options:
     return np.array([integrate.quad(element, a, b, (index,), **options)[0] for index in range(len(first))])
 
 
-def quad_vec(  # noqa: D417 - all others are as SciPy's
+def quad_vec(
     f: Callable[..., Any],
     a: Any,
     b: Any,
@@ -197,8 +205,15 @@ def quad_vec(  # noqa: D417 - all others are as SciPy's
         f: takes a number and `args`, and returns an array. If it is an `async def`, the result is to be awaited.
         a: the first limit, which may be infinite.
         b: the last limit, which may be infinite.
-        workers: must be 1. All that is not named here is as SciPy's.
-        points: as SciPy's; the integral does not depend on them.
+        epsabs: the absolute tolerance.
+        epsrel: the relative tolerance.
+        norm: of errors: "2", or "max".
+        cache_size: how many bytes of values SciPy keeps.
+        limit: the most subintervals.
+        workers: must be 1.
+        points: where `f` may not be smooth; the integral does not depend on them.
+        quadrature: the name of SciPy's rule for a subinterval; None for its choice.
+        full_output: whether to return SciPy's information, too.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
 
     Raises:

@@ -15,13 +15,14 @@ from .packed import PackHooks
 from .saved import output_alias, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from .tensor_base import TensorBase, VersionCounter
 
 __all__ = [
     "allow_mutation_on_saved_tensors",
+    "begin_writes",
     "disable_saved_tensors_hooks",
     "prepare_write",
     "saved_tensors_hooks",
@@ -267,6 +268,25 @@ def prepare_write(out: TensorBase) -> None:
     keeper = COPY_ON_WRITE.get()
     if keeper is not None and out._counter is not None:
         keeper.before_write(out._counter)
+
+
+def begin_writes(tensors: Iterable[TensorBase]) -> None:
+    """Prepare writes into many tensors, which follow, as `prepare_write` does; count one in the version of each.
+
+    Raises:
+        InPlaceError: one is a view of a tensor whose array is shared with a snapshot.
+    """
+    keeper = COPY_ON_WRITE.get()
+    for tensor in tensors:
+        meta = tensor._meta
+        if tensor._view is not None or (meta is not None and meta.has_shared_array):
+            copy_shared_before_write(tensor)
+        counter = tensor._counter
+        if counter is None:
+            counter = tensor._shared_version()
+        elif keeper is not None:
+            keeper.before_write(counter)
+        counter.value += 1
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from sys import getrefcount
 from typing import Any, final
 
@@ -14,7 +14,7 @@ from ..engine.device import Device
 from ..errors import ArgumentError, OverlappingStepsError
 from ..graph.current_streams import follow_streams
 from ..graph.saved import version_of
-from ..graph.saved_hooks import prepare_write
+from ..graph.saved_hooks import begin_writes
 from ..graph.values import empty_beside
 from ..ops.kernels import COMPILERS
 from ..tensor import Tensor
@@ -23,8 +23,8 @@ from .optimizer import Entries, Group, Optimizer, Steps
 
 __all__ = ["ElementwiseOptimizer", "Scratch", "Update", "as_scalars", "real_view"]
 
-#: Returns the array and the state to update for a parameter; takes also the states of those that have none.
-Place = Callable[[Tensor, dict[Tensor, dict[str, Any]]], tuple[Any, dict[str, Any]]]
+#: Returns for each parameter the array and the state to update; takes also the states of those that have none.
+Places = Callable[[Entries, dict[Tensor, dict[str, Any]]], Iterable[tuple[Any, dict[str, Any]]]]
 
 #: Updates one parameter in place: takes its array, its gradient, which it must not write into, and its state by name.
 Update = Callable[[Any, Any, dict[str, Any]], None]
@@ -126,23 +126,23 @@ class ElementwiseOptimizer(Optimizer):
         found = self._gradients(grads)
         if off_loop is not None and _is_large(found, off_loop):
             values = _NewValues(found, self.state, self._spares)
-            yield functools.partial(self._apply, found, values.place)
+            yield functools.partial(self._apply, found, values.places)
             values.publish(self.state)
         else:
-            self._apply(found, self._place)
+            self._apply(found, self._places)
         return loss
 
-    def _apply(self, found: list[Entries], place: Place) -> None:
-        """Update parameters by their gradients, which fit; the new values go into the arrays that `place` returns."""
+    def _apply(self, found: list[Entries], places: Places) -> None:
+        """Update parameters by their gradients, which fit; the new values go into the arrays that `places` returns."""
         follow_streams()
         for group, given in zip(self.param_groups, found, strict=True):
             maximize = group.get("maximize", False)
             entries = self._apply_fused(group, given, maximize) if COMPILERS else given
             # All states first: where memory ends, no parameter has been updated.
-            fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in self.state}
+            states = self.state
+            fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
             kind, dtype, device = None, None, None
-            for param, grad in entries:
-                data, state = place(param, fresh)
+            for (param, grad), (data, state) in zip(entries, places(entries, fresh), strict=True):
                 if data.dtype is not dtype or param._device is not device or type(data) is not kind:
                     kind, dtype, device = type(data), data.dtype, param._device
                     self._device = device
@@ -150,14 +150,13 @@ class ElementwiseOptimizer(Optimizer):
                     negated = self._scratch(data, 1, "negated") if maximize else None
                 update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), state)
 
-    def _place(self, param: Tensor, fresh: dict[Tensor, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
-        """Return the array and the state of a parameter, to be updated in place."""
-        prepare_write(param)
-        param._bump_version()
-        state = self.state.get(param)
-        if state is None:
-            state = self.state[param] = fresh[param]
-        return param._data, state
+    def _places(self, entries: Entries, fresh: dict[Tensor, dict[str, Any]]) -> Iterable[tuple[Any, dict[str, Any]]]:
+        """Return the arrays and the states of parameters, to be updated in place."""
+        states = self.state
+        begin_writes([param for param, _ in entries])
+        if fresh:
+            states.update(fresh)
+        return [(param._data, states[param]) for param, _ in entries]
 
     def _apply_fused(self, group: Group, entries: Entries, maximize: bool) -> Entries:
         """Update what can be updated by kernels; return the other entries."""
@@ -247,17 +246,19 @@ class _NewValues:
         self._spares = spares
         self._places: list[tuple[Tensor, Any, dict[str, Any]]] = []
 
-    def place(self, param: Tensor, fresh: dict[Tensor, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
-        """Return copies of the array and the state of a parameter, to be updated in place."""
-        copy_of, old = self._spares.copy_of, self._states.get(param)
-        data = copy_of(param, 0, param._data)
-        if old is None:
-            state = fresh[param]
-        else:
-            state = {name: copy_of(param, number, value) for number, (name, value) in enumerate(old.items(), 1)}
-        self._spares.pop(param, None)
-        self._places.append((param, data, state))
-        return data, state
+    def places(self, entries: Entries, fresh: dict[Tensor, dict[str, Any]]) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Yield copies of the arrays and the states of parameters, to be updated in place."""
+        copy_of = self._spares.copy_of
+        for param, _ in entries:
+            old = self._states.get(param)
+            data = copy_of(param, 0, param._data)
+            if old is None:
+                state = fresh[param]
+            else:
+                state = {name: copy_of(param, number, value) for number, (name, value) in enumerate(old.items(), 1)}
+            self._spares.pop(param, None)
+            self._places.append((param, data, state))
+            yield data, state
 
     def publish(self, states: dict[Tensor, dict[str, Any]]) -> None:
         """Put the new values in place of the old ones, all at once.

@@ -281,12 +281,17 @@ class Optimizer(ABC):
         else:
             self._tracker.end()
             found = [
-                [(param, grad._data) for param in group["params"] if (grad := param.grad) is not None]
+                [
+                    (param, grad._data)
+                    for param in group["params"]
+                    if (meta := param._meta) is not None and (grad := meta.grad) is not None
+                ]
                 for group in self.param_groups
             ]
         for index, entries in enumerate(found):
             for param, _ in entries:
-                if not param.requires_grad:
+                meta = param._meta
+                if (meta is None or not meta.requires_grad) and not param.requires_grad:
                     raise self._frozen_error(index, param, grads is not None)
         return found
 

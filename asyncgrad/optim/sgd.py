@@ -84,6 +84,13 @@ class SGD(ElementwiseOptimizer):
         lr, l2, factor, share = as_scalars(like, group["lr"], group["weight_decay"], momentum, 1.0 - group["dampening"])
         multiply, add, subtract = np.multiply, np.add, np.subtract
 
+        if not momentum and not has_l2:
+
+            def descend(param: Any, grad: Any, state: dict[str, Any]) -> None:
+                subtract(param, multiply(grad, lr, scratch[param.shape][0]), param)
+
+            return descend
+
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
             first, second = scratch[param.shape]
             if has_l2:

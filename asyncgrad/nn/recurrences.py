@@ -268,60 +268,65 @@ class Lstm(Cell):
         return sums, sums, (None, to_cell * f)
 
     def run(self, entering: Any, weight: Any, bias: Any, state: Any) -> tuple[Any, Any, Any]:
-        """Run all steps; what is kept is i, f, g and o in one array, the cells after all steps, and their tanh."""
+        """Run all steps; what is kept is i, f, g and o in one array, the cells after all steps, and their tanh.
+
+        The gates of a step lie one after the other, each an array of its own, shape (4, n, features).
+        """
         h, c = state
         (length, n), features = entering.shape[:2], h.shape[1]
         # In the shape of a step, since NumPy multiplies arrays of one shape in half the time.
-        halves, shifts = np.full((2, n, 4 * features), 0.5, h.dtype)
-        halves[:, 2 * features : 3 * features] = 1
-        shifts[:, 2 * features : 3 * features] = 0
-        acts = (entering if bias is None else entering + bias) * halves
-        factors = np.full((4 * features, 1), 0.5, h.dtype)
-        factors[2 * features : 3 * features] = 1
-        scaled = np.ascontiguousarray((weight * factors).T)
+        halves, shifts = np.full((2, 4, n, features), 0.5, h.dtype)
+        halves[2], shifts[2] = 1, 0
+        sums = entering if bias is None else entering + bias
+        acts = np.empty((length, 4, n, features), h.dtype)
+        np.multiply(sums.reshape(length, n, 4, features).transpose(0, 2, 1, 3), halves[:, :1, :1], out=acts)
+        scaled = np.multiply(weight.reshape(4, features, features).transpose(0, 2, 1), halves[:, :1, :1], order="C")
         hidden, cells, squashed = (np.empty((length, n, features), h.dtype) for _ in range(3))
-        product, work = np.empty((n, 4 * features), h.dtype), np.empty_like(h)
+        product, work = np.empty((4, n, features), h.dtype), np.empty_like(h)
+        multiply, add, tanh, matmul = np.multiply, np.add, np.tanh, np.matmul
         for row, out, cell, flat in zip(acts, hidden, cells, squashed, strict=True):
-            np.dot(h, scaled, out=product)
-            np.add(row, product, out=row)
-            np.tanh(row, out=row)
-            np.multiply(row, halves, out=row)
-            np.add(row, shifts, out=row)
-            np.multiply(row[:, features : 2 * features], c, out=cell)
-            np.multiply(row[:, :features], row[:, 2 * features : 3 * features], out=work)
-            np.add(cell, work, out=cell)
-            np.tanh(cell, out=flat)
-            np.multiply(row[:, 3 * features :], flat, out=out)
+            matmul(h, scaled, product)
+            add(row, product, row)
+            tanh(row, row)
+            multiply(row, halves, row)
+            add(row, shifts, row)
+            i, f, g, o = row
+            multiply(f, c, cell)
+            add(cell, multiply(i, g, work), cell)
+            multiply(o, tanh(cell, flat), out)
             h, c = out, cell
         return hidden, (c,), (acts, cells, squashed)
 
     def run_back(self, hidden: Any, kept: Any, weight: Any, state: Any, grads: Any) -> tuple[Any, Any, Any]:
         """Go back through all steps."""
         (acts, cells, squashed), (given, to_last) = kept, grads
-        every, features = np.empty_like(acts), hidden.shape[2]
+        length, n, features = hidden.shape
+        every = np.empty((length, n, 4 * features), hidden.dtype)
+        by_gate = every.reshape(length, n, 4, features).transpose(0, 2, 1, 3)
         grad, work = np.zeros_like(state[0]), np.empty_like(state[0])
         to_cell = np.zeros_like(state[1]) if to_last is None else to_last.copy()
-        for start, stop in _chunks_backward(len(hidden), _steps_at_once(acts)):
-            i, f, g, o = (acts[start:stop, :, gate * features : (gate + 1) * features] for gate in range(4))
-            factors = np.empty_like(acts[start:stop])
-            to_i, to_f, to_g, to_o = (factors[:, :, gate * features : (gate + 1) * features] for gate in range(4))
+        multiply, add, dot = np.multiply, np.add, np.dot
+        for start, stop in _chunks_backward(length, _steps_at_once(every)):
+            i, f, g, o = acts[start:stop].swapaxes(0, 1)
+            factors = np.empty((stop - start, 4, n, features), hidden.dtype)
+            to_i, to_f, to_g, to_o = factors.swapaxes(0, 1)
             flat = squashed[start:stop]
-            kept_share, through = f.copy(), o * (1 - flat * flat)
-            np.multiply(i * g, 1 - i, out=to_i)
-            np.multiply(_before(cells, state[1], start, stop), kept_share * (1 - kept_share), out=to_f)
-            np.multiply(i, 1 - g * g, out=to_g)
-            np.multiply(flat * o, 1 - o, out=to_o)
-            first = factors.reshape(*factors.shape[:2], 4, features)[:, :, :3]
-            for t in range(stop - 1, start - 1, -1):
-                grad += given[t]
-                np.multiply(through[t - start], grad, out=work)
-                to_cell += work
-                row = every[t]
-                by_gate = row.reshape(-1, 4, features)
-                np.multiply(first[t - start], to_cell[:, np.newaxis], out=by_gate[:, :3])
-                np.multiply(to_o[t - start], grad, out=by_gate[:, 3])
-                to_cell *= kept_share[t - start]
-                np.dot(row, weight, out=grad)
+            through = 1 - flat * flat
+            through *= o
+            multiply(1 - i, i * g, to_i)
+            multiply(1 - f, f, to_f)
+            to_f *= _before(cells, state[1], start, stop)
+            multiply(1 - g * g, i, to_g)
+            multiply(1 - o, o, to_o)
+            to_o *= flat
+            steps = zip(given[start:stop], factors, through, f, every[start:stop], by_gate[start:stop], strict=True)
+            for to_hidden, factor, share, kept_share, row, gates in reversed([*steps]):
+                add(grad, to_hidden, grad)
+                add(to_cell, multiply(share, grad, work), to_cell)
+                multiply(factor[:3], to_cell, gates[:3])
+                multiply(factor[3], grad, gates[3])
+                multiply(to_cell, kept_share, to_cell)
+                dot(row, weight, grad)
         return every, every, (grad, to_cell)
 
 

@@ -17,6 +17,7 @@ from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
 from ..ops.trigonometric import tanh as tanh_
 from .arguments import complex_error, floating, real_floating
+from .layouts import in_order_of
 
 __all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus", "tanh"]
 
@@ -33,7 +34,7 @@ def relu_(x: Any) -> Any:
         raise complex_error("relu", "x", x)
     # NumPy uses vector instructions for a maximum with an array of zeros, but not with the number 0.
     if x.__class__ is np.ndarray:
-        zeros = np.zeros(x.shape, x.dtype)
+        zeros = np.zeros(x.shape, x.dtype) if x.flags.c_contiguous else np.zeros_like(x)
         return np.maximum(x, zeros, out=zeros)
     return np.maximum(x, 0, out=empty_beside(x))
 
@@ -47,7 +48,7 @@ def _(g: Any, out: Any) -> Any:
 def relu_grad_(g: Any, y: Any) -> Any:
     """Return g where the result y of relu is positive (or a NaN), and 0 elsewhere."""
     # No result of relu is negative.
-    return np.multiply(g, y != 0)
+    return np.multiply(in_order_of(y, g), y != 0)
 
 
 @derivative(relu_grad_, "g")

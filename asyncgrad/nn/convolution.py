@@ -1,14 +1,18 @@
 """Convolution of images by matrix products (im2col).
 
-The windows of a few images at a time are copied into a matrix with a row for each weight of a filter and a column for
-each position, and multiplied. `conv2d`, `conv2d_input_grad` and `conv2d_weight_grad` are the three ways to contract
-two of the three arrays of one trilinear form, so the derivatives of each are the other two.
+The windows over all images at some positions are copied into a matrix with a row for each weight of a filter and a
+column for each position and image, and multiplied. The images are the last axis in memory, in the results too: so the
+copies are of long rows, however small the images are, each product is one for all images, and its result lies as the
+next convolution needs it. `conv2d`, `conv2d_input_grad` and `conv2d_weight_grad` are the three ways to contract two of
+the three arrays of one trilinear form, so the derivatives of each are the other two.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from math import prod
+from typing import Any, final
 
 import numpy as np
 
@@ -17,7 +21,17 @@ from ..graph.values import empty_beside, own_function, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, pair, single
-from .windows import Window, add_shifted, by_kernel, crop, pad, sliding, with_height, without_height
+from .layouts import images_first, images_last
+from .windows import (
+    Tile,
+    Window,
+    by_kernel,
+    pad_images_last,
+    shifted_tile,
+    sliding,
+    with_height,
+    without_height,
+)
 
 __all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
 
@@ -27,33 +41,67 @@ CHUNK = 1 << 20
 FOREIGN_CHUNK = 1 << 26
 
 
-def _chunks(count: int, bytes_each: int, like: Any) -> Iterator[slice]:
-    """Yield slices of `count` images, each with as many as fit into a chunk of arrays of the type of `like`."""
+@final
+class _Workspace(threading.local):
+    """Memory for the windows of one tile, kept by each thread.
+
+    Without it, malloc returns that memory to the system after most calls, and the first write into each new page of it
+    costs more than to multiply what is there.
+    """
+
+    memory: Any = None
+
+    def array(self, like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return an array of arbitrary content, to be used before the next call; for NumPy in the kept memory."""
+        count = prod(shape) * dtype.itemsize
+        if like.__class__ is not np.ndarray or dtype.kind not in "fc" or count > CHUNK:
+            return empty_beside(like, shape, dtype)
+        if self.memory is None or self.memory.size < count:
+            self.memory = np.empty(count, np.uint8)
+        return self.memory[:count].view(dtype).reshape(shape)
+
+
+_WORKSPACE = _Workspace()
+
+
+def _tiles(window: Window, bytes_each: int, like: Any) -> Iterator[Tile]:
+    """Yield the positions of a window in parts, each with as many as fit into a chunk of arrays of the type of `like`.
+
+    Args:
+        window: over all images.
+        bytes_each: the bytes of the windows over all images at one position.
+        like: an array.
+    """
     chunk = CHUNK if like.__class__ is np.ndarray else FOREIGN_CHUNK
-    step = max(1, min(count, chunk // max(1, bytes_each)))
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
+    return window.tiles(chunk // max(1, bytes_each))
 
 
 def _by_group(weight: Any, groups: int) -> Any:
     """Return the filters as a matrix for each group, shape (groups, filters, weights)."""
-    return weight.reshape(groups, weight.shape[0] // groups, -1)
+    filters, channels, *kernel = weight.shape
+    return weight.reshape(groups, filters // groups, channels * kernel[0] * kernel[1])
+
+
+def _grads_by_group(g: Any, groups: int) -> Any:
+    """Return gradients of the results as a matrix for each group, shape (groups, filters, positions * images)."""
+    n, filters, rows, columns = g.shape
+    return images_last(g).reshape(groups, filters // groups, rows * columns * n)
 
 
 def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]:
-    """Yield the windows over a few images at a time, shape (images, groups, weights, positions)."""
+    """Yield the windows at some positions at a time, shape (groups, weights, positions * images)."""
     n, channels = x.shape[:2]
-    views = sliding(pad(x, window.padding), window)
     weights = channels // groups * window.kernel[0] * window.kernel[1]
-    positions = window.size[0] * window.size[1]
-    buffer: Any = None
-    for chunk in _chunks(n, groups * weights * positions * x.itemsize, x):
-        part = views[chunk]
-        if buffer is None:
-            buffer = empty_beside(part)
-        columns = buffer[: len(part)]
-        columns[...] = part
-        yield chunk, columns.reshape(len(part), groups, weights, positions)
+    if window.is_pixel:
+        count = window.size[0] * window.size[1] * n
+        yield slice(0, count), images_last(x).reshape(groups, weights, count)
+        return
+    views = sliding(pad_images_last(x, window.padding), window)
+    for tile in _tiles(window, groups * weights * n * x.itemsize, x):
+        part = views[:, :, :, tile.rows, tile.columns]
+        buffer = _WORKSPACE.array(x, part.shape, x.dtype)
+        buffer[...] = part
+        yield slice(tile.start * n, tile.stop * n), buffer.reshape(groups, weights, (tile.stop - tile.start) * n)
 
 
 def _conv2d_on_device(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
@@ -65,16 +113,15 @@ def _conv2d_on_device(x: Any, weight: Any, bias: Any, window: Window, groups: in
 @device_variant(_conv2d_on_device)
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     """Return the filters' products with the windows over x, plus the bias of each filter."""
-    n, filters, positions = x.shape[0], weight.shape[0], window.size[0] * window.size[1]
-    result = empty_beside(x, (n, filters, *window.size), np.result_type(x, weight))
-    products = result.reshape(n, groups, filters // groups, positions)
+    n, filters, (rows, columns) = x.shape[0], weight.shape[0], window.size
+    result = empty_beside(x, (filters, rows * columns * n), np.result_type(x, weight))
+    products = result.reshape(groups, filters // groups, rows * columns * n)
     matrices = _by_group(weight, groups)
-    for chunk, columns in _columns(x, window, groups):
-        np.matmul(matrices, columns, out=products[chunk])
-    if bias is None:
-        return result
-    column = bias.reshape(-1, 1, 1)
-    return np.add(result, column, out=result if result.dtype == bias.dtype else None)
+    for part, windows in _columns(x, window, groups):
+        np.matmul(matrices, windows, out=products[:, :, part])
+    if bias is not None:
+        result = np.add(result, bias.reshape(-1, 1), out=result if result.dtype == bias.dtype else None)
+    return images_first(result.reshape(filters, rows, columns, n))
 
 
 @derivative(conv2d_, "x")
@@ -108,18 +155,23 @@ def _input_grad_on_device(g: Any, weight: Any, shape: tuple[int, ...], window: W
 @device_variant(_input_grad_on_device)
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
-    n, positions = g.shape[0], window.size[0] * window.size[1]
-    (above, below), (left, right) = window.padding
-    padded_shape = (n, shape[1], above + shape[2] + below, left + shape[3] + right)
-    padded = zeros_beside(padded_shape, g, np.result_type(g, weight))
+    n, channels, height, width = shape
     matrices = _by_group(weight, groups).swapaxes(1, 2)
-    g = g.reshape(n, groups, -1, positions)
-    for chunk in _chunks(n, groups * matrices.shape[1] * positions * padded.itemsize, padded):
-        columns = np.matmul(matrices, g[chunk])
-        columns = columns.reshape(-1, shape[1], *window.kernel, *window.size)
+    by_group = _grads_by_group(g, groups)
+    if window.is_pixel:
+        return images_first(np.matmul(matrices, by_group).reshape(channels, height, width, n))
+    (above, below), (left, right) = window.padding
+    padded_shape = (channels, above + height + below, left + width + right, n)
+    padded = zeros_beside(padded_shape, g, np.result_type(g, weight))
+    for tile in _tiles(window, groups * matrices.shape[1] * n * padded.itemsize, padded):
+        count = (tile.stop - tile.start) * n
+        windows = _WORKSPACE.array(padded, (*matrices.shape[:2], count), padded.dtype)
+        np.matmul(matrices, by_group[:, :, tile.start * n : tile.stop * n], out=windows)
+        windows = windows.reshape(channels, *window.kernel, *tile.size, n)
         for row, column in window.offsets:
-            add_shifted(padded[chunk], window, row, column, columns[:, :, row, column])
-    return crop(padded, window.padding, shape[2:])
+            seen = shifted_tile(padded, window, row, column, tile)
+            seen += windows[:, row, column]
+    return images_first(padded[:, above : above + height, left : left + width])
 
 
 @derivative(conv2d_input_grad_, "g")
@@ -141,12 +193,11 @@ def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], window: Windo
 @device_variant(_weight_grad_on_device)
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its filters."""
-    positions = window.size[0] * window.size[1]
     result = zeros_beside(shape, g, np.result_type(g, x))
     total = _by_group(result, groups)
-    g = g.reshape(g.shape[0], groups, -1, positions)
-    for chunk, columns in _columns(x, window, groups):
-        total += np.matmul(g[chunk], columns.swapaxes(2, 3)).sum(axis=0)
+    by_group = _grads_by_group(g, groups)
+    for part, windows in _columns(x, window, groups):
+        total += np.matmul(by_group[:, :, part], windows.swapaxes(1, 2))
     return result
 
 

@@ -14,6 +14,7 @@ from ..graph.values import beside, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_real, complex_error, pair, single
+from .layouts import empty_laid_like, in_order_of
 from .windows import Window, add_shifted, by_kernel, crop, pad, shifted, with_height, without_height
 
 __all__ = ["avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
@@ -22,7 +23,9 @@ __all__ = ["avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
 def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
     """Return zeros for a padded image of which `shape` is the inner part."""
     (above, below), (left, right) = window.padding
-    return zeros_beside((*shape[:-2], above + shape[-2] + below, left + shape[-1] + right), like)
+    padded = empty_laid_like(like, (*shape[:-2], above + shape[-2] + below, left + shape[-1] + right))
+    padded.fill(0)
+    return padded
 
 
 # Maxima. The forward also finds the position of each maximum in its window; the rest is linear in x.
@@ -39,7 +42,7 @@ def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
     for number, (row, column) in enumerate(window.offsets):
         seen = shifted(padded, window, row, column)
         if maxima is None:
-            maxima = seen.copy()
+            maxima = seen.copy("K")
             choice = np.zeros_like(maxima, np.min_scalar_type(math.prod(window.kernel)))
         else:
             # The numbers grow, so the maximum of the chosen ones is the last one. A NaN counts as the largest element.
@@ -69,9 +72,13 @@ def _scatter_chosen_on_device(g: Any, choice: Any, shape: tuple[int, ...], windo
 @device_variant(_scatter_chosen_on_device)
 def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to the element that its window chose."""
+    g = in_order_of(choice, g)
     padded = _zeros_around(shape, window, g)
     for number, (row, column) in enumerate(window.offsets):
-        add_shifted(padded, window, row, column, g * (choice == number))
+        if window.is_disjoint:
+            np.multiply(g, choice == number, out=shifted(padded, window, row, column))
+        else:
+            add_shifted(padded, window, row, column, g * (choice == number))
     return crop(padded, window.padding, shape[-2:])
 
 
@@ -90,7 +97,7 @@ def _gather_chosen_on_device(x: Any, choice: Any, window: Window) -> Any:
 def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
     """Return the element of x that each window chose."""
     padded = pad(x, window.padding)
-    total = zeros_beside(choice.shape, x)
+    total = zeros_beside(choice.shape, x) if x.__class__ is not np.ndarray else np.zeros_like(choice, x.dtype)
     for number, (row, column) in enumerate(window.offsets):
         total += shifted(padded, window, row, column) * (choice == number)
     return total
@@ -176,7 +183,7 @@ def window_sums_(x: Any, window: Window) -> Any:
     for row, column in window.offsets:
         seen = shifted(padded, window, row, column)
         if total is None:
-            total = seen.copy()
+            total = seen.copy("K")
         else:
             total += seen
     return total

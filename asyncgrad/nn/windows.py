@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import empty_beside, is_foreign, kernel_of, zeros_beside
+from ..graph.values import is_foreign, kernel_of, zeros_beside
 from .arguments import array_of
+from .layouts import empty_laid_like, images_last, with_spaced_rows
 
 __all__ = [
+    "Tile",
     "Window",
     "add_shifted",
     "by_kernel",
     "crop",
     "pad",
+    "pad_images_last",
     "shifted",
+    "shifted_tile",
     "sliding",
     "with_height",
     "without_height",
 ]
+
+
+class Tile(NamedTuple):
+    """Some of the positions of a window, which follow one another."""
+
+    rows: slice
+    columns: slice
+    #: The numbers of the first position and of the one after the last, row by row.
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The numbers of rows and of columns."""
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
 
 class Window(NamedTuple):
@@ -82,6 +102,33 @@ class Window(NamedTuple):
         """The position in the window of each of its elements, row by row."""
         return [(row, column) for row in range(self.kernel[0]) for column in range(self.kernel[1])]
 
+    @property
+    def is_pixel(self) -> bool:
+        """Whether the window at each position is the pixel there."""
+        return self.kernel == self.stride == (1, 1) and self.padding == ((0, 0), (0, 0))
+
+    @property
+    def is_disjoint(self) -> bool:
+        """Whether no element of the image lies in the window at two positions."""
+        axes = zip(self.stride, self.dilation, self.kernel, strict=True)
+        return all(step >= apart * (length - 1) + 1 for step, apart, length in axes)
+
+    def tiles(self, count: int) -> Iterator[Tile]:
+        """Yield all positions in parts of at most `count`, but at least one: whole rows, or parts of a row."""
+        rows, columns = self.size
+        if count >= columns:
+            step = count // columns
+            for top in range(0, rows, step):
+                bottom = min(top + step, rows)
+                yield Tile(slice(top, bottom), slice(0, columns), top * columns, bottom * columns)
+            return
+        step = max(1, count)
+        for row in range(rows):
+            for left in range(0, columns, step):
+                right = min(left + step, columns)
+                start = row * columns
+                yield Tile(slice(row, row + 1), slice(left, right), start + left, start + right)
+
 
 def by_kernel(name: str, array: Any, *arguments: Any) -> Any:
     """Return the result of the kernel that a device has under a name; None where it has none for these arguments."""
@@ -90,18 +137,26 @@ def by_kernel(name: str, array: Any, *arguments: Any) -> Any:
 
 
 def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0) -> Any:
-    """Return an array padded with rows and columns of `value` in its last two axes, always contiguous."""
+    """Return an array padded with rows and columns of `value` in its last two axes, in the order in memory of `x`."""
     (above, below), (left, right) = padding
     if not (above or below or left or right):
-        return x if x.flags.c_contiguous else x.copy()
+        return x
     height, width = x.shape[-2:]
     shape = (*x.shape[:-2], above + height + below, left + width + right)
-    if value:
-        padded = empty_beside(x, shape)
-        padded.fill(value)
-    else:
-        padded = zeros_beside(shape, x)
+    padded = empty_laid_like(x, shape)
+    padded.fill(value)
     padded[..., above : above + height, left : left + width] = x
+    return padded
+
+
+def pad_images_last(x: Any, padding: tuple[tuple[int, int], tuple[int, int]]) -> Any:
+    """Return images padded with zeros, as a contiguous array of shape (channels, height, width, n)."""
+    (above, below), (left, right) = padding
+    if not (above or below or left or right):
+        return images_last(x)
+    n, channels, height, width = x.shape
+    padded = zeros_beside((channels, above + height + below, left + width + right, n), x)
+    padded[:, above : above + height, left : left + width] = with_spaced_rows(x).transpose(1, 2, 3, 0)
     return padded
 
 
@@ -126,28 +181,49 @@ def add_shifted(padded: Any, window: Window, row: int, column: int, values: Any)
     view += values
 
 
+def shifted_tile(padded: Any, window: Window, row: int, column: int, tile: Tile) -> Any:
+    """Return the view of padded images under one element of the window at some positions.
+
+    Args:
+        padded: shape (channels, height, width, n).
+        window: over them.
+        row: of the element in the window.
+        column: of the element in the window.
+        tile: the positions.
+
+    Returns:
+        A view of shape (channels, *tile.size, n).
+    """
+    down, right = window.stride
+    top, left = row * window.dilation[0], column * window.dilation[1]
+    return padded[
+        :,
+        top + tile.rows.start * down : top + (tile.rows.stop - 1) * down + 1 : down,
+        left + tile.columns.start * right : left + (tile.columns.stop - 1) * right + 1 : right,
+    ]
+
+
 def sliding(padded: Any, window: Window) -> Any:
     """Return the view of padded images that holds the window at all its positions.
 
     Args:
-        padded: contiguous, shape (n, channels, height, width).
+        padded: contiguous, shape (channels, height, width, n).
         window: over them.
 
     Returns:
-        A view of shape (n, channels, *window.kernel, *window.size).
+        A view of shape (channels, *window.kernel, *window.size, n).
     """
-    n, channels = padded.shape[:2]
     if is_foreign(padded):
         return _sliding_by_numpy(padded, window)
-    image, channel, row, column = padded.strides
+    channel, row, column, image = padded.strides
     (step_down, step_right), (down, right) = window.dilation, window.stride
     # The same as np.lib.stride_tricks.as_strided, in a tenth of its time.
     return np.ndarray(
-        (n, channels, *window.kernel, *window.size),
+        (len(padded), *window.kernel, *window.size, padded.shape[3]),
         padded.dtype,
         padded,
         0,
-        (image, channel, row * step_down, column * step_right, row * down, column * right),
+        (channel, row * step_down, column * step_right, row * down, column * right, image),
     )
 
 
@@ -155,9 +231,9 @@ def _sliding_by_numpy(padded: Any, window: Window) -> Any:
     """Return the same as `sliding`, for an array whose memory cannot be viewed by its strides."""
     reach = [(size - 1) * step + 1 for size, step in zip(window.kernel, window.dilation, strict=True)]
     (down, right), (step_down, step_right) = window.stride, window.dilation
-    views = np.lib.stride_tricks.sliding_window_view(padded, reach, (2, 3))
+    views = np.lib.stride_tricks.sliding_window_view(padded, reach, (1, 2))
     rows, columns = window.size
-    return views[:, :, ::down, ::right, ::step_down, ::step_right][:, :, :rows, :columns].transpose(0, 1, 4, 5, 2, 3)
+    return views[:, ::down, ::right, :, ::step_down, ::step_right][:, :rows, :columns].transpose(0, 4, 5, 1, 2, 3)
 
 
 def with_height(x: Any) -> Any:

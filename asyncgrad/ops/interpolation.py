@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError
+from ..context import GRAD_MODE
+from ..errors import ArgumentTypeError, MissingDerivativeError
+from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, is_foreign, on_host, raw
 from .axes import array_like, axis_tuple, in_rows, inverse_permutation, kept_shape, laid_like, reduced_axes
 from .cumulative import rows
@@ -27,6 +29,7 @@ __all__ = [
     "percentile",
     "quantile",
     "quantile_ranks",
+    "recorded_fractions",
     "take_at",
 ]
 
@@ -62,6 +65,7 @@ def quantile(
     )
     # A Python number does not change the dtype of the result, as in NumPy's promotion.
     fractions = np.asarray(q, a.dtype) if isinstance(q, (int, float)) else on_host(raw(q))
+    recorded = recorded_fractions(q, method)
     if not ((fractions >= 0) & (fractions <= 1)).all():
         raise ValueError(f"numpy.quantile takes q from 0 to 1 (numpy.percentile from 0 to 100), not the fraction {q}")
     axes = reduced_axes(axis, a.ndim)
@@ -74,8 +78,11 @@ def quantile(
         result = lower = take(ordered, below, 0)
     if weights is None and method not in PICKING_METHODS:
         above = np.minimum(below + 1, ordered.shape[0] - 1)
+        if recorded is not None:
+            positions = recorded * (ordered.shape[0] - 1)
         weight = (positions - below).astype(fractions.dtype).reshape(fractions.shape + (1,) * (ordered.ndim - 1))
-        result = lower + (take(ordered, above, 0) - lower) * beside(weight, raw(lower))
+        weight = weight if isinstance(weight, TensorBase) else beside(weight, raw(lower))
+        result = lower + (take(ordered, above, 0) - lower) * weight
     has_nan = np.isnan(raw(ordered)[-1])
     if is_foreign(has_nan) or np.any(has_nan):
         result = np.where(has_nan, np.nan, result)
@@ -86,6 +93,22 @@ def quantile(
 
 
 RULES[np.quantile] = quantile
+
+
+def recorded_fractions(q: Any, method: str) -> Any:
+    """Return the fractions of quantiles if a gradient is to flow to them, else None.
+
+    Raises:
+        MissingDerivativeError: it is to flow by a method that has no derivative by them.
+    """
+    if not isinstance(q, TensorBase) or not GRAD_MODE.get() or not q._requires_grad() or method in PICKING_METHODS:
+        return None
+    if method != "linear":
+        raise MissingDerivativeError(
+            f"numpy.quantile with method={method!r} gives no gradient to q, which requires grad: write "
+            "method='linear', or q.numpy()"
+        )
+    return q
 
 
 def quantile_ranks(
@@ -128,9 +151,10 @@ def take_at(ordered: Any, positions: Any) -> Any:
 
 def fractions_of_percentages(q: Any, dtype: Any, weights: Any = None) -> Any:
     """Return percentages divided by 100, in the dtype that NumPy uses for them with an array of `dtype`."""
+    q = q if isinstance(q, TensorBase) and q._requires_grad() else raw(q)
     if weights is not None:
-        return np.true_divide(raw(q), 100)
-    return np.true_divide(raw(q), dtype.type(100) if dtype.kind == "f" else 100)
+        return np.true_divide(q, 100)
+    return np.true_divide(q, dtype.type(100) if dtype.kind == "f" else 100)
 
 
 def _positions(fractions: Any, length: int, method: str) -> Any:

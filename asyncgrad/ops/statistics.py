@@ -16,7 +16,14 @@ from .diagonals import diag
 from .dispatch import write
 from .foreign import placed
 from .indexing import lines_over, sort, take
-from .interpolation import PICKING_METHODS, fractions_of_percentages, quantile, quantile_ranks, take_at
+from .interpolation import (
+    PICKING_METHODS,
+    fractions_of_percentages,
+    quantile,
+    quantile_ranks,
+    recorded_fractions,
+    take_at,
+)
 from .joining import concatenate
 from .linear_algebra import adjoint, dot
 from .nondifferentiable import NonDifferentiable
@@ -187,14 +194,17 @@ def nanquantile(
     axes = reduced_axes(axis, a.ndim)
     ordered, counts = _sort_and_count(a, axes)
     if method == "linear" and weights is None:
-        positions = beside(fractions.reshape(fractions.shape + (1,) * counts.ndim), counts) * (counts - 1)
+        recorded = recorded_fractions(q, method)
+        shares = beside(fractions, counts) if recorded is None else recorded
+        positions = shares.reshape(fractions.shape + (1,) * counts.ndim) * (counts - 1)
     else:
         # It has warned of lines of nans.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            recorded_fractions(q, method)
             positions = quantile_ranks(np.nanquantile, a, q, axis, method, weights)
         positions = beside(np.where(np.isnan(positions), -1.0, positions), counts)
-    below = np.floor(positions).astype(int)
+    below = np.floor(raw(positions)).astype(int)
     result = lower = take_at(ordered, below)
     if method not in PICKING_METHODS:
         upper = take_at(ordered, np.minimum(below + 1, np.maximum(counts - 1, 0)))

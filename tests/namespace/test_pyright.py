@@ -30,7 +30,7 @@ import asyncgrad as ag
 import asyncgrad.numpy as np
 import numpy
 from asyncgrad import nn, optim, sync
-from typing import assert_type
+from typing import Any, assert_type
 
 
 async def operators(x: ag.Tensor, w: ag.Tensor) -> None:
@@ -90,7 +90,15 @@ async def transforms(x: ag.Tensor, labels: numpy.ndarray) -> None:
     await loss(x, 2.0).backward()
     await ag.func.grad(loss)(x, 2.0)
     value, gradient = sync.func.value_and_grad(loss)(x, 2.0)
+    assert_type(await ag.func.grad(loss, (0, 1))(x, 2.0), tuple[Any, ...])
+    assert_type(await ag.func.grad(loss, has_aux=True)(x, 2.0), tuple[Any, Any])
+    assert_type(sync.func.value_and_grad(loss)(x, scale=2.0), tuple[Any, Any])
+    print(await ag.func.grad(ag.func.grad(np.sin))(1.0), sync.func.hessian(lambda z: (z**3).sum())(x))
     ag.func.grad(loss)(x, 2.0)  # E: reportUnusedCoroutine
+    await ag.func.grad(loss)(x)  # E: reportCallIssue
+    await ag.func.jacrev(loss)(x, 2.0, 3.0)  # E: reportCallIssue
+    sync.func.grad(loss)(x, rate=2.0)  # E: reportCallIssue
+    sync.func.value_and_grad(x)  # E: reportArgumentType
     nn.relu(x).backward()  # E: reportUnusedCoroutine
     assert_type(nn.linear(labels, x), ag.Tensor)
     optim.SGD([x], lr=0.1).step()

@@ -17,6 +17,9 @@ from tests.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 from tests.versions import is_scipy
 
+# SciPy 1.18 advises against names that it still has, and asyncgrad follows it while it has them.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of .scipy.spatial:DeprecationWarning")
+
 _RNG = np.random.default_rng(7)
 #: SciPy's geometric_slerp goes on beyond the second point since 1.17.
 _BEYOND = 1.5 if is_scipy("1.17") else 0.75

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from .lazy import attach
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import data as data

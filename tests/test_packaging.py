@@ -7,6 +7,7 @@ the project has to see it so. Nothing here needs a network: setuptools comes wit
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import asyncgrad
 from tests.house import ROOT
 
 pytestmark = pytest.mark.timeout(180)  # builds, on a machine that may be busy
@@ -67,6 +69,13 @@ def test_a_wheel_holds_the_package_with_its_devices_and_nothing_else(wheel: Path
 
     assert {"asyncgrad/__init__.py", "asyncgrad/devices/__init__.py", "asyncgrad/py.typed"} <= set(names)
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"asyncgrad"}
+
+
+def test_the_version_is_that_of_the_wheel_and_of_the_citation(wheel: Path):
+    citation = dict(re.findall(r"^([\w-]+): *(.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+
+    assert wheel.name.split("-")[1] == asyncgrad.__version__ == citation["version"]
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
 
 
 def test_a_wheel_holds_every_module(wheel: Path):

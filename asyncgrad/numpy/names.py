@@ -89,9 +89,18 @@ def _made(module: str, source: types.ModuleType, name: str) -> Any:
     # SciPy wraps its ufuncs with SCIPY_ARRAY_API=1.
     ufunc = getattr(found, "__wrapped__", found)
     if isinstance(ufunc, np.ufunc):
-        return wrap_ufunc(ufunc, name)
+        return _at_home(wrap_ufunc(ufunc, name), module)
     if name in _INDEX_TRICKS:
         return IndexTrick(found)
     if isinstance(found, (type, types.ModuleType)) or not callable(found):
         return found
-    return wrap_creation(found, name) if name in CREATES else wrap_function(found, name)
+    return _at_home(wrap_creation(found, name) if name in CREATES else wrap_function(found, name), module)
+
+
+def _at_home(wrapped: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """Name the module that shows a function, where the function is not NumPy's and so cannot tell."""
+    if not module.startswith("asyncgrad.numpy"):
+        wrapped.__module__ = module
+        theirs = module.removeprefix("asyncgrad.")
+        wrapped.__doc__ = f"The function `{theirs}.{wrapped.__name__}`, with Tensors as results."
+    return wrapped

@@ -280,3 +280,11 @@ def _backward(function: Any, *values: Any) -> None:
     tensors = [ag.tensor(value, requires_grad=True) if isinstance(value, float) else value for value in values]
     result = function(*tensors)
     sync.backward((result[0] if isinstance(result, tuple) else result).real)
+
+
+@pytest.mark.parametrize("name", ["gamma", "roots_legendre"])
+def test_a_function_that_is_passed_on_names_scipy(name: str) -> None:
+    function = getattr(special, name)
+
+    assert function.__module__ == "asyncgrad.scipy.special"
+    assert function.__doc__.startswith(f"The function `scipy.special.{name}`")

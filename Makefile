@@ -5,6 +5,7 @@
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a sixth of the cases
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
+#   make docs        build the documentation with the reference of all names as a site, in build/docs
 #   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
 #   make stubs   write what type checkers are told of asyncgrad.nn, .numpy and .scipy.special, for the NumPy and SciPy installed
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
@@ -20,7 +21,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count bench-gpu test-gpu coverage stubs format clean
+.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count bench-gpu test-gpu docs coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -99,6 +100,9 @@ test-gpu: $(VENV)/.gpu
 bench-gpu: $(VENV)/.gpu
 	$(BIN)/python -m benchmarks.gpu $(if $(QUICK),--quick)
 
+docs: $(VENV)/.docs
+	$(BIN)/python -m tools.docs_site
+
 coverage: $(VENV)/.dev
 	$(BIN)/python -m tools.coverage_page
 
@@ -125,6 +129,10 @@ $(VENV)/.demo: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.demo
 	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --group docs
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.demo

@@ -1,4 +1,7 @@
-"""The pages in docs/ tell the truth: names resolve, links lead somewhere, no name of PyTorch's is left out."""
+"""The pages in docs/ tell the truth: names resolve, links lead somewhere, no name of PyTorch's is left out.
+
+And no public name is left out of the reference, which is checked without building the site.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,13 @@ from pathlib import Path
 import pytest
 
 import asyncgrad as ag
+from tests import house_rules
 from tests.gpus import GPU, why_not
+from tests.pages import anchors, broken_links, links, opening, prose
+from tools import docs_site, reference
 
 DOCS = Path(__file__).parent.parent / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), *(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))]
 NAMES = (DOCS / "pytorch-names.md").read_text()
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
@@ -31,6 +38,11 @@ NEEDS_GPU = re.compile(r"<!-- needs a GPU -->\n```pycon\n(.*?)```\n", re.DOTALL)
 
 #: The classes that the tables call by their last name.
 SHORT = {"Node": ag.graph.Node, "Tensor": ag.Tensor, "GraphTask": ag.engine.GraphTask, "ag": ag}
+
+#: A name of ours in code: what is called, or said to be there.
+NAME = re.compile(r"`@?(?:await )?((?:ag|asyncgrad)(?:\.[A-Za-z]\w*)+)")
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 def resolve(name: str) -> object:
@@ -96,14 +108,79 @@ def test_every_file_that_the_page_on_the_engine_names_is_there(path: str) -> Non
     assert (DOCS.parent / "asyncgrad" / path).is_file()
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([\w./-]+)\)", page.read_text())
-
-    assert [link for link in links if not (page.parent / link).exists()] == []
+@each_page
+def test_links_of_a_page_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    assert list(broken_links(page)) == []
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_a_link_to_no_file_or_no_heading_is_named(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Heads, and `tails`\n[a](gone.md) [b](#heads-and-tails) [c](#tails) [d](page.md#heads) `[e](f.md)`"
+    )
+
+    assert list(broken_links(page)) == ["gone.md", "#tails", "page.md#heads"]
+
+
+def test_headings_of_the_same_words_have_numbered_anchors() -> None:
+    assert anchors("# Views\n## Views\n```\n# no heading\n```\n## What's new?\n") == ["views", "views-1", "whats-new"]
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_a_page_says_first_whom_it_is_for(page: Path) -> None:
+    assert re.search(r"(page|documentation) is for ", " ".join(opening(page.read_text()).split()))
+
+
+@pytest.mark.parametrize("page", PAGES[:-1], ids=lambda page: page.name)  # the changelog names what has gone, too
+def test_every_name_of_ours_that_a_page_mentions_is_there(page: Path) -> None:
+    assert [name for name in NAME.findall(prose(page.read_text())) if not is_there(name)] == []
+
+
+def is_there(name: str) -> bool:
+    try:
+        resolve(name)
+    except AttributeError:
+        return False
+    return True
+
+
+def test_every_page_has_a_place_in_the_navigation_and_a_page_that_links_to_it() -> None:
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")}
+    linked = {(page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page.read_text())}
+
+    assert pages - set(docs_site.places()) == {"index"}
+    assert [path.name for path in DOCS.rglob("*.md") if path not in linked] == []
+
+
+def test_the_site_is_put_together_with_links_that_lead_somewhere(tmp_path: Path) -> None:
+    docs_site.assemble(tmp_path)
+
+    pages = [path for path in tmp_path.rglob("*.md") if "source" not in path.parts]
+    assert len(pages) == len(PAGES) + 1  # the examples of the README, and the licence
+    assert [link for page in pages for link in broken_links(page)] == []
+
+
+def test_every_public_name_is_documented() -> None:
+    found = [
+        complaint
+        for name, thing in reference.public_names().items()
+        if reference.is_ours(thing)
+        for complaint in house_rules.undocumented(name, thing)
+        if complaint.endswith("has no docstring")
+    ]
+
+    assert found == []
+
+
+def test_every_public_name_has_one_entry_in_the_reference() -> None:
+    text = "\n".join(reference.pages().values())
+    entries = re.findall(r"^\.\. (?:py:data|auto(?:class|data|exception|function)):: (\S+)$", text, re.MULTILINE)
+
+    assert sorted(entries) == sorted(reference.public_names())
+    assert len(entries) > 1_500
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
 def test_examples_of_a_page_run_as_printed(page: Path) -> None:
     text = page.read_text() if why_not() is None and GPU.startswith("cuda") else NEEDS_GPU.sub("", page.read_text())
     text = text.replace("```", "")

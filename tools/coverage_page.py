@@ -99,7 +99,8 @@ REASONS: dict[str, str] = {name: reason for reason, names in WITHOUT_RULE.items(
 
 INTRODUCTION = """# What is differentiable
 
-Written by `tools/coverage_page.py` for NumPy {version}: do not change it by hand.
+This page is for readers who want to know whether a function of NumPy or SciPy is differentiable, and what to write
+instead where one is not. Written by `tools/coverage_page.py` for NumPy {version}: do not change it by hand.
 
 - **differentiable**: to any order, by NumPy's function on tensors and by the same name in `asyncgrad.numpy`; for
   complex numbers too, or an error says that it is a function of real numbers. Where a derivative does not exist at a
@@ -109,7 +110,7 @@ Written by `tools/coverage_page.py` for NumPy {version}: do not change it by han
 - **writes**: into its argument, which is recorded.
 - **refused**: it has no rule, for the reason that is given; on a tensor it raises an error.
 
-| | differentiable | constant | writes | refused |
+| module | differentiable | constant | writes | refused |
 |---|---|---|---|---|
 """
 
@@ -132,7 +133,8 @@ def page() -> str:
         columns = " | ".join(str(kinds[kind]) for kind in ("differentiable", "constant", "writes", "refused"))
         counts.append(f"| `{path}` | {columns} |\n")
         rows = [f"| `{name}` | {kind_of(function)} | {_note(name, function)} |" for name, function in functions.items()]
-        tables.append("\n".join([f"\n## {path}\n", "| function | | |", "|---|---|---|", *rows, ""]))
+        head = [f"\n## {path}\n", "| function | kind | remark |", "|---|---|---|"]
+        tables.append("\n".join([*head, *rows, ""]))
     methods = sorted(name for name in set(dir(np.ndarray)) & set(dir(ag.Tensor)) if not name.startswith("_"))
     lacking = sorted(name for name in set(dir(np.ndarray)) - set(dir(ag.Tensor)) if not name.startswith("_"))
     return (

@@ -1,0 +1,150 @@
+"""Put the site together and build it: `python -m tools.docs_site` (`make docs`).
+
+The pages of docs/ are plain Markdown whose links lead somewhere on a page of a repository as well. What they link to
+outside of docs/ comes along: programs as pages, other files as they are. The navigation and the reference are added.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools import reference
+
+__all__ = ["DOCS", "NAVIGATION", "ROOT", "assemble", "places"]
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "build" / "docs-source"
+SITE = ROOT / "build" / "docs"
+
+#: The pages of docs/ in the order of the navigation; a pattern takes the pages that there are.
+NAVIGATION = {
+    "Start here": ("tutorial", "notebooks/*"),
+    "How-to guides": (
+        *("guides", "training", "serving", "sharing", "memory", "trees", "scipy", "interoperability"),
+        *("devices", "gpu", "streams", "profiling", "visualizing", "observing"),
+    ),
+    "Reference": ("reference", "coverage", "pytorch-names", "hips-names"),
+    "Explanation": ("engine", "views", "performance"),
+    "Project": ("examples", "changelog", "contributing", "licence"),
+}
+#: Pages made of files at the top of the repository, by the file that a link names.
+PROJECT = {
+    "README.md": "examples",
+    "CHANGELOG.md": "changelog",
+    "CONTRIBUTING.md": "contributing",
+    "LICENSE": "licence",
+}
+_LINK = re.compile(r"(\]\()((?!\w+:)[^)#\s]*)(#[^)\s]*)?(\))")
+_LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".sh": "sh"}
+
+
+def places() -> dict[str, str]:
+    """Return the section of the navigation that each page of docs/ stands in."""
+    files = {
+        str(path.relative_to(DOCS).with_suffix("")) for kind in ("md", "ipynb") for path in DOCS.rglob(f"*.{kind}")
+    }
+    return {
+        page: section
+        for section, patterns in NAVIGATION.items()
+        for pattern in patterns
+        for page in sorted(files)
+        if re.fullmatch(pattern.replace("*", "[^/]*"), page)
+    }
+
+
+def assemble(target: Path) -> None:
+    """Write what Sphinx reads into a folder: docs/, the reference, and what docs/ links to beside it."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(DOCS, target)
+    for name, text in reference.pages().items():
+        _write(target / "reference" / f"{name}.rst", text)
+    sections = re.split(r"^(?=## )", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    examples = next(section for section in sections if section.startswith("## Examples"))
+    _write(target / "examples.md", _rewritten(examples.replace("## ", "# ", 1), "", "", target))
+    for file in ("CHANGELOG.md", "CONTRIBUTING.md"):
+        _write(target / f"{PROJECT[file]}.md", _rewritten((ROOT / file).read_text(), "", "", target))
+    _write(target / "licence.md", f"# Licence\n\n```text\n{(ROOT / 'LICENSE').read_text()}```\n")
+    for page in DOCS.rglob("*.md"):
+        folder = page.parent.relative_to(DOCS).as_posix()
+        _write(target / page.relative_to(DOCS), _rewritten(page.read_text(), f"docs/{folder}", folder, target))
+    _add_navigation(target)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _rewritten(text: str, home: str, folder: str, target: Path) -> str:
+    """Return a page of the folder `home` of the repository as one of `folder` of the site, with other links."""
+
+    def replace(match: re.Match[str]) -> str:
+        before, path, anchor, after = match.groups(default="")
+        if not path:
+            return match[0]
+        file = posixpath.normpath(posixpath.join(home, path))
+        place = posixpath.relpath(_place(file, target), folder or ".")
+        return f"{before}{place}{'' if file == 'README.md' else anchor}{after}"
+
+    return _LINK.sub(replace, text)
+
+
+def _place(file: str, target: Path) -> str:
+    """Return where a file of the repository is on the site, and bring it there if it is no page of docs/."""
+    if file.startswith("docs/"):
+        return file.removeprefix("docs/")
+    if file in PROJECT:
+        return f"{PROJECT[file]}.md"
+    path = ROOT / file
+    if path.suffix in _LANGUAGES and path.is_file():
+        page = target / "source" / f"{file}.md"
+        if not page.exists():
+            _write(
+                page, f"---\norphan: true\n---\n\n# {file}\n\n````{_LANGUAGES[path.suffix]}\n{path.read_text()}````\n"
+            )
+        return f"source/{file}.md"
+    copy = target / "files" / file
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_file():
+        shutil.copyfile(path, copy)
+    return f"files/{file}"
+
+
+def _add_navigation(target: Path) -> None:
+    trees = []
+    for section, patterns in NAVIGATION.items():
+        pages = [page for page in places() if places()[page] == section and page != "index"]
+        pages += [page for page in patterns if page in PROJECT.values()]
+        trees.append(_toctree(pages, f":caption: {section}\n"))
+    with (target / "index.md").open("a") as index:
+        index.write("".join(trees))
+    with (target / "reference.md").open("a") as index:
+        names = sorted(reference.pages(), key=lambda name: (name != "asyncgrad", name.lower()))
+        index.write(_toctree([f"reference/{name}" for name in names]))
+
+
+def _toctree(pages: list[str], options: str = "") -> str:
+    return f"\n```{{toctree}}\n:hidden:\n{options}\n" + "\n".join(pages) + "\n```\n"
+
+
+def main() -> int:
+    """Build the site into build/docs; return the exit code."""
+    assemble(SOURCE)
+    strict = ["--fail-on-warning", "--keep-going", "--jobs", "auto", "--quiet"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "sphinx", *strict, "--builder", "html", str(SOURCE), str(SITE)]
+    code = subprocess.run(command, env=environment, check=False).returncode
+    if code == 0:
+        sys.stdout.write(f"The site is in {SITE.relative_to(ROOT)}: open {SITE.relative_to(ROOT)}/index.html\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

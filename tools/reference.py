@@ -1,0 +1,233 @@
+"""The pages of the reference, one for each public namespace: every public name, with its docstring.
+
+`pages()` gives the text that Sphinx's autodoc fills in; `tools/docs_site.py` builds the site from it. It walks the live
+package, since `asyncgrad.numpy` and `asyncgrad.scipy.special` make most of their names when they are imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+import textwrap
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import asyncgrad
+from tools.coverage_page import kind_of
+
+__all__ = ["as_restructured_text", "derivative_of", "is_ours", "pages", "public_names"]
+
+#: The order in which a reader may want the names of `ag`. A name that is not here comes under "More".
+GROUPS = {
+    "Tensors": ("Tensor", "tensor", "asarray", "default_dtype"),
+    "Gradients": ("backward", "grad", "value_and_grad", "vjp", "jvp", "vhp", "hvp", "jacobian", "hessian"),
+    "Derivatives of your own": ("Function", "once_differentiable", "gradcheck", "gradgradcheck"),
+    "Modes": ("no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled", "detect_anomaly"),
+    "Memory": ("checkpoint", "checkpoint_sequential", "checkpoint_chain", "no_full_collections"),
+    "Running": ("run", "forward", "workers", "loop_budget", "offload_threshold", "compiled_autograd"),
+    "Devices": ("device", "default_device"),
+    "Seeing": ("profile", "visualize", "progress"),
+}
+#: Classes that are too large to share a page.
+SEPARATE = {"asyncgrad.Tensor": "Tensor", "asyncgrad.graph.Node": "Node"}
+#: Namespaces that repeat names of others.
+_REPEATING = ("asyncgrad.extend", "asyncgrad.functional")
+
+
+def is_ours(thing: object) -> bool:
+    """Whether a function, a class or a module is asyncgrad's, and not one of NumPy or SciPy that it passes on."""
+    home = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None)
+    return isinstance(home, str) and (home == "asyncgrad" or home.startswith("asyncgrad."))
+
+
+@functools.cache
+def namespaces() -> dict[str, types.ModuleType]:
+    """Return every public namespace by its name: `asyncgrad`, and what its namespaces offer in turn."""
+    found: dict[str, types.ModuleType] = {}
+
+    def walk(module: types.ModuleType) -> None:
+        found[module.__name__] = module
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if isinstance(thing, types.ModuleType) and is_ours(thing) and hasattr(thing, "__all__"):
+                walk(thing)
+
+    walk(asyncgrad)
+    return dict(sorted(found.items()))
+
+
+@functools.cache
+def public_names() -> dict[str, Any]:
+    """Return everything public by its full name, `asyncgrad.nn.relu` say, but for the namespaces themselves."""
+    return {
+        f"{space}.{name}": getattr(module, name)
+        for space, module in namespaces().items()
+        for name in module.__all__
+        if f"{space}.{name}" not in namespaces()
+    }
+
+
+@functools.cache
+def _homes() -> dict[int, str]:
+    """Return, by the identity of each thing of ours, the one of its names that has the entry."""
+    found: dict[int, str] = {}
+    for name, thing in sorted(public_names().items(), key=_rank):
+        if is_ours(thing) and callable(thing):
+            found.setdefault(id(thing), name)
+    return found
+
+
+def _rank(item: tuple[str, object]) -> tuple[bool, int, str]:
+    name, _ = item
+    return name.startswith(_REPEATING), name.count("."), name
+
+
+def summary(thing: object) -> str:
+    """Return the first sentence of a docstring, on one line."""
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.split(r"(?<=[^.][.])\s(?=[A-Z`])", text)[0]
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its name, in reStructuredText."""
+    found = {name: _page(name, module) for name, module in namespaces().items()}
+    for name in SEPARATE:
+        space, _, short = name.rpartition(".")
+        entry = _entry(importlib.import_module(space), short)
+        found[name] = f"{_title(_shown(name))}.. py:currentmodule:: {space}\n\n{entry}"
+    return found
+
+
+def _introduction(module: types.ModuleType) -> str:
+    """Return the docstring of a module, in the markup of docutils."""
+    lines: list[str] = []
+    text, _, example = (inspect.getdoc(module) or "").partition("\nExample:\n")
+    for line in text.splitlines():
+        is_code = line.startswith((" ", ">>>"))
+        lines.append(line if is_code else as_restructured_text(line))
+    if example:
+        lines += ["", ".. rubric:: Example", "", *textwrap.dedent(example).splitlines()]
+    return f".. py:module:: {module.__name__}\n\n" + "\n".join(lines) + "\n\n"
+
+
+def as_restructured_text(line: str) -> str:
+    """Return a line of a docstring, which is written as Markdown is, in the markup of docutils."""
+    parts = re.split(r"(`[^`]*`)", line)  # text, code, text ...
+    for at in range(0, len(parts), 2):
+        text = re.sub(r"(?<=\w)_(?!\w)", r"\_", parts[at])
+        text = re.sub(r"\bdocs/([\w-]+)\.md\b", r":doc:`/\1`", text)
+        parts[at] = rf"\ {text}" if at and text[:1].isalnum() else text  # `async def`s
+    return "".join(parts)
+
+
+def _page(space: str, module: types.ModuleType) -> str:
+    parts = [_title(_shown(space)), _introduction(module)]
+    inner = [name for name in module.__all__ if f"{space}.{name}" in namespaces()]
+    if inner:
+        rows = [(f":doc:`{_shown(f'{space}.{name}')} <{space}.{name}>`", getattr(module, name)) for name in inner]
+        parts.append(_title("Namespaces", "-") + _table([(link, summary(thing)) for link, thing in rows]))
+    for heading, names in _groups(space, module):
+        parts.append(_title(heading, "-"))
+        parts.append(_overview(space, module, names))
+        parts.extend(_entry(module, name) for name in names if f"{space}.{name}" not in SEPARATE)
+    return "".join(parts)
+
+
+def _groups(space: str, module: types.ModuleType) -> Iterator[tuple[str, list[str]]]:
+    """Yield the headings of a page with their names."""
+    names = [name for name in module.__all__ if f"{space}.{name}" not in namespaces()]
+    if space == "asyncgrad":
+        for heading, members in GROUPS.items():
+            if found := [name for name in members if name in names]:
+                yield heading, found
+        if rest := [name for name in names if not any(name in members for members in GROUPS.values())]:
+            yield "More", rest
+        return
+    passed_on = [name for name in names if not is_ours(getattr(module, name))]
+    ours = [name for name in names if name not in passed_on]
+    classes = [name for name in ours if isinstance(getattr(module, name), type)]
+    functions = [name for name in ours if name not in classes]
+    headings = ("Exceptions" if space.endswith(".errors") else "Classes", classes), ("Functions", functions)
+    yield from ((heading, found) for heading, found in headings if found)
+    if passed_on:
+        yield (
+            ("Passed on as they are" if space.startswith(("asyncgrad.numpy", "asyncgrad.scipy")) else "Constants"),
+            passed_on,
+        )
+
+
+def _overview(space: str, module: types.ModuleType, names: list[str]) -> str:
+    """Return what stands above the entries: a table, or where the sentences say nothing, a list of links."""
+    links = [f":py:obj:`{name} <{space}.{name}>`" for name in names]
+    told = [is_ours(getattr(module, name)) and summary(getattr(module, name)) for name in names]
+    if sum(bool(text) and not str(text).startswith("The function `") for text in told) * 2 < len(names):
+        return ", ".join(links) + "\n\n"
+    return _table([(link, text or "") for link, text in zip(links, told, strict=True)])
+
+
+def _entry(module: types.ModuleType, name: str) -> str:
+    """Return the directive that makes the entry of one name."""
+    thing, space = getattr(module, name), module.__name__
+    if not is_ours(thing):
+        return f".. py:data:: {space}.{name}\n\n   {_passed_on(space, name, thing)}\n\n"
+    home = _homes().get(id(thing), f"{space}.{name}")
+    if home != f"{space}.{name}":
+        return f".. py:data:: {space}.{name}\n\n   The same as :py:obj:`{_shown(home)} <{home}>`.\n\n"
+    if not isinstance(thing, type):
+        return f".. autofunction:: {space}.{name}\n\n" if callable(thing) else f".. autodata:: {space}.{name}\n\n"
+    kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
+    stops = ", ".join(dict.fromkeys(_stops(thing)))
+    return f".. {kind}:: {space}.{name}\n   :members:\n   :inherited-members: {stops}\n\n"
+
+
+def _stops(cls: type) -> Iterator[str]:
+    """Yield the bases whose members are told elsewhere: those with an entry of their own, and Python's and NumPy's."""
+    for base in cls.__mro__[1:]:
+        if id(base) in _homes() or not is_ours(base):
+            yield base.__name__
+
+
+def _passed_on(space: str, name: str, thing: object) -> str:
+    if isinstance(thing, types.ModuleType):
+        return f"The module `{thing.__name__}`, as it is."
+    if space.startswith(("asyncgrad.numpy", "asyncgrad.scipy")):
+        owner = space.replace("asyncgrad.", "", 1)
+        return f"`{owner}.{name}`, as it is." if name != "SCIPY_VERSION" else f"The version of SciPy: `{thing!r}` here."
+    if isinstance(thing, tuple):
+        return f"A tuple of {len(thing)}: " + ", ".join(f"`{getattr(one, '__name__', one)}`" for one in thing) + "."
+    return f"`{thing!r}`"
+
+
+def derivative_of(name: str) -> str:
+    """Return what is said of the derivative of a function of `asyncgrad.numpy`, or nothing."""
+    space, _, short = name.rpartition(".")
+    theirs = {"asyncgrad.numpy": np, "asyncgrad.numpy.linalg": np.linalg, "asyncgrad.numpy.fft": np.fft}.get(space)
+    function = getattr(theirs, short, None)
+    if function is None or not callable(function):
+        return ""
+    return {
+        "differentiable": "Differentiable to any order.",
+        "constant": "Its results have no history.",
+        "writes": "Writes into its argument, which is recorded.",
+    }.get(kind_of(function), "")
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    lines = [".. list-table::", "   :widths: 30 70", "   :class: overview", ""]
+    for link, text in rows:
+        lines += [f"   * - {link}", f"     - {text}"]
+    return "\n".join(lines) + "\n\n"
+
+
+def _title(text: str, line: str = "=") -> str:
+    return f"{text}\n{line * len(text)}\n\n"
+
+
+def _shown(name: str) -> str:
+    """Return a name as a program writes it: `ag.grad`."""
+    return re.sub(r"^asyncgrad\.(?!numpy|scipy)", "ag.", name)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .tensor import tensor as tensor
     from .testing import gradcheck as gradcheck
     from .testing import gradgradcheck as gradgradcheck
+    from .visualize import visualize as visualize
 
 __all__ = [
     "Function",
@@ -108,6 +109,7 @@ __all__ = [
     "tree",
     "value_and_grad",
     "vhp",
+    "visualize",
     "vjp",
     "workers",
 ]
@@ -151,6 +153,7 @@ if not TYPE_CHECKING:
             ".scheduling": ["loop_budget", "no_full_collections", "offload_threshold", "workers"],
             ".tensor": ["Tensor", "asarray", "tensor"],
             ".testing": ["gradcheck", "gradgradcheck"],
+            ".visualize": ["visualize"],
         },
         first=".tensor",
     )

@@ -20,6 +20,7 @@ LAYER_OF = {
     "asyncgrad.context": "ground",
     "asyncgrad.default_dtype": "ground",
     "asyncgrad.graph.values": "ground",
+    "asyncgrad.html": "ground",
     "asyncgrad.graph.tensor_base": "ground",
     "asyncgrad.random": "ground",
     "asyncgrad.scheduling": "ground",

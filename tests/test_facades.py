@@ -48,7 +48,7 @@ NAMESAKES = [
 ]
 
 #: The packages that no backward needs.
-ON_DEMAND = {"checkpoint", "data", "func", "functional", "nn", "offload", "optim", "testing"}
+ON_DEMAND = {"checkpoint", "data", "func", "functional", "nn", "offload", "optim", "testing", "visualize"}
 
 
 def run_python(program: str) -> str:
@@ -134,6 +134,7 @@ def test_functions_with_the_name_of_their_module_are_among_those_tested():
         "default_dtype",
         "once_differentiable",
         "tensor",
+        "visualize",
     }
 
 

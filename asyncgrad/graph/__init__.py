@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from .saved_hooks import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
     from .saved_hooks import disable_saved_tensors_hooks as disable_saved_tensors_hooks
     from .saved_hooks import saved_tensors_hooks as saved_tensors_hooks
+    from .summary import GraphSummary as GraphSummary
+    from .summary import LeafSummary as LeafSummary
+    from .summary import summary as summary
 
 __all__ = [
     "AccumulateGrad",
@@ -45,7 +48,9 @@ __all__ = [
     "DiskStore",
     "Edge",
     "GradientEdge",
+    "GraphSummary",
     "InputMetadata",
+    "LeafSummary",
     "Node",
     "RemovableHandle",
     "SavedTensor",
@@ -69,6 +74,7 @@ __all__ = [
     "save_to_store",
     "saved_tensors_hooks",
     "set_gradient_edge",
+    "summary",
 ]
 
 if not TYPE_CHECKING:
@@ -96,5 +102,6 @@ if not TYPE_CHECKING:
             ".node": ["Edge", "GradientEdge", "Node", "TraceableNode"],
             ".packed": ["SavedTensor"],
             ".saved_hooks": ["allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "saved_tensors_hooks"],
+            ".summary": ["GraphSummary", "LeafSummary", "summary"],
         },
     )

@@ -156,6 +156,16 @@ class Packed:
         self._work = work
         return None
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor that was packed."""
+        return self._shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the tensor that was packed."""
+        return self._dtype
+
     def may_wait(self) -> bool:
         """Tell whether unpacking is known to suspend."""
         hooks, work = self._hooks, self._work

@@ -1,0 +1,141 @@
+"""What can be said of a node without running it: what it saves, its hooks, whether it waits; and that as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .leaf import AccumulateGrad
+from .packed import Packed
+from .values import has_memory, memory_owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .node import Node
+
+__all__ = [
+    "SavedArray",
+    "byte_text",
+    "hooks_of",
+    "is_async",
+    "joined_counts",
+    "leaf_of",
+    "number_text",
+    "saved_arrays",
+    "shape_text",
+    "time_text",
+]
+
+
+class SavedArray(NamedTuple):
+    """An array that a node keeps for its backward.
+
+    Attributes:
+        shape: its shape.
+        dtype: its dtype.
+        nbytes: its bytes; those of the tensor that a hook has packed.
+        key: equal for arrays that share all of their memory, so that it is counted once.
+        origin: "leaf" (a parameter), "input", "output", or "packed" by a hook, which may have put it anywhere.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    nbytes: int
+    key: Any
+    origin: str
+
+
+def saved_arrays(node: Node) -> list[SavedArray] | None:
+    """Return what a node has saved, without unpacking it; None once released."""
+    entries = node.saved_entries()
+    if entries is None:
+        return None
+    found = []
+    for entry in entries:
+        if isinstance(entry, Packed):
+            shape, dtype = entry.shape, entry.dtype
+            found.append(SavedArray(shape, dtype, _size(shape) * dtype.itemsize, id(entry), "packed"))
+        elif entry.tensor is not None:
+            data = entry.tensor._data
+            origin = "leaf" if entry.accumulator is not None else "input" if entry.output_nr is None else "output"
+            nbytes = getattr(data, "nbytes", 0)
+            key = (id(memory_owner(data)), nbytes) if has_memory(data) else id(data)
+            found.append(SavedArray(data.shape, data.dtype, nbytes, key, origin))
+    return found
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def hooks_of(node: Node) -> dict[str, int]:
+    """Return how many hooks of each kind a node has; kinds without any are left out."""
+    meta, found = node.meta, {}
+    if meta is not None:
+        found["tensor hook"] = sum(len(hooks) for _, hooks in meta.tensor_pre_hooks)
+        found["pre-hook"] = 0 if meta.pre_hooks is None else len(meta.pre_hooks)
+        found["post-hook"] = 0 if meta.post_hooks is None else len(meta.post_hooks)
+        found["retained gradient"] = len(meta.retains_grad_hooks)
+    leaf = leaf_of(node)
+    if leaf is not None and leaf._meta is not None:
+        hooks, after = leaf._meta.hooks, leaf._meta.post_accumulate_hooks
+        found["tensor hook"] = 0 if hooks is None else len(hooks)
+        found["post-accumulate hook"] = 0 if after is None else len(after)
+    return {kind: count for kind, count in found.items() if count}
+
+
+def leaf_of(node: Node) -> Any:
+    """Return the leaf whose gradient a node accumulates; None for any other node."""
+    return node.variable if isinstance(node, AccumulateGrad) else None
+
+
+def is_async(node: Node) -> bool:
+    """Tell whether the body of a node is an `async def`, or something saved has to be awaited."""
+    return node.is_async or (node.meta is not None and node.waits_for_saved())
+
+
+def shape_text(node: Node) -> str:
+    """Return the shapes and dtypes of the gradients that a node takes: `(2, 3) float64`."""
+    texts = []
+    for metadata in node.input_metadata:
+        if metadata is None:
+            texts.append("any gradient")
+        elif metadata.was_default_constructed:
+            texts.append("no gradient")
+        else:
+            texts.append(f"{metadata.shape} {metadata.dtype}")
+    return ", ".join(texts) if len(texts) <= 3 else f"{', '.join(texts[:3])}, … {len(texts) - 3} more"
+
+
+def byte_text(count: float) -> str:
+    """Return a number of bytes with its unit, in powers of 1000: `1.2 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def time_text(nanoseconds: float) -> str:
+    """Return a duration with its unit: `1.2 ms`."""
+    for unit in ("ns", "µs", "ms"):
+        if nanoseconds < 999.5:
+            return f"{nanoseconds:.0f} {unit}" if unit == "ns" or nanoseconds >= 99.5 else f"{nanoseconds:.1f} {unit}"
+        nanoseconds /= 1000
+    return f"{nanoseconds:.2f} s"
+
+
+def number_text(number: int, what: str, many: str = "") -> str:
+    """Return a number with a noun, such as `1,204 nodes`; `many` is an irregular plural."""
+    return f"{number:,} {what if number == 1 else many or what + 's'}"
+
+
+def joined_counts(counts: Iterable[tuple[str, int]], most: int = 8) -> str:
+    """Return `AddBackward × 12, MultiplyBackward × 3`; after `most` kinds how many are left."""
+    items = list(counts)
+    texts = [f"{name} × {count:,}" for name, count in items[:most]]
+    left = items[most:]
+    return ", ".join(texts) + (f", … {number_text(len(left), 'other kind')}" if left else "")

@@ -38,7 +38,7 @@ from .errors import (
 )
 from .graph.callers import shorten_traceback
 from .graph.hooks import HookList, RemovableHandle
-from .graph.naming import conversion_advice, is_asked_by_sparse_operator
+from .graph.naming import conversion_advice, identify, is_asked_by_sparse_operator
 from .graph.saved import version_of
 from .graph.tensor_base import AutogradMeta, TensorBase, ViewMeta
 from .graph.values import (
@@ -52,6 +52,7 @@ from .graph.values import (
     refuse_sparse,
     register_tensor,
 )
+from .html import facts, panel, pre
 from .ops.arithmetic import add, conjugate, divide, imag, multiply, negative, positive, power, real, remainder, subtract
 from .ops.assigning import put, setitem
 from .ops.casting import cast, moved
@@ -1034,6 +1035,30 @@ class Tensor(TensorBase):
             elif self._requires_grad():
                 parts.append("requires_grad=True")
         return f"tensor({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return panel("Tensor", pre(self._values_text()) + facts(self._facts()))
+
+    def _values_text(self) -> str:
+        """Return the values, those in the middle of a large array cut."""
+        return np.array2string(self._device.to_host(self._data), separator=", ", threshold=200, max_line_width=100)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return what a notebook says of the tensor below its values."""
+        data, meta = self._data, self._meta
+        found = [("shape", str(data.shape)), ("dtype", str(data.dtype)), ("device", str(self._device))]
+        try:
+            node = self._history()
+        except InPlaceError:
+            found.append(("grad_fn", "invalid: a write into the memory of this view has no history"))
+        else:
+            leaf = "a leaf that requires grad" if self._requires_grad() else "a leaf that requires no grad"
+            found.append(("history", leaf) if node is None else ("grad_fn", identify(node)))
+        if self._view is not None:
+            found.append(("view", f"of a tensor of shape {self._base._data.shape}"))  # type: ignore[union-attr]
+        if meta is not None and meta.grad is not None:
+            found.append(("grad", f"accumulated, of shape {meta.grad._data.shape}"))
+        return found
 
 
 register_tensor(Tensor, _CPU)

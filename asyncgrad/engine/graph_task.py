@@ -10,6 +10,8 @@ from ..errors import GraphError
 from ..graph.cost import OffloadSignal
 from ..graph.grad_journal import commit_all, continue_sum, merge_changes
 from ..graph.leaf import AccumulateGrad, accumulate_all
+from ..graph.naming import identify
+from ..html import facts, panel
 from .completion import COMPLETION_LOCK, Completion
 from .exec_info import ExecInfos, as_tensors, execution_order, nodes_below
 from .streams import TaskStreams, streams_in_use
@@ -366,6 +368,28 @@ class GraphTask:
     def execution_order(self) -> list[Node]:
         """Return the nodes that this backward runs, in their order where no body suspends."""
         return execution_order(self.graph_roots, self.root, self.limits)
+
+    def __repr__(self) -> str:
+        return f"<GraphTask {self.id}: {', '.join(f'{name} {text}'.strip() for name, text in self._facts()[:4])}>"
+
+    def _repr_html_(self) -> str:
+        return panel("GraphTask", facts([(name or "state", text) for name, text in self._facts()]), f"id {self.id}")
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return what is said of the task: its state, where it began, its depth, and what is outstanding; then more."""
+        state = "failed" if self.has_error else "running" if self.is_running else "ended"
+        roots = [identify(root) for root in self.graph_roots]
+        outer = "none" if self.outer is None else f"GraphTask {self.outer.id}"
+        return [
+            ("", state),
+            ("from", ", ".join(roots[:3]) + (f", … {len(roots) - 3} more" if len(roots) > 3 else "")),
+            ("depth", str(self.reentrant_depth)),
+            ("outstanding", str(self.outstanding_tasks)),
+            ("keeps the graph", "yes" if self.keep_graph else "no"),
+            ("is recorded", "yes" if self.create_graph else "no"),
+            ("runs", "all nodes" if self.limits is None else "what its inputs need"),
+            ("inside of", outer),
+        ]
 
     def complete_with(self) -> Completion:
         """Return the Completion of this backward; the first call makes it."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .leaf import AccumulateGrad
+from ..html import facts, panel, table
+from .naming import HIGHEST_NUMBER, identify, number_of, place_of
 from .packed import Packed
+from .tensor_base import TensorBase
 from .values import has_memory, memory_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .node import Node
+    from .node_like import NodeLike
 
 __all__ = [
     "SavedArray",
     "byte_text",
+    "html_of_node",
     "hooks_of",
     "is_async",
     "joined_counts",
@@ -23,6 +26,7 @@ __all__ = [
     "number_text",
     "saved_arrays",
     "shape_text",
+    "text_of_node",
     "time_text",
 ]
 
@@ -45,7 +49,7 @@ class SavedArray(NamedTuple):
     origin: str
 
 
-def saved_arrays(node: Node) -> list[SavedArray] | None:
+def saved_arrays(node: NodeLike) -> list[SavedArray] | None:
     """Return what a node has saved, without unpacking it; None once released."""
     entries = node.saved_entries()
     if entries is None:
@@ -71,7 +75,7 @@ def _size(shape: tuple[int, ...]) -> int:
     return size
 
 
-def hooks_of(node: Node) -> dict[str, int]:
+def hooks_of(node: NodeLike) -> dict[str, int]:
     """Return how many hooks of each kind a node has; kinds without any are left out."""
     meta, found = node.meta, {}
     if meta is not None:
@@ -87,17 +91,18 @@ def hooks_of(node: Node) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if count}
 
 
-def leaf_of(node: Node) -> Any:
+def leaf_of(node: NodeLike) -> Any:
     """Return the leaf whose gradient a node accumulates; None for any other node."""
-    return node.variable if isinstance(node, AccumulateGrad) else None
+    variable = getattr(node, "variable", None) if node.sequence_nr == HIGHEST_NUMBER else None
+    return variable if isinstance(variable, TensorBase) else None
 
 
-def is_async(node: Node) -> bool:
+def is_async(node: NodeLike) -> bool:
     """Tell whether the body of a node is an `async def`, or something saved has to be awaited."""
     return node.is_async or (node.meta is not None and node.waits_for_saved())
 
 
-def shape_text(node: Node) -> str:
+def shape_text(node: NodeLike) -> str:
     """Return the shapes and dtypes of the gradients that a node takes: `(2, 3) float64`."""
     texts = []
     for metadata in node.input_metadata:
@@ -139,3 +144,38 @@ def joined_counts(counts: Iterable[tuple[str, int]], most: int = 8) -> str:
     texts = [f"{name} × {count:,}" for name, count in items[:most]]
     left = items[most:]
     return ", ".join(texts) + (f", … {number_text(len(left), 'other kind')}" if left else "")
+
+
+def text_of_node(node: NodeLike) -> str:
+    """Return what `print` shows of a node: what it takes, what it saves, and where its gradients flow."""
+    saved = saved_arrays(node)
+    kept = "released" if saved is None else f"saves {byte_text(sum(array.nbytes for array in saved))}" if saved else ""
+    hooks = [number_text(count, kind) for kind, count in hooks_of(node).items()]
+    said = ", ".join(filter(None, [f"takes {shape_text(node)} on {node.device}", kept, *hooks]))
+    flows = [identify(target) for target in node.next_nodes if target is not None]
+    shown = ", ".join(flows[:4]) + (f", … {len(flows) - 4} more" if len(flows) > 4 else "")
+    return f"{identify(node)}: {said}" + (f"; flows to {shown}" if flows else "")
+
+
+def html_of_node(node: NodeLike) -> str:
+    """Return what a notebook shows of a node: itself, and the nodes that its gradients flow to."""
+    saved = saved_arrays(node)
+    pairs = [("takes", shape_text(node))]
+    if saved is None:
+        pairs.append(("saves", "released by a backward"))
+    else:
+        pairs += [("saves", f"{each.origin} {each.shape} {each.dtype}, {byte_text(each.nbytes)}") for each in saved[:8]]
+        if len(saved) > 8:
+            pairs.append(("saves", f"… {len(saved) - 8} more"))
+    pairs += [("hooks", number_text(count, kind)) for kind, count in hooks_of(node).items()]
+    if is_async(node):
+        pairs.append(("awaits", "its rule is an async def, or saved tensors have to be awaited"))
+    rows = [
+        (edge, "nothing", "", "", "")
+        if target is None
+        else (edge, target.name, number_of(target), shape_text(target), input_nr)
+        for edge, (target, input_nr) in enumerate(zip(node.next_nodes[:20], node.input_nrs[:20], strict=True))
+    ]
+    edges = table(("edge", "flows to", "", "which takes", "input"), rows, numbers=(0, 4)) if rows else ""
+    more = facts([("edges", f"… {len(node.next_nodes) - 20} more")]) if len(node.next_nodes) > 20 else ""
+    return panel(node.name, facts(pairs) + edges + more, place_of(node))

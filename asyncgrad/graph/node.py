@@ -22,6 +22,7 @@ from ..context import CURRENT_GRAPH_TASK
 from ..errors import ArgumentError, ArgumentTypeError, GraphError, IndexRangeError
 from .cost import LARGE, array_kind, expect_large_arrays, size_of
 from .creation import announce
+from .facts import html_of_node, text_of_node
 from .hooks import HookList, RemovableHandle
 from .metadata import InputMetadata, call_node
 from .naming import HIGHEST_NUMBER, identify
@@ -672,6 +673,12 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+    def __str__(self) -> str:
+        return text_of_node(self)
+
+    def _repr_html_(self) -> str:
+        return html_of_node(self)
 
 
 class TraceableNode(Node):

@@ -18,6 +18,8 @@ class NodeLike(Protocol):
     dtype: Any
     #: A NodeMeta, or None.
     meta: Any
+    #: Whether `apply` is an `async def`.
+    is_async: bool
 
     @property
     def name(self) -> str:
@@ -47,6 +49,9 @@ class NodeLike(Protocol):
 
     def saved_entries(self) -> Any:
         """Return the node's saved entries; None once released."""
+
+    def waits_for_saved(self) -> bool:
+        """Tell whether unpacking a saved entry is known to need an event loop."""
 
     def keep_packed(self, index: int, packed: Any) -> None:
         """Replace saved entry `index` by `packed`."""

@@ -12,6 +12,7 @@ from ..arguments import describe, truth
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.hooks import HookList, RemovableHandle
 from ..graph.saved_hooks import prepare_write
+from ..html import panel, table
 from ..tensor import Tensor, asarray
 from ..tree.registry import container_type, register_model
 from ..tree.structure import TreeStructure, are_equal, flatten
@@ -19,6 +20,9 @@ from ..tree.structure import map as map_tree
 from .versions import fitting_arrays, publish, take_snapshot
 
 __all__ = ["IncompatibleKeys", "Module", "Parameter"]
+
+#: How many modules a notebook shows of one.
+_ROWS = 100
 
 #: The attribute that holds a module's record, which is no part of the tree.
 _RECORD = "_record"
@@ -673,6 +677,31 @@ class Module:
             first, *others = child._lines()
             lines += [f"  ({name}): {first}", *[f"  {line}" for line in others]]
         return [*lines, ")"]
+
+    def _repr_html_(self) -> str:
+        rows = [module._row(path) for path, module in self.named_modules()]
+        shown = rows if len(rows) <= _ROWS else rows[: _ROWS - 1]
+        if len(rows) > len(shown):
+            shown = [*shown, (f"… {len(rows) - len(shown):,} more modules", "", "", "", "")]
+        count = sum(param.size for param in self.parameters() if hasattr(param, "size"))
+        note = f"{count:,} parameters, in {'training' if self.training else 'evaluation'}"
+        head = ("path", "module", "tensors", "parameters", "trained")
+        return panel(type(self).__name__, table(head, shown, numbers=(3,)), note)
+
+    def _row(self, path: str) -> tuple[str, str, str, str, str]:
+        """Return what a notebook shows of this module without those in it."""
+        parts = [(name, value) for name, value in self._own_parts() if hasattr(value, "shape")]
+        own = [param for param in self.parameters(recurse=False) if hasattr(param, "size")]
+        trained = sum(param.size for param in own if getattr(param, "requires_grad", True))
+        count = sum(param.size for param in own)
+        options = self.extra_repr()
+        return (
+            path or "(itself)",
+            type(self).__name__ + (f"({options})" if options else ""),
+            ", ".join(f"{name} {tuple(value.shape)}" for name, value in parts),
+            f"{count:,}" if count else "",
+            "" if not count else "yes" if trained == count else "frozen" if not trained else f"{trained:,} of them",
+        )
 
 
 async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tests.leaves import leaf
 from tests.visualize.graphs import Residual, loss_of
 
 
-def data_of(page: str) -> dict:
+def data_of(page: str) -> dict[str, Any]:
     """Return the data of a page."""
     return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page).group(1))
 

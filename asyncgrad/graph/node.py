@@ -15,6 +15,7 @@ import itertools
 import operator
 import threading
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ..arguments import describe
@@ -22,7 +23,6 @@ from ..context import CURRENT_GRAPH_TASK
 from ..errors import ArgumentError, ArgumentTypeError, GraphError, IndexRangeError
 from .cost import LARGE, array_kind, expect_large_arrays, size_of
 from .creation import announce
-from .facts import html_of_node, text_of_node
 from .hooks import HookList, RemovableHandle
 from .metadata import InputMetadata, call_node
 from .naming import HIGHEST_NUMBER, identify
@@ -675,10 +675,13 @@ class Node:
         return f"<{self.name}>"
 
     def __str__(self) -> str:
-        return text_of_node(self)
+        # Imported here: only what is shown needs it.
+        text: str = import_module(".facts", __package__).text_of_node(self)
+        return text
 
     def _repr_html_(self) -> str:
-        return html_of_node(self)
+        html: str = import_module(".facts", __package__).html_of_node(self)
+        return html
 
 
 class TraceableNode(Node):

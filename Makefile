@@ -8,6 +8,7 @@
 #   make docs        build the documentation with the reference of all names as a site, in build/docs
 #   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
 #   make stubs   write what type checkers are told of asyncgrad.nn, .numpy and .scipy.special, for the NumPy and SciPy installed
+#   make notebooks   run the notebooks of docs/notebooks and write them with their output; needs Graphviz
 #   make bench-imports   time `import asyncgrad` beside `import numpy`, in fresh processes
 #   make bench-count     count instructions, of this tree and of the commit BASE (the one before, if none is named)
 #   make test-gpu    the tests that need an NVIDIA GPU, and the examples of docs/gpu.md
@@ -21,7 +22,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count bench-gpu test-gpu docs coverage stubs format clean
+.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -110,6 +111,10 @@ stubs: $(VENV)/.dev
 	$(BIN)/python -m tools.numpy_stubs
 	$(BIN)/python -m tools.nn_stubs
 	$(BIN)/python -m tools.special_stubs
+
+notebooks: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group notebooks
+	$(BIN)/python -m tools.notebooks
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

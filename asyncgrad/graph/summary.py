@@ -57,9 +57,9 @@ class LeafSummary:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GraphSummary:
-    """What `ag.graph.summary` found in a graph. `print` shows it in a terminal, and a notebook as a table.
+    """What `ag.graph.summary` found in a graph. A terminal shows it as lines of text, a notebook as a table.
 
     Attributes:
         roots: the names of the nodes that the graph begins at.
@@ -158,6 +158,9 @@ class GraphSummary:
 
     def __str__(self) -> str:
         return "\n".join([self.title, *(line for name, text in self.lines() for line in _wrapped(name, text))])
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         return panel(self.title, facts(self.lines()))

@@ -67,7 +67,8 @@ def test_devices_at_the_top_are_linked_into_the_package():
 def test_a_wheel_holds_the_package_with_its_devices_and_nothing_else(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
 
-    assert {"asyncgrad/__init__.py", "asyncgrad/devices/__init__.py", "asyncgrad/py.typed"} <= set(names)
+    shipped = {"asyncgrad/__init__.py", "asyncgrad/devices/__init__.py", "asyncgrad/py.typed"}
+    assert shipped | {"asyncgrad/visualize/page.html"} <= set(names)
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"asyncgrad"}
 
 

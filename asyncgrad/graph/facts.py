@@ -77,7 +77,11 @@ def _size(shape: tuple[int, ...]) -> int:
 
 def hooks_of(node: NodeLike) -> dict[str, int]:
     """Return how many hooks of each kind a node has; kinds without any are left out."""
-    meta, found = node.meta, {}
+    meta = node.meta
+    found: dict[str, int] = {}
+    if meta is None and node.next_nodes:
+        # Most nodes: no leaf, and without a NodeMeta.
+        return found
     if meta is not None:
         found["tensor hook"] = sum(len(hooks) for _, hooks in meta.tensor_pre_hooks)
         found["pre-hook"] = 0 if meta.pre_hooks is None else len(meta.pre_hooks)

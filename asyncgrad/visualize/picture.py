@@ -349,8 +349,12 @@ class _Drawing:
         facts: dict[str, _Facts] = {}
         for index, node in enumerate(self.inner):
             box = self.box_of.get(self.shown_as[index])
-            if box is not None:
-                facts.setdefault(box.key, _Facts(node, self.calls)).add(node, self.times)
+            if box is None:
+                continue
+            known = facts.get(box.key)
+            if known is None:
+                known = facts[box.key] = _Facts(node, self.calls)
+            known.add(node, self.times)
         devices = {node.device for node in (*self.inner, *self.leaves)} - {None}
         for box in self.picture.boxes:
             if box.kind == "node":

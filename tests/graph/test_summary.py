@@ -51,6 +51,7 @@ def test_each_saved_array_counts_once_and_leaves_apart():
 
     # x twice, and y twice.
     assert (found.saved_bytes, found.saved_leaf_bytes, found.saved_arrays) == (32, 16, 2)
+    assert found.largest_saved is not None
     assert found.largest_saved[:3] == (16, (2,), "float64")
 
 

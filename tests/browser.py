@@ -27,6 +27,7 @@ def run_page(page: Path, folder: Path, *options: str, fragment: str = "") -> str
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
+        "--disable-dev-shm-usage",
         "--hide-scrollbars",
         "--window-size=1400,900",
         "--virtual-time-budget=2000",

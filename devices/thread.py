@@ -110,6 +110,10 @@ class ThreadDevice(Device):
         if server is not None:
             server.wake()
 
+    def waiting_jobs(self) -> list[Job]:
+        """Return the Jobs that wait, the most urgent first."""
+        return [job for _, _, job in sorted(self._heap.copy())]
+
     def _server_to_wake(self) -> Server | None:
         """Return the server to wake for a Job, or None if one is about to look at the queue anyway."""
         able = [server for server in self._servers if server.takes_jobs()]

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from .current import current_graph_task_id as current_graph_task_id
     from .current import queue_callback as queue_callback
     from .current import will_execute as will_execute
+    from .describe import BackwardDescription as BackwardDescription
+    from .describe import EngineDescription as EngineDescription
+    from .describe import LockDescription as LockDescription
+    from .describe import NodeDescription as NodeDescription
+    from .describe import QueueDescription as QueueDescription
+    from .describe import describe_running as describe_running
     from .engine import Engine as Engine
     from .exec_info import Capture as Capture
     from .exec_info import ExecInfo as ExecInfo
@@ -24,19 +30,25 @@ if TYPE_CHECKING:
     from .workers import statistics as statistics
 
 __all__ = [
+    "BackwardDescription",
     "CPU_DEVICE",
     "Capture",
     "CompiledStats",
     "Engine",
+    "EngineDescription",
     "ExecInfo",
     "GraphTask",
+    "LockDescription",
     "NO_DEVICE",
+    "NodeDescription",
+    "QueueDescription",
     "Statistics",
     "compiled_source",
     "compiled_stats",
     "current_execution_order",
     "current_graph_task",
     "current_graph_task_id",
+    "describe_running",
     "queue_callback",
     "statistics",
     "warn",
@@ -57,6 +69,14 @@ if not TYPE_CHECKING:
                 "current_graph_task_id",
                 "queue_callback",
                 "will_execute",
+            ],
+            ".describe": [
+                "BackwardDescription",
+                "EngineDescription",
+                "LockDescription",
+                "NodeDescription",
+                "QueueDescription",
+                "describe_running",
             ],
             ".engine": ["Engine"],
             ".exec_info": ["Capture", "ExecInfo"],

@@ -61,10 +61,12 @@ class DependencyExecutor:
         "_in_flight",
         "_in_place",
         "_ready",
+        "_sources",
         "_streams",
         "_sum_order_fixed",
         "_task",
         "exec_info",
+        "is_whole",
         "node",
     )
 
@@ -91,10 +93,15 @@ class DependencyExecutor:
         for target in extra:
             dependencies[target] = dependencies.get(target, 0) + 1
         #: The walk that counts the edges, not finished yet.
-        self._counting = count_edges(list(dict.fromkeys([*sources, *extra])), dependencies)
+        begins = list(dict.fromkeys([*sources, *extra]))
+        #: Whether it runs the backward from its root on, so that `counts` are those of the whole backward.
+        self.is_whole = begins == [task.root]
+        self._counting = count_edges(begins, dependencies)
         #: Deliveries to replay once all edges are counted: REACHED for a node that was reached before, or the edge of a
         #: node with its gradient. None afterwards.
         self._early: list[tuple[Node, int, Any]] | None = []
+        #: How many nodes it begins with that no edge leads to.
+        self._sources = 0
 
     def count(self, deadline: float = inf, clock: Clock = perf_counter) -> bool:
         """Continue to count edges until `clock` passes `deadline`; tell whether all are counted."""
@@ -106,6 +113,7 @@ class DependencyExecutor:
         early, self._early = self._early, None
         for node, edge, grad in early:
             if edge == REACHED:
+                self._sources += node not in self._dependencies
                 self._queue(node)
             else:
                 # An error that `deliver` raises is reported for this node.
@@ -186,6 +194,25 @@ class DependencyExecutor:
         if self._streams is not None:
             self._streams.begin(node)
         return NodeTurn(node, self._buffers.pop(node).values)
+
+    def ready(self) -> list[Node]:
+        """Return the nodes that are ready, in their order; from any thread."""
+        early = self._early
+        if early is not None:
+            return [node for node, edge, _ in early.copy() if edge == REACHED]
+        return self._ready.works()
+
+    def counts(self) -> tuple[int, int] | None:
+        """Return how many nodes have ended since this executor began, and how many it runs in all; from any thread.
+
+        None as long as the edges are being counted.
+        """
+        if self._early is not None:
+            return None
+        ready = self._ready
+        infos = self.exec_info
+        total = len(self._dependencies) + self._sources if infos is None else infos.executed
+        return ready.pushed - len(ready) - len(self._in_flight), max(total, ready.pushed)
 
     def begin(self, node: Node) -> None:
         """Note that `node`, which another executor has started, is running."""

@@ -21,7 +21,7 @@ from .remote import Job, call_on, worker_died_error
 from .streams import DONE, DeviceStreams, Event, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from .body import Body
 
@@ -42,6 +42,7 @@ __all__ = [
     "loop_thread",
     "moved_to",
     "needs_node_task",
+    "open_devices",
     "register_device",
     "worker_died_error",
 ]
@@ -131,6 +132,13 @@ class Device:
         Called only where `has_worker`. A device that cannot run the job calls `job.refuse(error)`.
         """
         raise NotImplementedError(f"{self.name} has_worker, so {type(self).__name__} must implement submit(job)")
+
+    def waiting_jobs(self) -> Sequence[Job]:
+        """Return the Jobs that wait for a thread of this device, the next one first, for `describe_running`.
+
+        It may be called from any thread and from a signal handler, so it must not wait for a lock.
+        """
+        return ()
 
     def prefers_worker(self, body: Body) -> bool:
         """Tell whether a body that may be heavy should run on a worker, not in the thread that drives the backward."""
@@ -360,6 +368,12 @@ def needs_node_task(device: Any) -> bool:
     return isinstance(device, Device) and (
         device.sees_all_bodies or (not device.is_here() if device.has_worker else device.max_in_flight is not None)
     )
+
+
+def open_devices() -> list[Device]:
+    """Return the devices that there are in this process; takes no lock."""
+    registered = [reference() for reference in _registered.valuerefs()]
+    return [*_opened.copy().values(), *(device for device in registered if device is not None)]
 
 
 def device_here() -> Device | None:

@@ -19,7 +19,7 @@ from .executor import NodeTurn, Stop, TurnExecutor
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_note
-from .task_group import NodeTaskGroup, call_and_await, forget_job, send_to_worker
+from .task_group import NodeTaskGroup, call_and_await, forget_job, note_suspended, send_to_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
-__all__ = ["drive", "drive_blocking", "run_without_suspending"]
+__all__ = ["DRIVING", "drive", "drive_blocking", "run_without_suspending"]
 
 
 async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
@@ -41,7 +41,8 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
     budget, clock = LOOP_BUDGET.get(), CLOCK.get()
     in_context = _runner(graph_task)
     group: NodeTaskGroup | None = None
-    deadline = clock() + budget
+    graph_task.since = clock()
+    deadline = graph_task.since + budget
     try:
         while True:
             if group is not None and group.is_paused():
@@ -62,16 +63,11 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:
-                if group is None:
-                    await yield_to_loop()
-                else:
-                    await group.yield_to_loop()
-                    # A body may have failed meanwhile; then no further node starts.
-                    group.collect()
-                graph_task.executor.recheck()
+                await _yield_to_loop(graph_task, group)
                 deadline = clock() + budget
         captured: list[Any] = in_context(graph_task.finish)
         if (device := graph_task.root.device) is not None and device.is_asynchronous:
+            note_suspended(graph_task)
             await device.backpressure()
         if graph_task.completion is None and group is None:
             return captured
@@ -93,6 +89,18 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         raise
 
 
+async def _yield_to_loop(graph_task: GraphTask, group: NodeTaskGroup | None) -> None:
+    """Let the event loop run everything else that is ready, and look at what that has changed."""
+    note_suspended(graph_task)
+    if group is None:
+        await yield_to_loop()
+    else:
+        await group.yield_to_loop()
+        # A body may have failed meanwhile; then no further node starts.
+        group.collect()
+    graph_task.executor.recheck()
+
+
 def _runner(graph_task: GraphTask) -> Callable[..., Any]:
     """Return the function that calls others in the context of the backward."""
     streams = graph_task.streams
@@ -108,6 +116,7 @@ def drive_blocking(graph_task: GraphTask) -> list[Any]:
 
 def _drive_here(graph_task: GraphTask) -> list[Any]:
     in_context = _runner(graph_task)
+    graph_task.since = CLOCK.get()()
     try:
         while (step := in_context(graph_task.executor.run, inf)) is not Stop.DRAINED:
             if isinstance(step, NodeTurn) and not _run_turn(graph_task, step):
@@ -123,6 +132,10 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
             _add_location_notes(graph_task, error, node)
             graph_task.roll_back()
         raise
+
+
+#: The code of the functions that drive a backward, in whose frames `describe_running` finds it as `graph_task`.
+DRIVING = frozenset({drive.__code__, _drive_here.__code__})
 
 
 def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:

@@ -43,7 +43,11 @@ class EagerTask(asyncio.Future[Any]):
         "_registered",
         "_waiter",
         "cancelled_by",
+        "since",
     )
+
+    #: When it suspended first, by the clock of its backward; unset elsewhere.
+    since: float
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ path.
 from __future__ import annotations
 
 from heapq import heappop, heappush, heapreplace
+from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
@@ -323,6 +324,10 @@ class FastPath:
                 task.streams.note_arrived(target, [grads] if target.shape is not None else grads)
         self.clear()
         return executor
+
+    def ready(self) -> list[Node]:
+        """Return the nodes that are queued, newest first, and leaves last; from any thread."""
+        return [*(pending for _, pending in sorted(self._heap.copy(), key=itemgetter(0))), *self._leaves]
 
     def _reached(self) -> list[Node]:
         return [*(pending for _, pending in self._heap), *self._leaves]

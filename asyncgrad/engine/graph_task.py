@@ -76,6 +76,7 @@ class GraphTask:
         "completion",
         "context",
         "create_graph",
+        "driver",
         "executor",
         "exit_on_error",
         "graph_roots",
@@ -85,6 +86,7 @@ class GraphTask:
         "is_watched",
         "keep_graph",
         "limits",
+        "node_tasks",
         "outer",
         "outer_node",
         "read_ahead",
@@ -92,6 +94,7 @@ class GraphTask:
         "remote_jobs",
         "root",
         "scheduler",
+        "since",
         "streams",
         "sums",
         "thread_id",
@@ -99,6 +102,8 @@ class GraphTask:
 
     #: Decides which node runs next; deleted when the task ends. The engine chooses the first one.
     executor: Executor
+    #: When it began, by the clock of its context; unset until a driver has it.
+    since: float
 
     def __init__(
         self,
@@ -144,6 +149,10 @@ class GraphTask:
         self.scheduler: Any = None
         #: The nodes that run on workers of their devices, each with its CoroutineJob; None before the first.
         self.remote_jobs: dict[Node, Any] | None = None
+        #: The NodeTasks that have suspended, each with its node, or None for a final callback; None before the first.
+        self.node_tasks: dict[Any, Node | None] | None = None
+        #: A weak reference to the asyncio task that awaits it; None until it suspends.
+        self.driver: Any = None
         #: By leaf, the sum in `.grad` to which gradients are added one by one.
         self.sums: dict[Node, Any] | None = sums
         self.is_running: bool = True
@@ -265,7 +274,7 @@ class GraphTask:
         """End the task, and drop its context, which refers to it: a cycle would wait for the garbage collector."""
         self.is_running = False
         self.context = _NO_CONTEXT
-        self.scheduler = self.read_ahead = None
+        self.scheduler = self.read_ahead = self.node_tasks = None
         del self.executor
         if self.completion is not None:
             self.completion.close(self.captured_grads, self.has_error)

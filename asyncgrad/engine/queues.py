@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from ..graph import values
@@ -43,6 +44,15 @@ class ReadyQueue(Generic[Work]):
     def pop(self) -> Work:
         """Remove and return the first work."""
         return heapq.heappop(self._heap)[2]
+
+    def works(self) -> list[Work]:
+        """Return all work in the order in which it will be popped; from any thread."""
+        return [work for _, _, work in sorted(self._heap.copy(), key=itemgetter(0, 1))]
+
+    @property
+    def pushed(self) -> int:
+        """How much work has been pushed so far."""
+        return self._pushed
 
     def copy(self) -> ReadyQueue[Work]:
         """Return a queue with the same work in the same order."""

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_NODE
+from ..scheduling import CLOCK
 from .device import is_elsewhere
 from .eager_task import EagerTask
 from .loops import MAX_NESTED_ON_STACK, OneShotEvent, Pace, yield_to_loop
@@ -33,10 +34,29 @@ if TYPE_CHECKING:
     from .graph_task import GraphTask
     from .remote import FunctionJob
 
-__all__ = ["DepthScheduler", "NodeTaskGroup", "call_and_await", "forget_job", "send_to_worker"]
+__all__ = [
+    "SUSPENDED",
+    "DepthScheduler",
+    "NodeTaskGroup",
+    "call_and_await",
+    "forget_job",
+    "note_suspended",
+    "send_to_worker",
+]
 
 #: Guards the counts of pauses, which hooks in several threads may change.
 _PAUSE_LOCK = threading.Lock()
+
+#: The backward passes that have suspended at least once, for `describe_running`.
+SUSPENDED: weakref.WeakSet[GraphTask] = weakref.WeakSet()
+
+
+def note_suspended(graph_task: GraphTask) -> None:
+    """Note that a backward suspends, in the task that awaits it; does something the first time only."""
+    if graph_task.driver is None and asyncio._get_running_loop() is not None:
+        task = asyncio.current_task()
+        graph_task.driver = None if task is None else weakref.ref(task)
+        SUSPENDED.add(graph_task)
 
 
 async def call_and_await(callback: Callable[[], Any]) -> None:
@@ -134,6 +154,7 @@ class NodeTaskGroup:
         self._wake: OneShotEvent | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
         self.running: dict[EagerTask, Node | None] = {}
+        graph_task.node_tasks = self.running
         #: How many hooks and bodies run that no further node may overlap.
         self._pauses = 0
         #: Shared with the enclosing backward passes on the same loop, so that they let deeper ones go first.
@@ -199,6 +220,9 @@ class NodeTaskGroup:
             self._loop.call_soon(self._scheduler.leave, graph_task.reentrant_depth)
         else:
             task.start()
+        if not task.done():
+            task.since = CLOCK.get()()
+            note_suspended(graph_task)
         try:
             return task
         finally:

@@ -134,6 +134,14 @@ class WorkerPool:
             queued = sum(job.is_waiting() for job in self._queued)
             return Statistics(len(self._threads), in_flight, queued, self.offloaded)
 
+    def jobs(self) -> tuple[list[FunctionJob], list[FunctionJob]]:
+        """Return the jobs that run, and those that wait.
+
+        It takes no lock: a signal handler may call it while this thread holds the lock.
+        """
+        running = [job for job in self._running.copy() if not job.has_ended()]
+        return running, [job for job in self._queued.copy() if job.is_waiting()]
+
     def close(self) -> None:
         """End every thread after its current job, and wait for that; later jobs start new threads."""
         with self._lock:

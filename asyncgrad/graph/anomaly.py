@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from weakref import WeakValueDictionary
 from ..arguments import describe, truth
 from ..context import ANOMALY, CURRENT_NODE, Mode
 from ..errors import AnomalyError, ArgumentTypeError
+from .callers import is_own_file
 from .creation import observe_nodes
 from .naming import identify, place_of
 from .values import has_nan
@@ -19,7 +21,7 @@ from .values import has_nan
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["Anomaly", "CreationStack", "check_nan", "detect_anomaly", "forward_notes"]
+__all__ = ["Anomaly", "CreationStack", "check_nan", "detect_anomaly", "forward_notes", "line_of"]
 
 #: Keys of a node's metadata: its creation stack, and its parent, the node whose backward made it.
 STACK, PARENT = "traceback_", "parent_"
@@ -51,6 +53,11 @@ class CreationStack(Sequence[str]):
         code = self._codes[index]
         (text,) = traceback.format_list([(code.co_filename, self._lines[index], code.co_name, None)])
         return text
+
+    def innermost(self) -> str:
+        """Return the last line, as `file:line, in function`."""
+        code = self._codes[-1]
+        return f"{code.co_filename}:{self._lines[-1]}, in {code.co_name}"
 
     def __str__(self) -> str:
         return "".join(self)
@@ -160,6 +167,22 @@ def forward_notes(node: Node) -> list[str]:
         notes.append(f"{made}, whose forward call was {_describe_stack(stack, before)}")
         node = parent
     return notes
+
+
+def line_of(node: Node) -> str | None:
+    """Return the line of a node's forward call, or else that of a body that the user wrote; None if neither is known.
+
+    The line of the forward call is known if it ran in anomaly mode.
+    """
+    stack = _get_note(node, STACK)
+    if stack:
+        return f"forward at {stack.innermost()}"
+    function = getattr(node, "function", None)
+    for body in (getattr(function, "backward", None), getattr(function, "vjp", None), type(node).apply):
+        code = getattr(inspect.unwrap(body), "__code__", None) if callable(body) else None
+        if code is not None and not is_own_file(code.co_filename):
+            return f"defined at {code.co_filename}:{code.co_firstlineno}"
+    return None
 
 
 def _describe_stack(stack: CreationStack | None, told: CreationStack | None) -> str:

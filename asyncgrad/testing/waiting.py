@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import linecache
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["describe_waiting"]
+from ..engine.await_stack import is_asyncio, suspended_frames, tasks_behind
 
-_ASYNCIO = str(Path(asyncio.__file__).parent)
+__all__ = ["describe_waiting"]
 
 
 def describe_waiting(tasks: Iterable[Any], label: Callable[[Any], str]) -> str:
@@ -27,42 +24,19 @@ def describe_waiting(tasks: Iterable[Any], label: Callable[[Any], str]) -> str:
 def _describe(task: Any, label: Callable[[Any], str]) -> str:
     name = task.get_name()
     parts = [label(task) if name.startswith("Task-") else f"{label(task)} ({name})"]
-    frames = list(_suspended_frames(task.get_coro()))
-    own = next((frame for frame in reversed(frames) if not _is_asyncio(frame)), None)
+    frames = list(suspended_frames(task.get_coro()))
+    own = next((frame for frame in reversed(frames) if not is_asyncio(frame)), None)
     if own is not None:
         line = linecache.getline(own.f_code.co_filename, own.f_lineno).strip()
         parts.append(f"at {own.f_code.co_filename}:{own.f_lineno}" + (f", `{line}`" if line else ""))
-    if frames and _is_asyncio(frames[-1]):
+    if frames and is_asyncio(frames[-1]):
         parts.append(f"in asyncio's {frames[-1].f_code.co_qualname}")
     # Task and EagerTask use different names for it.
     waiter = getattr(task, "_fut_waiter", None) or getattr(task, "_waiter", None)
-    if others := [label(other) for other in _tasks_behind(waiter)]:
+    if others := [label(other) for other in tasks_behind(waiter)]:
         parts.append("for " + ", ".join(others))
-    elif waiter is not None and not (frames and _is_asyncio(frames[-1])):
+    elif waiter is not None and not (frames and is_asyncio(frames[-1])):
         parts.append(f"for a {type(waiter).__name__.removeprefix('_')}")
     if task.cancelling():
         parts.append("cancelled, and has not ended")
     return ", ".join(parts)
-
-
-def _suspended_frames(awaited: Any) -> Iterator[FrameType]:
-    """Yield the frames of a suspended coroutine and of what it awaits, outermost first."""
-    while awaited is not None:
-        for kind in ("cr", "gi", "ag"):
-            frame = getattr(awaited, f"{kind}_frame", None)
-            if frame is not None:
-                yield frame
-                awaited = getattr(awaited, "gi_yieldfrom" if kind == "gi" else f"{kind}_await", None)
-                break
-        else:
-            return
-
-
-def _is_asyncio(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_ASYNCIO)
-
-
-def _tasks_behind(waiter: Any) -> list[Any]:
-    """Return the pending tasks that a future stands for: itself, or the children of a `gather`."""
-    candidates = [waiter, *getattr(waiter, "_children", ())]
-    return [each for each in candidates if hasattr(each, "get_coro") and not each.done()]

@@ -199,6 +199,11 @@ class CompiledExecutor:
     def recheck(self) -> None:
         """Do nothing: `run` checks for changes before the function goes on."""
 
+    def ready(self) -> list[Node]:
+        """Return the nodes that have been reached; from any thread."""
+        position = self._position()
+        return [] if position is None else [node for node, *_ in position.reached()]
+
     def _recheck_reached(self) -> None:
         """Deoptimise if, while the function was suspended, a reached node got a hook or code asked what will run."""
         limits = self._task.limits
@@ -404,6 +409,10 @@ class CompilingExecutor:
 
     def finish(self) -> None:
         """Do nothing: there are no gradients of leaves."""
+
+    def ready(self) -> list[Node]:
+        """Return the root, which waits; from any thread."""
+        return [self._task.root]
 
     def clear(self) -> None:
         """Drop the unfinished work; another backward may compile the same graph from now on."""

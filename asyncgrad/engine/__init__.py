@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .graph_task import CPU_DEVICE as CPU_DEVICE
     from .graph_task import NO_DEVICE as NO_DEVICE
     from .graph_task import GraphTask as GraphTask
+    from .signal_dump import SignalDump as SignalDump
+    from .signal_dump import dump_on_signal as dump_on_signal
     from .workers import Statistics as Statistics
     from .workers import statistics as statistics
 
@@ -42,6 +44,7 @@ __all__ = [
     "NO_DEVICE",
     "NodeDescription",
     "QueueDescription",
+    "SignalDump",
     "Statistics",
     "compiled_source",
     "compiled_stats",
@@ -49,6 +52,7 @@ __all__ = [
     "current_graph_task",
     "current_graph_task_id",
     "describe_running",
+    "dump_on_signal",
     "queue_callback",
     "statistics",
     "warn",
@@ -81,6 +85,7 @@ if not TYPE_CHECKING:
             ".engine": ["Engine"],
             ".exec_info": ["Capture", "ExecInfo"],
             ".graph_task": ["CPU_DEVICE", "GraphTask", "NO_DEVICE"],
+            ".signal_dump": ["SignalDump", "dump_on_signal"],
             ".workers": ["Statistics", "statistics"],
         },
     )

@@ -282,9 +282,11 @@ def describe_running() -> EngineDescription:
 def count_nodes(graph_task: GraphTask) -> tuple[int, int] | None:
     """Return how many nodes of a backward have ended, and how many there are; None where they cannot be counted."""
     executor, limits = graph_task.executor, graph_task.limits
-    counts = executor.counts() if isinstance(executor, DependencyExecutor) else None
-    if counts is not None and executor.is_whole:
-        return counts
+    counts = None
+    if isinstance(executor, DependencyExecutor):
+        counts = executor.counts()
+        if counts is not None and executor.is_whole:
+            return counts
     total = _count_reachable([graph_task.root], limits)
     if counts is not None:
         remaining: int | None = counts[1] - counts[0]
@@ -413,7 +415,7 @@ def _describe(task: GraphTask, stacks: _Stacks) -> BackwardDescription | None:
 
 def _awaiting(driver: Any) -> list[FrameType]:
     """Return the frames of a suspended asyncio task down to the driver of a backward, outermost first."""
-    found = []
+    found: list[FrameType] = []
     for frame in suspended_frames(None if driver is None else driver.get_coro()):
         if frame.f_code in DRIVING:
             return found
@@ -533,7 +535,7 @@ def _queues() -> Iterator[QueueDescription]:
 
 def _job_name(job: Any) -> str:
     function = getattr(job, "function", None)
-    name = getattr(job, "name", None) or getattr(function, "__qualname__", type(job).__name__)
+    name = str(getattr(job, "name", None) or getattr(function, "__qualname__", type(job).__name__))
     if isinstance(function, Body):
         name = identify(function.node)
     task = _task_of(job)

@@ -133,6 +133,7 @@ def test_functions_with_the_name_of_their_module_are_among_those_tested():
         "checkpoint",
         "default_dtype",
         "once_differentiable",
+        "progress",
         "tensor",
         "visualize",
     }

@@ -178,6 +178,7 @@ class DependencyExecutor:
             if clock() > deadline:
                 self.node = None
                 node.note_slow()
+                task.slow_node = node
                 return Stop.BUDGET_SPENT
         self.node = None
         return Stop.DRAINED

@@ -32,6 +32,7 @@ from .dependency_executor import DependencyExecutor
 from .device import open_devices
 from .device_limit import acquire_permit
 from .driver import DRIVING
+from .exec_info import count_reachable
 from .node_lock import acquire
 from .remote import join
 from .task_group import SUSPENDED
@@ -49,15 +50,12 @@ __all__ = [
     "QueueDescription",
     "count_nodes",
     "describe_running",
-    "names_in_flight",
 ]
 
 T = TypeVar("T")
 
 #: The names that a list shows; the rest is counted.
 SHOWN = 6
-#: How many nodes of a graph are counted at most, where the engine has not counted them: a fifth of a second.
-MAX_COUNTED = 200_000
 
 #: What reading the state of another thread may raise while that changes it.
 _RACES = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
@@ -287,20 +285,12 @@ def count_nodes(graph_task: GraphTask) -> tuple[int, int] | None:
         counts = executor.counts()
         if counts is not None and executor.is_whole:
             return counts
-    total = _count_reachable([graph_task.root], limits)
+    total = count_reachable([graph_task.root], limits)
     if counts is not None:
         remaining: int | None = counts[1] - counts[0]
     else:
-        remaining = _count_reachable({*executor.ready(), *(() if executor.node is None else (executor.node,))}, limits)
+        remaining = count_reachable({*executor.ready(), *(() if executor.node is None else (executor.node,))}, limits)
     return None if total is None or remaining is None else (total - remaining, total)
-
-
-def names_in_flight(graph_task: GraphTask) -> list[str]:
-    """Return the names of the nodes of a backward that have suspended, or else that of the one that runs."""
-    tasks = graph_task.node_tasks
-    names = [] if tasks is None else [task.get_name() for task in tasks.copy() if not task.done()]
-    node = graph_task.executor.node
-    return names or ([] if node is None else [identify(node)])
 
 
 @final
@@ -561,20 +551,6 @@ def _thread_name(number: int | None) -> str | None:
 
 def _seconds_since(task: GraphTask, since: float | None) -> float | None:
     return None if since is None else task.context.get(CLOCK, perf_counter)() - since
-
-
-def _count_reachable(nodes: Iterable[Node], limits: Any) -> int | None:
-    """Return how many nodes these lead to, themselves included; None if there are very many."""
-    stack = list(nodes)
-    seen = set(stack)
-    while stack:
-        for target in stack.pop().next_nodes:
-            if target is not None and target not in seen and (limits is None or limits.executes(target)):
-                seen.add(target)
-                stack.append(target)
-        if len(seen) > MAX_COUNTED:
-            return None
-    return len(seen)
 
 
 def _summaries(frames: Iterable[FrameType]) -> tuple[FrameSummary, ...]:

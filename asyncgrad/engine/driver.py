@@ -19,6 +19,7 @@ from .executor import NodeTurn, Stop, TurnExecutor
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_note
+from .observation import warn_of_stall
 from .task_group import NodeTaskGroup, call_and_await, forget_job, note_suspended, send_to_worker
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
     group: NodeTaskGroup | None = None
     graph_task.since = clock()
     deadline = graph_task.since + budget
+    if graph_task.observation is not None:
+        graph_task.observation.start_timer(graph_task)
     try:
         while True:
             if group is not None and group.is_paused():
@@ -63,6 +66,8 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:
+                late = clock() - deadline
+                warn_of_stall(graph_task, step.node if isinstance(step, NodeTurn) else graph_task.slow_node, late)
                 await _yield_to_loop(graph_task, group)
                 deadline = clock() + budget
         captured: list[Any] = in_context(graph_task.finish)
@@ -92,6 +97,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
 async def _yield_to_loop(graph_task: GraphTask, group: NodeTaskGroup | None) -> None:
     """Let the event loop run everything else that is ready, and look at what that has changed."""
     note_suspended(graph_task)
+    graph_task.slow_node = None
     if group is None:
         await yield_to_loop()
     else:
@@ -116,9 +122,14 @@ def drive_blocking(graph_task: GraphTask) -> list[Any]:
 
 def _drive_here(graph_task: GraphTask) -> list[Any]:
     in_context = _runner(graph_task)
-    graph_task.since = CLOCK.get()()
+    clock, observation = CLOCK.get(), graph_task.observation
+    graph_task.since = clock()
+    deadline = inf if observation is None else observation.due
     try:
-        while (step := in_context(graph_task.executor.run, inf)) is not Stop.DRAINED:
+        while (step := in_context(graph_task.executor.run, deadline, clock)) is not Stop.DRAINED:
+            if observation is not None:
+                observation.look_if_due(graph_task)
+                deadline = observation.due
             if isinstance(step, NodeTurn) and not _run_turn(graph_task, step):
                 return run_on_own_loop(drive(graph_task, step))
         captured: list[Any] = in_context(graph_task.finish)

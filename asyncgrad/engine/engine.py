@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import itertools
+from logging import DEBUG
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, set_grad_mode
@@ -15,6 +16,7 @@ from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
 from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
+from .compiled.cache import CACHE
 from .dependency_executor import DependencyExecutor
 from .device_limit import PERMIT
 from .driver import drive, drive_blocking
@@ -23,6 +25,7 @@ from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
 from .graph_task import GraphTask
 from .loops import Pace
+from .observation import LOG, observe, observers_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,11 +92,7 @@ class Engine:
                 graph_task.completion.warnings.replay()
             graph_task.succeed()
         except BaseException as error:
-            # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
-            graph_task.roll_back()
-            graph_task.has_error = True
-            if isinstance(error, AsyncgradError):
-                shorten_traceback(error)
+            _note_failure(graph_task, error)
             if graph_task.completion is not None:
                 await complete_with_error(graph_task.completion, error)
             raise
@@ -103,6 +102,17 @@ class Engine:
             return captured
         finally:
             graph_task.close()
+
+
+def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
+    """Roll a backward back after a failure, and show its observers the error."""
+    # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
+    graph_task.roll_back()
+    graph_task.has_error = True
+    if graph_task.observation is not None:
+        graph_task.observation.fail(error)
+    if isinstance(error, AsyncgradError):
+        shorten_traceback(error)
 
 
 async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
@@ -163,8 +173,12 @@ def _make_graph_task(
         anomaly=ANOMALY.get(),
         sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
+    if observers_in_use[0] or LOG.isEnabledFor(DEBUG):
+        graph_task.observation = observe()
     graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
     context.run(_enter, graph_task, create_graph)
+    if graph_task.observation is not None:
+        graph_task.observation.begin(graph_task)
     return graph_task
 
 
@@ -172,8 +186,10 @@ def _choose_executor(
     graph_task: GraphTask, grad: Any, input_nr: int, sums: Mapping[Node, tuple[Any, bool]] | None
 ) -> Executor:
     """Return the executor that a backward starts with."""
-    after = COMPILED_AFTER.get()
-    if after is not None:
+    after, observation = COMPILED_AFTER.get(), graph_task.observation
+    if after is not None and observation is not None and observation.counts_nodes:
+        CACHE.miss("a display that counts nodes")
+    elif after is not None:
         make_fallback = functools.partial(_make_uncompiled, input_nr=input_nr)
         compiled = find_compiled(graph_task, after, grad, input_nr, make_fallback)
         if compiled is not None:
@@ -189,7 +205,9 @@ def _choose_executor(
 def _make_uncompiled(graph_task: GraphTask, grad: Any, input_nr: int) -> FastPath | DependencyExecutor:
     """Return the executor of a backward for which there is no compiled function."""
     root = graph_task.root
-    if graph_task.anomaly is None and FastPath.can_start_at(root):
+    observation = graph_task.observation
+    is_counted = observation is not None and observation.counts_nodes
+    if graph_task.anomaly is None and not is_counted and FastPath.can_start_at(root):
         return FastPath(graph_task, root, grad)
     executor = DependencyExecutor(graph_task, [root])
     grads = [None] * root.num_inputs

@@ -290,6 +290,7 @@ class FastPath:
         self.node = None
         self._metas_added = metas_added[0]
         last.note_slow()
+        self._task.slow_node = last
         return Stop.BUDGET_SPENT
 
     def _run_heavy(self, node: Node, grad: Any) -> Any:

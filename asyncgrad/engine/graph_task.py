@@ -87,6 +87,7 @@ class GraphTask:
         "keep_graph",
         "limits",
         "node_tasks",
+        "observation",
         "outer",
         "outer_node",
         "read_ahead",
@@ -95,6 +96,7 @@ class GraphTask:
         "root",
         "scheduler",
         "since",
+        "slow_node",
         "streams",
         "sums",
         "thread_id",
@@ -153,6 +155,10 @@ class GraphTask:
         self.node_tasks: dict[Any, Node | None] | None = None
         #: A weak reference to the asyncio task that awaits it; None until it suspends.
         self.driver: Any = None
+        #: Its Observation; None where nothing observes it.
+        self.observation: Any = None
+        #: The node after which the time budget was spent last; None where that is not known.
+        self.slow_node: Node | None = None
         #: By leaf, the sum in `.grad` to which gradients are added one by one.
         self.sums: dict[Node, Any] | None = sums
         self.is_running: bool = True
@@ -272,9 +278,12 @@ class GraphTask:
 
     def close(self) -> None:
         """End the task, and drop its context, which refers to it: a cycle would wait for the garbage collector."""
+        if self.observation is not None:
+            self.observation.end(self)
+            self.observation = None
         self.is_running = False
         self.context = _NO_CONTEXT
-        self.scheduler = self.read_ahead = self.node_tasks = None
+        self.scheduler = self.read_ahead = self.node_tasks = self.slow_node = None
         del self.executor
         if self.completion is not None:
             self.completion.close(self.captured_grads, self.has_error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import itertools
 import threading
@@ -173,7 +174,12 @@ class NodeTaskGroup:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        coroutine = self._run_on_worker(node_task) if is_elsewhere(node.device) else node_task.run()
+        is_away, observation = is_elsewhere(node.device), graph_task.observation
+        if observation is not None:
+            run = functools.partial(self._run_on_worker, node_task) if is_away else node_task.run
+            coroutine = observation.run_node(graph_task, node, run)
+        else:
+            coroutine = self._run_on_worker(node_task) if is_away else node_task.run()
         task = self._step(coroutine, node_task.name, node)
         if not task.done():
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import selectors
 import threading
 from collections import deque
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from asyncgrad.engine.device import Job
 
 __all__ = ["FairLock", "Server"]
+
+LOG = logging.getLogger("asyncgrad.devices")
 
 #: The seconds for which a server takes Jobs before it lets its event loop run other callbacks.
 BUDGET = 0.001
@@ -200,6 +203,7 @@ class Server:
         self.loop.stop()
 
     def _serve(self) -> None:
+        LOG.debug("%s started", self.thread.name)
         self._run_lock.acquire()
         cause: BaseException | None = None
         try:

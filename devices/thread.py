@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import threading
 import weakref
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = ["ThreadDevice", "open_device"]
+
+LOG = logging.getLogger("asyncgrad.devices")
 
 _ALL: weakref.WeakSet[ThreadDevice] = weakref.WeakSet()
 
@@ -150,6 +153,10 @@ class ThreadDevice(Device):
                 self._threads -= {server.thread.ident}
             if has_died and server.takes_jobs():
                 refused, self._heap = sorted(self._heap), []
+        if has_died:
+            LOG.warning("the worker of %s died: %r", self.name, cause)
+        else:
+            LOG.debug("asyncgrad %s ended", self.name)
         for _, _, job in refused:
             job.refuse(worker_died_error(self, cause))
         return lambda: worker_died_error(self, cause)

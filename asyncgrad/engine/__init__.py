@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..lazy import attach
 
 if TYPE_CHECKING:
+    from ..opentelemetry import OpenTelemetryInstrumentor as OpenTelemetryInstrumentor
     from .compiled.api import compiled_source as compiled_source
     from .compiled.api import compiled_stats as compiled_stats
     from .compiled.cache import CompiledStats as CompiledStats
@@ -43,6 +44,7 @@ __all__ = [
     "LockDescription",
     "NO_DEVICE",
     "NodeDescription",
+    "OpenTelemetryInstrumentor",
     "QueueDescription",
     "SignalDump",
     "Statistics",
@@ -64,6 +66,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
         {
+            "..opentelemetry": ["OpenTelemetryInstrumentor"],
             ".compiled.api": ["compiled_source", "compiled_stats"],
             ".compiled.cache": ["CompiledStats"],
             ".completion": ["warn"],

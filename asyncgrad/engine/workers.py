@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import logging
 import os
 import threading
 from heapq import heappop, heappush
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from .remote import FunctionJob
 
 __all__ = ["Statistics", "WORKER_POOL", "WorkerPool", "statistics"]
+
+
+LOG = logging.getLogger("asyncgrad.engine")
 
 
 @final
@@ -108,6 +112,8 @@ class WorkerPool:
         self._tokens.put(True)
 
     def _work(self) -> None:
+        # Not where the thread is started, under the lock: a handler of the log may run any code.
+        LOG.debug("%s started", threading.current_thread().name)
         while self._tokens.get():
             with self._lock:
                 _, _, job, quota = heappop(self._ready)
@@ -125,6 +131,7 @@ class WorkerPool:
             del job, quota
         with self._lock:
             self._threads.discard(threading.current_thread())
+        LOG.debug("%s ended", threading.current_thread().name)
 
     def statistics(self) -> Statistics:
         """Return the current Statistics."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import getpass
 import io
+import logging
 import os
 import stat
 import tempfile
@@ -25,6 +26,8 @@ from .forking import reset_in_children
 from .run_directory import SUFFIX, RunDirectory, remove_leftovers
 
 __all__ = ["DiskStore", "check_directory"]
+
+LOG = logging.getLogger("asyncgrad.offload")
 
 #: How many files are read or written at the same time.
 THREADS = 4
@@ -269,6 +272,7 @@ class DiskStore:
                 _check_private(self._directory)
             remove_leftovers(self._directory)
             self._run = RunDirectory(self._directory)
+            LOG.debug("opened a store of saved tensors in %s", self._run.path)
         return self._run.path
 
     def _remove_unused_folder(self) -> None:

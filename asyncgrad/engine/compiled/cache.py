@@ -11,6 +11,7 @@ that path is too long, the length of the graph does.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from .trace import Slices, Trace
 
 __all__ = ["CACHE", "Cache", "Candidate", "CompiledStats", "Bucket", "Entry", "shallow_key_of"]
+
+LOG = logging.getLogger("asyncgrad.engine")
 
 #: The number of nodes in a shallow key, the root included.
 NODES_IN_KEY = 3
@@ -408,6 +411,8 @@ class Cache:
             op: the op at which a guard failed.
         """
         bucket, entry, trace, limits = origin
+        if reason is not None:
+            LOG.debug("a compiled backward from %s goes on uncompiled: %s", root.name, reason)
         with self._lock:
             if reason is None:
                 self._hits += 1
@@ -484,6 +489,7 @@ class Cache:
             if len(self._programs) > MAX_PROGRAMS:
                 oldest = min(self._programs, key=lambda one: one.last_used)
                 self._drop_program(oldest, self._programs[oldest])
+        LOG.debug("compiled a backward of %d operations from %s", trace.length, lookup.root.name)
         return trace, program, entry
 
     def _find_candidate(self, entry: Entry, trace: Trace, bucket: Bucket) -> Slices[Candidate]:

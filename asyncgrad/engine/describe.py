@@ -48,7 +48,6 @@ __all__ = [
     "LockDescription",
     "NodeDescription",
     "QueueDescription",
-    "count_nodes",
     "describe_running",
 ]
 
@@ -56,6 +55,8 @@ T = TypeVar("T")
 
 #: The names that a list shows; the rest is counted.
 SHOWN = 6
+#: If more backward passes run, no graph is walked to count its nodes.
+MAX_WALKED = 100
 
 #: What reading the state of another thread may raise while that changes it.
 _RACES = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
@@ -270,21 +271,27 @@ def describe_running() -> EngineDescription:
             while outer is not None and outer.id not in found:
                 found[outer.id] = outer
                 outer = outer.outer
-        described = [_describe(found[number], stacks) for number in sorted(found) if found[number].is_running]
+        may_walk = len(found) <= MAX_WALKED
+        described = [_describe(found[number], stacks, may_walk) for number in sorted(found)]
         return EngineDescription(tuple(one for one in described if one is not None), tuple(_queues()))
     finally:
         # It holds the frame of this function: leave no cycle.
         stacks.clear()
 
 
-def count_nodes(graph_task: GraphTask) -> tuple[int, int] | None:
-    """Return how many nodes of a backward have ended, and how many there are; None where they cannot be counted."""
+def _count_nodes(graph_task: GraphTask, may_walk: bool) -> tuple[int, int] | None:
+    """Return how many nodes of a backward have ended, and how many there are; None where they cannot be counted.
+
+    Where the executor has not counted them, a walk does.
+    """
     executor, limits = graph_task.executor, graph_task.limits
     counts = None
     if isinstance(executor, DependencyExecutor):
         counts = executor.counts()
         if counts is not None and executor.is_whole:
             return counts
+    if not may_walk:
+        return None
     total = count_reachable([graph_task.root], limits)
     if counts is not None:
         remaining: int | None = counts[1] - counts[0]
@@ -371,11 +378,13 @@ def _try(function: Callable[..., T], *args: Any) -> T | None:
         return None
 
 
-def _describe(task: GraphTask, stacks: _Stacks) -> BackwardDescription | None:
+def _describe(task: GraphTask, stacks: _Stacks, may_walk: bool) -> BackwardDescription | None:
     """Describe a backward; None if it has ended meanwhile."""
+    if not task.is_running:
+        return None
     frame = stacks.drivers.get(task)
     ready = _try(lambda: task.executor.ready()) or []
-    counts = _try(count_nodes, task) or (None, None)
+    counts = _try(_count_nodes, task, may_walk) or (None, None)
     driver = None if task.driver is None else task.driver()
     driven_by = stacks.thread_of[frame] if frame is not None else task.thread_id
     around = stacks.around(frame) if frame is not None else _awaiting(driver)

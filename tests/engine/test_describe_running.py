@@ -42,14 +42,11 @@ async def cancelled(*tasks: Any) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def described_with(nodes: int) -> Any:
-    """Return the description as soon as so many nodes of the only backward have begun, one of them in a thread."""
-    while True:
-        described = describe()
-        for backward in described.backwards:
-            if len(backward.running) == nodes and any(node.state == "running" for node in backward.running):
-                return described
-        await asyncio.sleep(0)
+async def described_with(begun: threading.Event) -> Any:
+    """Return the description once a body has begun in its thread, and all that is queued behind it waits."""
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    await settle()
+    return describe()
 
 
 def test_without_a_backward_it_says_so():
@@ -159,22 +156,23 @@ def test_a_task_that_a_body_awaits_is_named_with_its_line(run):
 
 
 def test_the_running_node_of_a_worker_is_named_and_what_is_queued_behind_it(run):
-    let_go = threading.Event()
+    begun, let_go = threading.Event(), threading.Event()
 
     def body(grad):
+        begun.set()
         let_go.wait(PATIENCE)
 
     async def main():
         ys = [heavy_calling(large(), body) for _ in range(2)]
         with always(), ag.workers(1):
             task = asyncio.create_task((ys[0] + ys[1]).sum().backward())
-            described = await described_with(2)
+            described = await described_with(begun)
         let_go.set()
         await task
         running, queued = sorted(described.backwards[0].running, key=lambda node: node.state, reverse=True)
         assert running.thread.startswith("asyncgrad worker")
         assert running.name.startswith("Watched")
-        assert "wait" in {frame.name.rpartition(".")[2] for frame in running.stack}
+        assert "body" in {frame.name.rpartition(".")[2] for frame in running.stack}
         assert queued.waits_for == "a worker thread"
         (pool,) = described.queues
         assert pool.place == "worker threads"
@@ -185,15 +183,16 @@ def test_the_running_node_of_a_worker_is_named_and_what_is_queued_behind_it(run)
 
 
 def test_the_node_that_a_device_runs_and_what_is_queued_there_are_named(run):
-    let_go = threading.Event()
+    begun, let_go = threading.Event(), threading.Event()
 
     def body(grad):
+        begun.set()
         let_go.wait(PATIENCE)
 
     async def main():
         ys = [calling(leaf(2.0).to("thread:0"), body) for _ in range(2)]
         task = asyncio.create_task((ys[0] + ys[1]).sum().backward())
-        described = await described_with(2)
+        described = await described_with(begun)
         let_go.set()
         await task
         states = {node.state: node for node in described.backwards[0].running}

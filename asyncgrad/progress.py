@@ -232,8 +232,7 @@ def _seconds(graph_task: GraphTask) -> float:
 
 def _waits_for(graph_task: GraphTask) -> str:
     """Return the names of nodes that have suspended."""
-    tasks = graph_task.node_tasks
-    names = [] if tasks is None else [task.get_name() for task in tasks if not task.done()]
+    names = [task.get_name() for task in graph_task.node_tasks() if not task.done()]
     if not names:
         return ""
     return f", waits for {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")

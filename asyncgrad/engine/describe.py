@@ -425,7 +425,7 @@ def _awaiting(driver: Any) -> list[FrameType]:
 def _nodes(task: GraphTask, stacks: _Stacks, frame: FrameType | None) -> Iterator[NodeDescription]:
     """Yield the nodes of a backward that have begun and not ended."""
     shown: set[Node | None] = set()
-    for node_task, node in list((task.node_tasks or {}).items()):
+    for node_task, node in task.node_tasks().items():
         described = None if node_task.done() else _try(_describe_node_task, task, node_task, node, stacks)
         if described is not None:
             shown.add(node)

@@ -80,13 +80,13 @@ class GraphTask:
         "executor",
         "exit_on_error",
         "graph_roots",
+        "group",
         "has_error",
         "id",
         "is_running",
         "is_watched",
         "keep_graph",
         "limits",
-        "node_tasks",
         "observation",
         "outer",
         "outer_node",
@@ -106,6 +106,15 @@ class GraphTask:
     executor: Executor
     #: When it began, by the clock of its context; unset until a driver has it.
     since: float
+    #: A weak reference to the NodeTaskGroup of its NodeTasks, None before the first. Weak: a node holds its GraphTask by
+    #: its lock, and must not keep what has suspended on a loop that is gone.
+    group: Any
+    #: A weak reference to the asyncio task that awaits it; None until it suspends.
+    driver: Any
+    #: Its Observation; None where nothing observes it.
+    observation: Any
+    #: The node after which the time budget was spent last; None where that is not known.
+    slow_node: Node | None
 
     def __init__(
         self,
@@ -151,14 +160,7 @@ class GraphTask:
         self.scheduler: Any = None
         #: The nodes that run on workers of their devices, each with its CoroutineJob; None before the first.
         self.remote_jobs: dict[Node, Any] | None = None
-        #: The NodeTasks that have suspended, each with its node, or None for a final callback; None before the first.
-        self.node_tasks: dict[Any, Node | None] | None = None
-        #: A weak reference to the asyncio task that awaits it; None until it suspends.
-        self.driver: Any = None
-        #: Its Observation; None where nothing observes it.
-        self.observation: Any = None
-        #: The node after which the time budget was spent last; None where that is not known.
-        self.slow_node: Node | None = None
+        self.group = self.driver = self.observation = self.slow_node = None
         #: By leaf, the sum in `.grad` to which gradients are added one by one.
         self.sums: dict[Node, Any] | None = sums
         self.is_running: bool = True
@@ -283,10 +285,15 @@ class GraphTask:
             self.observation = None
         self.is_running = False
         self.context = _NO_CONTEXT
-        self.scheduler = self.read_ahead = self.node_tasks = self.slow_node = None
+        self.scheduler = self.read_ahead = self.slow_node = None
         del self.executor
         if self.completion is not None:
             self.completion.close(self.captured_grads, self.has_error)
+
+    def node_tasks(self) -> dict[Any, Node | None]:
+        """Return the NodeTasks that have suspended, each with its node, None for a callback; from any thread."""
+        group = None if self.group is None else self.group()
+        return {} if group is None else group.running.copy()  # type: ignore[no-any-return]
 
     # For bodies and hooks.
 

@@ -155,7 +155,7 @@ class NodeTaskGroup:
         self._wake: OneShotEvent | None = None
         #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
         self.running: dict[EagerTask, Node | None] = {}
-        graph_task.node_tasks = self.running
+        graph_task.group = weakref.ref(self)
         #: How many hooks and bodies run that no further node may overlap.
         self._pauses = 0
         #: Shared with the enclosing backward passes on the same loop, so that they let deeper ones go first.

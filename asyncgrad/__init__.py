@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .functional import vjp as vjp
     from .graph.anomaly import detect_anomaly as detect_anomaly
     from .once_differentiable import once_differentiable as once_differentiable
+    from .profile import profile as profile
     from .progress import progress as progress
     from .scheduling import loop_budget as loop_budget
     from .scheduling import no_full_collections as no_full_collections
@@ -100,6 +101,7 @@ __all__ = [
     "offload_threshold",
     "once_differentiable",
     "optim",
+    "profile",
     "progress",
     "random",
     "run",
@@ -152,6 +154,7 @@ if not TYPE_CHECKING:
             ".functional": ["hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vhp", "vjp"],
             ".graph.anomaly": ["detect_anomaly"],
             ".once_differentiable": ["once_differentiable"],
+            ".profile": ["profile"],
             ".progress": ["progress"],
             ".scheduling": ["loop_budget", "no_full_collections", "offload_threshold", "workers"],
             ".tensor": ["Tensor", "asarray", "tensor"],

@@ -14,6 +14,7 @@
     ├── GradientTypeError(TypeError)        a value that is no array in place of a gradient
     ├── HookError(RuntimeError)             a hook in a wrong place, or with a wrong result
     ├── HookTypeError(TypeError)            a hook that is no function, or returned a wrong type
+    ├── ProfileError(RuntimeError)          a profile that is still recording, or has recorded nothing
     ├── ConvergenceError(RuntimeError)      an iteration that did not come close enough to its limit
     ├── GradcheckError(RuntimeError)        a gradient that finite differences contradict
     ├── InPlaceError(RuntimeError, TypeError)  a write into an array whose history forbids it
@@ -70,6 +71,7 @@ __all__ = [
     "ModelDirectoryError",
     "ReleasedGraphError",
     "OverlappingStepsError",
+    "ProfileError",
     "RequestError",
     "RequiresGradError",
     "StoreError",
@@ -124,6 +126,10 @@ class HookError(AsyncgradError, RuntimeError):
 
 class HookTypeError(AsyncgradError, TypeError):
     """A hook cannot be called, or returned a value of the wrong type."""
+
+
+class ProfileError(AsyncgradError, RuntimeError):
+    """A profile is still recording, or has recorded nothing of what is asked for."""
 
 
 class ConvergenceError(AsyncgradError, RuntimeError):

@@ -46,6 +46,7 @@ from .graph.naming import number_of
 from .graph.node import Edge, Node, NodeMeta
 from .graph.tensor_base import TensorBase
 from .graph.values import check_numbers
+from .graph.wrappers import register_wrapper
 from .once_differentiable import forbid_derivative
 from .saving_node import SavingNode
 from .tree.structure import TreeStructure, flatten_each, leaves_like, paths, unflatten_each
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
     from types import FrameType, FunctionType
 
 __all__ = ["Function", "FunctionNode"]
+
+#: A profile of the whole process replaces it: see graph/wrappers.py.
+_recording = RECORDING.get
+register_wrapper(globals())
 
 
 class Function:
@@ -318,7 +323,7 @@ class _FunctionCall:
         edges = [gradient_edge(leaf) if executable and isinstance(leaf, TensorBase) else None for leaf in inputs.leaves]
         self._node = FunctionNode(function, len(inputs.args), inputs.leaves, edges, inputs.trees)
         self._ctx = self._node.ctx
-        observer = RECORDING.get()
+        observer = _recording()
         if self._is_recording and observer is not True:
             # Now, since the caller may have left the stack when an async forward ends.
             observer.note(self._node)
@@ -411,7 +416,7 @@ class _FunctionCall:
         node.set_outputs(tuple(metadata), outputs.trees)
         forbid_writes_into_views(results, node)
         save(ctx, inputs, seen, node if self._executable else None)
-        observer = RECORDING.get()
+        observer = _recording()
         if self._executable and observer is not True:
             observer.announce(node_to_announce(node, results))
         return outputs.with_leaves(results)

@@ -14,12 +14,17 @@ from .graph import values
 from .graph.leaf import gradient_edge
 from .graph.node import Edge, Node, NodeMeta
 from .graph.tensor_base import TensorBase
+from .graph.wrappers import register_wrapper
 from .tree.structure import flatten, leaves, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["DelayedError", "once_differentiable", "forbid_derivative"]
+
+#: A profile of the whole process replaces it: see graph/wrappers.py.
+_grad_mode = GRAD_MODE.get
+register_wrapper(globals())
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -56,7 +61,7 @@ def forbid_derivative(grads: Sequence[Any], edges: Iterable[Edge | None], device
         device: the device of arrays.
         message: the message of the error.
     """
-    mode, known = GRAD_MODE.get(), list(dict.fromkeys(edge for edge in edges if edge is not None))
+    mode, known = _grad_mode(), list(dict.fromkeys(edge for edge in edges if edge is not None))
     if not mode or not known:
         return [*grads]
     results = []

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from .graph_task import GraphTask as GraphTask
     from .signal_dump import SignalDump as SignalDump
     from .signal_dump import dump_on_signal as dump_on_signal
+    from .step_callbacks import Step as Step
+    from .step_callbacks import StepCallbackHandle as StepCallbackHandle
+    from .step_callbacks import add_step_callback as add_step_callback
     from .workers import Statistics as Statistics
     from .workers import statistics as statistics
 
@@ -48,6 +51,9 @@ __all__ = [
     "QueueDescription",
     "SignalDump",
     "Statistics",
+    "Step",
+    "StepCallbackHandle",
+    "add_step_callback",
     "compiled_source",
     "compiled_stats",
     "current_execution_order",
@@ -89,6 +95,7 @@ if not TYPE_CHECKING:
             ".exec_info": ["Capture", "ExecInfo"],
             ".graph_task": ["CPU_DEVICE", "GraphTask", "NO_DEVICE"],
             ".signal_dump": ["SignalDump", "dump_on_signal"],
+            ".step_callbacks": ["Step", "StepCallbackHandle", "add_step_callback"],
             ".workers": ["Statistics", "statistics"],
         },
     )

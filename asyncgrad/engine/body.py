@@ -6,6 +6,7 @@ import contextvars
 import inspect
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+from ..context import CURRENT_GRAPH_TASK
 from ..graph.packed import abandon
 from ..scheduling import OFFLOAD_THRESHOLD, WORKERS, Quota
 from .remote import FunctionJob
@@ -104,7 +105,10 @@ class Body:
             del grads
         else:
             is_exclusive = is_exclusive or any(packed.calls_users for packed in node.needed_packed())
-        call = FunctionJob(self, (-self._depth, node.order), context_of_worker(), group.mailbox)
+        running: Any = CURRENT_GRAPH_TASK.get()
+        observed = None if running is None else running.observed
+        function = self if observed is None else observed.in_worker(node, self)
+        call = FunctionJob(function, (-self._depth, node.order), context_of_worker(), group.mailbox)
         WORKER_POOL.submit(call, quota)
         try:
             outputs = await group.result_of(call, is_exclusive)

@@ -146,7 +146,11 @@ class DependencyExecutor:
         if not self.count(deadline, clock):
             return Stop.BUDGET_SPENT
         task = self._task
-        release, is_recorded, is_watched = not task.keep_graph, task.create_graph, task.anomaly is not None
+        release, is_watched, observed = not task.keep_graph, task.anomaly is not None, task.observed
+        apply, run_leaf = (task.apply, task.run_leaf) if observed is None else (observed.apply, observed.run_leaf)
+        runs_plan = not task.create_graph
+        if observed is not None:
+            runs_plan, clock = runs_plan and observed.runs_plan, observed.timer(self, clock)
         whole = None if task.limits is None else task.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None
@@ -157,18 +161,18 @@ class DependencyExecutor:
                 return turn
             here = node.device
             if node.order == LEAF_ORDER:
-                task.run_leaf(node, turn.grads)
+                run_leaf(node, turn.grads)
                 self._in_flight.discard(node)
                 continue
             grad = turn.grads if node.shape is None else turn.grads.pop()
             try:
                 is_whole = whole is None or node in whole
-                run = node.plan.run if is_whole and not is_recorded else task.apply
+                run = node.plan.run if is_whole and runs_plan else apply
                 outputs = run(node, grad, release)
             except OffloadSignal:
                 if prefers_worker(node, grad):
                     return NodeTurn(node, turn.grads if node.shape is None else [grad])
-                outputs = run_here(node, grad)
+                outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
                 if release:
                     node.release_variables()
             del grad

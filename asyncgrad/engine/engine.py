@@ -26,6 +26,7 @@ from .fast_path import FastPath
 from .graph_task import GraphTask
 from .loops import Pace
 from .observation import LOG, observe, observers_in_use
+from .observing import OBSERVERS, PROCESS_OBSERVERS, observe_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,6 +176,8 @@ def _make_graph_task(
     )
     if observers_in_use[0] or LOG.isEnabledFor(DEBUG):
         graph_task.observation = observe()
+    if PROCESS_OBSERVERS or OBSERVERS.get():
+        graph_task.observed = observe_steps(graph_task)
     graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
     context.run(_enter, graph_task, create_graph)
     if graph_task.observation is not None:

@@ -96,7 +96,11 @@ class FastPath:
         """Run nodes until none is left, `clock` passes `deadline`, or one needs the slow path."""
         task = self._task
         heap, buffers, owned = self._heap, self._buffers, self._owned
-        release, is_recorded, limits = not task.keep_graph, task.create_graph, task.limits
+        release, limits, observed = not task.keep_graph, task.limits, task.observed
+        apply = task.apply if observed is None else observed.apply
+        runs_plan = not task.create_graph
+        if observed is not None:
+            runs_plan, clock = runs_plan and observed.runs_plan, observed.timer(self, clock)
         # The newest node that the last one reached, and its gradient. It mostly runs next, and then needs neither the
         # heap nor a buffer.
         newest, arrived = _NOTHING
@@ -114,7 +118,7 @@ class FastPath:
             plan = node.plan
             # Bound first, then called: calling a slot directly looks it up as a method first, which is slower.
             is_whole = limits is None or node in limits.whole
-            run = plan.run if is_whole and not is_recorded else task.apply
+            run = plan.run if is_whole and runs_plan else apply
             try:
                 outputs = run(node, grad, release)
             except OffloadSignal:
@@ -143,11 +147,11 @@ class FastPath:
                     if consumer is not None:
                         found = self._deliver(node, outputs, consumer, nr, grad, newest, arrived)
                         if found is None:
-                            return self._leave(node, edges, outputs, newest, arrived)
+                            return self._leave(node, edges, outputs, newest, arrived, clock)
                         newest, arrived = found
             except AttributeError:
                 # A gradient is no array. The slow path converts numbers, and raises an error that names anything else.
-                return self._leave(node, edges, outputs, newest, arrived)
+                return self._leave(node, edges, outputs, newest, arrived, clock)
             if clock() > deadline:
                 return self._stop_at_deadline(node, newest, arrived)
         self.node = None
@@ -273,8 +277,12 @@ class FastPath:
             if not task.create_graph:
                 owned.add((node, input_nr))
 
-    def _leave(self, node: Node, edges: Iterator[Any], outputs: tuple[Any, ...], newest: Any, arrived: Any) -> Stop:
+    def _leave(
+        self, node: Node, edges: Iterator[Any], outputs: tuple[Any, ...], newest: Any, arrived: Any, clock: Clock
+    ) -> Stop:
         """Hand over in the middle of `node`: the current gradient and those left in `edges` are not delivered yet."""
+        # As after each node, for an observer.
+        clock()
         self._enqueue(newest, arrived)
         return self.leave(node, min(len(node.next_nodes), len(outputs)) - 1 - len(list(edges)), outputs)
 
@@ -296,7 +304,8 @@ class FastPath:
     def _run_heavy(self, node: Node, grad: Any) -> Any:
         """Run a node that may be heavy; if it should run on a worker, hand over before it and return None."""
         if not prefers_worker(node, grad):
-            outputs = run_here(node, grad)
+            observed = self._task.observed
+            outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
             if not self._task.keep_graph:
                 node.release_variables()
             return outputs

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..graph.node import Node
     from .completion import CompletionFuture
     from .executor import Executor
+    from .observing import ObservedBackward
 
 __all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask"]
 
@@ -88,6 +89,7 @@ class GraphTask:
         "keep_graph",
         "limits",
         "observation",
+        "observed",
         "outer",
         "outer_node",
         "read_ahead",
@@ -150,6 +152,8 @@ class GraphTask:
         #: What to run and to capture, by node; None runs everything.
         self.limits: ExecInfos | None = exec_info
         self.anomaly: Any = anomaly
+        #: What observes this backward; None if nothing does.
+        self.observed: ObservedBackward | None = None
         #: The captured gradients: arrays, or tensors under `create_graph`.
         self.captured: list[Any] = [None] * captures
         #: The changes that this task has made to the gradients of tensors, in order.
@@ -209,6 +213,10 @@ class GraphTask:
 
     def run_leaves(self, leaves: Sequence[Any], grads: list[Any]) -> None:
         """Run AccumulateGrads without hooks, at the end; consumes `grads`, which begins with that of the last leaf."""
+        if self.observed is not None:
+            for leaf in leaves:
+                self.observed.run_leaf(leaf, [grads.pop()])
+            return
         if self.limits is None and self.sums is None:
             accumulate_all(leaves, grads, self.changes, self._is_seen())
             return
@@ -273,6 +281,8 @@ class GraphTask:
     def fail(self) -> None:
         """Drop everything that is queued, at the first error; nodes that run still count."""
         self.has_error = True
+        if self.observed is not None:
+            self.observed.fail(self.executor.node)
         self.captured = [None] * len(self.captured)
         self.executor.clear()
         if self.streams is not None:
@@ -285,6 +295,9 @@ class GraphTask:
             self.observation = None
         self.is_running = False
         self.context = _NO_CONTEXT
+        if self.observed is not None:
+            self.observed.close(self.has_error)
+            self.observed = None
         self.scheduler = self.read_ahead = self.slow_node = None
         del self.executor
         if self.completion is not None:

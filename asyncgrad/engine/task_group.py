@@ -79,7 +79,8 @@ def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob
     node_task.is_sent = True
     device: Device = node.device
     priority = (-graph_task.reentrant_depth, node.order)
-    job = CoroutineJob(node_task.run(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
+    coroutine = node_task.run() if graph_task.observed is None else graph_task.observed.watch(node_task)
+    job = CoroutineJob(coroutine, node_task.name, priority, graph_task.context.copy(), mailbox, device)
     if graph_task.remote_jobs is None:
         graph_task.remote_jobs = {}
     graph_task.remote_jobs[node] = job
@@ -174,12 +175,14 @@ class NodeTaskGroup:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        is_away, observation = is_elsewhere(node.device), graph_task.observation
-        if observation is not None:
-            run = functools.partial(self._run_on_worker, node_task) if is_away else node_task.run
-            coroutine = observation.run_node(graph_task, node, run)
+        is_away, observation, observed = is_elsewhere(node.device), graph_task.observation, graph_task.observed
+        if is_away:
+            run = functools.partial(self._run_on_worker, node_task)
+        elif observed is not None:
+            run = functools.partial(observed.watch, node_task)
         else:
-            coroutine = self._run_on_worker(node_task) if is_away else node_task.run()
+            run = node_task.run
+        coroutine = run() if observation is None else observation.run_node(graph_task, node, run)
         task = self._step(coroutine, node_task.name, node)
         if not task.done():
             executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn

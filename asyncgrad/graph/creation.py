@@ -1,4 +1,4 @@
-"""Observers of new nodes: anomaly mode, saved-tensor hooks, creation hooks and streams.
+"""Observers of new nodes: anomaly mode, saved-tensor hooks, creation hooks, streams and profiles.
 
 All of them belong to the context. If there is any, the value of grad mode is an Observer instead of True, so that an
 operation without observers pays nothing.
@@ -7,40 +7,89 @@ operation without observers pays nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..arguments import describe
-from ..context import ANOMALY, CURRENT_STREAMS, RECORDING, SAVED_TENSORS_HOOKS, Mode, is_kind, set_observer
+from ..context import ANOMALY, CURRENT_STREAMS, GRAD_MODE, RECORDING, SAVED_TENSORS_HOOKS, Mode, is_kind, set_observer
 from ..errors import GraphError, HookError, HookTypeError
 from .naming import name_hook
+from .wrappers import override, register_wrapper, restore
 
 if TYPE_CHECKING:
     from .node_like import NodeLike
 
-__all__ = ["announce", "call_unseen", "is_watched", "node_creation_hook", "observe_nodes", "show"]
+__all__ = [
+    "ForwardRecorder",
+    "RECORDERS",
+    "announce",
+    "call_unseen",
+    "is_watched",
+    "node_creation_hook",
+    "observe_nodes",
+    "record_everywhere",
+    "show",
+]
+
+#: A profile of the whole process replaces it: see wrappers.py.
+_recording = RECORDING.get
+register_wrapper(globals())
 
 #: The creation hooks of this context, outermost first.
 _HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_creation_hooks", default=())
 
 
+class ForwardRecorder(Protocol):
+    """What a profile does with each new node."""
+
+    #: Takes a node that has its edges and all its saved tensors, while the user's line is on the call stack.
+    created: Callable[[Any], None]
+    #: For each node, one after the other: its plan, order and id, the shape, dtype and device of its result, the code
+    #: object and the instruction of the call, its thread, the time, and the id of the node of each argument. They do
+    #: not stand in tuples, which the garbage collector would visit.
+    plain_calls: list[Any]
+    #: The names of files that are not asyncgrad's own and have called it.
+    files: set[str]
+    #: Returns the time.
+    clock: Callable[[], float]
+
+    def note(self, node: Any) -> None:
+        """Note that the call has begun that makes the node; the user's line is on the call stack."""
+
+    def announce(self, node: Any) -> None:
+        """Note that the call has ended, and that the node has saved everything."""
+
+
+#: What records the new nodes of this context, outermost first.
+RECORDERS: ContextVar[tuple[ForwardRecorder, ...]] = ContextVar("asyncgrad_forward_recorders", default=())
+
+
 @final
 class Observer:
-    """Passes each new node of a context to anomaly mode, then to the saved-tensor hooks, then to the creation hooks.
+    """Passes each new node of a context to anomaly mode, the saved-tensor hooks, profiles and the creation hooks.
 
     Creation hooks are called outermost first. The observer also stores the stream that a node is made on.
     """
 
-    __slots__ = ("_anomaly", "_hooks", "_packing", "_streams")
+    __slots__ = ("_anomaly", "_hooks", "_packing", "_recorders", "_streams")
+
+    #: Operations pass each node to `created`: see RecordingOnly.
+    files: Collection[str] = ()
 
     def __init__(
-        self, anomaly: Any, packing: Any, hooks: tuple[Callable[[Any], Any], ...], streams: Mapping[Any, Any]
+        self,
+        anomaly: Any,
+        packing: Any,
+        hooks: tuple[Callable[[Any], Any], ...],
+        streams: Mapping[Any, Any],
+        recorders: tuple[ForwardRecorder, ...] = (),
     ) -> None:
         self._anomaly = anomaly
         self._packing = packing
         self._streams = streams
         self._hooks = hooks
+        self._recorders = recorders
 
     def created(self, node: NodeLike) -> None:
         """Handle a node that has its edges and all its saved tensors."""
@@ -55,11 +104,15 @@ class Observer:
             stream = self._streams.get(node.device)
             if stream is not None:
                 node.make_meta().stream = stream
+        for recorder in self._recorders:
+            recorder.note(node)
 
     def announce(self, node: NodeLike) -> None:
         """Pack the node's saved tensors and call the creation hooks; the node must have saved everything."""
         if self._packing is not None:
             self._packing.pack_saved(node)
+        for recorder in self._recorders:
+            recorder.announce(node)
         self.show(node)
 
     def show(self, node: NodeLike) -> None:
@@ -86,7 +139,31 @@ class Observer:
 
     def with_hook(self, hook: Callable[[Any], Any]) -> Observer:
         """Return an observer like this one whose only creation hook is `hook`."""
-        return Observer(self._anomaly, self._packing, (hook,), self._streams)
+        return Observer(self._anomaly, self._packing, (hook,), self._streams, self._recorders)
+
+    def with_recorder(self, recorder: ForwardRecorder) -> Observer:
+        """Return an observer like this one that passes nodes to one more recorder."""
+        recorders = (recorder, *self._recorders)
+        return Observer(self._anomaly, self._packing, self._hooks, self._streams, recorders)
+
+
+@final
+class RecordingOnly:
+    """The observer of a context in which one profile records, and nothing else observes: one call for each node."""
+
+    __slots__ = ("_recorder", "announce", "clock", "created", "extend", "files", "note")
+
+    def __init__(self, recorder: ForwardRecorder) -> None:
+        self._recorder = recorder
+        self.extend, self.files, self.clock = recorder.plain_calls.extend, recorder.files, recorder.clock
+        self.created, self.note, self.announce = recorder.created, recorder.note, recorder.announce
+
+    def show(self, node: NodeLike) -> None:
+        """Do nothing: there are no creation hooks."""
+
+    def with_recorder(self, recorder: ForwardRecorder) -> Observer:
+        """Return an observer that passes nodes to one more recorder."""
+        return Observer(None, None, (), {}, (recorder, self._recorder))
 
 
 @final
@@ -94,6 +171,8 @@ class Refusal:
     """The observer while a creation hook runs: it refuses every new node."""
 
     __slots__ = ()
+
+    files: Collection[str] = ()
 
     def created(self, node: NodeLike) -> None:
         """Raise."""
@@ -110,7 +189,7 @@ _REFUSAL = Refusal()
 
 def announce(node: NodeLike) -> None:
     """Pass a new node to the observer of this context, whatever grad mode is."""
-    observer = RECORDING.get()
+    observer = _recording()
     if observer is not True:
         observer.created(node)
 
@@ -145,13 +224,41 @@ def show(nodes: Iterable[NodeLike]) -> None:
 def observe_nodes() -> None:
     """Set the observer of this context from its current modes."""
     anomaly, packing, hooks = ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), _HOOKS.get()
-    streams = CURRENT_STREAMS.get()
+    streams, recorders = CURRENT_STREAMS.get(), RECORDERS.get()
     if isinstance(packing, str):
         packing = None
     # A creation hook that enters a mode still must not make nodes.
     if RECORDING.get() is not _REFUSAL:
         unobserved = anomaly is None and packing is None and not hooks and not streams
-        set_observer(True if unobserved else Observer(anomaly, packing, hooks, streams))
+        observer: Any = True
+        if unobserved and len(recorders) == 1:
+            observer = RecordingOnly(recorders[0])
+        elif recorders or not unobserved:
+            observer = Observer(anomaly, packing, hooks, streams, recorders)
+        set_observer(observer)
+
+
+def record_everywhere(recorders: Sequence[ForwardRecorder]) -> None:
+    """Pass the new nodes of all contexts to these recorders, beside what observes them there; of none, end that."""
+    if not recorders:
+        restore("_grad_mode", GRAD_MODE.get)
+        restore("_recording", RECORDING.get)
+        return
+    alone: Any = RecordingOnly(recorders[0])
+    for recorder in recorders[1:]:
+        alone = alone.with_recorder(recorder)
+
+    def beside(mode: Any) -> Any:
+        if mode is True:
+            return alone
+        if not mode or mode is _REFUSAL:
+            return mode
+        for recorder in reversed(recorders):
+            mode = mode.with_recorder(recorder)
+        return mode
+
+    override("_grad_mode", lambda: beside(GRAD_MODE.get()))
+    override("_recording", lambda: beside(RECORDING.get()))
 
 
 @final

@@ -11,11 +11,16 @@ from ..errors import DeviceError
 from ..graph.leaf import accumulator
 from ..graph.tensor_base import TensorBase
 from ..graph.values import check_numbers, is_foreign
+from ..graph.wrappers import register_wrapper
 from ..views.nodes import copy_of
 from .foreign import as_dtype
 from .primitive import RULES
 
 __all__ = ["astype", "cast", "moved"]
+
+#: A profile of the whole process replaces it: see graph/wrappers.py.
+_grad_mode = GRAD_MODE.get
+register_wrapper(globals())
 
 
 def moved(source: Any, data: Any, device: Any) -> Any:
@@ -31,7 +36,7 @@ def moved(source: Any, data: Any, device: Any) -> Any:
     out = _new(source.__class__)
     out._data, out._output_nr, out._device = data, 0, device
     out._meta = out._counter = out._grad_fn = out._view = None
-    mode = GRAD_MODE.get()
+    mode = _grad_mode()
     if not mode or data.dtype.kind not in "fc":
         if not mode and mode is not False:
             mode.used(source)

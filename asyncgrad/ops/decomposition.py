@@ -22,9 +22,14 @@ from ..graph.packed import Packed, unpack_all
 from ..graph.saved import Saved, output_alias, released_error, unpack_saved
 from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array
+from ..graph.wrappers import register_wrapper
 from .handwritten_node import HandwrittenNode
 
 __all__ = ["Decomposition", "DecompositionNode", "decomposition", "joint_derivative"]
+
+#: A profile of the whole process replaces it: see graph/wrappers.py.
+_grad_mode = GRAD_MODE.get
+register_wrapper(globals())
 
 #: The estimated cost of one formula, in matrix products.
 _PRODUCTS = 6
@@ -50,7 +55,7 @@ class Decomposition:
         if not isinstance(a, TensorBase):
             return self.function(a, *options)
         found = self.function(a._data, *options)
-        cls, device, mode = type(a), a._device, GRAD_MODE.get()
+        cls, device, mode = type(a), a._device, _grad_mode()
         results = [cls(as_array(one), None, 0, device) for one in found]
         edge = gradient_edge(a) if mode else None
         if edge is not None:

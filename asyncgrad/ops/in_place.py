@@ -15,12 +15,17 @@ from ..graph.one_device import mixed_devices
 from ..graph.saved import versions_of
 from ..graph.tensor_base import TensorBase
 from ..graph.values import is_foreign, refuse_masked, refuse_sparse
+from ..graph.wrappers import register_wrapper
 from ..views.history import check_write, rebase
 from ..views.writing import AFTER_WRITING, changes_with, old_value, run_writer, write_by, write_unrecorded
 from .primitive import Primitive
 from .primitive_node import PrimitiveNode, next_class
 
 __all__ = ["in_place", "write_at_index", "written_by"]
+
+#: A profile of the whole process replaces it: see graph/wrappers.py.
+_grad_mode = GRAD_MODE.get
+register_wrapper(globals())
 
 T = TypeVar("T", bound=TensorBase)
 
@@ -70,7 +75,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
     def operator(out: Any, other: Any) -> Any:
         data = out._data
         kind = data.dtype.kind
-        if GRAD_MODE.get() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
+        if _grad_mode() is not True or kind not in "fc" or not isinstance(other, _KNOWN):
             return write_generic(out, other)
         beside = other if isinstance(other, TensorBase) else None
         if beside is None and isinstance(other, np.ndarray):

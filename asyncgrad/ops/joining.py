@@ -13,6 +13,7 @@ from ..graph.leaf import gradient_edge
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, check_numbers, is_foreign, own_function
+from ..graph.wrappers import register_wrapper
 from .axes import array_like, axis_index
 from .dispatch import write
 from .foreign import placed
@@ -39,6 +40,10 @@ __all__ = [
     "vsplit",
     "vstack",
 ]
+
+#: A profile of the whole process replaces it: see graph/wrappers.py.
+_grad_mode = GRAD_MODE.get
+register_wrapper(globals())
 
 
 @final
@@ -104,7 +109,7 @@ def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] |
     if template is not None:
         check_numbers("stack" if bounds is None else "concatenate", data.dtype, arrays)
         result = type(template)(data, None, 0, template._device)
-        mode = GRAD_MODE.get()
+        mode = _grad_mode()
         if requires_grad and mode and data.dtype.kind in "fc":
             result._grad_fn = JoinNode(arrays, result, axis, bounds)
             if mode is not True:

@@ -136,6 +136,7 @@ class Primitive:
                 **_WRAPPER_NAMES,
             },
             is_operator=is_operator,
+            superlinear=self.superlinear,
         )
         follow_compilers(call)
         return call

@@ -28,6 +28,7 @@ ones which arguments are tensors, the next which of them require grad, and one m
 from __future__ import annotations
 
 import inspect
+import sys
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from ..graph.callers import show_warnings_at_the_caller
 from ..graph.current_streams import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
 from ..graph.values import check_numbers, is_labelled, refuse_sparse
+from ..graph.wrappers import register_wrapper
 from .foreign import name_shapes
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ _NAMES: dict[str, Any] = {
     "_asarray": np.asarray,
     "_check_numbers": check_numbers,
     "_float64": np.dtype(np.float64),
+    "_getframe": sys._getframe,
     "_is_labelled": is_labelled,
     "_may_share_memory": np.may_share_memory,
     "_name_shapes": name_shapes,
@@ -81,6 +84,7 @@ def generate_call(
     always_floating: bool,
     namespace: dict[str, Any],
     is_operator: bool = False,
+    superlinear: bool = False,
 ) -> FunctionType:
     """Return the wrapper of a primitive.
 
@@ -93,6 +97,7 @@ def generate_call(
         namespace: the names that the generated source uses.
         is_operator: whether the wrapper is an operator of tensors. If the function raises an error for the second
             operand, the wrapper returns the result of `_deferred` in `namespace`.
+        superlinear: whether the work of a call grows faster than its arrays.
     """
     namespace = {**namespace, **_NAMES}
 
@@ -105,6 +110,9 @@ def generate_call(
             *(_share_memory(signature, tensor_names) if views else ()),
             *_find_edges(name, signature, tensor_names, always_floating, is_operator),
             *_make_node(name, signature, tensor_names, is_operator),
+            "    if _mode is not True:",
+            *_tell_observer(() if superlinear else tensor_names),
+            "    return _out",
         ]
         exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
         # The function that callers already have gets the code, so later calls run it directly.
@@ -115,6 +123,7 @@ def generate_call(
     call = FunctionType(_generate_first.__code__, namespace, name)
     namespace.update(call=call, _generate=generate)
     add_wrapper(namespace)
+    register_wrapper(namespace)
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
@@ -339,9 +348,26 @@ def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[s
         "    _gather = _plan.gather",
         f"    _node.saved = () if _gather is None else _gather({values}_out)",
         "    _out._grad_fn = _node",
-        # The mode is True or an observer: see GRAD_MODE.
-        "    if _mode is not True: _mode.created(_node)",
-        "    return _out",
+    ]
+
+
+def _tell_observer(tensor_names: Sequence[str]) -> list[str]:
+    """Tell the observer of the new node; the mode is True or an observer, see GRAD_MODE.
+
+    If a profile is all that observes, its entry is made here: a call would cost as much as all the rest of it. See
+    ForwardRecorder for what it holds. The profile does it itself if the caller is not the user, or if it needs to know
+    more: what a function of the superlinear ones has saved.
+    """
+    if not tensor_names:
+        return ["        _mode.created(_node)"]
+    nodes = "".join(f", id(_node_{tensor})" for tensor in tensor_names)
+    return [
+        "        _frame = _getframe(1)",
+        "        _code = _frame.f_code",
+        "        if _code.co_filename in _mode.files:",
+        "            _mode.extend((_plan, _node.order, id(_node), _shape, _dtype, _device, _code, _frame.f_lasti,",
+        f"                _get_ident(), _mode.clock(){nodes}))",
+        "        else: _mode.created(_node)",
     ]
 
 

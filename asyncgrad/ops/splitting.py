@@ -19,9 +19,14 @@ from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
 from ..graph.tensor_base import CreationMeta, TensorBase
 from ..graph.values import own_function, raw, zeros_beside
+from ..graph.wrappers import register_wrapper
 from .handwritten_node import HandwrittenNode
 
 __all__ = ["SplitNode", "split_views"]
+
+#: A profile of the whole process replaces it: see graph/wrappers.py.
+_grad_mode = GRAD_MODE.get
+register_wrapper(globals())
 
 _new: Any = object.__new__
 _MULTI_OUTPUT, _NO_GRAD = CreationMeta.MULTI_OUTPUT, CreationMeta.NO_GRAD
@@ -109,7 +114,7 @@ def split_views(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     if not isinstance(array, TensorBase):
         return pieces
     device, cls = array._device, array.__class__
-    mode = GRAD_MODE.get()
+    mode = _grad_mode()
     if not mode and mode is not False:
         mode.used(array)
     edge = gradient_edge(array) if mode else None

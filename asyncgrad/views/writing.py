@@ -16,6 +16,7 @@ from ..graph.saved import versions_of
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
 from ..graph.values import array_interface, as_array, beside, raw
+from ..graph.wrappers import register_wrapper
 from .geometry import locate_part
 from .history import check_write, rebase, rebase_view
 from .nodes import CopyBackwards
@@ -34,6 +35,10 @@ __all__ = [
     "write_by",
 ]
 
+#: A profile of the whole process replaces it: see graph/wrappers.py.
+_grad_mode = GRAD_MODE.get
+register_wrapper(globals())
+
 #: What NumPy raises after it has written, for example for an overflow, if `np.errstate` or a warning filter says so.
 AFTER_WRITING = (FloatingPointError, Warning)
 
@@ -44,7 +49,7 @@ def is_recorded(out: Any, *sources: Any) -> bool:
     Raises:
         InPlaceError: `out` is an array, which has no history, and a source requires grad.
     """
-    mode = GRAD_MODE.get()
+    mode = _grad_mode()
     if not mode and mode is not False:
         mode.used(out, *sources)
     if not isinstance(out, TensorBase):
@@ -204,7 +209,7 @@ def before_write(out: Any, inputs: Sequence[Any], *, always: bool = False) -> Se
     An observer, such as a pack hook, sees what the operation saves before the write, which must not change it then. So
     inputs are copied if there is an observer, or with `always`; in both cases only if an input requires grad.
     """
-    mode = GRAD_MODE.get()
+    mode = _grad_mode()
     if not isinstance(out, TensorBase) or (not always and (mode is True or not mode)):
         return inputs
     if not any(isinstance(value, TensorBase) and value._requires_grad() for value in inputs):

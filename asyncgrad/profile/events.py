@@ -1,0 +1,439 @@
+"""ProfileEvent: the record of one forward call, or of one run of a node in a backward; made of what a Recorder has."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ..ops.plan import Plan
+from .costs import backward_flops, bytes_of, forward_flops, operand_specs
+from .recording import PLAIN_CALL, BackwardRecord, ForwardCall, NodeFacts, NodeRun, Recorder, Spec
+
+if TYPE_CHECKING:
+    from .recording import WorkerRun
+
+__all__ = ["BackwardSpan", "ProfileEvent", "Record", "read"]
+
+
+@final
+class ProfileEvent(NamedTuple):
+    """One forward call, or one run of a node in a backward. Times are in nanoseconds of a clock that never goes back.
+
+    Attributes:
+        kind: "forward" or "backward".
+        name: of the node, as in MultiplyBackward; of the function, for a forward call.
+        sequence_nr: of the node, and so of the forward call that made it; None for the node of a leaf.
+        node_id: tells the node from all others that lived at the same time.
+        input_shapes: of the arguments that require grad, or of the gradients that the node got; None where unknown.
+        input_dtypes: of the same arrays.
+        output_shapes: of the results, or of the gradients that the node returned; None where there is none.
+        output_dtypes: of the same arrays.
+        flops: how many operations it takes; None where that is not known.
+        bytes: how many bytes those inputs and outputs have; None where that is not known.
+        ready: when the node had all its gradients; None for a forward call.
+        began: when it began; None for a forward call of a NumPy function, of which only the end is noted.
+        suspended: when it began to wait, each time.
+        resumed: when it went on, each time.
+        ended: when it ended; None if it had not when the events were read.
+        status: "done", "failed", "cancelled" or "running".
+        loop: the event loop of the thread in which it began; None where there was none.
+        thread: the name of that thread.
+        thread_id: the id of that thread.
+        worker: the name of the worker thread that ran the body; None where none did.
+        worker_began: when that thread began with the body.
+        worker_ended: when that thread had done it.
+        device: the name of the device.
+        stream: the stream that the node was made on; None for the default stream.
+        graph_task_id: of the backward; None for a forward call.
+        parent_graph_task_id: of the backward inside of which that one runs.
+        reentrant_depth: inside of how many backward passes that is.
+        forward_sequence_nr: of the forward call that made the node, if this profile has recorded it.
+        line: the file and line of the forward call, as in `model.py:12`; None if it was not recorded.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> with ag.profile() as prof:
+        ...     ag.sync.backward(np.tanh(x).sum())
+        >>> [event.name for event in prof.events if event.kind == "backward"]
+        ['SumBackward', 'TanhBackward', 'AccumulateGrad']
+    """
+
+    kind: str
+    name: str
+    sequence_nr: int | None
+    node_id: int
+    input_shapes: tuple[tuple[int, ...] | None, ...]
+    input_dtypes: tuple[Any, ...]
+    output_shapes: tuple[tuple[int, ...] | None, ...]
+    output_dtypes: tuple[Any, ...]
+    flops: int | None
+    bytes: int | None
+    ready: int | None
+    began: int | None
+    suspended: tuple[int, ...]
+    resumed: tuple[int, ...]
+    ended: int | None
+    status: str
+    loop: str | None
+    thread: str
+    thread_id: int
+    worker: str | None
+    worker_began: int | None
+    worker_ended: int | None
+    device: str | None
+    stream: str | None
+    graph_task_id: int | None
+    parent_graph_task_id: int | None
+    reentrant_depth: int
+    forward_sequence_nr: int | None
+    line: str | None
+
+    @property
+    def duration(self) -> int | None:
+        """Nanoseconds from the beginning to the end, waits included; None where one of them is not known."""
+        return None if self.began is None or self.ended is None else self.ended - self.began
+
+    @property
+    def waited(self) -> int:
+        """Nanoseconds for which it was suspended."""
+        end = self.ended
+        ends = [*self.resumed, *([] if end is None else [end] * (len(self.suspended) - len(self.resumed)))]
+        return sum(there - here for here, there in zip(self.suspended, ends, strict=False))
+
+
+class BackwardSpan(NamedTuple):
+    """One backward: what it ran inside of, and when."""
+
+    id: int
+    parent: int | None
+    #: The index of the event in whose body it was called; None where that is not known.
+    parent_event: int | None
+    began: int
+    ended: int | None
+    status: str
+    thread_id: int
+    #: The index of its first event; None if it has none.
+    first_event: int | None
+
+
+@final
+class Record(NamedTuple):
+    """What a profile has recorded, as records.
+
+    Attributes:
+        events: in the order in which they ended.
+        producers: for each event the indices of those that a gradient came from.
+        saved_bytes: for each event, how many bytes more (or, below zero, less) nodes have saved after it.
+        spans: the backward passes.
+        lateness: (time, thread id, nanoseconds) for each timer of the profile that has fired.
+        threads: the name of each thread, by its id.
+        loops: by thread, the event loops that ran there, each with the time from which on.
+    """
+
+    events: tuple[ProfileEvent, ...]
+    producers: tuple[tuple[int, ...], ...]
+    saved_bytes: tuple[int, ...]
+    spans: tuple[BackwardSpan, ...]
+    lateness: tuple[tuple[int, int, int], ...]
+    threads: dict[int, str]
+
+
+class _Call(NamedTuple):
+    """A forward call of any kind."""
+
+    facts: NodeFacts
+    code: CodeType | None
+    instruction: int
+    thread: int
+    began: float | None
+    ended: float
+    inputs: list[Spec]
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e9)
+
+
+def read(recorder: Recorder) -> Record:
+    """Return what a recorder has recorded so far."""
+    return _Reader(recorder).read()
+
+
+@final
+class _Reader:
+    """Makes a Record."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        # Copies: other threads may still be recording.
+        self._threads = dict(recorder.threads)
+        self._loops = _loops_by_thread(list(recorder.loops))
+        self._lines: dict[tuple[int, int], str] = {}
+        self._backwards = list(recorder.backwards)
+        self._specs: dict[int, Spec] = dict(recorder.leaves)
+        for backward in self._backwards:
+            for run in list(backward.runs):
+                if run.facts.key > 0 and len(run.facts.outputs) == 1:
+                    self._specs.setdefault(run.facts.address, run.facts.outputs[0])
+        self._calls = {call.facts.key: call for call in self._read_calls()}
+        self._spans = sorted(self._backwards, key=lambda backward: backward.began)
+
+    def read(self) -> Record:
+        entries: list[tuple[ProfileEvent, int, int, tuple[Any, ...]]] = [
+            (self._forward_event(call), 0, _bytes_saved(call), ()) for call in self._calls.values()
+        ]
+        for backward in self._backwards:
+            entries += self._backward_entries(backward)
+        entries.sort(key=lambda entry: _order(entry[0]))
+        index_of = {(entry[0].graph_task_id, entry[1]): index for index, entry in enumerate(entries) if entry[1]}
+        events = tuple(entry[0] for entry in entries)
+        producers = tuple(
+            tuple(
+                index_of[event.graph_task_id, address]
+                for address in wanted
+                if (event.graph_task_id, address) in index_of
+            )
+            for event, _, _, wanted in entries
+        )
+        lateness = tuple((round(at * 1e9), thread, round(late * 1e9)) for at, thread, late in self._recorder.lateness)
+        return Record(
+            events,
+            producers,
+            tuple(entry[2] for entry in entries),
+            self._spans_of(events),
+            lateness,
+            self._threads,
+        )
+
+    def _read_calls(self) -> Iterator[_Call]:
+        """Yield the forward calls in their order, each with the specs of its arguments."""
+        # What was recorded in full comes in between.
+        calls = [*_plain_calls(list(self._recorder.plain_calls)), *self._recorder.calls]
+        specs = self._specs
+        for call in sorted(calls, key=lambda call: call.ended):
+            facts = call.facts
+            inputs = [None if edge is None else specs.get(edge) for edge in facts.edges]
+            specs[facts.address] = facts.outputs[0] if len(facts.outputs) == 1 else None
+            yield _Call(facts, call.code, call.instruction, call.thread, call.began, call.ended, inputs)
+
+    def _forward_event(self, call: _Call) -> ProfileEvent:
+        facts, plan = call.facts, call.facts.plan
+        operands = call.inputs if plan is None else operand_specs(plan, call.inputs, facts.saved)
+        output = facts.outputs[0] if len(facts.outputs) == 1 else None
+        ended = round(call.ended * 1e9)
+        return ProfileEvent(
+            kind="forward",
+            name=facts.name if plan is None else plan.primitive.name,
+            sequence_nr=-facts.key,
+            node_id=facts.address,
+            **_shapes(call.inputs, facts.outputs),
+            flops=forward_flops(plan, operands, output),
+            bytes=bytes_of([*call.inputs, *facts.outputs]),
+            ready=None,
+            began=_ns(call.began),
+            suspended=(),
+            resumed=(),
+            ended=ended,
+            status="done",
+            **self._where(call.thread, call.ended),
+            worker=None,
+            worker_began=None,
+            worker_ended=None,
+            device=facts.device,
+            stream=facts.stream,
+            graph_task_id=None,
+            parent_graph_task_id=None,
+            reentrant_depth=0,
+            forward_sequence_nr=-facts.key,
+            line=self._line(call.code, call.instruction),
+        )
+
+    def _enclosing(self, call: _Call) -> BackwardRecord | None:
+        return None
+
+    def _where(self, thread: int, time: float) -> dict[str, Any]:
+        name = self._threads.get(thread, f"thread {thread}")
+        times, names = self._loops.get(thread, ((), ()))
+        index = bisect_right(times, time) - 1
+        return {"loop": names[index] if index >= 0 else None, "thread": name, "thread_id": thread}
+
+    def _line(self, code: CodeType | None, instruction: int) -> str | None:
+        if code is None:
+            return None
+        found = self._lines.get((id(code), instruction))
+        if found is None:
+            lines = [line for line, *_ in code.co_positions()]
+            line = lines[instruction // 2] if instruction // 2 < len(lines) else None
+            found = self._lines[id(code), instruction] = f"{code.co_filename}:{line or code.co_firstlineno}"
+        return found
+
+    def _backward_entries(self, backward: BackwardRecord) -> list[tuple[ProfileEvent, int, int, tuple[Any, ...]]]:
+        """Return the events of a backward, each with the id of its node, its bytes saved, and its producers' ids."""
+        runs = [*self._plain_runs(backward), *list(backward.runs)]
+        ends: dict[int, float] = {}
+        producers: dict[int, list[int]] = {}
+        for run in runs:
+            if run.ended is not None:
+                ends[run.facts.address] = run.ended
+            for edge in run.facts.edges:
+                if edge is not None:
+                    producers.setdefault(edge, []).append(run.facts.address)
+        entries = []
+        for run in runs:
+            address = run.facts.address
+            before = [one for one in dict.fromkeys(producers.get(address, ())) if ends.get(one, run.began) <= run.began]
+            ready = max((ends[one] for one in before), default=backward.began)
+            call = self._calls.get(run.facts.key)
+            saved = 0 if call is None or backward.keep_graph or run.status != "done" else -_bytes_saved(call)
+            entries.append((self._backward_event(backward, run, ready, call), address, saved, tuple(before)))
+        return entries
+
+    def _plain_runs(self, backward: BackwardRecord) -> Iterator[NodeRun]:
+        """Yield the runs of plain nodes in full."""
+        plain = list(backward.plain)
+        began, skipped = backward.began, None
+        for index in range(0, len(plain) - len(plain) % 3, 3):
+            order, ended, plan = plain[index : index + 3]
+            if order is None:
+                began, skipped = ended, plan
+                continue
+            if order != skipped:
+                facts, inputs = self._facts(order, plan)
+                run = NodeRun(facts, facts.outputs, began)
+                # Nodes that write out their own `run` have no Plan.
+                wanted = [call is not None for call in plan.calls] if isinstance(plan, Plan) else [True] * len(inputs)
+                run.outputs = tuple([spec if want else None for spec, want in zip(inputs, wanted, strict=False)])
+                run.ended, run.status, run.thread = ended, "done", backward.thread
+                yield run
+            began, skipped = ended, None
+
+    def _facts(self, order: int, plan: Any) -> tuple[NodeFacts, Sequence[Spec]]:
+        call = self._calls.get(order)
+        if call is not None:
+            return call.facts, call.inputs
+        facts = self._recorder.older.get(order)
+        if facts is None:
+            # A node that another context has made.
+            name, known = (plan.primitive.node_name, plan) if isinstance(plan, Plan) else (plan.__name__, None)
+            facts = NodeFacts(name, order, order, (), (None,), None, None, known, None)
+        return facts, [self._specs.get(edge) if edge is not None else None for edge in facts.edges]
+
+    def _backward_event(self, backward: BackwardRecord, run: NodeRun, ready: float, call: _Call | None) -> ProfileEvent:
+        facts, worker = run.facts, next(iter(run.workers), None)
+        inputs = () if call is None else call.inputs
+        operands = (
+            () if facts.plan is None else operand_specs(facts.plan, inputs, (call.facts if call else facts).saved)
+        )
+        output = facts.outputs[0] if len(facts.outputs) == 1 else None
+        return ProfileEvent(
+            kind="backward",
+            name=facts.name,
+            sequence_nr=None if facts.key > 0 else -facts.key,
+            node_id=facts.address,
+            **_shapes(run.grads, run.outputs),
+            flops=backward_flops(facts.plan, operands, output),
+            bytes=bytes_of([*run.grads, *run.outputs]),
+            ready=_ns(ready),
+            began=_ns(run.began),
+            suspended=tuple(round(time * 1e9) for time in run.suspended),
+            resumed=tuple(round(time * 1e9) for time in run.resumed),
+            ended=_ns(run.ended),
+            status=run.status,
+            **self._where(run.thread, run.began),
+            **self._worker(worker),
+            device=facts.device,
+            stream=facts.stream,
+            graph_task_id=backward.id,
+            parent_graph_task_id=backward.outer,
+            reentrant_depth=backward.depth,
+            forward_sequence_nr=None if call is None else -call.facts.key,
+            line=None if call is None else self._line(call.code, call.instruction),
+        )
+
+    def _worker(self, run: WorkerRun | None) -> dict[str, Any]:
+        if run is None:
+            return {"worker": None, "worker_began": None, "worker_ended": None}
+        name = self._threads.get(run.thread, f"thread {run.thread}")
+        return {"worker": name, "worker_began": _ns(run.began), "worker_ended": _ns(run.ended)}
+
+    def _spans_of(self, events: Sequence[ProfileEvent]) -> tuple[BackwardSpan, ...]:
+        first: dict[int | None, int] = {}
+        by_key: dict[tuple[int | None, int], int] = {}
+        for index, event in enumerate(events):
+            if event.kind == "backward":
+                first.setdefault(event.graph_task_id, index)
+                key = event.node_id if event.sequence_nr is None else -event.sequence_nr
+                by_key[event.graph_task_id, key] = index
+        return tuple(
+            BackwardSpan(
+                backward.id,
+                backward.outer,
+                None if backward.outer_key is None else by_key.get((backward.outer, backward.outer_key)),
+                round(backward.began * 1e9),
+                _ns(backward.ended),
+                backward.status,
+                backward.thread,
+                first.get(backward.id),
+            )
+            for backward in self._spans
+        )
+
+
+def _plain_calls(flat: list[Any]) -> Iterator[ForwardCall]:
+    """Yield the calls that wrappers of primitives have recorded: see `ForwardRecorder.plain_calls`."""
+    index, nothing = 0, id(None)
+    while index < len(flat):
+        plan = flat[index]
+        count = PLAIN_CALL + len(plan.primitive.tensor_names)
+        _, order, address, shape, dtype, device, code, instruction, thread, ended, *edges = flat[index : index + count]
+        index += count
+        facts = NodeFacts(
+            plan.primitive.node_name,
+            order,
+            address,
+            tuple([None if edge == nothing else edge for edge in edges]),
+            ((shape, dtype),),
+            None if device is None else str(device),
+            None,
+            plan,
+            None,
+        )
+        yield ForwardCall(facts, code, instruction, thread, None, ended)
+
+
+def _loops_by_thread(loops: list[tuple[float, int, str]]) -> dict[int, tuple[list[float], list[str]]]:
+    found: dict[int, tuple[list[float], list[str]]] = {}
+    for time, thread, name in loops:
+        times, names = found.setdefault(thread, ([], []))
+        times.append(time)
+        names.append(name)
+    return found
+
+
+def _shapes(inputs: Sequence[Spec], outputs: Sequence[Spec]) -> dict[str, Any]:
+    return {
+        "input_shapes": tuple([None if spec is None else spec[0] for spec in inputs]),
+        "input_dtypes": tuple([None if spec is None else spec[1] for spec in inputs]),
+        "output_shapes": tuple([None if spec is None else spec[0] for spec in outputs]),
+        "output_dtypes": tuple([None if spec is None else spec[1] for spec in outputs]),
+    }
+
+
+def _bytes_saved(call: _Call) -> int:
+    """Return the bytes of the tensors that a plain node has saved, as far as they are known."""
+    plan = call.facts.plan
+    if plan is None:
+        return 0
+    specs: list[Spec] = []
+    operands = operand_specs(plan, call.inputs, call.facts.saved)
+    for index in plan.tensor_slots:
+        owner = plan.slots[index].owner
+        specs.append(call.facts.outputs[0] if owner == "out" else operands[plan.primitive.tensor_names.index(owner)])
+    return bytes_of(specs) or 0
+
+
+def _order(event: ProfileEvent) -> float:
+    return float("inf") if event.ended is None else event.ended

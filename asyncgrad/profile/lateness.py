@@ -1,0 +1,46 @@
+"""Timers that tell how late an event loop is while a profile records."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from typing import Protocol
+
+__all__ = ["watch_loop"]
+
+#: The seconds between two timers.
+INTERVAL = 0.005
+
+
+class LatenessRecorder(Protocol):
+    """What is told how late timers fire."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is to be told any more."""
+
+    def note_lateness(self, seconds: float) -> None:
+        """Note how late a timer has fired in this thread."""
+
+
+def watch_loop(recorder: LatenessRecorder) -> None:
+    """Have timers of the running loop note how late they fire, until the recorder is closed.
+
+    A loop in virtual time gets none: a timer that is always due would move its clock.
+    """
+    loop = asyncio.get_running_loop()
+    if abs(loop.time() - time.monotonic()) < 1.0:
+        _schedule(loop, weakref.ref(recorder))
+
+
+def _schedule(loop: asyncio.AbstractEventLoop, reference: weakref.ref[LatenessRecorder]) -> None:
+    due = loop.time() + INTERVAL
+
+    def fire() -> None:
+        recorder = reference()
+        if recorder is not None and recorder.is_open:
+            recorder.note_lateness(max(loop.time() - due, 0.0))
+            _schedule(loop, reference)
+
+    loop.call_at(due, fire)

@@ -1,0 +1,171 @@
+"""`ag.profile`: records what a block does, and shows it as records, a table, a trace and the critical path."""
+
+from __future__ import annotations
+
+import os
+import threading
+from time import perf_counter
+from typing import TYPE_CHECKING, final
+
+from ..arguments import describe, truth
+from ..engine.observing import OBSERVERS, PROCESS_OBSERVERS
+from ..errors import ArgumentTypeError, ProfileError
+from ..graph.creation import RECORDERS, observe_nodes, record_everywhere
+from .critical_path import CriticalNode, critical_path
+from .events import ProfileEvent, Record, read
+from .recording import Recorder
+from .table import make_table
+from .trace import make_trace
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from ..scheduling import Clock
+
+__all__ = ["profile"]
+
+#: Guards the recorders of the whole process.
+_MUTEX = threading.Lock()
+_process_recorders: list[Recorder] = []
+
+
+@final
+class profile:
+    """Inside, each operation that is recorded, and each run of a node in a backward, is noted, with when and where.
+
+    A `with` or `async with` block. It holds for the current context and for the tasks that are made inside; blocks may
+    be nested, and each sees everything. After the block, `events`, `table()`, `export_chrome_trace(path)` and
+    `critical_path()` show what it has seen. Without such a block nothing is noted and nothing is slower. Inside,
+    compiled autograd does not compile: the engine runs each node, so that it can be seen.
+
+    Args:
+        whole_process: whether to see what all contexts and threads of the process do.
+        clock: returns the time in seconds; None is `time.perf_counter`. Give `loop.time` for a loop in virtual time.
+
+    Raises:
+        ArgumentTypeError: `whole_process` is no bool, or `clock` cannot be called.
+        ProfileError: the block is entered a second time.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> with ag.profile() as prof:
+        ...     ag.sync.backward((x * x).sum())
+        >>> [(event.kind, event.name) for event in prof.events][:3]
+        [('forward', 'multiply'), ('forward', 'sum'), ('backward', 'SumBackward')]
+    """
+
+    __slots__ = ("_is_entered", "_record", "_recorder", "_whole_process")
+
+    def __init__(self, *, whole_process: bool = False, clock: Clock | None = None) -> None:
+        self._whole_process = truth(whole_process, "whole_process")
+        if clock is not None and not callable(clock):
+            raise ArgumentTypeError(f"clock is a function that returns seconds, not {describe(clock)}")
+        self._recorder = Recorder(clock or perf_counter)
+        self._is_entered = False
+        self._record: Record | None = None
+
+    def __enter__(self) -> Self:
+        if self._is_entered:
+            raise ProfileError("this profile has been used: write with ag.profile() as prof: for each block")
+        self._is_entered = True
+        recorder = self._recorder
+        recorder.open()
+        if self._whole_process:
+            with _MUTEX:
+                _process_recorders.append(recorder)
+                PROCESS_OBSERVERS.append(recorder)
+                record_everywhere(_process_recorders)
+        else:
+            OBSERVERS.set((*OBSERVERS.get(), recorder))
+            RECORDERS.set((*RECORDERS.get(), recorder))
+            observe_nodes()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        recorder = self._recorder
+        recorder.close()
+        if self._whole_process:
+            with _MUTEX:
+                _process_recorders.remove(recorder)
+                PROCESS_OBSERVERS.remove(recorder)
+                record_everywhere(_process_recorders)
+        else:
+            OBSERVERS.set(tuple(one for one in OBSERVERS.get() if one is not recorder))
+            RECORDERS.set(tuple(one for one in RECORDERS.get() if one is not recorder))
+            observe_nodes()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    @property
+    def events(self) -> tuple[ProfileEvent, ...]:
+        """What happened, in the order in which it ended: one ProfileEvent for each call and each run of a node.
+
+        Raises:
+            ProfileError: the block has not ended.
+        """
+        return self._read("events").events
+
+    def table(self, sort_by: str = "total", *, limit: int | None = None) -> str:
+        """Return a table of what took how long, one line for each name and kind.
+
+        Args:
+            sort_by: the column that comes first: "name", "kind", "count", "total", "mean", "longest", "waited",
+                "share", "flops" or "bytes". The largest comes first, and names in their order.
+            limit: how many lines to show; None shows all.
+
+        Raises:
+            ProfileError: the block has not ended.
+            ArgumentError: there is no such column, or `limit` is below 1.
+        """
+        return make_table(self._read("table()").events, sort_by, limit)
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace that https://ui.perfetto.dev and chrome://tracing open, in the trace event format (JSON).
+
+        Raises:
+            ProfileError: the block has not ended.
+            ArgumentTypeError: `path` is no path.
+            OSError: the file cannot be written. The profile is as it was, and can be written elsewhere.
+        """
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentTypeError(f"path is the path of a file, not {describe(path)}")
+        text = make_trace(self._read("export_chrome_trace()"))
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  # a path of any kind
+            file.write(text)
+
+    def critical_path(self, graph_task_id: int | None = None) -> list[CriticalNode]:
+        """Return the nodes that decided how long a backward took, in the order in which they ran.
+
+        Args:
+            graph_task_id: which backward; None for the one that took longest.
+
+        Raises:
+            ProfileError: the block has not ended, or has seen no such backward.
+        """
+        return critical_path(self._read("critical_path()"), graph_task_id)
+
+    def _read(self, what: str) -> Record:
+        if not self._is_entered:
+            raise ProfileError(f"this profile has recorded nothing: read {what} after with ag.profile() as prof:")
+        if self._recorder.is_open:
+            raise ProfileError(f"this profile is still recording: read {what} after the end of its with block")
+        if self._record is None:
+            self._record = read(self._recorder)
+        return self._record
+
+    def __repr__(self) -> str:
+        if not self._is_entered or self._recorder.is_open:
+            return f"<profile, {'recording' if self._is_entered else 'not begun'}>"
+        events = self._read("").events
+        backwards = len({event.graph_task_id for event in events if event.kind == "backward"})
+        return f"<profile, {len(events)} events, {backwards} backward passes>"

@@ -1,0 +1,233 @@
+"""The trace of a profile in the trace event format, which Perfetto and chrome://tracing open.
+
+The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Work is a complete slice
+(X) in the lane of its thread, and of its stream where it has one; a node that waits is an async slice (b, n, e) beside
+the lanes; arrows are flows (s, f), and counters are C.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from .events import ProfileEvent, Record
+
+__all__ = ["make_trace"]
+
+#: The length in nanoseconds of the slice of a forward call of which only the end is known.
+_MARK = 1
+
+
+def make_trace(record: Record) -> str:
+    """Return the trace as JSON."""
+    return json.dumps({"traceEvents": _Trace(record).events(), "displayTimeUnit": "ns"}, separators=(",", ":"))
+
+
+@final
+class _Lanes:
+    """The numbers and names of lanes; slices of one lane never overlap except one inside of another."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """Return the number of a lane."""
+        return self.names.setdefault(name, len(self.names) + 1)
+
+    def free(self, name: str, began: int, ended: int) -> int:
+        """Return the number of the first lane of that name, or of that name with a number, where nothing else is."""
+        count, lane = 1, name
+        while self._ends.get(lane, began) > began:
+            count += 1
+            lane = f"{name} ({count})"
+        self._ends[lane] = ended
+        return self.number(lane)
+
+
+@final
+class _Trace:
+    """Makes the events of a trace."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._process = os.getpid()
+        self._lanes = _Lanes()
+        loops: dict[int, dict[str, None]] = {}
+        for event in record.events:
+            found = loops.setdefault(event.thread_id, {})
+            if event.loop is not None:
+                found[event.loop] = None
+        #: A lane for each thread, named after the loops that it runs.
+        self._thread_lanes = {
+            thread: self._lanes.number(
+                " ".join([name, *(f"[{loop}]" for loop in loops.get(thread, ()))]) + f" #{thread}"
+            )
+            for thread, name in sorted(record.threads.items())
+        }
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return all events: the names of the lanes first, then the others by their time."""
+        found: list[dict[str, Any]] = []
+        for index, event in enumerate(self._record.events):
+            if event.kind == "forward":
+                found.append(self._forward(event))
+            else:
+                found += self._backward(index, event)
+        found += self._spans()
+        found += self._arrows()
+        found += self._counters()
+        # Where two begin at one time the longer comes first, so that the other is inside of it.
+        found.sort(key=lambda one: (one["ts"], -one.get("dur", 0)))
+        return [*self._names(), *found]
+
+    def _event(self, phase: str, name: str, time: int, lane: int, **more: Any) -> dict[str, Any]:
+        # The format counts in microseconds.
+        return {"ph": phase, "name": name, "ts": time / 1000, "pid": self._process, "tid": lane, **more}
+
+    def _lane(self, event: ProfileEvent) -> int:
+        lane = self._thread_lanes.get(event.thread_id)
+        return self._lanes.number(f"{event.thread} #{event.thread_id}") if lane is None else lane
+
+    def _names(self) -> Iterator[dict[str, Any]]:
+        yield self._event("M", "process_name", 0, 0, args={"name": "asyncgrad"})
+        for name, lane in self._lanes.names.items():
+            yield self._event("M", "thread_name", 0, lane, args={"name": name})
+            yield self._event("M", "thread_sort_index", 0, lane, args={"sort_index": lane})
+
+    def _forward(self, event: ProfileEvent) -> dict[str, Any]:
+        assert event.ended is not None
+        began = event.ended - _MARK if event.began is None else event.began
+        duration = (event.ended - began) / 1000
+        if event.resumed or event.began is not None:
+            # An async Function may have waited meanwhile: it has no slice that other work would lie inside of.
+            began, duration = event.ended - _MARK, _MARK / 1000
+        lane = self._lane(event)
+        return self._event("X", event.name, began, lane, dur=duration, cat="forward", args=_arguments(event))
+
+    def _backward(self, index: int, event: ProfileEvent) -> Iterator[dict[str, Any]]:
+        lane, arguments = self._lane(event), _arguments(event)
+        for part, (began, ended) in enumerate(_work(event)):
+            more = arguments if part == 0 else {"part": part + 1, "sequence_nr": event.sequence_nr}
+            yield self._event("X", event.name, began, lane, dur=(ended - began) / 1000, cat="backward", args=more)
+        if event.worker_began is not None and event.worker_ended is not None:
+            duration = (event.worker_ended - event.worker_began) / 1000
+            worker = self._worker_lane(event)
+            yield self._event("X", event.name, event.worker_began, worker, dur=duration, cat="worker", args=arguments)
+        if event.began is not None and event.ended is not None:
+            if event.stream is not None or event.device not in (None, "cpu"):
+                name = f"{event.device}" if event.stream is None else f"{event.device} {event.stream}"
+                own = self._lanes.free(name, event.began, event.ended)
+                duration = (event.ended - event.began) / 1000
+                yield self._event("X", event.name, event.began, own, dur=duration, cat="device", args=arguments)
+            if event.suspended:
+                yield from self._waiting(index, event, lane)
+
+    def _worker_lane(self, event: ProfileEvent) -> int:
+        for thread, name in self._record.threads.items():
+            if name == event.worker:
+                return self._thread_lanes[thread]
+        return self._lanes.number(f"{event.worker}")
+
+    def _waiting(self, index: int, event: ProfileEvent, lane: int) -> Iterator[dict[str, Any]]:
+        assert event.began is not None
+        assert event.ended is not None
+        same: dict[str, Any] = {"cat": "waiting", "id": f"node {index}"}
+        yield self._event("b", event.name, event.began, lane, **same, args=_arguments(event))
+        for what, times in (("suspended", event.suspended), ("resumed", event.resumed)):
+            for time in times:
+                yield self._event("n", event.name, time, lane, **same, args={"what": what})
+        yield self._event("e", event.name, event.ended, lane, **same, args={"status": event.status})
+
+    def _spans(self) -> Iterator[dict[str, Any]]:
+        last = max((event.ended for event in self._record.events if event.ended is not None), default=0)
+        for span in self._record.spans:
+            name = f"backward {span.id}"
+            lane = self._thread_lanes.get(span.thread_id, 0)
+            same: dict[str, Any] = {"cat": "backward", "id": name}
+            ended = max(last, span.began) if span.ended is None else span.ended
+            yield self._event("b", name, span.began, lane, **same, args={"parent": span.parent, "status": span.status})
+            yield self._event("e", name, ended, lane, **same)
+
+    def _arrows(self) -> Iterator[dict[str, Any]]:
+        """Yield arrows from each forward call to the runs of its node, and from each nested backward to its parent."""
+        events, number = self._record.events, 0
+        forward = {event.sequence_nr: event for event in events if event.kind == "forward"}
+        for event in events:
+            source = forward.get(event.forward_sequence_nr) if event.kind == "backward" else None
+            work = next(_work(event), None) if source is not None else None
+            if source is not None and source.ended is not None and work is not None:
+                number += 1
+                yield from self._arrow(number, "forward", source, source.ended - _MARK, event, work[0])
+        for span in self._record.spans:
+            if span.parent_event is None or span.first_event is None:
+                continue
+            source, target = events[span.first_event], events[span.parent_event]
+            begins = next(_work(source), None)
+            parts = list(_work(target))
+            if begins is not None and parts:
+                number += 1
+                yield from self._arrow(number, "nested", source, begins[0], target, max(parts[-1][0], begins[0]))
+
+    def _arrow(
+        self, number: int, name: str, source: ProfileEvent, left: int, target: ProfileEvent, arrived: int
+    ) -> Iterator[dict[str, Any]]:
+        same = {"cat": "flow", "id": number}
+        yield self._event("s", name, left, self._lane(source), **same)
+        yield self._event("f", name, max(left, arrived), self._lane(target), **same, bp="e")
+
+    def _counters(self) -> Iterator[dict[str, Any]]:
+        changes: list[tuple[int, int, int]] = []
+        for event, saved in zip(self._record.events, self._record.saved_bytes, strict=True):
+            if event.kind == "backward" and event.began is not None:
+                changes.append((event.began, 1, 0))
+                if event.ended is not None:
+                    changes.append((event.ended, -1, 0))
+            if saved and event.ended is not None:
+                changes.append((event.ended, 0, saved))
+        running = saved_bytes = 0
+        for time, count, saved in sorted(changes):
+            running, saved_bytes = running + count, saved_bytes + saved
+            if count:
+                yield self._event("C", "nodes in flight", time, 0, args={"nodes": running})
+            if saved:
+                # Nodes may have saved before the profile began, and release that now.
+                yield self._event("C", "bytes saved", time, 0, args={"bytes": max(saved_bytes, 0)})
+        for time, thread, late in self._record.lateness:
+            lane = self._thread_lanes.get(thread, 0)
+            name = "lateness of the loop, ms"
+            yield self._event("C", name, time, lane, args={f"thread {thread}": late / 1e6})
+
+
+def _work(event: ProfileEvent) -> Iterator[tuple[int, int]]:
+    """Yield when a run worked in its thread: until it suspended, and from each time that it went on."""
+    if event.began is None or event.ended is None:
+        return
+    yield from zip((event.began, *event.resumed), (*event.suspended, event.ended), strict=False)
+
+
+def _arguments(event: ProfileEvent) -> dict[str, Any]:
+    """Return what a click on a slice shows."""
+    found = {
+        "sequence_nr": event.sequence_nr,
+        "line": event.line,
+        "inputs": _described(event.input_shapes, event.input_dtypes),
+        "outputs": _described(event.output_shapes, event.output_dtypes),
+        "flops": event.flops,
+        "bytes": event.bytes,
+        "status": event.status,
+        "backward": event.graph_task_id,
+        "inside of backward": event.parent_graph_task_id,
+        "reentrant depth": event.reentrant_depth if event.kind == "backward" else None,
+        "device": event.device,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _described(shapes: tuple[Any, ...], dtypes: tuple[Any, ...]) -> str:
+    return ", ".join(
+        "-" if shape is None else f"{dtype}{list(shape)}" for shape, dtype in zip(shapes, dtypes, strict=True)
+    )

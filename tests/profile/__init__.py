@@ -1,0 +1,1 @@
+"""Tests of profiles and step callbacks."""

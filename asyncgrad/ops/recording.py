@@ -110,7 +110,8 @@ def generate_call(
             *(_share_memory(signature, tensor_names) if views else ()),
             *_find_edges(name, signature, tensor_names, always_floating, is_operator),
             *_make_node(name, signature, tensor_names, is_operator),
-            "    if _mode is not True:",
+            # Not around the lines that follow: a jump over so many would cost an instruction more.
+            "    if _mode is True: return _out",
             *_tell_observer(() if superlinear else tensor_names),
             "    return _out",
         ]
@@ -359,15 +360,15 @@ def _tell_observer(tensor_names: Sequence[str]) -> list[str]:
     more: what a function of the superlinear ones has saved.
     """
     if not tensor_names:
-        return ["        _mode.created(_node)"]
+        return ["    _mode.created(_node)"]
     nodes = "".join(f", id(_node_{tensor})" for tensor in tensor_names)
     return [
-        "        _frame = _getframe(1)",
-        "        _code = _frame.f_code",
-        "        if _code.co_filename in _mode.files:",
-        "            _mode.extend((_plan, _node.order, id(_node), _shape, _dtype, _device, _code, _frame.f_lasti,",
-        f"                _get_ident(), _mode.clock(){nodes}))",
-        "        else: _mode.created(_node)",
+        "    _frame = _getframe(1)",
+        "    _code = _frame.f_code",
+        "    if _code.co_filename in _mode.files:",
+        "        _mode.extend((_plan, _node.order, id(_node), _shape, _dtype, _device, _code, _frame.f_lasti,",
+        f"            _get_ident(), _mode.clock(){nodes}))",
+        "    else: _mode.created(_node)",
     ]
 
 

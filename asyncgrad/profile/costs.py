@@ -24,7 +24,7 @@ __all__ = ["backward_flops", "bytes_of", "forward_flops", "operand_specs"]
 _PRODUCTS: dict[str, Callable[[Sequence[Any], tuple[int, ...]], int | None]] = {
     "matmul": lambda shapes, out: _matmul(shapes, out),
     "dot": lambda shapes, out: _matmul(shapes, out),
-    "linear": lambda shapes, out: _times(2 * prod(out), None if shapes[1] is None else shapes[1][1]),
+    "linear": lambda shapes, out: _times(2 * prod(out), shapes[1][-1] if shapes[1] else None),
     "conv1d": lambda shapes, out: _convolution(shapes, out),
     "conv2d": lambda shapes, out: _convolution(shapes, out),
     "conv3d": lambda shapes, out: _convolution(shapes, out),

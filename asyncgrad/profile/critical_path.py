@@ -1,8 +1,7 @@
 """The critical path of a backward: the longest chain of work and waits, each of which had to end before the next began.
 
 Each run of a node is a chain of parts, in turn work in a thread and a wait. Two things make a part begin only after
-another: a gradient that has to arrive, and a thread that does one thing at a time, here in the order in which it did
-them. The length of the longest path is the time that the backward takes if nothing else delays it.
+another: a gradient that has to arrive, and a thread that was busy with the other when it could have begun. The length of the longest path is the time that the backward takes if nothing else delays it.
 """
 
 from __future__ import annotations
@@ -49,6 +48,8 @@ class _Part(NamedTuple):
     began: int
     ended: int
     is_work: bool
+    #: When it could have begun had its thread been free.
+    ready: int
 
 
 def critical_path(record: Record, graph_task_id: int | None) -> list[CriticalNode]:
@@ -118,14 +119,15 @@ class _Network:
             self._connect_in_thread(sorted(numbers, key=lambda number: self._parts[number].began))
 
     def _connect_in_thread(self, numbers: Sequence[int]) -> None:
-        """Let parts wait for the one before in their thread; `numbers` are in the order in which they began."""
+        """Let parts that were ready wait for the one before in their thread; `numbers` are in their order there."""
         latest: int | None = None
         for began, group in groupby(numbers, key=lambda number: self._parts[number].began):
             # Those that begin at one time have no order: one that takes no time does not delay the others.
             together = list(group)
             if latest is not None and self._parts[latest].ended <= began:
                 for number in together:
-                    self._before[number].add(latest)
+                    if self._parts[number].ready < self._parts[latest].ended:
+                        self._before[number].add(latest)
             longest = max(together, key=lambda number: self._parts[number].ended)
             if latest is None or self._parts[longest].ended >= self._parts[latest].ended:
                 latest = longest
@@ -220,11 +222,12 @@ def _split(index: int, event: ProfileEvent) -> list[_Part]:
     """Return the parts of a run: work, then in turn a wait and work."""
     assert event.began is not None
     assert event.ended is not None
-    parts, began = [], event.began
+    parts, began, ready = [], event.began, event.began if event.ready is None else event.ready
     for here, there in zip(event.suspended, (*event.resumed, event.ended), strict=False):
-        parts.append(_Part(index, began, here, is_work=True))
-        parts.append(_Part(index, here, there, is_work=False))
-        began = there
+        parts.append(_Part(index, began, here, is_work=True, ready=ready))
+        parts.append(_Part(index, here, there, is_work=False, ready=here))
+        # When what it waited for has come is not known, only when it went on.
+        began = ready = there
     if len(event.suspended) <= len(event.resumed):
-        parts.append(_Part(index, began, event.ended, is_work=True))
+        parts.append(_Part(index, began, event.ended, is_work=True, ready=ready))
     return parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -173,11 +174,13 @@ class _Reader:
         self._loops = _loops_by_thread(list(recorder.loops))
         self._lines: dict[tuple[int, int], str] = {}
         self._backwards = list(recorder.backwards)
-        self._specs: dict[int, Spec] = dict(recorder.leaves)
+        #: By the id of a node, what the tensor was or is that it belongs to. Ids come again.
+        self._specs: dict[int, Spec] = {}
+        known = {address for _, address, _ in recorder.leaves}
         for backward in self._backwards:
             for run in list(backward.runs):
-                if run.facts.key > 0 and len(run.facts.outputs) == 1:
-                    self._specs.setdefault(run.facts.address, run.facts.outputs[0])
+                if run.facts.key > 0 and run.facts.address not in known:
+                    self._specs[run.facts.address] = run.facts.outputs[0]
         self._calls = {call.facts.key: call for call in self._read_calls()}
         self._spans = sorted(self._backwards, key=lambda backward: backward.began)
 
@@ -212,8 +215,11 @@ class _Reader:
         """Yield the forward calls in their order, each with the specs of its arguments."""
         # What was recorded in full comes in between.
         calls = [*_plain_calls(list(self._recorder.plain_calls)), *self._recorder.calls]
-        specs = self._specs
+        specs, leaves = self._specs, deque(self._recorder.leaves)
         for call in sorted(calls, key=lambda call: call.ended):
+            while leaves and leaves[0][0] <= call.ended:
+                _, address, spec = leaves.popleft()
+                specs[address] = spec
             facts = call.facts
             inputs = [None if edge is None else specs.get(edge) for edge in facts.edges]
             specs[facts.address] = facts.outputs[0] if len(facts.outputs) == 1 else None

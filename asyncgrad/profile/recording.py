@@ -167,8 +167,8 @@ class Recorder:
         #: The order of a node that is newer than all of them.
         self.first = 0
         self.files: set[str] = set()
-        #: By the id of the AccumulateGrad, the spec of each leaf that was used for the first time.
-        self.leaves: dict[int, Spec] = {}
+        #: (time, id of the AccumulateGrad, spec) for each leaf that was used for the first time.
+        self.leaves: list[tuple[float, int, Spec]] = []
         self.backwards: list[BackwardRecord] = []
         #: (time, thread, name of the event loop that runs in it from then on).
         self.loops: list[tuple[float, int, str]] = []
@@ -334,7 +334,7 @@ class _RecordedBackward(BackwardObserver):
 
 
 def _make_created(
-    calls: list[ForwardCall], leaves: dict[int, Spec], files: set[str], clock: Clock, is_open: list[bool]
+    calls: list[ForwardCall], leaves: list[tuple[float, int, Spec]], files: set[str], clock: Clock, is_open: list[bool]
 ) -> Callable[[Any], None]:
     """Return the function that records a new node of any kind."""
     # A closure, since a bound method in a slot of the recorder would refer to it: a cycle.
@@ -343,7 +343,7 @@ def _make_created(
         if not is_open[0]:
             return
         if node.order == LEAF_ORDER:
-            leaves[id(node)] = (node.shape, node.dtype)
+            leaves.append((clock(), id(node), (node.shape, node.dtype)))
             return
         code, instruction = _users_line(sys._getframe(1), files)
         ended = clock()

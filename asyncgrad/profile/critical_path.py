@@ -1,7 +1,8 @@
 """The critical path of a backward: the longest chain of work and waits, each of which had to end before the next began.
 
 Each run of a node is a chain of parts, in turn work in a thread and a wait. Two things make a part begin only after
-another: a gradient that has to arrive, and a thread that was busy with the other when it could have begun. The length of the longest path is the time that the backward takes if nothing else delays it.
+another: a gradient that has to arrive, and a thread that was busy with the other when it could have begun. The length
+of the longest path is the time that the backward takes if nothing else delays it.
 """
 
 from __future__ import annotations

@@ -320,8 +320,12 @@ class _Reader:
         call = self._calls.get(order)
         if call is not None:
             return call.facts, call.inputs
-        facts = self._recorder.older.get(order)
-        if facts is None:
+        found = self._recorder.older.get(order)
+        if isinstance(found, NodeFacts):
+            facts = found
+        elif found is not None:
+            facts = next(_plain_calls(list(found))).facts
+        else:
             # A node that another context has made.
             name, known = (plan.primitive.node_name, plan) if isinstance(plan, Plan) else (plan.__name__, None)
             facts = NodeFacts(name, order, order, (), (None,), None, None, known, None)

@@ -162,8 +162,8 @@ class Recorder:
         self.plain_calls: list[Any] = []
         #: All other calls.
         self.calls: list[ForwardCall] = []
-        #: Nodes that had been made before the profile began.
-        self.older: dict[int, NodeFacts] = {}
+        #: By order, nodes that had been made before the profile began: NodeFacts, or an entry as in `plain_calls`.
+        self.older: dict[int, NodeFacts | tuple[Any, ...]] = {}
         #: The order of a node that is newer than all of them.
         self.first = 0
         self.files: set[str] = set()
@@ -268,8 +268,8 @@ class _RecordedBackward(BackwardObserver):
             ended, node = now(), executor.node
             order = node.order  # type: ignore[union-attr]  # the executor reads the clock after a node
             extend((order, ended, node.plan))  # type: ignore[union-attr]
-            if order > first:
-                older[order] = facts_of(node)
+            if order > first and order not in older:
+                older[order] = _plain_facts(node)
             return ended if is_same else clock()
 
         return tick
@@ -412,6 +412,15 @@ def facts_of(node: Any) -> NodeFacts:
         plan,
         saved,
     )
+
+
+def _plain_facts(node: Any) -> NodeFacts | tuple[Any, ...]:
+    """Return what is known of a plain node, in the same form as a call of it that no line is known of, if it can be."""
+    plan = node.plan
+    if not isinstance(plan, Plan) or node.shape is None or plan.primitive.superlinear:
+        return facts_of(node)
+    edges = map(id, node.next_nodes)
+    return (plan, node.order, id(node), node.shape, node.dtype, node.device, None, 0, 0, 0.0, *edges)
 
 
 def running_loop_name() -> str | None:

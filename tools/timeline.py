@@ -68,7 +68,6 @@ def _work(event: ProfileEvent, start: int) -> list[tuple[float, float]]:
 def main() -> int:
     """Draw the picture; return the exit status."""
     draw(profile_of_the_example(), PICTURE)
-    print(f"{PICTURE.name}: {PICTURE.stat().st_size:,} bytes")
     return 0
 
 

@@ -363,10 +363,11 @@ def _tell_observer(tensor_names: Sequence[str]) -> list[str]:
         return ["    _mode.created(_node)"]
     nodes = "".join(f", id(_node_{tensor})" for tensor in tensor_names)
     return [
-        "    _frame = _getframe(1)",
-        "    _code = _frame.f_code",
-        "    if _code.co_filename in _mode.files:",
-        "        _mode.extend((_plan, _node.order, id(_node), _shape, _dtype, _device, _code, _frame.f_lasti,",
+        # In locals that are not needed any more: two more would cost each call a dozen instructions.
+        "    _key = _getframe(1)",
+        "    _is_plain = _key.f_code",
+        "    if _is_plain.co_filename in _mode.files:",
+        "        _mode.extend((_plan, _node.order, id(_node), _shape, _dtype, _device, _is_plain, _key.f_lasti,",
         f"            _get_ident(), _mode.clock(){nodes}))",
         "    else: _mode.created(_node)",
     ]

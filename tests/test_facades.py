@@ -48,7 +48,7 @@ NAMESAKES = [
 ]
 
 #: The packages that no backward needs.
-ON_DEMAND = {"checkpoint", "data", "func", "functional", "nn", "offload", "optim", "testing", "visualize"}
+ON_DEMAND = {"checkpoint", "data", "func", "functional", "nn", "offload", "optim", "profile", "testing", "visualize"}
 
 
 def run_python(program: str) -> str:
@@ -133,6 +133,7 @@ def test_functions_with_the_name_of_their_module_are_among_those_tested():
         "checkpoint",
         "default_dtype",
         "once_differentiable",
+        "profile",
         "progress",
         "tensor",
         "visualize",

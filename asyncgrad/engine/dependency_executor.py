@@ -147,10 +147,8 @@ class DependencyExecutor:
             return Stop.BUDGET_SPENT
         task = self._task
         release, is_watched, observed = not task.keep_graph, task.anomaly is not None, task.observed
-        apply, run_leaf = (task.apply, task.run_leaf) if observed is None else (observed.apply, observed.run_leaf)
-        runs_plan = not task.create_graph
-        if observed is not None:
-            runs_plan, clock = runs_plan and observed.runs_plan, observed.timer(self, clock)
+        run_leaf = task.run_leaf if observed is None else observed.run_leaf
+        runs_plan, apply, clock = task.plain_runs(self, clock)
         whole = None if task.limits is None else task.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None

@@ -94,13 +94,9 @@ class FastPath:
 
     def run(self, deadline: float, clock: Clock = perf_counter) -> Stop:
         """Run nodes until none is left, `clock` passes `deadline`, or one needs the slow path."""
-        task = self._task
-        heap, buffers, owned = self._heap, self._buffers, self._owned
-        release, limits, observed = not task.keep_graph, task.limits, task.observed
-        apply = task.apply if observed is None else observed.apply
-        runs_plan = not task.create_graph
-        if observed is not None:
-            runs_plan, clock = runs_plan and observed.runs_plan, observed.timer(self, clock)
+        task, heap, buffers, owned = self._task, self._heap, self._buffers, self._owned
+        release, limits = not task.keep_graph, task.limits
+        runs_plan, apply, clock = task.plain_runs(self, clock)
         # The newest node that the last one reached, and its gradient. It mostly runs next, and then needs neither the
         # heap nor a buffer.
         newest, arrived = _NOTHING

@@ -209,7 +209,8 @@ def test_a_cancelled_backward_shows_its_nodes_as_cancelled() -> None:
     async def main() -> Any:
         waiter = Waiting.apply(leaf(1), asyncio.Event()).sum()
         async with ag.profile() as prof:
-            backward = asyncio.get_running_loop().create_task(waiter.backward())
+            with ag.loop_budget(100.0):
+                backward = asyncio.get_running_loop().create_task(waiter.backward())
             await asyncio.sleep(0)
             backward.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -227,7 +228,8 @@ def test_a_backward_that_has_not_ended_shows_its_nodes_as_running() -> None:
         event = asyncio.Event()
         waiter = Waiting.apply(leaf(1), event).sum()
         async with ag.profile() as prof:
-            backward = asyncio.get_running_loop().create_task(waiter.backward())
+            with ag.loop_budget(100.0):
+                backward = asyncio.get_running_loop().create_task(waiter.backward())
             await asyncio.sleep(0)
         seen = backward_of(prof)
         event.set()

@@ -109,8 +109,8 @@ class GraphTask:
     executor: Executor
     #: When it began, by the clock of its context; unset until a driver has it.
     since: float
-    #: A weak reference to the NodeTaskGroup of its NodeTasks, None before the first. Weak: a node holds its GraphTask by
-    #: its lock, and must not keep what has suspended on a loop that is gone.
+    #: A weak reference to the NodeTaskGroup of its NodeTasks; None before the first. Weak, since a node holds its
+    #: GraphTask by its lock, and must not keep what has suspended on a loop that is gone.
     group: Any
     #: A weak reference to the asyncio task that awaits it; None until it suspends.
     driver: Any
@@ -314,7 +314,7 @@ class GraphTask:
     def node_tasks(self) -> dict[Any, Node | None]:
         """Return the NodeTasks that have suspended, each with its node, None for a callback; from any thread."""
         group = None if self.group is None else self.group()
-        return {} if group is None else group.running.copy()  # type: ignore[no-any-return]
+        return {} if group is None else group.running.copy()
 
     # For bodies and hooks.
 

@@ -176,12 +176,11 @@ class NodeTaskGroup:
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
         is_away, observation, observed = is_elsewhere(node.device), graph_task.observation, graph_task.observed
+        run: Callable[[], Coroutine[Any, Any, Any]] = node_task.run
         if is_away:
             run = functools.partial(self._run_on_worker, node_task)
         elif observed is not None:
             run = functools.partial(observed.watch, node_task)
-        else:
-            run = node_task.run
         coroutine = run() if observation is None else observation.run_node(graph_task, node, run)
         task = self._step(coroutine, node_task.name, node)
         if not task.done():

@@ -47,9 +47,9 @@ def test_a_convolution_in_parts_is_that_of_the_whole(
     x, weight = numbers(3, 4, 6, 7), numbers(4, 4 // options.get("groups", 1), 3, 2)
 
     def results() -> list[np.ndarray]:
-        tensors = [ag.tensor(one, requires_grad=True) for one in (x, weight)]
-        y = nn.conv2d(*tensors, **options)
-        return [y.numpy(), *(one.numpy() for one in sync.grad((y * y).sum(), tensors))]
+        first, second = [ag.tensor(one, requires_grad=True) for one in (x, weight)]
+        y = nn.conv2d(first, second, **options)
+        return [y.numpy(), *(one.numpy() for one in sync.grad((y * y).sum(), [first, second]))]
 
     whole = results()
     monkeypatch.setattr(convolution, "CHUNK", chunk)

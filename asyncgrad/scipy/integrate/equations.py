@@ -36,7 +36,7 @@ Velocity = Callable[..., Any]
 Method = Callable[[Callable[..., Any], Any, Any, Any], Any]
 
 
-def odeint(
+def odeint(  # noqa: D417 - twenty lines for what is as SciPy's say nothing
     func: Callable[..., Any],
     y0: Any,
     t: Any,
@@ -71,22 +71,8 @@ def odeint(
         t: the times, in order; the first is that of `y0`.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
         Dfun: a function like `func` that returns the Jacobian. The adjoint uses neither it nor what describes it.
-        col_deriv: whether `Dfun` returns the transpose.
-        full_output: whether to return SciPy's dict of information, too.
-        ml: how many diagonals below the main one the Jacobian has; None for a full one.
-        mu: how many above.
-        rtol: the relative tolerance, of the adjoint, too.
-        atol: the absolute tolerance, or one for each state; the adjoint is solved with the least of several.
-        tcrit: times near which steps are taken with care, in the forward.
-        h0: the first step, or 0 for LSODA's choice.
-        hmax: the longest step, or 0 for none.
-        hmin: the shortest step.
-        ixpr: whether to print where the method changes.
-        mxstep: the most steps between two times, or 0 for LSODA's choice.
-        mxhnil: how often to print that a step is too short to move time.
-        mxordn: the highest order of the method for equations that are not stiff.
-        mxords: the highest order of the method for stiff ones.
-        printmessg: whether to print that it has ended.
+        atol: as SciPy's, as all that is not named here; the adjoint is solved with the least of several.
+        tcrit: as SciPy's, for the forward.
         tfirst: `func` and `Dfun` take the time first.
 
     Raises:

@@ -225,16 +225,20 @@ def quad_vec(
     name = "scipy.integrate.quad_vec"
     if workers != 1:
         raise ArgumentError(f"{name}: workers must be 1, not {workers!r}: write f as an async def to overlap its waits")
+    kept = {"norm": norm, "cache_size": cache_size, "limit": limit, "quadrature": quadrature}
+    kept |= {"epsabs": epsabs, "epsrel": epsrel, "points": None if points is None else array_of(points)}
+    return _quad_vec(f, a, b, args, full_output, kept, name)
+
+
+def _quad_vec(
+    f: Callable[..., Any], a: Any, b: Any, args: Any, full_output: bool, kept: dict[str, Any], name: str
+) -> Any:
     is_async = check_user_function(f, name, "f")
     params = Parameters(args if isinstance(args, tuple) else (args,))
-    plain_points = None if points is None else array_of(points)
     rest: list[Any] = []
 
     def solve(function: Callable[..., Any], a: float, b: float, full_output: bool = False) -> Any:
-        kept = {"norm": norm, "cache_size": cache_size, "limit": limit, "points": plain_points}
-        found = integrate.quad_vec(
-            function, a, b, epsabs, epsrel, quadrature=quadrature, full_output=full_output, **kept
-        )
+        found = integrate.quad_vec(function, a, b, full_output=full_output, **kept)
         rest[:] = found[1:]
         return np.asarray(found[0])
 

@@ -106,7 +106,7 @@ class Body:
         else:
             is_exclusive = is_exclusive or any(packed.calls_users for packed in node.needed_packed())
         running: Any = CURRENT_GRAPH_TASK.get()
-        observed = None if running is None else running.observed
+        observed = None if running is None else running.observed_steps
         function = self if observed is None else observed.in_worker(node, self)
         call = FunctionJob(function, (-self._depth, node.order), context_of_worker(), group.mailbox)
         WORKER_POOL.submit(call, quota)

@@ -146,7 +146,7 @@ class DependencyExecutor:
         if not self.count(deadline, clock):
             return Stop.BUDGET_SPENT
         task = self._task
-        release, is_watched, observed = not task.keep_graph, task.anomaly is not None, task.observed
+        release, is_watched, observed = not task.keep_graph, task.anomaly is not None, task.observed_steps
         run_leaf = task.run_leaf if observed is None else observed.run_leaf
         runs_plan, apply, clock = task.plain_runs(self, clock)
         whole = None if task.limits is None else task.limits.whole

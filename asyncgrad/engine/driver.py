@@ -159,7 +159,7 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
     if is_away:
         outputs = _run_remotely(node_task)
     else:
-        coroutine = node_task.run() if graph_task.observed is None else graph_task.observed.watch(node_task)
+        coroutine = node_task.run() if graph_task.observed_steps is None else graph_task.observed_steps.watch(node_task)
         outputs = graph_task.context.copy().run(run_without_suspending, coroutine, node)
     executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it, or one before it, gave the turn
     executor.end_turn(node, outputs)

@@ -24,9 +24,9 @@ from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
 from .graph_task import GraphTask
+from .instruments import observe_steps
 from .loops import Pace
 from .observation import LOG, observe, observers_in_use
-from .observing import OBSERVERS, PROCESS_OBSERVERS, observe_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,9 +175,7 @@ def _make_graph_task(
         sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
     if observers_in_use[0] or LOG.isEnabledFor(DEBUG):
-        graph_task.observation = observe()
-    if PROCESS_OBSERVERS or OBSERVERS.get():
-        graph_task.observed = observe_steps(graph_task)
+        graph_task.observation, graph_task.observed_steps = observe(), observe_steps(graph_task)
     graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
     context.run(_enter, graph_task, create_graph)
     if graph_task.observation is not None:

@@ -300,7 +300,7 @@ class FastPath:
     def _run_heavy(self, node: Node, grad: Any) -> Any:
         """Run a node that may be heavy; if it should run on a worker, hand over before it and return None."""
         if not prefers_worker(node, grad):
-            observed = self._task.observed
+            observed = self._task.observed_steps
             outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
             if not self._task.keep_graph:
                 node.release_variables()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..scheduling import Clock
     from .completion import CompletionFuture
     from .executor import Executor
-    from .observing import ObservedBackward
+    from .instruments import ObservedSteps
 
 __all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask"]
 
@@ -90,7 +90,7 @@ class GraphTask:
         "keep_graph",
         "limits",
         "observation",
-        "observed",
+        "observed_steps",
         "outer",
         "outer_node",
         "read_ahead",
@@ -154,7 +154,7 @@ class GraphTask:
         self.limits: ExecInfos | None = exec_info
         self.anomaly: Any = anomaly
         #: What observes this backward; None if nothing does.
-        self.observed: ObservedBackward | None = None
+        self.observed_steps: ObservedSteps | None = None
         #: The captured gradients: arrays, or tensors under `create_graph`.
         self.captured: list[Any] = [None] * captures
         #: The changes that this task has made to the gradients of tensors, in order.
@@ -192,7 +192,7 @@ class GraphTask:
 
     def plain_runs(self, executor: Executor, clock: Clock) -> tuple[bool, Callable[[Any, Any, bool], Any], Clock]:
         """Return how an executor runs plain nodes: whether by `plan.run`, by what otherwise, and the clock to read."""
-        observed = self.observed
+        observed = self.observed_steps
         if observed is None:
             return not self.create_graph, self.apply, clock
         return observed.runs_plan and not self.create_graph, observed.apply, observed.timer(executor, clock)
@@ -221,9 +221,9 @@ class GraphTask:
 
     def run_leaves(self, leaves: Sequence[Any], grads: list[Any]) -> None:
         """Run AccumulateGrads without hooks, at the end; consumes `grads`, which begins with that of the last leaf."""
-        if self.observed is not None:
+        if self.observed_steps is not None:
             for leaf in leaves:
-                self.observed.run_leaf(leaf, [grads.pop()])
+                self.observed_steps.run_leaf(leaf, [grads.pop()])
             return
         if self.limits is None and self.sums is None:
             accumulate_all(leaves, grads, self.changes, self._is_seen())
@@ -289,8 +289,8 @@ class GraphTask:
     def fail(self) -> None:
         """Drop everything that is queued, at the first error; nodes that run still count."""
         self.has_error = True
-        if self.observed is not None:
-            self.observed.fail(self.executor.node)
+        if self.observed_steps is not None:
+            self.observed_steps.fail(self.executor.node)
         self.captured = [None] * len(self.captured)
         self.executor.clear()
         if self.streams is not None:
@@ -303,9 +303,9 @@ class GraphTask:
             self.observation = None
         self.is_running = False
         self.context = _NO_CONTEXT
-        if self.observed is not None:
-            self.observed.close(self.has_error)
-            self.observed = None
+        if self.observed_steps is not None:
+            self.observed_steps.close(self.has_error)
+            self.observed_steps = None
         self.scheduler = self.read_ahead = self.slow_node = None
         del self.executor
         if self.completion is not None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ..arguments import describe
 from ..context import is_kind
 from ..errors import ArgumentError, HookTypeError
-from .observing import PROCESS_OBSERVERS, BackwardObserver
+from .instruments import PROCESS_INSTRUMENTS, StepObserver
+from .observation import observers_in_use
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -100,7 +101,8 @@ def add_step_callback(fn: Callable[[Step], Any], *, sampling: float = 1.0) -> St
     if isinstance(sampling, bool) or not isinstance(sampling, (int, float)) or not 0 <= sampling <= 1:
         raise ArgumentError(f"sampling is the share of runs to be called for, from 0 to 1, not {describe(sampling)}")
     callback = _StepCallback(fn, float(sampling))
-    PROCESS_OBSERVERS.append(callback)
+    observers_in_use[0] = True
+    PROCESS_INSTRUMENTS.append(callback)
     return StepCallbackHandle(callback)
 
 
@@ -145,7 +147,7 @@ class _StepCallback:
         self._random = Random()  # not for secrets
         self.is_removed = False
 
-    def backward_begins(self, graph_task: GraphTask) -> BackwardObserver | None:
+    def backward_begins(self, graph_task: GraphTask) -> StepObserver | None:
         """Return what calls the callback for the nodes of a backward."""
         return None if _IS_CALLING.get() else _BackwardSteps(self, graph_task)
 
@@ -171,14 +173,14 @@ class _StepCallback:
         """Call it no more."""
         self.is_removed = True
         # By identity: several callbacks may be removed at once, in several threads.
-        for index, observer in enumerate(PROCESS_OBSERVERS):
+        for index, observer in enumerate(PROCESS_INSTRUMENTS):
             if observer is self:
-                del PROCESS_OBSERVERS[index]
+                del PROCESS_INSTRUMENTS[index]
                 return
 
 
 @final
-class _BackwardSteps(BackwardObserver):
+class _BackwardSteps(StepObserver):
     """Calls a step callback for the nodes of one backward."""
 
     __slots__ = ("_callback", "_graph_task")

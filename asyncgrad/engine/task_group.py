@@ -79,7 +79,7 @@ def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob
     node_task.is_sent = True
     device: Device = node.device
     priority = (-graph_task.reentrant_depth, node.order)
-    coroutine = node_task.run() if graph_task.observed is None else graph_task.observed.watch(node_task)
+    coroutine = node_task.run() if graph_task.observed_steps is None else graph_task.observed_steps.watch(node_task)
     job = CoroutineJob(coroutine, node_task.name, priority, graph_task.context.copy(), mailbox, device)
     if graph_task.remote_jobs is None:
         graph_task.remote_jobs = {}
@@ -175,7 +175,7 @@ class NodeTaskGroup:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        is_away, observation, observed = is_elsewhere(node.device), graph_task.observation, graph_task.observed
+        is_away, observation, observed = is_elsewhere(node.device), graph_task.observation, graph_task.observed_steps
         run: Callable[[], Coroutine[Any, Any, Any]] = node_task.run
         if is_away:
             run = functools.partial(self._run_on_worker, node_task)

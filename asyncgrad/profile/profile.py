@@ -8,7 +8,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 from ..arguments import describe, truth
-from ..engine.observing import OBSERVERS, PROCESS_OBSERVERS
+from ..engine.instruments import INSTRUMENTS, PROCESS_INSTRUMENTS
+from ..engine.observation import observers_in_use
 from ..errors import ArgumentTypeError, ProfileError
 from ..graph.creation import RECORDERS, observe_nodes, record_everywhere
 from .critical_path import CriticalNode, critical_path
@@ -72,13 +73,14 @@ class profile:
         self._is_entered = True
         recorder = self._recorder
         recorder.open()
+        observers_in_use[0] = True
         if self._whole_process:
             with _MUTEX:
                 _process_recorders.append(recorder)
-                PROCESS_OBSERVERS.append(recorder)
+                PROCESS_INSTRUMENTS.append(recorder)
                 record_everywhere(_process_recorders)
         else:
-            OBSERVERS.set((*OBSERVERS.get(), recorder))
+            INSTRUMENTS.set((*INSTRUMENTS.get(), recorder))
             RECORDERS.set((*RECORDERS.get(), recorder))
             observe_nodes()
         return self
@@ -91,10 +93,10 @@ class profile:
         if self._whole_process:
             with _MUTEX:
                 _process_recorders.remove(recorder)
-                PROCESS_OBSERVERS.remove(recorder)
+                PROCESS_INSTRUMENTS.remove(recorder)
                 record_everywhere(_process_recorders)
         else:
-            OBSERVERS.set(tuple(one for one in OBSERVERS.get() if one is not recorder))
+            INSTRUMENTS.set(tuple(one for one in INSTRUMENTS.get() if one is not recorder))
             RECORDERS.set(tuple(one for one in RECORDERS.get() if one is not recorder))
             observe_nodes()
 

@@ -14,7 +14,7 @@ from time import perf_counter
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
-from ..engine.observing import BackwardObserver, is_cancellation
+from ..engine.instruments import StepObserver, is_cancellation
 from ..graph.callers import is_own_file
 from ..graph.node import LEAF_ORDER, next_order
 from ..graph.tensor_base import TensorBase
@@ -216,9 +216,9 @@ class Recorder:
         ended = self.clock()
         self.calls.append(ForwardCall(facts_of(node), code, instruction, threading.get_ident(), began, ended))
 
-    # For the backward: see StepObserver.
+    # For the backward: see Instrument.
 
-    def backward_begins(self, graph_task: GraphTask) -> BackwardObserver | None:
+    def backward_begins(self, graph_task: GraphTask) -> StepObserver | None:
         """Return what records a backward, as long as the profile is open."""
         if not self.is_open:
             return None
@@ -243,7 +243,7 @@ class Recorder:
 
 
 @final
-class _RecordedBackward(BackwardObserver):
+class _RecordedBackward(StepObserver):
     """Records the runs of the nodes of one backward."""
 
     __slots__ = ("_clock", "_record", "_recorder", "_running")

@@ -139,7 +139,7 @@ def find_compiled(
         CACHE.miss("a sum continued in .grad")
     elif task.anomaly is not None:
         CACHE.miss("anomaly mode")
-    elif task.observed is not None:
+    elif task.observed_steps is not None:
         CACHE.miss("a profile or a step callback")
     elif isinstance(root, GraphRoot):
         return CACHE.find(task, after, None, 0, make_fallback)

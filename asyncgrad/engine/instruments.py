@@ -1,9 +1,9 @@
-"""StepObserver: sees each run of a node, as profiles and step callbacks do. A backward without one pays nothing.
+"""Instruments see each step of a backward, the run of a node: profiles and step callbacks are instruments.
 
-The Engine asks once for each backward whether anything observes. Then the GraphTask has an ObservedBackward: it is not
-compiled, and its NodeTasks run inside `ObservedBackward.watch`. Its executors run plain nodes by
-`ObservedBackward.apply`, or, where all observers do with the time at which each node ends, as ever, with
-`ObservedBackward.timer` for a clock: they read the clock after each node anyway.
+A backward without one pays nothing. The Engine asks once for each backward whether there is an instrument, which gives
+a StepObserver for this backward. Then the GraphTask has ObservedSteps: it is not compiled, and its NodeTasks run inside
+`ObservedSteps.watch`. Its executors run plain nodes by `ObservedSteps.apply`, or, where all observers do with the time
+at which each node ends, as ever, with `ObservedSteps.timer` for a clock: they read the clock after each node anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..scheduling import Clock
     from .executor import Executor
 
-__all__ = ["OBSERVERS", "PROCESS_OBSERVERS", "BackwardObserver", "ObservedBackward", "StepObserver", "observe_steps"]
+__all__ = ["INSTRUMENTS", "PROCESS_INSTRUMENTS", "Instrument", "ObservedSteps", "StepObserver", "observe_steps"]
 
 #: Runs a plain node: takes the node, its gradient, and whether to release it; returns the gradients for its edges.
 RunPlain: TypeAlias = Callable[[Any, Any, bool], Any]
@@ -39,7 +39,7 @@ class NodeTaskLike(Protocol):
 
 
 class ObservableBackward(Protocol):
-    """The part of a GraphTask that its ObservedBackward calls."""
+    """The part of a GraphTask that its ObservedSteps call."""
 
     create_graph: bool
     limits: Any
@@ -51,20 +51,20 @@ class ObservableBackward(Protocol):
         """Run an AccumulateGrad without hooks."""
 
 
-class StepObserver(Protocol):
+class Instrument(Protocol):
     """What observes backward passes: those of a context, or all of the process."""
 
-    def backward_begins(self, graph_task: Any) -> BackwardObserver | None:
+    def backward_begins(self, graph_task: Any) -> StepObserver | None:
         """Return what observes this backward, which is about to begin; None if nothing is to."""
 
 
 #: The observers of backward passes that begin in this context, outermost first.
-OBSERVERS: ContextVar[tuple[StepObserver, ...]] = ContextVar("asyncgrad_observers", default=())
+INSTRUMENTS: ContextVar[tuple[Instrument, ...]] = ContextVar("asyncgrad_observers", default=())
 #: The observers of all backward passes of the process. Append and remove only: other threads may be reading it.
-PROCESS_OBSERVERS: list[StepObserver] = []
+PROCESS_INSTRUMENTS: list[Instrument] = []
 
 
-class BackwardObserver:
+class StepObserver:
     """Abstract: observes one backward. Its methods are called by the threads in which the nodes run."""
 
     __slots__ = ()
@@ -105,7 +105,7 @@ class BackwardObserver:
 
 
 @final
-class ObservedBackward:
+class ObservedSteps:
     """The observers of one backward, and the functions by which it runs its nodes.
 
     Args:
@@ -115,7 +115,7 @@ class ObservedBackward:
 
     __slots__ = ("_graph_task", "_observers", "apply", "runs_plan")
 
-    def __init__(self, graph_task: ObservableBackward, observers: Sequence[BackwardObserver]) -> None:
+    def __init__(self, graph_task: ObservableBackward, observers: Sequence[StepObserver]) -> None:
         self._graph_task = graph_task
         self._observers = tuple(observers)
         around = [observer for observer in self._observers if not observer.observes_by_clock]
@@ -128,7 +128,7 @@ class ObservedBackward:
         self.apply = run
 
     def timer(self, executor: Executor, clock: Clock) -> Clock:
-        """Return the clock for a stretch of plain nodes: see BackwardObserver."""
+        """Return the clock for a stretch of plain nodes: see StepObserver."""
         for observer in self._observers:
             clock = observer.timer(executor, clock)
         return clock
@@ -211,7 +211,7 @@ class _Steps:
 
     __slots__ = ("_observed", "_run", "_tokens")
 
-    def __init__(self, observed: ObservedBackward, tokens: Sequence[Any], run: Callable[[], Any]) -> None:
+    def __init__(self, observed: ObservedSteps, tokens: Sequence[Any], run: Callable[[], Any]) -> None:
         self._observed = observed
         self._tokens = tokens
         self._run = run
@@ -240,17 +240,17 @@ class _Steps:
             del step, argument, coroutine
 
 
-def observe_steps(graph_task: ObservableBackward) -> ObservedBackward | None:
+def observe_steps(graph_task: ObservableBackward) -> ObservedSteps | None:
     """Return the observation of a backward that is about to begin; None if no observer wants it."""
     found = []
-    for observer in (*PROCESS_OBSERVERS, *OBSERVERS.get()):
+    for observer in (*PROCESS_INSTRUMENTS, *INSTRUMENTS.get()):
         one = observer.backward_begins(graph_task)
         if one is not None:
             found.append(one)
-    return ObservedBackward(graph_task, found) if found else None
+    return ObservedSteps(graph_task, found) if found else None
 
 
-def _around_plain(observer: BackwardObserver, run: RunPlain) -> RunPlain:
+def _around_plain(observer: StepObserver, run: RunPlain) -> RunPlain:
     """Return a function that runs a plain node by `run`, and tells an observer."""
 
     def observed(node: Any, grad: Any, release: bool) -> Any:

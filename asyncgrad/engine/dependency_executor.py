@@ -14,7 +14,7 @@ from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
 from .body import prefers_worker, run_here
 from .device import needs_node_task
-from .exec_info import count_edges
+from .exec_info import ExecInfos, count_edges
 from .executor import NodeTurn, Stop
 from .queues import Arrival, InputBuffer, ReadyQueue
 
@@ -75,7 +75,7 @@ class DependencyExecutor:
     def __init__(self, task: GraphTask, sources: Iterable[Node], extra: Iterable[Node] = ()) -> None:
         self._task = task
         #: The nodes to run; None runs all.
-        self.exec_info = task.limits
+        self.exec_info: ExecInfos | None = task.limits
         #: Whether sums may be updated in place.
         self._in_place = not task.create_graph
         #: None if the process uses no streams.
@@ -95,7 +95,7 @@ class DependencyExecutor:
         #: The walk that counts the edges, not finished yet.
         begins = list(dict.fromkeys([*sources, *extra]))
         #: Whether it runs the backward from its root on, so that `counts` are those of the whole backward.
-        self.is_whole = begins == [task.root]
+        self.is_whole: bool = begins == [task.root]
         self._counting = count_edges(begins, dependencies)
         #: Deliveries to replay once all edges are counted: REACHED for a node that was reached before, or the edge of a
         #: node with its gradient. None afterwards.

@@ -26,7 +26,7 @@ from .fast_path import FastPath
 from .graph_task import GraphTask
 from .instruments import observe_steps
 from .loops import Pace
-from .observation import LOG, observe, observers_in_use
+from .observation import LOG_IS_ENABLED, observe, observers_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -174,7 +174,7 @@ def _make_graph_task(
         anomaly=ANOMALY.get(),
         sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
-    if observers_in_use[0] or LOG.isEnabledFor(DEBUG):
+    if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
         graph_task.observation, graph_task.observed_steps = observe(), observe_steps(graph_task)
     graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
     context.run(_enter, graph_task, create_graph)

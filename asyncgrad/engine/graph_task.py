@@ -107,6 +107,8 @@ class GraphTask:
 
     #: Decides which node runs next; deleted when the task ends. The engine chooses the first one.
     executor: Executor
+    #: What reads ahead the saved tensors that are stored elsewhere; set where there are some.
+    read_ahead: Any
     #: When it began, by the clock of its context; unset until a driver has it.
     since: float
     #: A weak reference to the NodeTaskGroup of its NodeTasks; None before the first. Weak, since a node holds its

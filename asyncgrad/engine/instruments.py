@@ -120,12 +120,12 @@ class ObservedSteps:
         self._observers = tuple(observers)
         around = [observer for observer in self._observers if not observer.observes_by_clock]
         #: Whether executors may call `plan.run` themselves.
-        self.runs_plan = not around
+        self.runs_plan: bool = not around
         run: RunPlain = _run_limited(graph_task) if around else graph_task.apply
         for observer in reversed(around):
             run = _around_plain(observer, run)
         #: Runs a plain node: the body alone, as `plan.run` and `GraphTask.apply` do.
-        self.apply = run
+        self.apply: RunPlain = run
 
     def timer(self, executor: Executor, clock: Clock) -> Clock:
         """Return the clock for a stretch of plain nodes: see StepObserver."""

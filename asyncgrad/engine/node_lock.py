@@ -86,7 +86,7 @@ class LockWaiter:
         self.is_queued: bool = False
         #: The threads that this wait blocks, with all bodies and event loops in them: its own if it blocks, and those
         #: that block for a backward which this NodeTask runs inside of.
-        self.blocked_threads = set() if loop is not None else {loop_thread() or threading.get_ident()}
+        self.blocked_threads: set[int] = set() if loop is not None else {loop_thread() or threading.get_ident()}
         around: GraphTask | None = task
         while around is not None:
             if around.scheduler is None:

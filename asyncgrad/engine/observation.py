@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOG",
+    "LOG_IS_ENABLED",
     "OBSERVERS",
     "BackwardObserver",
     "Observation",
@@ -38,6 +39,9 @@ __all__ = [
 
 #: What the engine logs: backward passes, compilations, workers, and nodes that stall a loop.
 LOG = logging.getLogger("asyncgrad.engine")
+#: By level, whether LOG is enabled for it, where it has been asked since levels were last set: its own cache, since each
+#: backward looks, and asking LOG takes 1,300 instructions. What is not in it is to be asked.
+LOG_IS_ENABLED: dict[int, bool] = getattr(LOG, "_cache", {})
 # So that a program that configures no logging sees nothing, as Python asks of libraries.
 logging.getLogger("asyncgrad").addHandler(logging.NullHandler())
 
@@ -76,7 +80,7 @@ OBSERVERS: ContextVar[tuple[BackwardObserver, ...]] = ContextVar("asyncgrad_obse
 #: Those of all backward passes of the process.
 _OF_PROCESS: list[BackwardObserver] = []
 #: Whether there has been an observer; as long as there has been none, a backward looks for none.
-observers_in_use = [False]
+observers_in_use: list[bool] = [False]
 
 
 def observe_process(observer: BackwardObserver, is_on: bool) -> None:
@@ -124,12 +128,12 @@ class Observation:
     __slots__ = ("_clock", "_error", "_timer", "counts_nodes", "due", "interval", "observers")
 
     def __init__(self, observers: list[BackwardObserver]) -> None:
-        self.observers = observers
-        self.counts_nodes = any(observer.counts_nodes for observer in observers)
-        self.interval = min(observer.interval for observer in observers)
+        self.observers: list[BackwardObserver] = observers
+        self.counts_nodes: bool = any(observer.counts_nodes for observer in observers)
+        self.interval: float = min(observer.interval for observer in observers)
         self._clock = CLOCK.get()
         #: When they look next.
-        self.due = inf if self.interval == inf else self._clock() + self.interval
+        self.due: float = inf if self.interval == inf else self._clock() + self.interval
         self._timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
 

@@ -145,7 +145,7 @@ class _StepCallback:
         self._sampling = sampling
         # Its own, so that what a program draws does not change.
         self._random = Random()  # not for secrets
-        self.is_removed = False
+        self.is_removed: bool = False
 
     def backward_begins(self, graph_task: GraphTask) -> StepObserver | None:
         """Return what calls the callback for the nodes of a backward."""

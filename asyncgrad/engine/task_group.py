@@ -440,7 +440,7 @@ class DepthScheduler:
     __slots__ = ("_counts", "_depths", "_next_arrival", "_waiting", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+        self.loop: asyncio.AbstractEventLoop = loop
         #: How many drivers are counted at each reentrant depth.
         self._counts: dict[int, int] = {}
         #: A heap of the keys of `_counts`, negated.

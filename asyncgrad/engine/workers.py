@@ -74,7 +74,7 @@ class WorkerPool:
         self._idle = 0
         self._queued: set[FunctionJob] = set()
         self._running: set[FunctionJob] = set()
-        self.offloaded = 0
+        self.offloaded: int = 0
 
     def submit(self, job: FunctionJob, quota: Quota) -> None:
         """Have a worker run a job once its quota allows it; never blocks."""

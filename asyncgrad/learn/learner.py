@@ -45,7 +45,7 @@ from .statistics import Statistics
 
 __all__ = ["Evaluation", "Learned", "Learner"]
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class Learned(NamedTuple):

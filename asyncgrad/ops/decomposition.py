@@ -45,7 +45,7 @@ class Decomposition:
     __slots__ = ("formula", "function", "node_name")
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.node_name: str = "".join(part.capitalize() for part in function.__name__.split("_")) + "Backward"
         #: Takes the gradient of each result, None if undefined, and then the results; returns the array's gradient.
         self.formula: Callable[..., Any] = _missing

@@ -118,7 +118,7 @@ class NonDifferentiable:
     __slots__ = ("__name__", "function")
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.__name__: str = function.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -150,7 +150,7 @@ class Plan:
         self.slots: tuple[SavedSlot, ...] = tuple([self._slot(*key) for key in slots])
         self.tensor_slots: tuple[int, ...] = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
         self.holds_tensors: bool = bool(self.tensor_slots)
-        self.zeros = (0,) * len(self.calls)
+        self.zeros: tuple[int, ...] = (0,) * len(self.calls)
         self.no_edges: tuple[None, ...] = (None,) * len(self.calls)
         #: The shape of the last result: nodes of one shape share the tuple.
         self.shape: tuple[int, ...] = ()

@@ -75,13 +75,13 @@ class Primitive:
         views: bool,
         superlinear: bool = False,
     ) -> None:
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.name: str = name
         self.node_name: str = "".join(part.capitalize() for part in name.split("_")) + "Backward"
-        self.signature = signature
+        self.signature: inspect.Signature = signature
         self.parameters: tuple[str, ...] = tuple(signature.parameters)
         #: The NumPy functions that it stands for.
-        self.numpy_functions = numpy_functions
+        self.numpy_functions: Sequence[Callable[..., Any]] = numpy_functions
         self.formulas: dict[str, Formula] = {}
         #: The parameters that may be tensors, in order; each has an edge.
         self.tensor_names: tuple[str, ...] = ()

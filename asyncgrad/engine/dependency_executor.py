@@ -148,7 +148,10 @@ class DependencyExecutor:
         task = self._task
         release, is_watched, observed = not task.keep_graph, task.anomaly is not None, task.observed_steps
         run_leaf = task.run_leaf if observed is None else observed.run_leaf
-        runs_plan, apply, clock = task.plain_runs(self, clock)
+        if observed is None:
+            runs_plan, apply = not task.create_graph, task.apply
+        else:
+            runs_plan, apply, clock = observed.plain_runs(self, clock)
         whole = None if task.limits is None else task.limits.whole
         #: The device of the last node that runs in this thread.
         here: Any = None

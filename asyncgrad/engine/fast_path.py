@@ -96,9 +96,10 @@ class FastPath:
         """Run nodes until none is left, `clock` passes `deadline`, or one needs the slow path."""
         task, heap, buffers, owned = self._task, self._heap, self._buffers, self._owned
         release, limits = not task.keep_graph, task.limits
-        runs_plan, apply, clock = task.plain_runs(self, clock)
-        # The newest node that the last one reached, and its gradient. It mostly runs next, and then needs neither the
-        # heap nor a buffer.
+        runs_plan, apply = not task.create_graph, task.apply
+        if (observed := task.observed_steps) is not None:
+            runs_plan, apply, clock = observed.plain_runs(self, clock)
+        # The newest node that the last one reached, and its gradient. It mostly runs next, without heap and buffer.
         newest, arrived = _NOTHING
         while newest is not None or heap:
             if newest is None:
@@ -110,8 +111,7 @@ class FastPath:
                     buffers[node] = grad
                     order, node = heapreplace(heap, (order, node))
                     grad = buffers.pop(node)
-            self.node = node
-            plan = node.plan
+            self.node, plan = node, node.plan
             # Bound first, then called: calling a slot directly looks it up as a method first, which is slower.
             is_whole = limits is None or node in limits.whole
             run = plan.run if is_whole and runs_plan else apply

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ..graph.grad_journal import Change, GradChange
     from ..graph.node import Node
-    from ..scheduling import Clock
     from .completion import CompletionFuture
     from .executor import Executor
     from .instruments import ObservedSteps
@@ -191,13 +190,6 @@ class GraphTask:
         if self.streams is not None and info.captures:
             self.streams.leave(node)
         return info.needed
-
-    def plain_runs(self, executor: Executor, clock: Clock) -> tuple[bool, Callable[[Any, Any, bool], Any], Clock]:
-        """Return how an executor runs plain nodes: whether by `plan.run`, by what otherwise, and the clock to read."""
-        observed = self.observed_steps
-        if observed is None:
-            return not self.create_graph, self.apply, clock
-        return observed.runs_plan and not self.create_graph, observed.apply, observed.timer(executor, clock)
 
     def apply(self, node: Any, grad: Any, release: bool) -> Any:
         """Run a plain node under `create_graph` or with `inputs`; return None where its body is not to run."""

@@ -3,7 +3,7 @@
 A backward without one pays nothing. The Engine asks once for each backward whether there is an instrument, which gives
 a StepObserver for this backward. Then the GraphTask has ObservedSteps: it is not compiled, and its NodeTasks run inside
 `ObservedSteps.watch`. Its executors run plain nodes by `ObservedSteps.apply`, or, where all observers do with the time
-at which each node ends, as ever, with `ObservedSteps.timer` for a clock: they read the clock after each node anyway.
+at which each node ends, as ever, but with a clock of the observers: they read the clock after each node anyway.
 """
 
 from __future__ import annotations
@@ -113,25 +113,25 @@ class ObservedSteps:
         observers: at least one; the first sees the run of a node begin first and end last.
     """
 
-    __slots__ = ("_graph_task", "_observers", "apply", "runs_plan")
+    __slots__ = ("_graph_task", "_observers", "_runs_plan", "apply")
 
     def __init__(self, graph_task: ObservableBackward, observers: Sequence[StepObserver]) -> None:
         self._graph_task = graph_task
         self._observers = tuple(observers)
         around = [observer for observer in self._observers if not observer.observes_by_clock]
         #: Whether executors may call `plan.run` themselves.
-        self.runs_plan: bool = not around
+        self._runs_plan = not around and not graph_task.create_graph
         run: RunPlain = _run_limited(graph_task) if around else graph_task.apply
         for observer in reversed(around):
             run = _around_plain(observer, run)
         #: Runs a plain node: the body alone, as `plan.run` and `GraphTask.apply` do.
         self.apply: RunPlain = run
 
-    def timer(self, executor: Executor, clock: Clock) -> Clock:
-        """Return the clock for a stretch of plain nodes: see StepObserver."""
+    def plain_runs(self, executor: Executor, clock: Clock) -> tuple[bool, Any, Clock]:
+        """Return how an executor runs plain nodes: whether by `plan.run`, by what otherwise, and the clock to read."""
         for observer in self._observers:
             clock = observer.timer(executor, clock)
-        return clock
+        return self._runs_plan, self.apply, clock
 
     def fail(self, node: Any) -> None:
         """Tell the observers that the backward has failed with the error that is being handled."""

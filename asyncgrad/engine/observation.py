@@ -39,8 +39,8 @@ __all__ = [
 
 #: What the engine logs: backward passes, compilations, workers, and nodes that stall a loop.
 LOG = logging.getLogger("asyncgrad.engine")
-#: By level, whether LOG is enabled for it, where it has been asked since levels were last set: its own cache, since each
-#: backward looks, and asking LOG takes 1,300 instructions. What is not in it is to be asked.
+#: By level, whether LOG is enabled for it, where it has been asked since levels were last set: its own cache, since
+#: each backward looks, and asking LOG takes 1,300 instructions. What is not in it is to be asked.
 LOG_IS_ENABLED: dict[int, bool] = getattr(LOG, "_cache", {})
 # So that a program that configures no logging sees nothing, as Python asks of libraries.
 logging.getLogger("asyncgrad").addHandler(logging.NullHandler())

@@ -2,7 +2,7 @@
 #   make demo    train the digits example
 #   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
-#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a sixth of the cases
+#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a tenth of the cases
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make docs        build the documentation with the reference of all names as a site, in build/docs
@@ -33,7 +33,7 @@ test: lint types pytest
 # ASYNCGRAD_BACKWARD_RECORD names a file of those that run no backward, which need not run again: tests/backwards.py.
 test-all: export ASYNCGRAD_CASES = 1
 test-all: export ASYNCGRAD_BACKWARD_RECORD = .tests-without-backward
-test-all: COMPILED_CASES = 0.167
+test-all: COMPILED_CASES = 0.1
 test-all: lint types pytest test-compiled
 
 # An interpreter is here if it is on the path or among those that pyenv has built.

@@ -125,6 +125,8 @@ FLAGS: dict[str, list[Any]] = {
     "allow_unused": [lambda flag: run_grad(allow_unused=flag)],
     "materialize_grads": [lambda flag: run_grad(materialize_grads=flag)],
     "check_nan": [lambda flag: ag.detect_anomaly(flag), lambda flag: ag.detect_anomaly(check_nan=flag)],
+    "fold": [lambda flag: ag.visualize(leaf(1.0) * 2.0, format="dot", fold=flag)],
+    "whole_process": [lambda flag: ag.profile(whole_process=flag)],
     "mode": [lambda flag: ag.set_grad_enabled(flag).__call__(square_sum)],
     "enabled": [lambda flag: ag.graph.replay_views(flag)],
     "non_blocking": [lambda flag: leaf(1.0).to("thread:0", non_blocking=flag)],

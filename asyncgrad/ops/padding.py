@@ -146,6 +146,8 @@ def _with_borders(array: Any, widths: tuple[tuple[int, int], ...], borders: Bord
         if any(width):
             before, after = borders(padded, axis, width)
             padded = np.concatenate([part for part in (before, padded, after) if part is not None], axis)
+    # The order of bytes, which NumPy keeps here and nowhere else.
+    padded = padded.astype(array.dtype, copy=False)
     if raw(array).__class__ is np.ndarray and raw(array).flags.fnc:
         return laid_like(padded, np.empty(padded.shape, order="F"))
     return in_rows(padded)

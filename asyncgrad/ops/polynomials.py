@@ -128,7 +128,9 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
         )
     while np.allclose(raw(remainder)[0], 0, rtol=1e-14) and remainder.shape[0] > 1:
         remainder = remainder[1:]
-    return (stack(quotient, dtype=dtype) if quotient else np.zeros_like(remainder, shape=(1,))), remainder
+    # A quotient of 0 has a history too, as a result of every other function of tensors that require grad.
+    zero = np.where(True, np.zeros_like(raw(remainder), shape=(1,)), remainder[:1])
+    return (stack(quotient, dtype=dtype) if quotient else zero), remainder
 
 
 RULES[np.polyadd] = polyadd

@@ -182,6 +182,8 @@ def nanquantile(
     if a.dtype.kind in "iu" and method != "linear":
         function = NonDifferentiable(np.nanquantile)
         return function(a, q, axis, out, overwrite_input, method, keepdims, weights=raw(weights))
+    if a.dtype.kind in "iu":
+        a = a.astype(float)
     if a.dtype.kind != "f":
         return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
     if not math.prod(a.shape):

@@ -164,6 +164,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         Case((CUBE, [2, 0, 1])),
         Case((WIDE, (1, 0))),
     ],
+    np.ix_: calls((ROW,), (ROW, counted(2)), (ROW[::2], ROW)),
     np.matrix_transpose: in_each_form(),
     np.linalg.matrix_transpose: in_each_form(),
     np.swapaxes: [*in_each_form(0, 0), *in_each_form(0, -1)],

@@ -289,7 +289,7 @@ def jvp(v: Any, z: Any, n: int = 1) -> Any:
 
     Example:
         >>> from asyncgrad.scipy import special
-        >>> round(special.jvp(0, 1.0).item(), 6)
+        >>> special.jvp(0, 1.0).item()
         -0.440051
     """
     return _derivative(special.jv, v, z, n, -1)

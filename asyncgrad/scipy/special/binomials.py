@@ -116,7 +116,7 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> An
 
     Example:
         >>> from asyncgrad.scipy import special
-        >>> round(special.comb([4.0, 5.0], 2).sum().item(), 6)
+        >>> special.comb([4.0, 5.0], 2).sum().item()
         16.0
     """
     _refuse_exact("comb", exact, "math.comb(N, k)")

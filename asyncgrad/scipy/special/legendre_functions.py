@@ -312,7 +312,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, *, diff_n: int = 0) -> Any:
 
     Example:
         >>> from asyncgrad.scipy import special
-        >>> round(special.sph_harm_y(1, 0, 0.0, 0.0).real.item(), 6)
+        >>> special.sph_harm_y(1, 0, 0.0, 0.0).real.item()
         0.488603
     """
     theta, phi = floating(theta), floating(phi)

@@ -59,7 +59,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 
     Example:
         >>> from asyncgrad.scipy import special
-        >>> round(special.logsumexp([1000.0, 1000.0]).item() - 1000.0, 6)
+        >>> special.logsumexp([1000.0, 1000.0]).item() - 1000.0
         0.693147
     """
     a = floating(a)

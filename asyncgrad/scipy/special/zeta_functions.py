@@ -122,7 +122,7 @@ def zeta(x: Any, q: Any = None, out: None = None) -> Any:
 
     Example:
         >>> from asyncgrad.scipy import special
-        >>> round(special.zeta(2.0).item(), 6)
+        >>> special.zeta(2.0).item()
         1.644934
     """
     if out is not None:
@@ -180,7 +180,7 @@ def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
 
     Example:
         >>> from asyncgrad.scipy import special
-        >>> round(special.lambertw(1.0).real.item(), 6)
+        >>> special.lambertw(1.0).real.item()
         0.567143
     """
     return lambertw_(floating(z), np.asarray(raw(k)), tol)

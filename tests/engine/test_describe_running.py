@@ -20,7 +20,7 @@ from tests.engine.heavy import always, heavy_calling, large
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.sampling import cases
-from tests.settings import compiled_after, loop_budget
+from tests.settings import compiled_after, loop_budget, node_by_node
 from tests.threads import PATIENCE
 from tests.turns import Held, settle, turns
 
@@ -274,7 +274,8 @@ def test_a_backward_that_lets_the_loop_breathe_shows_what_is_ready(budget):
         await task
         return described
 
-    described = ag.run(both())
+    with node_by_node():
+        described = ag.run(both())
     if budget:
         assert described.backwards == ()
         return

@@ -169,8 +169,15 @@ def test_a_plain_node_that_blocks_the_loop_is_logged(caplog, run):
 def test_the_log_is_asked_once_after_levels_are_set_and_nothing_is_observed_when_it_is_off(monkeypatch):
     asked: list[int] = []
     log = logging.getLogger("asyncgrad.engine")
-    ask = logging.Logger.isEnabledFor
-    monkeypatch.setattr(logging.Logger, "isEnabledFor", lambda self, level: asked.append(level) or ask(self, level))
+    ask, here = logging.Logger.isEnabledFor, threading.get_ident()
+
+    def note(self: logging.Logger, level: int) -> bool:
+        # A worker that starts or ends asks, too.
+        if self is log and threading.get_ident() == here:
+            asked.append(level)
+        return ask(self, level)
+
+    monkeypatch.setattr(logging.Logger, "isEnabledFor", note)
     seen: list[Any] = []
     log.setLevel(log.level)
     for _ in range(2):

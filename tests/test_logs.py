@@ -14,6 +14,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.engine import engine
 from asyncgrad.engine.engine import Engine
 from asyncgrad.engine.workers import WORKER_POOL
 from tests.clocks import hand_in
@@ -178,6 +179,8 @@ def test_the_log_is_asked_once_after_levels_are_set_and_nothing_is_observed_when
         return ask(self, level)
 
     monkeypatch.setattr(logging.Logger, "isEnabledFor", note)
+    # A process that has had an observer looks for observers ever after, and asks the log each time.
+    monkeypatch.setattr(engine, "observers_in_use", [False])
     seen: list[Any] = []
     log.setLevel(log.level)
     for _ in range(2):

@@ -33,8 +33,10 @@ test: lint types pytest
 # ASYNCGRAD_BACKWARD_RECORD names a file of those that run no backward, which need not run again: tests/backwards.py.
 test-all: export ASYNCGRAD_CASES = 1
 test-all: export ASYNCGRAD_BACKWARD_RECORD = .tests-without-backward
-test-all: COMPILED_CASES = 0.1
-test-all: lint types pytest test-compiled
+# One process checks types, on one core: the tests have begun meanwhile.
+test-all: lint
+	$(MAKE) --jobs=2 types pytest
+	$(MAKE) test-compiled COMPILED_CASES=0.1
 
 # An interpreter is here if it is on the path or among those that pyenv has built.
 test-pythons:
@@ -59,12 +61,13 @@ types: $(VENV)/.dev
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
+# A test that is not sampled is run with 8 of its cases, which have all been run otherwise.
 # Without the tests of what runs no backward: the source, the package, the benchmarks' tables, the source of kernels;
 # and without the examples, which take a minute, and whose models the other tests train too.
 COMPILED_CASES ?= $(or $(ASYNCGRAD_CASES),0.1)
 
 test-compiled: $(VENV)/.dev
-	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
+	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_MOST=8 ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
 		--ignore-glob='tests/test_architecture.py' --ignore-glob='tests/test_house_rules.py' \
 		--ignore-glob='tests/test_packaging.py' --ignore-glob='tests/test_benchmark_*.py' \
 		--ignore-glob='tests/test_facades.py' --ignore-glob='tests/test_examples.py' \

@@ -1,13 +1,15 @@
 """How many of its cases a law is held to: a part in `make test`, all of them in `make test-all`.
 
 The environment variable ASYNCGRAD_CASES says which share of them: 1 is all, and 100 is a hundred times as many where
-they are drawn at random. The same part is run each time, and on every machine.
+they are drawn at random. ASYNCGRAD_MOST says of how many cases, at most, any other test is run: `make test-compiled`,
+whose cases have all been run otherwise, sets it. The same part is run each time, and on every machine.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 from binascii import crc32
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
@@ -16,10 +18,13 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["SHARE", "cases", "sampled", "some"]
+__all__ = ["MOST", "SHARE", "cases", "sampled", "some"]
 
 #: Without the variable, this is what `make test` runs.
 SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.1"))
+
+#: The most cases of a test that is not marked as `sampled`.
+MOST = int(os.environ.get("ASYNCGRAD_MOST", sys.maxsize))
 
 T = TypeVar("T")
 
@@ -36,21 +41,31 @@ def some(many: Iterable[T], share: float = SHARE) -> list[T]:
     return [whole[index] for index in sorted(Random(len(whole)).sample(range(len(whole)), count))]
 
 
-def sampled(items: list[pytest.Item], share: float = SHARE) -> tuple[list[pytest.Item], list[pytest.Item]]:
+def sampled(
+    items: list[pytest.Item], share: float = SHARE, most: int = MOST
+) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Split tests into those to run and those to leave out: of a test marked `sampled`, a part of its cases is run.
 
-    `sampled("function")` runs at least one case with each value of that parameter. A case is chosen by its name, so
-    that a new one changes little about the others.
+    `sampled("function")` runs at least one case with each value of that parameter. Of a test without the mark, `most`
+    cases are run. A case is chosen by its name, so that a new one changes little about the others.
     """
-    of_law: dict[Hashable, list[pytest.Item]] = defaultdict(list)
+    marked: dict[Hashable, list[pytest.Item]] = defaultdict(list)
+    others: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("sampled") is not None:
-            of_law[_law(item)].append(item)
+            marked[_law(item)].append(item)
+        elif most < sys.maxsize:
+            others[item.nodeid.partition("[")[0]].append(item)
     left_out: set[pytest.Item] = set()
-    for ones in of_law.values():
-        ones.sort(key=lambda item: (crc32(item.nodeid.encode()), item.nodeid))
-        left_out.update(ones[math.ceil(len(ones) * share) :])
+    for ones in marked.values():
+        left_out.update(_by_hash(ones)[math.ceil(len(ones) * share) :])
+    for ones in others.values():
+        left_out.update(_by_hash(ones)[most:])
     return [item for item in items if item not in left_out], [item for item in items if item in left_out]
+
+
+def _by_hash(items: list[pytest.Item]) -> list[pytest.Item]:
+    return sorted(items, key=lambda item: (crc32(item.nodeid.encode()), item.nodeid))
 
 
 def _law(item: pytest.Item) -> Hashable:

@@ -5,8 +5,9 @@ The rules and their tables are in `house_rules.py`; `test_house_rules.py` shows 
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -23,9 +24,9 @@ def _no_tree_is_kept() -> Iterator[None]:
     HOUSE.forget_trees()
 
 
-def on_each_file(sources: list[Source]) -> pytest.MarkDecorator:
-    """Run the test on each file, and name the run for it."""
-    return pytest.mark.parametrize("source", sources, ids=[source.name for source in sources])
+def each_file_holds(rule: Callable[[Source], list[str]], sources: Iterable[Source]) -> bool:
+    """True, or a failure that lists every violation in any of the files."""
+    return law_holds([violation for source in sources for violation in rule(source)])
 
 
 def public_names() -> list[str]:
@@ -43,38 +44,34 @@ def test_the_package_has_a_facade():
     assert PACKAGE in HOUSE.modules
 
 
-@on_each_file(HOUSE.package)
-def test_imports_go_down_the_layers_and_never_across_the_columns(source: Source):
-    assert law_holds(rules.import_order(HOUSE, source))
+def test_imports_go_down_the_layers_and_never_across_the_columns():
+    assert each_file_holds(functools.partial(rules.import_order, HOUSE), HOUSE.package)
 
 
-@on_each_file([source for source in HOUSE.package if source.module.startswith(f"{PACKAGE}.engine")])
-def test_the_engine_knows_no_numpy(source: Source):
-    assert law_holds(rules.numpy_in_engine(HOUSE, source))
+def test_the_engine_knows_no_numpy():
+    engine = [source for source in HOUSE.package if source.module.startswith(f"{PACKAGE}.engine")]
+
+    assert each_file_holds(functools.partial(rules.numpy_in_engine, HOUSE), engine)
 
 
-@on_each_file(HOUSE.facades)
-def test_a_facade_imports_lazily_what_it_shows_to_type_checkers(source: Source):
-    assert law_holds(rules.lazy_names(source))
+def test_a_facade_imports_lazily_what_it_shows_to_type_checkers():
+    assert each_file_holds(rules.lazy_names, HOUSE.facades)
 
 
 def test_no_modules_import_one_another_not_even_for_type_hints():
     assert law_holds(rules.import_cycles(HOUSE))
 
 
-@on_each_file(HOUSE.sources)
-def test_imports_stand_at_the_top(source: Source):
-    assert law_holds(rules.deferred_imports(HOUSE, source))
+def test_imports_stand_at_the_top():
+    assert each_file_holds(functools.partial(rules.deferred_imports, HOUSE), HOUSE.sources)
 
 
-@on_each_file(HOUSE.sources)
-def test_functions_stay_short(source: Source):
-    assert law_holds(rules.sizes(source))
+def test_functions_stay_short():
+    assert each_file_holds(rules.sizes, HOUSE.sources)
 
 
-@on_each_file(HOUSE.package)
-def test_only_the_engine_makes_asyncio_tasks(source: Source):
-    assert law_holds(rules.task_creation(source))
+def test_only_the_engine_makes_asyncio_tasks():
+    assert each_file_holds(rules.task_creation, HOUSE.package)
 
 
 @pytest.mark.parametrize("module", rules.PURE)
@@ -82,14 +79,12 @@ def test_the_state_machines_never_suspend(module: str):
     assert law_holds(rules.suspension(HOUSE, HOUSE[module]))
 
 
-@on_each_file(HOUSE.facades)
-def test_facades_hold_names_only(source: Source):
-    assert law_holds(rules.facade(source))
+def test_facades_hold_names_only():
+    assert each_file_holds(rules.facade, HOUSE.facades)
 
 
-@on_each_file(HOUSE.package)
-def test_classes_are_abstract_or_final(source: Source):
-    assert law_holds(rules.unsealed_classes(HOUSE, source))
+def test_classes_are_abstract_or_final():
+    assert each_file_holds(functools.partial(rules.unsealed_classes, HOUSE), HOUSE.package)
 
 
 @pytest.mark.parametrize("name", public_names())

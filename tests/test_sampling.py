@@ -70,3 +70,11 @@ def test_the_same_cases_are_run_whatever_else_is(items):
 
 def test_a_case_that_is_named_alone_is_run(items):
     assert [sampled([item], 0.2) for item in items] == [([item], []) for item in items]
+
+
+def test_of_a_test_without_the_mark_at_most_so_many_cases_are_run_and_the_same_each_time(items):
+    run, left_out = sampled(items, 1.0, most=1)
+
+    assert sum(name.startswith("test_all") for name in names(run)) == 1
+    assert len(left_out) == 1
+    assert run == sampled(items[::-1], 1.0, most=1)[0][::-1]

@@ -1,12 +1,14 @@
-"""Which NumPy and SciPy are installed, for laws that hold from one version on."""
+"""Which NumPy, SciPy and PyTorch are installed, for laws that hold from one version on."""
 
 from __future__ import annotations
+
+from importlib import metadata
 
 import numpy as np
 import pytest
 import scipy
 
-__all__ = ["is_numpy", "is_scipy", "needs_numpy"]
+__all__ = ["is_numpy", "is_pytorch", "is_scipy", "needs_numpy"]
 
 
 def is_numpy(version: str) -> bool:
@@ -17,6 +19,11 @@ def is_numpy(version: str) -> bool:
 def is_scipy(version: str) -> bool:
     """Tell whether SciPy is that version or a later one."""
     return bool(np.lib.NumpyVersion(scipy.__version__) >= f"{version}.0")
+
+
+def is_pytorch(version: str) -> bool:
+    """Tell whether PyTorch, which has to be installed, is that version or a later one."""
+    return bool(np.lib.NumpyVersion(metadata.version("torch").partition("+")[0]) >= f"{version}.0")
 
 
 def needs_numpy(version: str, reason: str) -> pytest.MarkDecorator:

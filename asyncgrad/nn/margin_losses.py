@@ -33,13 +33,13 @@ __all__ = [
 @primitive()
 @fused(lambda x: np.maximum(x, 0))
 def hinge_(x: Any) -> Any:
-    """Return max(x, 0), whose derivative at 0 is 1."""
+    """Return max(x, 0), whose derivative at 0 is 0, as in PyTorch from 2.14 on."""
     return np.maximum(real_floating("hinge_embedding_loss", "input", as_array(x)), 0)
 
 
 @derivative(hinge_, "x")
 def _(g: Any, x: Any) -> Any:
-    return g * (x >= 0)
+    return g * (x > 0)
 
 
 hinge: Callable[..., Any] = hinge_.call

@@ -12,6 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.nn.error_function import erf
+from tests.versions import is_pytorch
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 ACTIVATIONS = [
@@ -77,10 +78,16 @@ AT_JOINTS: dict[str, Callable[..., Any]] = {
 }
 
 
+#: Before PyTorch 2.14, the slopes of these at their joints were those of the other side.
+SINCE_2_14 = {"margin_ranking_loss", "hinge_embedding_loss"}
+
+
 @pytest.mark.parametrize("name", AT_JOINTS)
 def test_slopes_of_losses_at_their_joints_are_those_of_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch")
     joints = np.array([0.0, 0.5, 1.0])
+    if name in SINCE_2_14 and not is_pytorch("2.14"):
+        joints += 0.125
     peer = torch.tensor(joints, requires_grad=True)
 
     def call_pytorch(*args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,16 @@ from asyncgrad import nn, optim, sync
 
 STEPS = 100
 TEXT = "the quick brown fox jumps over the lazy dog while the loop goes on, and the dog dreams of a quicker fox. "
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let PyTorch compute with one thread: where others need the cores, its threads wait for each other for seconds."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def classifier(library: Any) -> Any:
@@ -72,6 +82,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], Callable[[], Any], Callable[[Any
 }
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_training_has_the_losses_of_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch")

@@ -7,7 +7,7 @@ import gc
 import importlib.util
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -57,9 +57,20 @@ def pytest_collection() -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the cases that are for `make test-all`, of those that the command line has chosen."""
-    items[:], left_out = sampled(items)
+    items[:], left_out = sampled(_each_example_once(items))
     if left_out:
         config.hook.pytest_deselected(items=left_out)
+
+
+def _each_example_once(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Leave out the doctests that a facade has from the functions of its modules: a wrapper has their docstrings."""
+    written = {_examples(item) for item in items if item.path.name != "__init__.py"}
+    return [item for item in items if item.path.name != "__init__.py" or _examples(item) not in written]
+
+
+def _examples(item: pytest.Item) -> Hashable:
+    """Return the text of a doctest; a test of another kind is the only one of its kind."""
+    return item.dtest.docstring if isinstance(item, pytest.DoctestItem) else item
 
 
 def loop_kinds() -> list[str]:

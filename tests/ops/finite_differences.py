@@ -83,16 +83,22 @@ def _substitute(case: Case, change: Callable[[np.ndarray], Any]) -> tuple[tuple[
     return args, kwargs
 
 
-def check_derivatives(function: Callable[..., Any], case: Case, *, order: int = 2, seed: int = 0) -> None:
+def check_derivatives(
+    function: Callable[..., Any], case: Case, *, order: int = 2, seed: int = 0, step: float = STEP, rtol: float = RTOL
+) -> None:
     """Compare the derivatives of `function` with central differences, to first or second order.
+
+    Of a function that is only as exact as its tolerance says, a longer step finds derivatives to fewer digits.
 
     Raises:
         AssertionError: names the function, the order and the array whose derivative is wrong.
     """
-    asyncio.run(_check(function, case, order, np.random.default_rng(seed)))
+    asyncio.run(_check(function, case, order, np.random.default_rng(seed), step, rtol))
 
 
-async def _check(function: Callable[..., Any], case: Case, order: int, generator: np.random.Generator) -> None:
+async def _check(
+    function: Callable[..., Any], case: Case, order: int, generator: np.random.Generator, step: float, rtol: float
+) -> None:
     name = getattr(function, "__name__", repr(function))
     points = leaves_of(case)
     assert points, f"{name}: there is no floating array in the arguments {case.differentiate} of the case"
@@ -113,7 +119,7 @@ async def _check(function: Callable[..., Any], case: Case, order: int, generator
         return _arrays(grads, points)
 
     first = await gradient([*points, *weights])
-    _compare(f"{name}, first order", first, await _differences(weighted_sum, points))
+    _compare(f"{name}, first order", first, await _differences(weighted_sum, points, step), rtol)
     if order < 2:
         return
 
@@ -135,8 +141,8 @@ async def _check(function: Callable[..., Any], case: Case, order: int, generator
         return _inner(await gradient(values), second_weights)
 
     everything = [*points, *weights]
-    expected = await _differences(weighted_gradient, everything)
-    _compare(f"{name}, second order", _arrays(second, everything), expected)
+    expected = await _differences(weighted_gradient, everything, step)
+    _compare(f"{name}, second order", _arrays(second, everything), expected, rtol)
 
 
 def _drawn(generator: np.random.Generator, like: Any) -> np.ndarray:
@@ -157,7 +163,7 @@ def _arrays(grads: Sequence[Any], like: Sequence[np.ndarray]) -> list[np.ndarray
 
 
 async def _differences(
-    function: Callable[[Sequence[np.ndarray]], Awaitable[float]], points: Sequence[np.ndarray]
+    function: Callable[[Sequence[np.ndarray]], Awaitable[float]], points: Sequence[np.ndarray], relative: float
 ) -> list[np.ndarray]:
     """Return the central differences of a function of arrays in every element of every array."""
     moved = [point.copy() for point in points]
@@ -166,7 +172,7 @@ async def _differences(
         for index in np.ndindex(array.shape):
             value = array[index].item()
             for part in (1, 1j) if array.dtype.kind == "c" else (1,):
-                step = STEP * max(1.0, abs(value))
+                step = relative * max(1.0, abs(value))
                 array[index] = value + part * step
                 above = await function(moved)
                 array[index] = value - part * step
@@ -176,10 +182,10 @@ async def _differences(
     return slopes
 
 
-def _compare(what: str, actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+def _compare(what: str, actual: Sequence[np.ndarray], expected: Sequence[np.ndarray], rtol: float = RTOL) -> None:
     for index, (have, want) in enumerate(zip(actual, expected, strict=True)):
         # Differences of large sums are good to a share of the largest slope, not of each.
         scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
         np.testing.assert_allclose(
-            have, want, rtol=RTOL, atol=ATOL * scale, err_msg=f"{what}, array {index}: derivative and differences"
+            have, want, rtol=rtol, atol=ATOL * scale, err_msg=f"{what}, array {index}: derivative and differences"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import asyncgrad as ag
 from tests.ops.finite_differences import Case, check_derivatives, flat, in_dtype, map_arrays
 
-__all__ = ["Calls", "check", "check_values", "named_calls"]
+__all__ = ["Calls", "check", "check_along_a_line", "check_values", "named_calls"]
 
 #: By the name of a call, the function, SciPy's, and the arguments.
 Calls = Mapping[str, tuple[Callable[..., Any], Callable[..., Any], Case]]
@@ -48,6 +48,35 @@ def check_values(
 def check(ours: Callable[..., Any], case: Case) -> None:
     """Compare derivatives of first and second order with differences."""
     check_derivatives(lambda *args, **kwargs: _arrays_for_arrays(ours, args, kwargs), case)
+
+
+def check_along_a_line(function: Callable[..., Any], points: Sequence[Any], **options: Any) -> None:
+    """Compare derivatives along a random direction for each point, with `options` of `check_derivatives`.
+
+    Each element of each derivative has a part in the one that is compared, and a function that takes long is called a
+    few times rather than twice for each element.
+    """
+    rng = np.random.default_rng(5)
+    arrays = [np.asarray(point, complex if np.iscomplexobj(point) else float) for point in points]
+    directions = [_random_like(rng, array) for array in arrays]
+
+    def line(*steps: Any) -> Any:
+        outputs = function(*(array + step * way for array, step, way in zip(arrays, steps, directions, strict=True)))
+        weights = np.random.default_rng(6)
+        # Ranks and the like are numbers of Python.
+        found = [one for one in flat(outputs) if not isinstance(one, (int, float))]
+        return sum(np.sum(np.real(one * _random_like(weights, one))) for one in found)
+
+    check_derivatives(line, Case(tuple(np.zeros(()) for _ in arrays), {}, tuple(range(len(arrays)))), **options)
+
+
+def _random_like(rng: np.random.Generator, array: Any) -> np.ndarray:
+    """Return numbers of either sign, not near 0, complex ones for complex numbers."""
+
+    def part() -> np.ndarray:
+        return rng.uniform(0.5, 1.5, array.shape) * rng.choice([-1.0, 1.0], array.shape)
+
+    return part() + 1j * part() if array.dtype.kind == "c" else np.asarray(part())
 
 
 def _arrays_for_arrays(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

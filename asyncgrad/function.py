@@ -463,7 +463,7 @@ class FunctionNode(SavingNode):
         self._argument_edges = tuple([index for index, leaf in enumerate(leaves) if isinstance(leaf, TensorBase)])
         self._connect([edges[index] for index in self._argument_edges])
         self.shape = None
-        self.dtype = None
+        self.dtype: Any = None
         self.device = next((leaf._device for leaf in leaves if isinstance(leaf, TensorBase)), None)
         self.meta = NodeMeta()
         self._metadata: tuple[InputMetadata, ...] = ()
@@ -491,7 +491,7 @@ class FunctionNode(SavingNode):
         self._metadata = metadata
         self._output_trees = trees
         # The device of the gradients that backward takes; the arguments may be on another one.
-        self.device = next((slot.device for slot in metadata if slot.device is not None), self.device)
+        self.device: Any = next((slot.device for slot in metadata if slot.device is not None), self.device)
 
     def compiled_args(self, args: CompiledArgs) -> None:
         """Collect what every node collects, the Function, and the settings of its context."""

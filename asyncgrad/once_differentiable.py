@@ -42,8 +42,8 @@ class DelayedError(Node):
         self._message = message
         self._connect(edges)
         self.shape = like.shape
-        self.dtype = like.dtype
-        self.device = None
+        self.dtype: Any = like.dtype
+        self.device: Any = None
         self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -866,7 +866,12 @@ class Tensor(TensorBase):
             return wrap_comparison(self, self._data.__ne__(raw(other)), error)  # type: ignore[no-any-return]
 
     # Its elements can change, and == gives an array: sets and dicts tell tensors apart by identity.
-    __hash__ = object.__hash__
+    if TYPE_CHECKING:
+
+        def __hash__(self) -> int: ...
+
+    else:
+        __hash__ = object.__hash__
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         try:

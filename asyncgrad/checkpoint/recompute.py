@@ -83,8 +83,8 @@ class SavedInputs(SavingNode):
     def __init__(self, tensors: Sequence[Any]) -> None:
         self._connect(())
         self.shape = None
-        self.dtype = None
-        self.device = tensors[0]._device if tensors else None
+        self.dtype: Any = None
+        self.device: Any = tensors[0]._device if tensors else None
         self.meta = NodeMeta()
         self.ctx = FunctionContext(self)
         self.ctx.save_for_backward(*tensors)

@@ -274,7 +274,7 @@ class ChainProfile:
         #: None until the first run.
         self.costs: ChainCosts | None = None
         #: Of the functions. Once one is gone its id may belong to another, so the profile is invalid.
-        self.references = references
+        self.references: tuple[Callable[[], Any], ...] = references
         self._schedules: dict[int, tuple[Action, ...]] = {}
 
     def is_valid(self) -> bool:

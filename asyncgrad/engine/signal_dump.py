@@ -25,7 +25,7 @@ class SignalDump:
 
     def __init__(self, number: signal.Signals, file: Any) -> None:
         #: The signal.
-        self.signal = number
+        self.signal: signal.Signals = number
         self._file = file
         self._is_open = True
         self._former: Any = signal.signal(number, self._handle)

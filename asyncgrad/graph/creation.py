@@ -155,8 +155,12 @@ class RecordingOnly:
 
     def __init__(self, recorder: ForwardRecorder) -> None:
         self._recorder = recorder
-        self.extend, self.files, self.clock = recorder.plain_calls.extend, recorder.files, recorder.clock
-        self.created, self.note, self.announce = recorder.created, recorder.note, recorder.announce
+        self.extend: Callable[[Iterable[Any]], None] = recorder.plain_calls.extend
+        self.files: set[str] = recorder.files
+        self.clock: Callable[[], float] = recorder.clock
+        self.created: Callable[[Any], None] = recorder.created
+        self.note: Callable[[Any], None] = recorder.note
+        self.announce: Callable[[Any], None] = recorder.announce
 
     def show(self, node: NodeLike) -> None:
         """Do nothing: there are no creation hooks."""

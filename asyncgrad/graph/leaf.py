@@ -59,8 +59,8 @@ class AccumulateGrad(Node):
         self.order = LEAF_ORDER
         self._note_thread()
         self.shape = variable._data.shape
-        self.dtype = variable._data.dtype
-        self.device = variable._device
+        self.dtype: Any = variable._data.dtype
+        self.device: Any = variable._device
         self.meta: NodeMeta | None = None
         meta = variable._autograd_meta()
         if meta.hooks is not None or meta.post_accumulate_hooks is not None:
@@ -151,8 +151,8 @@ class GraphRoot(Node):
         self._connect(edges)
         self._grads = tuple(grads)
         self.shape = None
-        self.dtype = None
-        self.device = None
+        self.dtype: Any = None
+        self.device: Any = None
         self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -173,8 +173,8 @@ class Identity(Node):
     def __init__(self) -> None:
         self._connect(())
         self.shape = None
-        self.dtype = None
-        self.device = None
+        self.dtype: Any = None
+        self.device: Any = None
         self.meta = NodeMeta()
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:

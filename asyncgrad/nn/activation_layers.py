@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arguments import number, truth
 from ..errors import ArgumentError
+from ..tensor import Tensor
 from . import init
 from .activations import elu, leaky_relu, relu, sigmoid, silu, softplus, tanh
 from .gaussian_units import gelu
@@ -445,7 +446,7 @@ class PReLU(Module):
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Place = None, dtype: Any = None) -> None:
         self.num_parameters: int = size(num_parameters, "num_parameters")
         self.init: float = number(init, "init")
-        self.weight = new_parameter((self.num_parameters,), device, dtype)
+        self.weight: Tensor = new_parameter((self.num_parameters,), device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from ..arguments import truth, whole_number
 from ..errors import ArgumentError
+from ..tensor import Tensor
 from .arguments import array_of, pair, single
 from .convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from .linear_layers import draw_by_inputs, new_parameter, size
@@ -55,12 +56,13 @@ class Convolution(Module):
         self.out_channels: int = out_channels
         self.groups: int = groups
         self.kernel_size: tuple[int, ...] = self._each("kernel_size", kernel_size, 1)
-        self.stride, self.dilation = self._each("stride", stride, 1), self._each("dilation", dilation, 1)
+        self.stride: tuple[int, ...] = self._each("stride", stride, 1)
+        self.dilation: tuple[int, ...] = self._each("dilation", dilation, 1)
         self.padding: str | tuple[int, ...] = padding if isinstance(padding, str) else self._each("padding", padding, 0)
         self.padding_mode = padding_mode
         channels = (in_channels, out_channels) if self.is_transposed else (out_channels, in_channels)
-        self.weight = new_parameter((channels[0], channels[1] // groups, *self.kernel_size), device, dtype)
-        self.bias = new_parameter((out_channels,), device, dtype) if truth(bias, "bias") else None
+        self.weight: Tensor = new_parameter((channels[0], channels[1] // groups, *self.kernel_size), device, dtype)
+        self.bias: Tensor | None = new_parameter((out_channels,), device, dtype) if truth(bias, "bias") else None
         self.reset_parameters()
 
     def _each(self, name: str, value: Any, least: int) -> tuple[int, ...]:

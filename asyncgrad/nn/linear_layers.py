@@ -192,10 +192,8 @@ class Embedding(Module):
         device: Place = None,
         dtype: Any = None,
     ) -> None:
-        self.num_embeddings, self.embedding_dim = (
-            size(num_embeddings, "num_embeddings"),
-            size(embedding_dim, "embedding_dim"),
-        )
+        self.num_embeddings: int = size(num_embeddings, "num_embeddings")
+        self.embedding_dim: int = size(embedding_dim, "embedding_dim")
         if padding_idx is not None:
             if not -num_embeddings <= whole_number(padding_idx, "padding_idx") < num_embeddings:
                 raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")

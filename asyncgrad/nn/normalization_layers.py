@@ -12,7 +12,7 @@ from ..context import RECOMPUTING
 from ..default_dtype import floating_dtype
 from ..errors import ArgumentError
 from ..graph.saved_hooks import prepare_write
-from ..tensor import tensor
+from ..tensor import Tensor, tensor
 from . import init
 from .arguments import array_of
 from .linear_layers import new_parameter, size
@@ -28,8 +28,8 @@ class Affine(Module):
 
     def _make(self, shape: tuple[int, ...], affine: bool, bias: bool, device: Any, dtype: Any) -> None:
         has_bias = truth(bias, "bias") and affine
-        self.weight = new_parameter(shape, device, dtype) if affine else None
-        self.bias = new_parameter(shape, device, dtype) if has_bias else None
+        self.weight: Tensor | None = new_parameter(shape, device, dtype) if affine else None
+        self.bias: Tensor | None = new_parameter(shape, device, dtype) if has_bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -70,14 +70,17 @@ class ChannelNorm(Affine):
             self.register_buffer("running_var", tensor(np.ones(num_features, kind), device=device))
             self.register_buffer("num_batches_tracked", tensor(np.zeros((), np.int64), device=device))
         else:
-            self.running_mean = self.running_var = self.num_batches_tracked = None
+            self.running_mean: Tensor | None = None
+            self.running_var: Tensor | None = None
+            self.num_batches_tracked: Tensor | None = None
 
     def reset_running_stats(self) -> None:
         """Set the running means to 0 and the running variances to 1."""
-        if self.running_mean is not None:
-            init.zeros_(self.running_mean)
-            init.ones_(self.running_var)
-            init.zeros_(self.num_batches_tracked)
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        init.zeros_(self.running_mean)
+        init.ones_(self.running_var)
+        init.zeros_(self.num_batches_tracked)
 
     def extra_repr(self) -> str:
         """Return the options that the layer shows in its repr."""
@@ -158,7 +161,7 @@ class BatchNorm1d(BatchNorm):
                [ 1.,  0.]])
     """
 
-    axes = (2, 3)
+    axes: tuple[int, ...] = (2, 3)
 
 
 @final
@@ -174,7 +177,7 @@ class BatchNorm2d(BatchNorm):
         (4, 3, 8, 8)
     """
 
-    axes = (4,)
+    axes: tuple[int, ...] = (4,)
 
 
 class InstanceNorm(ChannelNorm):
@@ -232,7 +235,7 @@ class InstanceNorm1d(InstanceNorm):
         array([[[-0.99995,  0.99995]]])
     """
 
-    axes = (2, 3)
+    axes: tuple[int, ...] = (2, 3)
 
 
 @final
@@ -250,7 +253,7 @@ class InstanceNorm2d(InstanceNorm):
         (4, 3, 8, 8)
     """
 
-    axes = (3, 4)
+    axes: tuple[int, ...] = (3, 4)
 
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
@@ -333,7 +336,9 @@ class RMSNorm(Module):
         self.normalized_shape: tuple[int, ...] = _shape_of(normalized_shape)
         self.eps: float | None = None if eps is None else number(eps, "eps")
         self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
-        self.weight = new_parameter(self.normalized_shape, device, dtype) if self.elementwise_affine else None
+        self.weight: Tensor | None = (
+            new_parameter(self.normalized_shape, device, dtype) if self.elementwise_affine else None
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -32,7 +32,8 @@ class _MaxPool(_Pool):
     def __init__(
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> None:
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.kernel_size: Any = kernel_size
+        self.stride: Any = kernel_size if stride is None else stride
         self.padding = padding
         self.dilation: Any = dilation
         self.ceil_mode: bool = ceil_mode
@@ -69,7 +70,8 @@ class AvgPool1d(_Pool):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.kernel_size: Any = kernel_size
+        self.stride: Any = kernel_size if stride is None else stride
         self.padding = padding
         self.ceil_mode: bool = ceil_mode
         self.count_include_pad: bool = count_include_pad
@@ -92,7 +94,8 @@ class AvgPool2d(_Pool):
         count_include_pad: bool = True,
         divisor_override: float | None = None,
     ) -> None:
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.kernel_size: Any = kernel_size
+        self.stride: Any = kernel_size if stride is None else stride
         self.padding = padding
         self.ceil_mode: bool = ceil_mode
         self.count_include_pad: bool = count_include_pad

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arguments import number, truth, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
+from ..tensor import Tensor
 from . import init
 from .arguments import array_of
 from .linear_layers import new_parameter, size
@@ -333,10 +334,10 @@ class RecurrentCell(Module):
         self.hidden_size: int = hidden_size
         self.has_bias: bool = truth(bias, "bias")
         rows = self._cell().gates * hidden_size
-        self.weight_ih = new_parameter((rows, input_size), device, dtype)
-        self.weight_hh = new_parameter((rows, hidden_size), device, dtype)
-        self.bias_ih = new_parameter((rows,), device, dtype) if self.has_bias else None
-        self.bias_hh = new_parameter((rows,), device, dtype) if self.has_bias else None
+        self.weight_ih: Tensor = new_parameter((rows, input_size), device, dtype)
+        self.weight_hh: Tensor = new_parameter((rows, hidden_size), device, dtype)
+        self.bias_ih: Tensor | None = new_parameter((rows,), device, dtype) if self.has_bias else None
+        self.bias_hh: Tensor | None = new_parameter((rows,), device, dtype) if self.has_bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from ..arguments import number, truth, whole_number
 from ..errors import ArgumentError
 from ..graph.values import beside
+from ..tensor import Tensor
 from . import init
 from .activations import relu
 from .arguments import array_of
@@ -90,16 +91,21 @@ class MultiheadAttention(Module):
         self.vdim: int = embed_dim if vdim is None else size(vdim, "vdim")
         self.add_zero_attn: bool = truth(add_zero_attn, "add_zero_attn")
         has_added = truth(add_bias_kv, "add_bias_kv")
-        self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
+        self.in_proj_weight: Tensor | None = None
+        self.q_proj_weight: Tensor | None = None
+        self.k_proj_weight: Tensor | None = None
+        self.v_proj_weight: Tensor | None = None
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = new_parameter((3 * embed_dim, embed_dim), device, dtype)
         else:
             self.q_proj_weight = new_parameter((embed_dim, embed_dim), device, dtype)
             self.k_proj_weight = new_parameter((embed_dim, self.kdim), device, dtype)
             self.v_proj_weight = new_parameter((embed_dim, self.vdim), device, dtype)
-        self.in_proj_bias = new_parameter((3 * embed_dim,), device, dtype) if truth(bias, "bias") else None
-        self.bias_k = new_parameter((1, 1, embed_dim), device, dtype) if has_added else None
-        self.bias_v = new_parameter((1, 1, embed_dim), device, dtype) if has_added else None
+        self.in_proj_bias: Tensor | None = (
+            new_parameter((3 * embed_dim,), device, dtype) if truth(bias, "bias") else None
+        )
+        self.bias_k: Tensor | None = new_parameter((1, 1, embed_dim), device, dtype) if has_added else None
+        self.bias_v: Tensor | None = new_parameter((1, 1, embed_dim), device, dtype) if has_added else None
         self.out_proj: Any = Linear(embed_dim, embed_dim, bias, device, dtype)
         self.reset_parameters()
 

@@ -110,7 +110,7 @@ class Activation:
         #: Called when the array is no longer needed.
         self._discard = discard
         #: The array that owns the memory, weakly: as long as it lives, no other array has its address.
-        self.root = root
+        self.root: weakref.ref[Any] = root
         self._counter: VersionCounter = tensor._shared_version()
         self._version = self._counter.value
 

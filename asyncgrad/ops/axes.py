@@ -18,6 +18,7 @@ __all__ = [
     "arrays_together",
     "axis_index",
     "axis_tuple",
+    "in_columns",
     "in_rows",
     "inverse_permutation",
     "kept_shape",
@@ -143,6 +144,11 @@ def laid_by_ufunc(result: Any, operands: Sequence[Any], order: str = "K") -> Any
 def in_rows(result: Any) -> Any:
     """Return a result that nobody else has seen, laid out in memory in rows."""
     return _laid(result, lambda array: np.empty(array.shape, array.dtype))
+
+
+def in_columns(result: Any) -> Any:
+    """Return a result that nobody else has seen, laid out in memory in columns."""
+    return _laid(result, lambda array: np.empty(array.shape, array.dtype, "F"))
 
 
 def _laid(result: Any, make: Callable[[Any], Any]) -> Any:

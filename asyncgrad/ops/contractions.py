@@ -15,7 +15,7 @@ import numpy as np
 
 from ..graph.values import is_foreign, raw, zeros_beside
 from ..views.writing import copy_into
-from .axes import array_like, axis_tuple, inverse_permutation, laid_like
+from .axes import array_like, axis_tuple, in_columns, in_rows, inverse_permutation, laid_like
 from .foreign import as_dtype
 from .primitive import RULES, derivative, primitive
 from .subscripts import parse
@@ -155,17 +155,30 @@ def _contracted(x: Any, y: Any, labels_x: str, labels_y: str, output: str) -> An
 # Any number of arrays.
 
 
-def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, **kwargs: Any) -> Any:
+def einsum(
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    order: Any = "K",
+    casting: Any = "safe",
+    **kwargs: Any,
+) -> Any:
     """Return the sum of products that subscripts describe, as NumPy does.
 
     `optimize` says in what order more than two arrays are contracted; with False, asyncgrad chooses.
     """
     if kwargs:
         raise TypeError(f"numpy.einsum on a Tensor does not take {', '.join(kwargs)}")
+    if order != "K":
+        result = einsum(*operands, optimize=optimize, dtype=dtype, casting=casting)
+        return _in_order(result, *parse(operands), order) if out is None else copy_into(out, result)
     labels, output, arrays = parse(operands)
+    if dtype is None and casting != "safe":
+        dtype = np.result_type(*map(raw, arrays))
     if dtype is not None:
         arrays = [
-            as_dtype(array, dtype, "safe") if is_foreign(array) else array.astype(dtype, casting="safe")
+            as_dtype(array, dtype, casting) if is_foreign(array) else array.astype(dtype, casting=casting)
             for array in arrays
         ]
     if len(arrays) == 1:
@@ -187,6 +200,16 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = 
 
 
 RULES[np.einsum] = einsum
+
+
+def _in_order(result: Any, labels: list[str], output: str, arrays: list[Any], order: str) -> Any:
+    """Return a result laid out in memory in an order that is not "K"; NumPy leaves a view as it is."""
+    if order not in ("A", "C", "F"):
+        raise ValueError(f"numpy.einsum takes for order 'K', 'A', 'C' or 'F', not {order!r}")
+    if len(labels) == 1 and set(labels[0]) == set(output):
+        return result
+    by_columns = order == "F" or (order == "A" and all(raw(one).flags.f_contiguous for one in arrays))
+    return in_columns(result) if by_columns else in_rows(result)
 
 
 def _laid_as_by_numpy(result: Any, labels: tuple[str, ...], output: str, arrays: Sequence[Any]) -> Any:

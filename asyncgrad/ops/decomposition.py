@@ -109,11 +109,11 @@ class DecompositionNode(HandwrittenNode):
     def __init__(self, decomposition: Decomposition, edge: Edge, results: Sequence[TensorBase]) -> None:
         node, input_nr = edge
         self.connect((node,), (input_nr,))
-        self.order = next_order()
+        self.order: int = next_order()
         if len(THREADS) > 1:
             self._note_thread()
         self.shape = self.dtype = self.meta = None
-        self.device = results[0]._device
+        self.device: Any = results[0]._device
         self._decomposition = decomposition
         self._metadata = tuple([InputMetadata(one._data.shape, one._data.dtype, one._device) for one in results])
         #: The results, None once released.

@@ -212,10 +212,14 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
             explain_refusal(name, args, error)
             name_shapes(name, args, error)
             raise
+    # Of functions that are no ufuncs, clip alone takes a mask of the results; that of a reduction is one of elements.
+    mask = kwargs.pop("where", True) if function is np.clip else True
     for one in out if isinstance(out, tuple) else (out,):
         # A rule may be made of several operations, each of which saves what it needs.
         args = tuple(before_write(one, args, always=True))
     result = rule(*args, **kwargs)
+    if mask is not True:
+        return copy_into(out[0] if isinstance(out, tuple) else out, result, raw(mask))
     return _put(out, result)
 
 

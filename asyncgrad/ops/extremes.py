@@ -133,8 +133,14 @@ def clip(
     min: Any = None,
     max: Any = None,
     dtype: Any = None,
+    where: Any = True,
+    **kwargs: Any,
 ) -> Any:
     """Return `a` kept between two bounds, given by position or as `min` and `max`."""
+    if kwargs:
+        raise TypeError(f"numpy.clip on a Tensor does not take {', '.join(kwargs)}")
+    if where is not True and out is None:
+        raise TypeError("numpy.clip with where= leaves the rest undefined: pass out= as well")
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise ValueError("numpy.clip takes a bound by position or as min= and max=, not both ways")
     result = clip_(a, min if a_min is None else a_min, max if a_max is None else a_max, dtype)

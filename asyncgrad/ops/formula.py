@@ -155,7 +155,7 @@ class Expression:
     __slots__ = ("tree",)
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+        self.tree: Tree = tree
 
     @property
     def is_gradient(self) -> bool:

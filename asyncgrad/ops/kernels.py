@@ -174,7 +174,7 @@ class FusedFormula:
     __slots__ = ("__name__", "__weakref__", "_launchers", "formula")
 
     def __init__(self, formula: Callable[..., Any]) -> None:
-        self.formula = formula
+        self.formula: Callable[..., Any] = formula
         self.__name__: str = formula.__name__
         #: The function to call, by the type of the first argument.
         self._launchers: dict[type, Callable[..., Any]] = {np.ndarray: formula}

@@ -65,7 +65,6 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.fix,
     np.floor,
     np.floor_divide,
-    np.heaviside,
     np.rint,
     np.round,
     np.spacing,

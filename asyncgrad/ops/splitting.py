@@ -48,7 +48,7 @@ class SplitNode(HandwrittenNode):
     def __init__(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], axis: int, device: Any) -> None:
         node, input_nr = edge
         self.connect((node,), (input_nr,))
-        self.order = next_order()
+        self.order: int = next_order()
         if len(THREADS) > 1:
             self._note_thread()
         self.shape = self.dtype = self.meta = None

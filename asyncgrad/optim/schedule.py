@@ -229,10 +229,8 @@ class LinearLR(Schedule):
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5
     ) -> None:
-        self.start_factor, self.end_factor = (
-            number(start_factor, "start_factor", 0),
-            number(end_factor, "end_factor", 0),
-        )
+        self.start_factor: float = number(start_factor, "start_factor", 0)
+        self.end_factor: float = number(end_factor, "end_factor", 0)
         self.total_iters: int = whole_number(total_iters, "total_iters", 1)
         super().__init__(optimizer)
 

@@ -81,16 +81,16 @@ class NodeRun:
     __slots__ = ("began", "ended", "facts", "grads", "outputs", "resumed", "status", "suspended", "thread", "workers")
 
     def __init__(self, facts: NodeFacts, grads: tuple[Spec, ...], began: float) -> None:
-        self.facts = facts
-        self.grads = grads
+        self.facts: NodeFacts = facts
+        self.grads: tuple[Spec, ...] = grads
         self.outputs: tuple[Spec, ...] = ()
-        self.thread = threading.get_ident()
+        self.thread: int = threading.get_ident()
         self.suspended: list[float] = []
         self.resumed: list[float] = []
         self.workers: list[WorkerRun] = []
-        self.began = began
+        self.began: float = began
         self.ended: float | None = None
-        self.status = "running"
+        self.status: str = "running"
 
 
 @final
@@ -113,16 +113,16 @@ class BackwardRecord:
     )
 
     def __init__(self, graph_task: GraphTask, began: float) -> None:
-        self.id = graph_task.id
+        self.id: int = graph_task.id
         self.outer: int | None = None if graph_task.outer is None else graph_task.outer.id
         self.outer_key = None if graph_task.outer_node is None else key_of(graph_task.outer_node)
-        self.root_key = key_of(graph_task.root)
-        self.depth = graph_task.reentrant_depth
-        self.keep_graph = graph_task.keep_graph
-        self.thread = graph_task.thread_id
-        self.began = began
+        self.root_key: int = key_of(graph_task.root)
+        self.depth: int = graph_task.reentrant_depth
+        self.keep_graph: bool = graph_task.keep_graph
+        self.thread: int = graph_task.thread_id
+        self.began: float = began
         self.ended: float | None = None
-        self.status = "running"
+        self.status: str = "running"
         #: For each plain node that has ended its order, the time, and its plan; it began at the time before. Three
         #: entries for each: None, the time and None where a stretch begins; None, the time and an order where one goes
         #: on after a node that is in `runs`. They do not stand in tuples, which the garbage collector would visit.
@@ -157,7 +157,7 @@ class Recorder:
     )
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+        self.clock: Clock = clock
         #: Calls of functions whose nodes are plain: see ForwardRecorder.
         self.plain_calls: list[Any] = []
         #: All other calls.
@@ -165,7 +165,7 @@ class Recorder:
         #: By order, nodes that had been made before the profile began: NodeFacts, or an entry as in `plain_calls`.
         self.older: dict[int, NodeFacts | tuple[Any, ...]] = {}
         #: The order of a node that is newer than all of them.
-        self.first = 0
+        self.first: int = 0
         self.files: set[str] = set()
         #: (time, id of the AccumulateGrad, spec) for each leaf that was used for the first time.
         self.leaves: list[tuple[float, int, Spec]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import fft as scipy_fft
@@ -57,6 +57,7 @@ __all__ = [
     "rfftn",
 ]
 
+_Transform: TypeAlias = Callable[..., Tensor]
 _SWAPPED: dict[Any, Any] = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
@@ -132,21 +133,24 @@ def _called(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return wrapped
 
 
-fft, ifft = _one_axis(np.fft.fft), _one_axis(np.fft.ifft)
-rfft, irfft = _one_axis(np.fft.rfft), _one_axis(np.fft.irfft)
-hfft, ihfft = _one_axis(np.fft.hfft), _one_axis(np.fft.ihfft)
-fftn, ifftn = _several_axes(np.fft.fftn, None), _several_axes(np.fft.ifftn, None)
-rfftn, irfftn = _several_axes(np.fft.rfftn, None), _several_axes(np.fft.irfftn, None)
-fft2, ifft2 = _several_axes(np.fft.fft2, (-2, -1)), _several_axes(np.fft.ifft2, (-2, -1))
-rfft2, irfft2 = _several_axes(np.fft.rfft2, (-2, -1)), _several_axes(np.fft.irfft2, (-2, -1))
-hfftn, ihfftn = (
-    _several_axes(_called(_hermitian, "hfftn"), None),
-    _several_axes(_called(_inverse_hermitian, "ihfftn"), None),
-)
-hfft2, ihfft2 = (
-    _several_axes(_called(_hermitian, "hfft2"), (-2, -1)),
-    _several_axes(_called(_inverse_hermitian, "ihfft2"), (-2, -1)),
-)
+fft: _Transform = _one_axis(np.fft.fft)
+ifft: _Transform = _one_axis(np.fft.ifft)
+rfft: _Transform = _one_axis(np.fft.rfft)
+irfft: _Transform = _one_axis(np.fft.irfft)
+hfft: _Transform = _one_axis(np.fft.hfft)
+ihfft: _Transform = _one_axis(np.fft.ihfft)
+fftn: _Transform = _several_axes(np.fft.fftn, None)
+ifftn: _Transform = _several_axes(np.fft.ifftn, None)
+rfftn: _Transform = _several_axes(np.fft.rfftn, None)
+irfftn: _Transform = _several_axes(np.fft.irfftn, None)
+fft2: _Transform = _several_axes(np.fft.fft2, (-2, -1))
+ifft2: _Transform = _several_axes(np.fft.ifft2, (-2, -1))
+rfft2: _Transform = _several_axes(np.fft.rfft2, (-2, -1))
+irfft2: _Transform = _several_axes(np.fft.irfft2, (-2, -1))
+hfftn: _Transform = _several_axes(_called(_hermitian, "hfftn"), None)
+ihfftn: _Transform = _several_axes(_called(_inverse_hermitian, "ihfftn"), None)
+hfft2: _Transform = _several_axes(_called(_hermitian, "hfft2"), (-2, -1))
+ihfft2: _Transform = _several_axes(_called(_inverse_hermitian, "ihfft2"), (-2, -1))
 
 
 def fftshift(x: Any, axes: Any = None) -> Tensor:
@@ -298,9 +302,14 @@ def _documented(transform: Callable[..., Tensor], name: str, kind: str, where: s
     return transform
 
 
-dct, idct, dst, idst = _one("dct", "cosine"), _one("idct", "cosine"), _one("dst", "sine"), _one("idst", "sine")
-dctn, idctn = _several("dctn", "cosine"), _several("idctn", "cosine")
-dstn, idstn = _several("dstn", "sine"), _several("idstn", "sine")
+dct: _Transform = _one("dct", "cosine")
+idct: _Transform = _one("idct", "cosine")
+dst: _Transform = _one("dst", "sine")
+idst: _Transform = _one("idst", "sine")
+dctn: _Transform = _several("dctn", "cosine")
+idctn: _Transform = _several("idctn", "cosine")
+dstn: _Transform = _several("dstn", "sine")
+idstn: _Transform = _several("idstn", "sine")
 
 
 def __dir__() -> list[str]:

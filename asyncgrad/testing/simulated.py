@@ -122,7 +122,7 @@ class SimulatedEvent(Event):
     def __init__(self, stream: SimulatedStream, time: float, seen: Seen) -> None:
         super().__init__(stream)
         self.time: float = time
-        self.seen = seen
+        self.seen: Seen = seen
 
     def query(self) -> bool:
         """Return whether the clock has passed it."""

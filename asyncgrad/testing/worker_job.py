@@ -16,9 +16,9 @@ class WorkerJob:
     __slots__ = ("_error", "_result", "args", "func", "future", "last_call")
 
     def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], future: asyncio.Future[Any]) -> None:
-        self.func = func
+        self.func: Callable[..., Any] = func
         self.args: tuple[Any, ...] = args
-        self.future = future
+        self.future: asyncio.Future[Any] = future
         #: When its last call_soon_threadsafe arrives; its result must not arrive earlier.
         self.last_call = (0, 0.0)
         self._result: Any = None

@@ -44,7 +44,7 @@ class AsStridedNode(HandwrittenNode):
         assert node is not None
         node.has_parent = True
         self.next_nodes, self.input_nrs = (node,), (input_nr,)
-        self.order = next_order()
+        self.order: int = next_order()
         if len(THREADS) > 1:
             self._note_thread()
         data = view._data
@@ -192,7 +192,7 @@ class CopySlices(HandwrittenNode):
         node, input_nr = (None, 0) if edge is None else edge
         nodes, input_nrs = fn.next_nodes, fn.input_nrs
         self.connect((node, *nodes[:slot], *nodes[slot + 1 :]), (input_nr, *input_nrs[:slot], *input_nrs[slot + 1 :]))
-        self.order = next_order()
+        self.order: int = next_order()
         if len(THREADS) > 1:
             self._note_thread()
         data = base._data

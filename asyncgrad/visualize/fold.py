@@ -34,10 +34,10 @@ class Group:
     __slots__ = ("first", "items", "period", "repeats")
 
     def __init__(self, first: int, period: int, repeats: int, items: list[int | Group]) -> None:
-        self.first = first
-        self.period = period
-        self.repeats = repeats
-        self.items = items
+        self.first: int = first
+        self.period: int = period
+        self.repeats: int = repeats
+        self.items: list[int | Group] = items
 
     def repeat_of(self, index: int) -> int:
         """Return which repeat a node is in, given its index, or that of its place in the first of an outer group."""

@@ -68,16 +68,16 @@ class Box:
     __slots__ = ("count", "details", "frame", "key", "kind", "lines", "marks", "nanoseconds", "saved", "title")
 
     def __init__(self, key: str, kind: str, title: str, frame: Frame | None) -> None:
-        self.key = key
-        self.kind = kind
-        self.title = title
-        self.count = 0
+        self.key: str = key
+        self.kind: str = kind
+        self.title: str = title
+        self.count: int = 0
         self.lines: list[str] = []
         self.details: list[tuple[str, str]] = []
         self.marks: list[str] = []
-        self.saved = 0
+        self.saved: int = 0
         self.nanoseconds: int | None = None
-        self.frame = frame
+        self.frame: Frame | None = frame
 
 
 @final
@@ -94,10 +94,10 @@ class Frame:
     __slots__ = ("group", "key", "outer", "title")
 
     def __init__(self, key: str, group: Group, outer: Frame | None) -> None:
-        self.key = key
-        self.group = group
-        self.outer = outer
-        self.title = f"× {group.repeats:,}"
+        self.key: str = key
+        self.group: Group = group
+        self.outer: Frame | None = outer
+        self.title: str = f"× {group.repeats:,}"
 
     def around(self) -> list[Frame]:
         """Return the frames that this one is in, the outermost first, and itself."""
@@ -121,9 +121,9 @@ class Arrow:
     __slots__ = ("is_next", "source", "target")
 
     def __init__(self, source: str, target: str, is_next: bool) -> None:
-        self.source = source
-        self.target = target
-        self.is_next = is_next
+        self.source: str = source
+        self.target: str = target
+        self.is_next: bool = is_next
 
 
 @final
@@ -142,12 +142,12 @@ class Picture:
     __slots__ = ("arrows", "boxes", "caption", "frames", "is_timed", "title")
 
     def __init__(self, title: str, is_timed: bool) -> None:
-        self.title = title
-        self.caption = ""
+        self.title: str = title
+        self.caption: str = ""
         self.boxes: list[Box] = []
         self.frames: list[Frame] = []
         self.arrows: list[Arrow] = []
-        self.is_timed = is_timed
+        self.is_timed: bool = is_timed
 
 
 def draw(

@@ -104,6 +104,7 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.frexp: [Case((np.array([1.3, -2.6, 0.6]),))],
     np.ldexp: [Case((normal(3), np.array([1, -2, 0]))), Case((normal(2, 1), np.array([3, 1])))],
     np.copysign: two(normal, normal),
+    np.heaviside: two(normal, normal),
     np.conjugate: one(normal),
     np.real: one(normal),
     np.imag: one(normal),

@@ -48,3 +48,29 @@ def test_nan_to_num_does_not_write_into_its_argument() -> None:
     with pytest.raises(InPlaceError, match="copy=False"):
         np.nan_to_num(tensor, copy=False)
     assert np.isnan(tensor.numpy()[0])
+
+
+def test_clip_leaves_out_as_it_is_where_its_mask_does_not_hold() -> None:
+    x = ag.tensor([-1.0, 0.5, 5.0], requires_grad=True)
+    out = ag.tensor([7.0, 8.0, 9.0], requires_grad=True)
+    mask = np.array([True, True, False])
+
+    written = out.clone()
+    result: ag.Tensor = np.clip(x, 0.0, 1.0, out=written, where=mask)  # type: ignore[call-overload]
+    ag.sync.backward(result.sum())
+
+    assert result is written
+    assert result.tolist() == np.clip(x.detach().numpy(), 0, 1, out=np.array([7.0, 8.0, 9.0]), where=mask).tolist()
+    assert x.grad is not None
+    assert out.grad is not None
+    assert x.grad.tolist() == [0, 1, 0]
+    assert out.grad.tolist() == [0, 0, 1]
+
+
+def test_clip_with_a_mask_needs_out_and_names_what_it_does_not_take() -> None:
+    x = ag.tensor([1.0])
+
+    with pytest.raises(TypeError, match=r"numpy.clip with where= leaves the rest undefined: pass out= as well"):
+        np.clip(x, 0.0, 1.0, where=np.array([True]))
+    with pytest.raises(TypeError, match=r"numpy.clip on a Tensor does not take casting"):
+        np.clip(x, 0.0, 1.0, casting="unsafe")

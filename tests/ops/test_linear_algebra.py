@@ -150,8 +150,34 @@ def test_einsum_needs_arrays_and_takes_dtype_and_out() -> None:
     assert np.einsum("ij->i", x, dtype=np.float64).dtype == np.float64
     assert numpy.einsum("ij->i", x.detach(), out=out) is out
     assert out.tolist() == [2, 2]
-    with pytest.raises(TypeError, match="order"):
-        numpy.einsum("ij->i", x, order="F")
+    with pytest.raises(TypeError, match=r"numpy.einsum on a Tensor does not take subok"):
+        numpy.einsum("ij->i", x, subok=True)
+
+
+@pytest.mark.parametrize("order", "KACF")
+@pytest.mark.parametrize("subscripts", ["ij->ji", "ij,jk->ik", "ij,jk->ki", "ijk->ki"])
+def test_einsum_lays_its_result_out_in_the_order_asked_for(subscripts: str, order: Any) -> None:
+    labels = subscripts.split("->")[0].split(",")
+    arrays = [small_whole_numbers(*range(2, 2 + len(one))).copy("F") for one in labels]
+    if len(labels) == 2:
+        arrays[1] = small_whole_numbers(3, 4)
+
+    actual = np.einsum(subscripts, *map(ag.asarray, arrays), order=order)
+    expected = np.einsum(subscripts, *arrays, order=order)
+
+    assert np.array_equal(actual, expected)
+    assert actual.strides == expected.strides
+
+
+def test_einsum_casts_as_it_is_told() -> None:
+    x, y = ag.tensor([1.5, 2.0], requires_grad=True), ag.tensor(np.ones(2, np.float32))
+
+    ag.sync.backward(np.einsum("i,i", x, y, dtype=np.float32, casting="same_kind"))
+
+    assert x.grad is not None
+    assert x.grad.tolist() == [1, 1]
+    with pytest.raises(TypeError, match="according to the rule 'no'"):
+        np.einsum("i,i", x, y, casting="no")
 
 
 def test_a_contraction_of_many_is_differentiated_pair_by_pair() -> None:

@@ -21,7 +21,7 @@ _integers = np.array([12, 7, 30])
 #: Arguments for each function that takes others than one array of numbers.
 ARGUMENTS: dict[Callable[..., Any], tuple[Any, ...]] = {
     **dict.fromkeys(
-        (np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal, np.floor_divide, np.heaviside),
+        (np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal, np.floor_divide),
         (_data, _other),
     ),
     **dict.fromkeys((np.allclose, np.array_equal, np.array_equiv, np.isclose, np.isin), (_data, _other)),

@@ -78,6 +78,11 @@ POINTS = [
     Point(np.copysign, (0.0, -2.0), (0.0, 0.0), ZEROS, better=True),
     Point(np.copysign, (-1.0, 0.0), (-1.0, 0.0), ZEROS),
     Point(np.copysign, (3.0, -0.0), (-1.0, 0.0), ZEROS),
+    # heaviside takes its second argument at 0 alone.
+    *(
+        Point(np.heaviside, (x1, 0.3), (0.0, slope), ZEROS, None)
+        for x1, slope in ((0.0, 1.0), (-0.0, 1.0), (2.0, 0.0), (-inf, 0.0), (nan, 0.0))
+    ),
     # clip lets the gradient through at its bounds; crossed bounds give the upper one.
     *(
         Point(np.clip, args, gradient, ((0.0,) * 3,) * 3, "clamp")

@@ -417,10 +417,10 @@ class _Equation(Problem):
     __slots__ = ("is_async", "method", "name", "velocity")
 
     def __init__(self, velocity: Velocity, method: Method, is_async: bool, name: str) -> None:
-        self.velocity = velocity
-        self.method = method
-        self.is_async = is_async
-        self.name = name
+        self.velocity: Velocity = velocity
+        self.method: Method = method
+        self.is_async: bool = is_async
+        self.name: str = name
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
         """Solve the adjoint equation from the last time to the first."""

@@ -98,9 +98,9 @@ class Zero(Problem):
     __slots__ = ("function", "is_async", "is_free", "name")
 
     def __init__(self, function: VectorFunction, is_async: bool, name: str, is_free: Any = None) -> None:
-        self.function = function
-        self.is_async = is_async
-        self.name = name
+        self.function: VectorFunction = function
+        self.is_async: bool = is_async
+        self.name: str = name
         self.is_free: Any = is_free
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
@@ -138,9 +138,9 @@ class ElementwiseZero(Problem):
     __slots__ = ("function", "is_async", "name")
 
     def __init__(self, function: VectorFunction, is_async: bool, name: str) -> None:
-        self.function = function
-        self.is_async = is_async
-        self.name = name
+        self.function: VectorFunction = function
+        self.is_async: bool = is_async
+        self.name: str = name
 
     async def gradients(self, params: Tensors, solution: Tensors, grads: Tensors) -> Sequence[Tensor | None]:
         """Divide by the derivative by x, and multiply by that by the parameters."""

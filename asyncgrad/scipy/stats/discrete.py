@@ -47,7 +47,7 @@ class Poisson(DiscreteDistribution):
 
     __slots__ = ()
 
-    shapes = ("mu",)
+    shapes: tuple[str, ...] = ("mu",)
 
     def _valid(self, mu: Any) -> Any:
         return mu >= 0
@@ -83,7 +83,7 @@ class Binomial(DiscreteDistribution):
 
     __slots__ = ()
 
-    shapes = ("n", "p")
+    shapes: tuple[str, ...] = ("n", "p")
 
     def _valid(self, n: Any, p: Any) -> Any:
         return (n >= 0) & (np.floor(n) == n) & _is_share(p)
@@ -121,7 +121,7 @@ class Bernoulli(DiscreteDistribution):
 
     __slots__ = ()
 
-    shapes = ("p",)
+    shapes: tuple[str, ...] = ("p",)
 
     def _valid(self, p: Any) -> Any:
         return _is_share(p)
@@ -155,7 +155,7 @@ class NegativeBinomial(DiscreteDistribution):
 
     __slots__ = ()
 
-    shapes = ("n", "p")
+    shapes: tuple[str, ...] = ("n", "p")
 
     def _valid(self, n: Any, p: Any) -> Any:
         return (n > 0) & (p > 0) & (p <= 1)
@@ -192,7 +192,7 @@ class Geometric(DiscreteDistribution):
 
     __slots__ = ()
 
-    shapes = ("p",)
+    shapes: tuple[str, ...] = ("p",)
 
     def _valid(self, p: Any) -> Any:
         return (p > 0) & (p <= 1)
@@ -228,7 +228,7 @@ class BetaBinomial(DiscreteDistribution):
 
     __slots__ = ()
 
-    shapes = ("n", "a", "b")
+    shapes: tuple[str, ...] = ("n", "a", "b")
 
     def _valid(self, n: Any, a: Any, b: Any) -> Any:
         return (n >= 0) & (np.floor(n) == n) & (a > 0) & (b > 0)
@@ -275,7 +275,7 @@ class Hypergeometric(DiscreteDistribution):
 
     __slots__ = ()
 
-    shapes = ("M", "n", "N")
+    shapes: tuple[str, ...] = ("M", "n", "N")
 
     def _valid(self, M: Any, n: Any, N: Any) -> Any:
         is_whole = (np.floor(M) == M) & (np.floor(n) == n) & (np.floor(N) == N)

@@ -62,7 +62,7 @@ class GeneralizedExtremes(ContinuousDistribution):
 
     _flat_start = _flat_end = True
 
-    shapes = ("c",)
+    shapes: tuple[str, ...] = ("c",)
     _inner = 0.0
 
     def _valid(self, c: Any) -> Any:
@@ -118,7 +118,7 @@ class GeneralizedPareto(ContinuousDistribution):
 
     _flat_end = True
 
-    shapes = ("c",)
+    shapes: tuple[str, ...] = ("c",)
     _inner = 0.0
 
     def _valid(self, c: Any) -> Any:
@@ -187,7 +187,7 @@ class Gompertz(ContinuousDistribution):
 
     __slots__ = ()
 
-    shapes = ("c",)
+    shapes: tuple[str, ...] = ("c",)
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, np.inf

@@ -97,7 +97,7 @@ class StudentT(OnLine):
 
     __slots__ = ()
 
-    shapes = ("df",)
+    shapes: tuple[str, ...] = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
         return student_logpdf_.call(y, df)
@@ -144,7 +144,7 @@ class Gamma(Positive):
 
     _has_poles = True
 
-    shapes = ("a",)
+    shapes: tuple[str, ...] = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
         return gamma_logpdf_.call(y, a)
@@ -188,7 +188,7 @@ class ChiSquared(Positive):
 
     _has_poles = True
 
-    shapes = ("df",)
+    shapes: tuple[str, ...] = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
         return chi_squared_logpdf_.call(y, df)
@@ -237,7 +237,7 @@ class InverseGamma(Positive):
 
     _flat_start = True
 
-    shapes = ("a",)
+    shapes: tuple[str, ...] = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
         is_zero = raw(y) == 0
@@ -287,7 +287,7 @@ class Beta(ContinuousDistribution):
 
     _has_poles = True
 
-    shapes = ("a", "b")
+    shapes: tuple[str, ...] = ("a", "b")
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, 1.0
@@ -345,7 +345,7 @@ class FRatio(Positive):
 
     _has_poles = True
 
-    shapes = ("dfn", "dfd")
+    shapes: tuple[str, ...] = ("dfn", "dfd")
 
     def _logpdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
         half, other = dfn / 2, dfd / 2

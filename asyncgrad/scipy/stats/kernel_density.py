@@ -53,12 +53,13 @@ class gaussian_kde:
     __slots__ = ("_bw_method", "_data_covariance", "covariance", "d", "dataset", "factor", "n", "neff", "weights")
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None) -> None:
-        self.dataset = np.atleast_2d(floating(dataset))
-        self.d, self.n = self.dataset.shape
+        self.dataset: Any = np.atleast_2d(floating(dataset))
+        self.d: int = self.dataset.shape[0]
+        self.n: int = self.dataset.shape[1]
         if self.dataset.size < 2:
             raise ValueError("scipy.stats.gaussian_kde takes at least two points, not a dataset of shape (1, 1)")
         if weights is None:
-            self.weights = asarray(np.full(self.n, 1 / self.n))
+            self.weights: Any = asarray(np.full(self.n, 1 / self.n))
         else:
             weights = floating(weights)
             if weights.shape != (self.n,):
@@ -77,7 +78,7 @@ class gaussian_kde:
     def set_bandwidth(self, bw_method: Any = None) -> None:
         """Choose the factor of the bandwidth, by one of the ways of the constructor."""
         if bw_method is None or (isinstance(bw_method, str) and bw_method == "scott"):
-            self.factor = self.scotts_factor()
+            self.factor: Any = self.scotts_factor()
         elif isinstance(bw_method, str) and bw_method == "silverman":
             self.factor = self.silverman_factor()
         elif callable(bw_method) and not isinstance(bw_method, Tensor):
@@ -89,7 +90,7 @@ class gaussian_kde:
                 "scipy.stats.gaussian_kde takes for bw_method 'scott', 'silverman', a number or a function, not "
                 f"{bw_method!r}"
             )
-        self.covariance = self._data_covariance * (self.factor * self.factor)
+        self.covariance: Any = self._data_covariance * (self.factor * self.factor)
 
     def scotts_factor(self) -> Any:
         """Return the factor of Scott's rule, neff**(-1 / (d + 4))."""

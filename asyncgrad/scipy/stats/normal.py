@@ -201,7 +201,7 @@ class LogNormal(Positive):
 
     _flat_start = True
 
-    shapes = ("s",)
+    shapes: tuple[str, ...] = ("s",)
 
     def _logpdf(self, y: Any, s: Any) -> Any:
         is_zero = raw(y) == 0
@@ -247,7 +247,7 @@ class TruncatedNormal(ContinuousDistribution):
 
     __slots__ = ()
 
-    shapes = ("a", "b")
+    shapes: tuple[str, ...] = ("a", "b")
 
     def _valid(self, a: Any, b: Any) -> Any:
         return a < b

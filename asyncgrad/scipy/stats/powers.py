@@ -21,7 +21,7 @@ class _Weibull(ContinuousDistribution):
 
     __slots__ = ()
 
-    shapes = ("c",)
+    shapes: tuple[str, ...] = ("c",)
 
     def _moments_of_size(self, c: Any) -> tuple[Any, Any]:
         mean = special.gamma(1 + 1 / c)
@@ -130,7 +130,7 @@ class Pareto(ContinuousDistribution):
 
     __slots__ = ()
 
-    shapes = ("b",)
+    shapes: tuple[str, ...] = ("b",)
     _inner = 2.0
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
@@ -178,7 +178,7 @@ class PowerLaw(ContinuousDistribution):
 
     _has_poles = True
 
-    shapes = ("a",)
+    shapes: tuple[str, ...] = ("a",)
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, 1.0

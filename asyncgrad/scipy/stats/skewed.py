@@ -70,7 +70,7 @@ class ExponentialNormal(_Implicit):
 
     __slots__ = ()
 
-    shapes = ("K",)
+    shapes: tuple[str, ...] = ("K",)
 
     def _logpdf(self, y: Any, K: Any) -> Any:
         is_left = raw(y) < 1 / raw(K)
@@ -134,7 +134,7 @@ class SkewNormal(_Implicit):
 
     __slots__ = ()
 
-    shapes = ("a",)
+    shapes: tuple[str, ...] = ("a",)
 
     def _valid(self, a: Any) -> Any:
         return np.isfinite(a)
@@ -231,7 +231,7 @@ class VonMises(_Implicit):
 
     __slots__ = ()
 
-    shapes = ("kappa",)
+    shapes: tuple[str, ...] = ("kappa",)
 
     def _valid(self, kappa: Any) -> Any:
         return kappa >= 0

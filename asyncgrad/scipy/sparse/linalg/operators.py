@@ -52,11 +52,11 @@ class OperatorSystem(Problem):
     def __init__(
         self, product: Product, solve: Callable[..., Any], is_adjoint: bool, is_async: bool, name: str
     ) -> None:
-        self.product = product
+        self.product: Product = product
         self.solve: Callable[..., Any] = solve
         self.is_adjoint: bool = is_adjoint
-        self.is_async = is_async
-        self.name = name
+        self.is_async: bool = is_async
+        self.name: str = name
 
     async def find(self, b: Tensor, params: Tensors) -> Tensor:
         """Return the solution, with a history that leads to the right-hand side and the tensors."""

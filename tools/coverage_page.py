@@ -18,7 +18,7 @@ import scipy
 
 import asyncgrad as ag
 import asyncgrad.scipy
-from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE, SAVING, NonDifferentiable
+from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING, NonDifferentiable
 from asyncgrad.ops.primitive import RULES
 from asyncgrad.scipy.left_out import LEFT_OUT
 
@@ -32,9 +32,9 @@ VERSION = " and SciPy ".join(".".join(version.split(".")[:2]) for version in (np
 WRITERS = (np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask)
 MODULES = {"numpy": np, "numpy.linalg": np.linalg, "numpy.fft": np.fft, "numpy.emath": np.emath}
 
-#: What is said of a constant function that is constant only in part.
+#: What is said of a function that is constant only in part.
 NOTES: dict[Callable[..., Any], str] = {
-    **dict.fromkeys(HISTOGRAMS, "the weights must not require grad"),
+    **dict.fromkeys((np.histogram, np.histogram2d, np.histogramdd), "with respect to the weights"),
     np.full_like: "the value must not require grad: write `np.broadcast_to`",
     np.sign: "of complex numbers: differentiable",
 }
@@ -117,7 +117,7 @@ instead where one is not. Written by `tools/coverage_page.py` for NumPy {version
 
 def kind_of(function: Callable[..., Any]) -> str:
     """Return what asyncgrad does with a function of NumPy: a word of the introduction of the page."""
-    if function in (*NONDIFFERENTIABLE, *HISTOGRAMS, *SAVING, np.full_like, np.sign):
+    if function in (*NONDIFFERENTIABLE, *SAVING, np.full_like, np.sign):
         return "constant"
     if function in WRITERS:
         return "writes"

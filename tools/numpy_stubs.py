@@ -426,6 +426,8 @@ def _entry(source: types.ModuleType, space: types.ModuleType, path: str) -> Iter
         yield f"{name}: {_kind_of(theirs)}" if path == name else f"{name}: Any"
     elif name in ("c_", "mgrid", "ogrid", "r_"):
         yield f"{name}: Any"
+    elif path == "ndarray":
+        yield "ndarray = Tensor"
     elif ours is theirs:
         yield (
             f"{name} = {source.__name__.replace('numpy', 'np', 1)}.{name}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .array_type import ndarray
 from .creation import CREATION
 from .inspection import ArrayNamespaceInfo
 from .standard import STANDARD
@@ -36,8 +37,8 @@ CREATES = {
 _OURS = {"fft", "linalg", "random"}
 #: What the array API standard wants to know of a namespace.
 _ABOUT: dict[str, Any] = {"__array_api_version__": "2024.12", "__array_namespace_info__": ArrayNamespaceInfo}
-#: The functions that are more than a function of NumPy with Tensors as results.
-_OTHERWISE: dict[str, Callable[..., Any]] = {**CREATION, **STANDARD}
+#: The names that stand for more than a function of NumPy with Tensors as results.
+_OTHERWISE: dict[str, Callable[..., Any]] = {**CREATION, **STANDARD, "ndarray": ndarray}
 _INDEX_TRICKS = {"c_", "mgrid", "ogrid", "r_"}
 
 

@@ -17,6 +17,7 @@ from . import extremes as extremes
 from . import factorizations as factorizations
 from . import folding as folding
 from . import fourier as fourier
+from . import histograms as histograms
 from . import indexing as indexing
 from . import interpolation as interpolation
 from . import joining as joining
@@ -58,6 +59,7 @@ __all__ = [
     "factorizations",
     "folding",
     "fourier",
+    "histograms",
     "indexing",
     "interpolation",
     "joining",

@@ -14,7 +14,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, check_numbers, is_foreign, refuse_masked
 from .primitive import RULES
 
-__all__ = ["HISTOGRAMS", "NONDIFFERENTIABLE", "SAVING", "NonDifferentiable", "full_like", "nonzero"]
+__all__ = ["NONDIFFERENTIABLE", "SAVING", "NonDifferentiable", "full_like", "nonzero"]
 
 #: Functions that are constant wherever they have a derivative, or that do not depend on the values.
 NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
@@ -70,6 +70,7 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.spacing,
     np.trunc,
     # positions and counts
+    np.histogram_bin_edges,
     np.argmax,
     np.argmin,
     np.argpartition,
@@ -185,28 +186,6 @@ def full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 RULES[np.full_like] = full_like
-
-
-def _histogram(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a histogram, which is constant between the steps of its counts, but for the weights."""
-    plain = NonDifferentiable(function)
-
-    def histogram(*args: Any, weights: Any = None, **kwargs: Any) -> Any:
-        if isinstance(weights, TensorBase) and weights._requires_grad() and GRAD_MODE.get():
-            raise MissingDerivativeError(
-                f"numpy.{function.__name__} would lose the history of its weights, which require grad: write "
-                "np.bincount(np.digitize(a, edges), weights), or pass weights.numpy()"
-            )
-        return plain(*args, weights=weights, **kwargs)
-
-    histogram.__name__ = function.__name__
-    histogram.__doc__ = f"Return numpy.{function.__name__}, as plain tensors; the weights must not require grad."
-    return histogram
-
-
-#: They count; edges of bins that depend on the elements, the least and the largest, are constants too.
-HISTOGRAMS: tuple[Callable[..., Any], ...] = (np.histogram, np.histogram2d, np.histogramdd, np.histogram_bin_edges)
-RULES.update({function: _histogram(function) for function in HISTOGRAMS})
 
 
 def _saving(function: Callable[..., Any]) -> Callable[..., Any]:

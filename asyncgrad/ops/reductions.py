@@ -213,6 +213,14 @@ def _(g: Any, a: Any, out: Any, axis: Any, ddof: Any, keepdims: bool) -> Any:
     return _var_gradient(g, a, axis, ddof, keepdims)
 
 
+def _root(variance: Any) -> Any:
+    """Return the square root of a variance, whose gradient at 0 is 0, as that of std."""
+    flat = raw(variance) == 0
+    if not is_foreign(flat) and not np.any(flat):
+        return np.sqrt(variance)
+    return laid_like(np.where(flat, 0, np.sqrt(np.where(flat, 1, variance))), variance)
+
+
 def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any]:
     """Return var, or std where `root` is set, with all of NumPy's parameters."""
 
@@ -243,7 +251,7 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any
             away = laid_like(np.where(where, away, 0), away)
         squares = np.real(np.conjugate(away) * away) if a.dtype.kind == "c" else np.square(away)
         result = sum(squares, axis, dtype, None, keepdims, where=where) / np.maximum(count, 0)
-        return _into(out, np.sqrt(result) if root else result)
+        return _into(out, _root(result) if root else result)
 
     spread_function.__name__ = "std" if root else "var"
     spread_function.__doc__ = f"Return the {'standard deviation' if root else 'variance'} over axes, as NumPy does."

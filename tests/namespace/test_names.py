@@ -81,9 +81,19 @@ def test_a_name_that_numpy_has_not_raises(module: str) -> None:
 
 
 def test_what_is_no_function_of_arrays_is_numpys_own() -> None:
-    for name in ("float32", "ndarray", "dtype", "errstate", "pi", "newaxis", "testing", "finfo"):
+    for name in ("float32", "dtype", "errstate", "pi", "newaxis", "testing", "finfo"):
         assert getattr(anp, name) is getattr(np, name)
     assert anp.linalg.LinAlgError is np.linalg.LinAlgError
+
+
+def test_tensors_and_numpys_arrays_are_arrays_of_the_namespace_and_nothing_else_is() -> None:
+    made: Any = anp.ndarray((2, 3), np.float32)
+
+    assert isinstance(made, ag.Tensor)
+    assert (made.shape, made.dtype) == ((2, 3), np.float32)
+    assert all(isinstance(one, anp.ndarray) for one in (made, np.zeros(2), np.ma.zeros(2)))
+    assert not any(isinstance(one, anp.ndarray) for one in (1.0, np.float64(1), [1.0]))
+    assert [issubclass(one, anp.ndarray) for one in (ag.Tensor, np.ndarray, anp.ndarray, float)] == [True] * 3 + [False]
 
 
 def test_wrappers_have_the_signatures_and_names_of_numpys_functions() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops.cases_elementwise import normal
+from tests.ops.cases_elementwise import normal, positive
 from tests.ops.cases_products import both, distinct
 from tests.ops.finite_differences import Case
 
@@ -15,6 +15,10 @@ __all__ = ["CASES", "DEGENERATE"]
 
 _REPEATED = np.array([[3.0, 1.0, 2.0], [2.0, 2.0, 5.0]])
 _OTHERS = np.array([7.0, 2.0, 1.0])
+
+#: Whole numbers, which are not differentiated.
+_ELEMENTS = np.array([0, 3, 1, 5, 2, 7])
+_POINTS = np.array([[0, 1], [2, 5], [4, 4], [1, 0]])
 
 CASES: dict[Callable[..., Any], list[Case]] = {
     np.unique: [
@@ -38,6 +42,20 @@ CASES: dict[Callable[..., Any], list[Case]] = {
     np.bincount: [
         Case((np.array([0, 2, 2, 5]), normal(4)), differentiate=(1,)),
         Case((np.array([1, 1]), normal(2), 4), differentiate=(1,)),
+    ],
+    np.histogram: [
+        Case((_ELEMENTS, 3), {"weights": normal(6)}, differentiate=("weights",)),
+        # Not of equal widths, with elements at and outside of the edges.
+        Case((_ELEMENTS, [0, 1, 5], None, True, positive(6)), differentiate=(4,)),
+        Case((np.arange(6).reshape(2, 3), 2, (1, 5)), {"weights": positive(2, 3)}, differentiate=("weights",)),
+    ],
+    np.histogram2d: [
+        Case((_ELEMENTS, _ELEMENTS[::-1].copy(), (2, 3)), {"weights": normal(6)}, differentiate=("weights",)),
+        Case((_ELEMENTS, _ELEMENTS, 2, [[0, 4], [1, 5]], True, positive(6)), differentiate=(5,)),
+    ],
+    np.histogramdd: [
+        Case((_POINTS, (2, 3)), {"weights": normal(4)}, differentiate=("weights",)),
+        Case(([_ELEMENTS, _ELEMENTS], 2, None, True, positive(6)), differentiate=(4,)),
     ],
 }
 

@@ -130,6 +130,19 @@ def test_a_spread_of_zero_has_gradient_zero(name: str, ddof: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "function", [np.nanstd, lambda t: np.std(t, where=[True, False, True]), lambda t: np.std(t, mean=2.0)]
+)
+def test_a_standard_deviation_of_zero_has_gradient_zero_however_it_is_asked_for(function: Any) -> None:
+    x = ag.tensor(np.full((2, 3), 2.0, np.float32), requires_grad=True)
+
+    result = function(x)
+    sync.backward(result)
+
+    assert result.item() == 0
+    assert (result.dtype, x.grad.dtype, x.grad.tolist()) == (np.float32, np.float32, [[0.0] * 3] * 2)
+
+
 def test_a_variance_without_degrees_of_freedom_is_nan_and_so_is_its_gradient() -> None:
     x = ag.tensor([[2.0]], requires_grad=True)
     with pytest.warns(RuntimeWarning):

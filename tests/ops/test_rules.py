@@ -13,7 +13,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.ops import RULES
-from asyncgrad.ops.nondifferentiable import HISTOGRAMS, NONDIFFERENTIABLE, SAVING
+from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
 from asyncgrad.ops.primitive import derivative, primitive
 from tests.ops import cases_elementwise
 from tests.ops.finite_differences import Case, call, check_derivatives, flat, in_dtype, leaves_of
@@ -23,7 +23,7 @@ from tests.ops.numpy_rules import rules_of_numpy
 WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
 #: Those that make new arrays, or take apart what they give, or are constant between steps for real numbers (what sign
 #: is for complex ones is in cases_complex.py), and need no case.
-WITHOUT_CASES = {*NONDIFFERENTIABLE, *HISTOGRAMS, *SAVING, *WRITING, np.full_like, np.sign}
+WITHOUT_CASES = {*NONDIFFERENTIABLE, *SAVING, *WRITING, np.full_like, np.sign}
 
 
 def _all_cases() -> dict[Callable[..., Any], list[Case]]:

@@ -8,6 +8,7 @@ from .version import __version__ as __version__
 if TYPE_CHECKING:
     from . import data as data
     from . import devices as devices
+    from . import distributed as distributed
     from . import engine as engine
     from . import errors as errors
     from . import extend as extend
@@ -76,6 +77,7 @@ __all__ = [
     "detect_anomaly",
     "device",
     "devices",
+    "distributed",
     "enable_grad",
     "engine",
     "errors",
@@ -126,6 +128,7 @@ if not TYPE_CHECKING:
             "": [
                 "data",
                 "devices",
+                "distributed",
                 "engine",
                 "errors",
                 "extend",

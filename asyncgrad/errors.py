@@ -30,9 +30,16 @@
     ├── JournalError(OSError)               what was learned could not be written
     ├── RequestError(RuntimeError)          an HTTP request that is refused, with its status
     │   └── ClientDisconnectedError         nobody waits for the answer any more
+    ├── StageLost(RuntimeError)             the worker of a stage has gone, and with it what nobody else has
+    ├── WorkerLostError(ConnectionError)    a worker does not answer
+    ├── RemoteError(RuntimeError)           an error at a worker whose type is not known here
+    ├── UnknownStageError(LookupError)      a worker that has no such stage
+    ├── UnknownCallError(LookupError)       a worker that has no graph of a call
+    ├── UnknownTransactionError(LookupError)  a worker that has prepared nothing for a backward
     ├── StoreError(OSError)                 a store of saved tensors failed: disk full, file gone, no permission
     ├── ArgumentError(ValueError)           an argument of a shape or value that a function cannot work with
-    │   └── ExampleError                    an example or an input that a learner cannot take
+    │   ├── ExampleError                    an example or an input that a learner cannot take
+    │   └── PayloadError                    a message of more bytes than may be sent
     ├── ArgumentTypeError(TypeError)        an argument of a type that a function cannot work with
     └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
 
@@ -71,12 +78,19 @@ __all__ = [
     "ModelDirectoryError",
     "ReleasedGraphError",
     "OverlappingStepsError",
+    "PayloadError",
     "ProfileError",
+    "RemoteError",
     "RequestError",
     "RequiresGradError",
+    "StageLost",
     "StoreError",
     "StoreWarning",
+    "UnknownCallError",
+    "UnknownStageError",
+    "UnknownTransactionError",
     "UnusedInputError",
+    "WorkerLostError",
 ]
 
 
@@ -214,6 +228,30 @@ class ClientDisconnectedError(RequestError):
     """The client has gone: nobody waits for the answer."""
 
 
+class StageLost(AsyncgradError, RuntimeError):
+    """The worker of a stage has gone, and its work cannot be done again elsewhere; nothing has changed."""
+
+
+class WorkerLostError(AsyncgradError, ConnectionError):
+    """A worker has gone, or does not answer."""
+
+
+class RemoteError(AsyncgradError, RuntimeError):
+    """A worker raised an error whose type cannot be made here; the message begins with its name."""
+
+
+class UnknownStageError(AsyncgradError, LookupError):
+    """A worker does not have the stage that it was asked for."""
+
+
+class UnknownCallError(AsyncgradError, LookupError):
+    """A worker does not have the graph of a call: it never had, it was freed, or its time was over."""
+
+
+class UnknownTransactionError(AsyncgradError, LookupError):
+    """A worker is to commit what it has not prepared."""
+
+
 class StoreError(AsyncgradError, OSError):
     """A store of saved tensors could not put, get or delete one; `errno` is the system's, if there is one."""
 
@@ -232,6 +270,10 @@ class ArgumentTypeError(AsyncgradError, TypeError):
 
 class ExampleError(ArgumentError):
     """An example or an input that a learner cannot take; nothing was learned from it."""
+
+
+class PayloadError(ArgumentError):
+    """A message has more bytes than may be sent."""
 
 
 class IndexRangeError(AsyncgradError, IndexError):

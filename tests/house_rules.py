@@ -42,6 +42,7 @@ LAYER_OF = {
     "asyncgrad.functional": "user",
     "asyncgrad.checkpoint": "user",
     "asyncgrad.data": "user",
+    "asyncgrad.distributed": "user",
     "asyncgrad.extend": "user",
     "asyncgrad.learn": "user",
     "asyncgrad.nn": "user",

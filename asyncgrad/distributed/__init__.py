@@ -1,0 +1,52 @@
+"""Stages of a model on other machines: their forward and backward run there, and one backward at home commits them all.
+
+How the parts fit, from home to worker:
+
+- `making`: `stage` and `RemoteModule` make a `Stage` of a `Definition`.
+- `stage`: knows the worker, and what another one needs to take over. `calls`: the Function whose node stands in the
+  graph at home for a call. `transactions`: the two phases of a backward, driven by its final and failure callbacks.
+- `transport`: `Request`, `Reply` and the `Transport` protocol between both sides. `payload`: what they carry.
+  `failures`: errors on their way. A new transport implements that protocol, gives each worker a `StageHost`, and hands
+  it the requests; `simulated` is the smallest one, and `dask` the one for clusters.
+- `host`: answers the requests at the worker. `definition`: what it runs. `ledger`: the gradients of parameters there.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
+
+if TYPE_CHECKING:
+    from .dask import DaskTransport as DaskTransport
+    from .host import StageHost as StageHost
+    from .making import RemoteModule as RemoteModule
+    from .making import stage as stage
+    from .simulated import SimulatedTransport as SimulatedTransport
+    from .stage import Stage as Stage
+    from .transport import Reply as Reply
+    from .transport import Request as Request
+    from .transport import Transport as Transport
+
+__all__ = [
+    "DaskTransport",
+    "RemoteModule",
+    "Reply",
+    "Request",
+    "SimulatedTransport",
+    "Stage",
+    "StageHost",
+    "Transport",
+    "stage",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(
+        __name__,
+        {
+            ".dask": ["DaskTransport"],
+            ".host": ["StageHost"],
+            ".making": ["RemoteModule", "stage"],
+            ".simulated": ["SimulatedTransport"],
+            ".stage": ["Stage"],
+            ".transport": ["Reply", "Request", "Transport"],
+        },
+    )

@@ -1,0 +1,153 @@
+"""The calls of stages: the Function whose forward and backward run at the worker, and what home keeps of a call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol, final
+
+from ..context import CURRENT_GRAPH_TASK, current_node
+from ..errors import UnknownCallError
+from ..function import Function
+from .ledger import Contribution
+from .payload import arrays_of
+from .transactions import Participant, Run, join_transaction
+
+__all__ = ["Call", "Caller", "StageCall"]
+
+
+class Caller(Participant, Protocol):
+    """Abstract: a stage, as its calls see it."""
+
+    async def ask(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> Any:
+        """Return the reply of the stage's host, wherever it is by now."""
+        ...
+
+    def notify(self, op: str, fields: dict[str, Any]) -> None:
+        """Send a request whose reply nobody needs; from any thread, never suspends."""
+        ...
+
+
+@final
+class Call:
+    """One call of a stage: its key, and what its forward takes besides the arrays.
+
+    Its graph at the worker is freed when the last reference to this is gone.
+
+    Args:
+        stage: the stage.
+        number: how many calls the stage had before.
+        fields: those of the forward request.
+    """
+
+    __slots__ = ("_attempts", "_fields", "_is_kept", "key", "name", "number", "outputs", "stage")
+
+    def __init__(self, stage: Caller, number: int, fields: dict[str, Any]) -> None:
+        self.stage = stage
+        self.number: int = number
+        #: What contributions know it by.
+        self.name: str = str(number)
+        #: The key of the graph that is at the worker.
+        self.key: str = self.name
+        #: The skeleton of the outputs, once the forward has run.
+        self.outputs: Any = None
+        self._fields = fields
+        self._attempts = 0
+        self._is_kept = False
+
+    async def forward(self, arrays: list[Any]) -> Any:
+        """Run the forward, the first time or again; return the reply."""
+        self._attempts += 1
+        if self._attempts > 1:
+            # Under another key: what comes late of an earlier attempt is not to be taken for this one.
+            self.key = f"{self.name}.{self._attempts}"
+        fields = {**self._fields, "key": self.key, "number": self.number}
+        self._is_kept = fields["saves"]
+        return await self._ask("forward", fields, arrays)
+
+    async def backward(self, transaction: str, run: Run, keep: bool) -> Any:
+        """Run the backward, after the forward if the host has no graph of it; return the reply."""
+        fields = _backward_fields(transaction, run, keep)
+        for _ in range(10):
+            key = self.key
+            try:
+                reply = await self._ask("backward", {**fields, "key": key}, run.grads)
+            except UnknownCallError:
+                # The worker is another one, or the time of the graph was over.
+                await self.forward(run.inputs)
+                continue
+            if not keep and self.key == key:
+                self._is_kept = False
+            return reply
+        raise UnknownCallError(f"the graph of call {self.name} was lost ten times")
+
+    def requests_to_repeat(self, transaction: str, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the fields of the forward and the backward that another worker runs to have what this one had."""
+        key = f"{self.name}.{transaction}"
+        forward = {**self._fields, "key": key, "number": self.number, "saves": True}
+        return forward, {**_backward_fields(transaction, run, False), "key": key}
+
+    async def _ask(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> Any:
+        try:
+            return await self.stage.ask(op, fields, arrays)
+        except asyncio.CancelledError:
+            self.stage.notify("cancel", {"key": fields["key"]})
+            raise
+
+    def __del__(self) -> None:
+        if self._is_kept:
+            self.stage.notify("free", {"keys": [self.key]})
+
+
+def _backward_fields(transaction: str, run: Run, keep: bool) -> dict[str, Any]:
+    task, order, name = run.contribution
+    return {
+        "transaction": transaction,
+        "contribution": [list(task), order, name],
+        "wants": run.wants,
+        "wants_params": run.wants_params,
+        "keep": keep,
+    }
+
+
+@final
+class StageCall(Function):
+    """A call of a stage as a node of the graph at home."""
+
+    @staticmethod
+    async def forward(ctx: Any, call: Call, anchor: Any, *leaves: Any) -> Any:
+        """Run the forward at the worker; return the leaves of its outputs.
+
+        Args:
+            ctx: the context.
+            call: the call, which gets the skeleton of the outputs.
+            anchor: a tensor that stands for the parameters at the stage: it requires grad if they do, so that a
+                backward reaches this node also if no input requires grad.
+            *leaves: tensors: the parameters that are leaves at home, and the inputs.
+        """
+        reply = await call.forward(arrays_of(leaves))
+        call.outputs = reply.fields["outputs"]
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*leaves)
+        pairs = zip(reply.arrays, reply.fields["differentiable"], strict=True)
+        ctx.mark_non_differentiable(*(array for array, is_tracked in pairs if not is_tracked))
+        return tuple(reply.arrays)
+
+    @staticmethod
+    async def backward(ctx: Any, *grads: Any) -> Any:
+        """Run the backward at the worker, and return the gradients of the leaves."""
+        call, node = ctx.call, current_node()
+        inputs = arrays_of(await ctx.load_saved())
+        wants = [
+            bool(needs) and node.task_should_compute_output(edge) for edge, needs in enumerate(ctx.needs_input_grad[1:])
+        ]
+        task: Any = CURRENT_GRAPH_TASK.get()
+        transaction, label = join_transaction()
+        contribution = Contribution(label, node.order, call.name)
+        run = Run(call, contribution, arrays_of(grads), wants[1:], wants[0], inputs)
+        if wants[0]:
+            # Before the request, so that a failure from here on rolls it back.
+            transaction.add(call.stage, run)
+        reply = await call.backward(transaction.id, run, task.keep_graph)
+        found = iter(reply.arrays)
+        return None, None, *(next(found) if wanted else None for wanted in wants[1:])

@@ -1,0 +1,87 @@
+"""Errors on their way home: each arrives with its type, the remote traceback, its notes and the worker's address."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from ..engine.notes import add_note
+from ..errors import RemoteError
+
+__all__ = ["describe_error", "restore_error"]
+
+
+def describe_error(error: BaseException, dumps: Callable[[Any], bytes] | None) -> dict[str, Any]:
+    """Return JSON that describes an error.
+
+    Args:
+        error: what was raised at the host.
+        dumps: pickles the error for a home that trusts this host; None leaves that out.
+    """
+    fields: dict[str, Any] = {
+        "type": type(error).__qualname__,
+        "module": type(error).__module__,
+        "args": [one if isinstance(one, (bool, int, float, str)) or one is None else repr(one) for one in error.args],
+        "text": _text(error),
+        "notes": [str(note) for note in getattr(error, "__notes__", ())],
+        "traceback": "".join(traceback.format_tb(error.__traceback__)),
+    }
+    if dumps is not None:
+        try:
+            fields["pickle"] = dumps(error.with_traceback(None)).hex()
+        except Exception:
+            # It arrives by its type and arguments then.
+            fields["pickle"] = None
+    return fields
+
+
+def restore_error(fields: dict[str, Any], worker: str, load: Callable[[bytes], BaseException | None]) -> BaseException:
+    """Return the error that `describe_error` described, with notes that say where it was raised.
+
+    An error that is not unpickled is made by its type only if that is known here already: nothing is imported.
+    """
+    error = _unpickled(fields, load) or _rebuilt(fields)
+    for note in fields["notes"]:
+        if note not in getattr(error, "__notes__", ()):
+            add_note(error, f"at {worker}: {note}")
+    known = getattr(error, "__notes__", None)
+    if known:
+        notes = [note if note.startswith("at ") else f"at {worker}: {note}" for note in known]
+        known[:] = list(dict.fromkeys(notes))
+    add_note(error, f"at {worker}, remote traceback:\n{fields['traceback']}")
+    return error
+
+
+def _unpickled(fields: dict[str, Any], load: Callable[[bytes], BaseException | None]) -> BaseException | None:
+    if not fields.get("pickle"):
+        return None
+    try:
+        found = load(bytes.fromhex(fields["pickle"]))
+    except Exception:
+        # Its class cannot be made here; it arrives by its name then.
+        return None
+    return found if isinstance(found, BaseException) else None
+
+
+def _rebuilt(fields: dict[str, Any]) -> BaseException:
+    module, name = fields["module"], fields["type"]
+    kind: Any = builtins if module == "builtins" else sys.modules.get(module)
+    for part in name.split("."):
+        kind = getattr(kind, part, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            return kind(*fields["args"])
+        except Exception:
+            # It takes other arguments than those that it keeps.
+            kind = None
+    return RemoteError(f"{module}.{name}: {fields['text']}")
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its __str__ raises)"

@@ -1,0 +1,368 @@
+"""StageHost: what runs at a worker. It answers requests, keeps graphs and gradients, and knows no network.
+
+A call of a stage has a key. Its forward keeps the graph under the key, its backward runs by the key. A request may come
+twice, late, or never: what runs for a key is not begun again, what has been given up or has had its backward does not
+come back under that key, and a graph that nobody has asked for in `ttl` seconds is dropped. Home, which keeps the
+inputs, then has the forward run again, under another key.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from ..backward import grad as differentiate
+from ..context import GENERATOR, enable_grad, no_grad
+from ..engine.eager_task import EagerTask
+from ..errors import UnknownCallError, UnknownStageError
+from ..graph.tensor_base import TensorBase
+from ..learn.calls import MeasuredCalls, start_task
+from ..tensor import Tensor, asarray
+from .definition import Definition, Program
+from .failures import describe_error
+from .ledger import Contribution, GradientLedger
+from .payload import arrays_of, check_size, pack, unpack
+from .together import wait_until_done
+from .transport import Reply, Request
+
+__all__ = ["StageHost"]
+
+#: How many calls that were given up are remembered, so that a forward that comes late is not kept.
+_REMEMBERED = 4096
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+@final
+class StageHost:
+    """The host of the stages at one worker: answers requests of their homes.
+
+    All its methods are called on one event loop.
+
+    Args:
+        load: makes a Definition of what `Transport.export` made of it.
+        dumps: pickles errors for a home that trusts this host; None leaves that out.
+        ttl: after how many seconds a graph or transaction that nobody asks for is dropped.
+        max_bytes: the most bytes that the arrays of a reply may have.
+        clock: the seconds since some time.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad.distributed import Request, StageHost
+        >>> from asyncgrad.distributed.definition import Definition
+        >>> async def main():
+        ...     host = StageHost()
+        ...     double = Definition(lambda x: 2 * x)
+        ...     await host.handle(Request("create", "double", {"definition": double}))
+        ...     fields = {"key": "1", "inputs": [{"array": 0}], "needs": [False], "number": 1}
+        ...     return await host.handle(Request("forward", "double", fields, [np.array([1.0, 2.0])]))
+        >>> ag.run(main()).arrays
+        [array([2., 4.])]
+    """
+
+    def __init__(
+        self,
+        *,
+        load: Callable[[Any], Definition] = _identity,
+        dumps: Callable[[Any], bytes] | None = None,
+        ttl: float = 3600.0,
+        max_bytes: int = 1 << 30,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._load = load
+        self._dumps = dumps
+        self._ttl = ttl
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._stages: dict[str, _HostedStage] = {}
+
+    async def handle(self, request: Request) -> Reply:
+        """Answer a request; an error becomes a part of the reply.
+
+        What has begun goes on if the caller is cancelled: only the request "cancel" ends it.
+        """
+        try:
+            reply = await self._answer(request)
+            check_size(reply.arrays, self._max_bytes, f"the reply of stage {request.stage} to {request.op!r}")
+            return reply
+        except Exception as error:
+            return Reply({"error": describe_error(error, self._dumps)})
+
+    def counts(self) -> dict[str, int]:
+        """Return how many stages, calls, transactions and running requests are here."""
+        stages = self._stages.values()
+        return {
+            "stages": len(stages),
+            "calls": sum(len(stage.calls) for stage in stages),
+            "transactions": sum(len(stage.ledger) for stage in stages),
+            "running": sum(len(stage.running) for stage in stages),
+        }
+
+    async def _answer(self, request: Request) -> Reply:
+        fields = request.fields
+        if request.op == "ping":
+            return Reply(dict(self.counts()))
+        if request.op == "create":
+            return self._create(request.stage, fields)
+        if request.op == "drop":
+            if (dropped := self._stages.pop(request.stage, None)) is not None:
+                dropped.close()
+            return Reply()
+        stage = self._stages.get(request.stage)
+        if stage is None:
+            raise UnknownStageError(f"there is no stage {request.stage} here")
+        stage.expire(self._clock() - self._ttl)
+        stage.touch(self._clock(), fields)
+        for transaction in fields.get("finish", ()):
+            stage.ledger.finish(transaction)
+        return await getattr(stage, _METHODS[request.op])(fields, request.arrays)  # type: ignore[no-any-return]
+
+    def _create(self, name: str, fields: dict[str, Any]) -> Reply:
+        if name not in self._stages:
+            self._stages[name] = _HostedStage(self._load(fields["definition"]))
+        return Reply({"parameters": len(self._stages[name].ledger.params)})
+
+
+#: By the name of a request, the method that answers it.
+_METHODS = {
+    "forward": "forward",
+    "backward": "backward",
+    "prepare": "prepare",
+    "commit": "commit",
+    "roll_back": "roll_back",
+    "cancel": "cancel",
+    "free": "free",
+    "finish": "nothing",
+    "step": "step",
+    "zero_grad": "zero_grad",
+    "state": "state",
+    "load_state": "load_state",
+}
+
+
+@final
+class _SavedCall:
+    """A forward whose graph is kept: its inputs, those parameters among them that have come from home, and outputs."""
+
+    __slots__ = ("inputs", "outputs", "reply", "touched")
+
+    def __init__(self, inputs: list[Any], outputs: list[Any], reply: Reply, touched: float) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        #: For a second request of the same forward; dropped by the first backward.
+        self.reply: Reply | None = reply
+        self.touched = touched
+
+
+@final
+class _HostedStage:
+    """One stage: its program, its graphs by key, and its gradients."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.program: Program = definition.build()
+        self.ledger = GradientLedger([param for param in self.program.params if param.requires_grad])
+        self.calls: dict[str, _SavedCall] = {}
+        #: What runs, by the request that began it.
+        self.running: dict[tuple[Any, ...], EagerTask] = {}
+        self._touched: dict[str, float] = {}
+        self._given_up: dict[str, None] = {}
+        self._forward_calls = MeasuredCalls()
+        self._now = 0.0
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    async def forward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Run the stage, and keep its graph if a backward may follow."""
+        key = fields["key"]
+        if (known := self.calls.get(key)) is not None and known.reply is not None:
+            return known.reply
+        if key in self._given_up:
+            raise UnknownCallError(f"call {key} was given up before its forward came")
+        return await self._run_once(("forward", key), lambda: self._forward(fields, arrays))
+
+    async def _forward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        leaves = [_leaf(array, needs) for array, needs in zip(arrays, fields["needs"], strict=True)]
+        params = leaves[: fields.get("params", 0)]
+        args = unpack({"tuple": fields["inputs"]}, leaves[len(params) :])
+        saves = fields.get("saves", False)
+        GENERATOR.set(np.random.default_rng([self.program.definition.seed, fields["number"]]))
+        with enable_grad() if saves else no_grad():
+            found = await self._forward_calls.call(self.program.call, params, args)
+        skeleton, outputs = pack(found, "a stage")
+        is_tracked = [isinstance(one, TensorBase) and one._requires_grad() for one in outputs]
+        reply = Reply({"outputs": skeleton, "differentiable": is_tracked}, arrays_of(outputs))
+        if saves:
+            if fields["key"] in self._given_up:
+                raise UnknownCallError(f"call {fields['key']} was given up while its forward ran")
+            self.calls[fields["key"]] = _SavedCall(leaves, outputs, reply, self._now)
+        return reply
+
+    async def backward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Return the gradients of the inputs; keep those of the parameters here."""
+        key, transaction, contribution = fields["key"], fields["transaction"], _contribution(fields["contribution"])
+        which = ("backward", key, transaction, contribution)
+        if self.ledger.is_dead(transaction, contribution.task[1]):
+            raise UnknownCallError(f"backward {transaction} has been rolled back")
+        if key not in self.calls and which not in self.running:
+            raise UnknownCallError(f"there is no graph of call {key} here")
+        return await self._run_once(which, lambda: self._backward(which, fields, arrays))
+
+    async def _backward(self, which: tuple[Any, ...], fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        _, key, transaction, contribution = which
+        call = self.calls[key]
+        call.reply = None
+        inputs = [one for one, wanted in zip(call.inputs, fields["wants"], strict=True) if wanted]
+        params = self.ledger.params if fields["wants_params"] else []
+        pairs = [(out, grad) for out, grad in zip(call.outputs, arrays, strict=True) if grad is not None]
+        grads: tuple[Any, ...] = (None,) * (len(inputs) + len(params))
+        if pairs and grads:
+            grads = await differentiate(
+                [out for out, _ in pairs],
+                [*inputs, *params],
+                [asarray(grad) for _, grad in pairs],
+                retain_graph=True if fields["keep"] else None,
+                allow_unused=True,
+            )
+        found = [None if grad is None else grad.numpy() for grad in grads]
+        if params:
+            self.ledger.add(transaction, contribution, found[len(inputs) :])
+        if not fields["keep"]:
+            self._give_up(key)
+        return Reply({}, found[: len(inputs)])
+
+    async def cancel(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """End what runs for a call: an async body is cancelled, and of a computing one the result is dropped."""
+        for which, task in list(self.running.items()):
+            if which[1] == fields["key"]:
+                task.cancel()
+        return Reply()
+
+    async def free(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Drop graphs by their keys; a forward that comes later is refused."""
+        for key in fields["keys"]:
+            self._give_up(key)
+        return Reply()
+
+    def _give_up(self, key: str) -> None:
+        self.calls.pop(key, None)
+        self._given_up[key] = None
+        while len(self._given_up) > _REMEMBERED:
+            del self._given_up[next(iter(self._given_up))]
+
+    async def _run_once(self, which: tuple[Any, ...], make: Callable[[], Any]) -> Reply:
+        """Run a coroutine, or wait for the one that runs for the same request; it outlives its caller."""
+        task = self.running.get(which)
+        if task is None:
+            task = start_task(make(), contextvars.copy_context(), f"{which[0]} of a stage")
+            if not task.done():
+                self.running[which] = task
+                task.add_done_callback(lambda _: self.running.pop(which, None))
+        await wait_until_done(task)
+        if task.cancelled():
+            raise UnknownCallError(f"the {which[0]} of call {which[1]} was cancelled")
+        return task.result()  # type: ignore[no-any-return]
+
+    # --- gradients -------------------------------------------------------------------------------
+
+    async def prepare(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Sum what a transaction has added; name what is missing."""
+        missing = self.ledger.prepare(fields["transaction"], map(_contribution, fields["contributions"]))
+        return Reply({"missing": [[list(one.task), one.order, one.key] for one in missing]})
+
+    async def commit(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Add the sums of a transaction to the gradients; or name what is missing."""
+        reply = await self.prepare(fields, [])
+        if reply.fields["missing"]:
+            return reply
+        self.ledger.commit(fields["transaction"])
+        self._touched.pop(fields["transaction"], None)
+        return reply
+
+    async def roll_back(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Take away what a transaction, or one backward in it, has added; end what runs for it."""
+        transaction, task = fields["transaction"], fields.get("task")
+        self.ledger.roll_back(transaction, task)
+        for which, running in list(self.running.items()):
+            if which[0] == "backward" and which[2] == transaction and task in (None, which[3].task[1]):
+                running.cancel()
+        if task is None:
+            self._touched.pop(transaction, None)
+        return Reply()
+
+    # --- state -----------------------------------------------------------------------------------
+
+    async def step(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Make a step of the optimizer; once for each number."""
+        if fields["number"] > self.program.steps:
+            self.ledger.settle()
+            self.program.step(fields["number"], fields["options"])
+            if fields["zero_grad"]:
+                self.program.zero_grad()
+        return self.report(fields["wants_state"])
+
+    async def zero_grad(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Drop the gradients."""
+        self.ledger.settle()
+        self.program.zero_grad()
+        return self.report(fields["wants_state"])
+
+    async def state(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Return the state."""
+        return self.report(True)
+
+    async def load_state(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Set the state."""
+        self.ledger.settle()
+        self.program.load_state(unpack(fields["state"], arrays))
+        return Reply()
+
+    async def nothing(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Answer a request that only carries notices."""
+        return Reply()
+
+    def report(self, wants_state: bool) -> Reply:
+        """Return the state if it is wanted."""
+        if not wants_state:
+            return Reply()
+        skeleton, arrays = pack(self.program.state(), "the state of a stage")
+        # Copies: the reply may be sent after the next step.
+        return Reply({"state": skeleton}, [array.copy() for array in arrays_of(arrays)])
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def touch(self, now: float, fields: dict[str, Any]) -> None:
+        """Note that somebody asks for a call or a transaction."""
+        self._now = now
+        if (call := self.calls.get(fields.get("key", ""))) is not None:
+            call.touched = now
+        if transaction := fields.get("transaction"):
+            self._touched[transaction] = now
+
+    def expire(self, before: float) -> None:
+        """Drop graphs, and roll back transactions, that nobody has asked for since `before`."""
+        for key in [key for key, call in self.calls.items() if call.touched < before]:
+            del self.calls[key]
+        for transaction in [one for one, touched in self._touched.items() if touched < before]:
+            self.ledger.roll_back(transaction)
+            del self._touched[transaction]
+
+    def close(self) -> None:
+        """End what runs."""
+        for task in list(self.running.values()):
+            task.cancel()
+
+
+def _contribution(fields: Any) -> Contribution:
+    task, order, key = fields
+    return Contribution((task[0], task[1]), order, key)
+
+
+def _leaf(array: Any, needs_grad: bool) -> Any:
+    found: Tensor = asarray(array)
+    return found.requires_grad_() if needs_grad else found

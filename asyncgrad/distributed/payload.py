@@ -1,0 +1,89 @@
+"""What a message carries: arrays, and a skeleton of lists, tuples, dicts and numbers that says where each array goes.
+
+A skeleton is JSON: nothing of it is code, so a payload may come from anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arguments import describe
+from ..errors import ArgumentTypeError, PayloadError
+from ..graph.tensor_base import TensorBase
+
+__all__ = ["arrays_of", "check_size", "pack", "size_of", "unpack"]
+
+
+def pack(value: Any, what: str = "a stage") -> tuple[Any, list[Any]]:
+    """Return the skeleton of a tree, and its leaves: the tensors and arrays in it.
+
+    Args:
+        value: arrays, tensors, numbers, strings and None, in lists, tuples and dicts.
+        what: who takes or returns it, for the error.
+
+    Raises:
+        ArgumentTypeError: something else is in it.
+    """
+    found: list[Any] = []
+    return _skeleton(value, found, what), found
+
+
+def arrays_of(leaves: Sequence[Any]) -> list[Any]:
+    """Return the arrays of tensors and arrays, which share their memory; None stays None."""
+    return [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in leaves]
+
+
+def _skeleton(value: Any, found: list[Any], what: str) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
+        value = np.asarray(value)
+    if isinstance(value, (TensorBase, np.ndarray)):
+        found.append(value)
+        return {"array": len(found) - 1}
+    if isinstance(value, (list, tuple)):
+        # Named, since a transport may turn the one into the other.
+        return {"list" if isinstance(value, list) else "tuple": [_skeleton(item, found, what) for item in value]}
+    if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in value):
+        return {"dict": [[key, _skeleton(item, found, what)] for key, item in value.items()]}
+    raise ArgumentTypeError(
+        f"{what} takes and returns arrays, tensors, numbers, strings and None, in lists, tuples and dicts, "
+        f"not {describe(value)}"
+    )
+
+
+def unpack(skeleton: Any, leaves: Sequence[Any]) -> Any:
+    """Return the tree of a skeleton, with `leaves` in place of its arrays."""
+    if not isinstance(skeleton, dict):
+        return skeleton
+    ((kind, content),) = skeleton.items()
+    if kind == "array":
+        return leaves[content]
+    if kind == "list":
+        return [unpack(item, leaves) for item in content]
+    if kind == "tuple":
+        return tuple([unpack(item, leaves) for item in content])
+    return {key: unpack(item, leaves) for key, item in content}
+
+
+def size_of(arrays: Sequence[Any]) -> int:
+    """Return the bytes of arrays, None among them."""
+    return sum(0 if array is None else array.nbytes for array in arrays)
+
+
+def check_size(arrays: Sequence[Any], limit: int, what: str) -> None:
+    """Raise if arrays are larger than a message may be.
+
+    Raises:
+        PayloadError: they have more bytes than `limit`.
+    """
+    size = size_of(arrays)
+    if size > limit:
+        largest = max((array for array in arrays if array is not None), key=lambda array: array.nbytes)
+        raise PayloadError(
+            f"{what} has {size} bytes, and a message may have {limit}; its largest array has shape {largest.shape} and "
+            f"dtype {largest.dtype}: send smaller batches, or give the transport a larger max_bytes"
+        )

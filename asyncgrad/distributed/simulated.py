@@ -1,0 +1,112 @@
+"""SimulatedTransport: hosts in this process, whose network delays, loses, repeats and cuts what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
+
+from ..engine.eager_task import EagerTask
+from ..errors import WorkerLostError
+from ..learn.calls import start_task
+from .host import StageHost
+from .transport import Reply, Request
+
+__all__ = ["SimulatedTransport"]
+
+
+@final
+class SimulatedTransport:
+    """A transport to hosts in this process, for tests and for models that are to run without a cluster.
+
+    Every message yields to the event loop once on each way, so an `ag.testing.explore` tries the orders of arrival.
+
+    Args:
+        workers: the addresses of the workers.
+        ttl: that of the hosts.
+        max_bytes: the most bytes that the arrays of a message may have.
+        on_message: called with the worker and the request before a message arrives, and with the worker and the reply
+            before that does. It may call `kill`; it may return a number, which is how often a request arrives.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> transport = ag.distributed.SimulatedTransport(["a", "b"])
+        >>> transport.kill("a")
+        >>> ag.run(transport.workers())
+        ['b']
+    """
+
+    def __init__(
+        self,
+        workers: Iterable[str],
+        *,
+        ttl: float = 3600.0,
+        max_bytes: int = 1 << 30,
+        on_message: Callable[[str, Request | Reply], int | None] | None = None,
+    ) -> None:
+        self.max_bytes: int = max_bytes
+        self._hosts: dict[str, StageHost] = {
+            one: StageHost(load=copy.deepcopy, ttl=ttl, max_bytes=max_bytes) for one in workers
+        }
+        self._dead: set[str] = set()
+        self.on_message: Callable[[str, Request | Reply], int | None] | None = on_message
+        self._sending: set[EagerTask] = set()
+
+    def host(self, worker: str) -> StageHost:
+        """Return the host of a worker, also of one that is dead."""
+        return self._hosts[worker]
+
+    def kill(self, worker: str) -> None:
+        """Lose a worker: from here on nothing reaches it, and nothing that it has computed arrives."""
+        self._dead.add(worker)
+
+    def export(self, definition: Any) -> Any:
+        """Return a copy of the definition, which the hosts do not share with home."""
+        return copy.deepcopy(definition)
+
+    def load_error(self, data: bytes) -> BaseException | None:
+        """Return None: errors are made by their types."""
+        return None
+
+    async def workers(self) -> Sequence[str]:
+        """Return the workers that are not dead."""
+        return [one for one in self._hosts if one not in self._dead]
+
+    async def call(self, worker: str, request: Request) -> Reply:
+        """Return the reply of a worker, after a yield to the loop on each way."""
+        await asyncio.sleep(0)
+        times = self._arrive(worker, request)
+        copies = [None if array is None else array.copy() for array in request.arrays]
+        message = Request(request.op, request.stage, request.fields, copies)
+        reply = await self._hosts[worker].handle(message)
+        for _ in range(times - 1):
+            await self._hosts[worker].handle(message)
+        await asyncio.sleep(0)
+        self._arrive(worker, reply)
+        return Reply(reply.fields, [None if array is None else array.copy() for array in reply.arrays])
+
+    def send(self, worker: str, request: Request) -> None:
+        """Send a request whose reply nobody needs, if a loop runs here."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            # Nothing runs here that could carry it: the host drops what it would have dropped when its time is over.
+            return
+        task = start_task(self._send(worker, request), contextvars.Context(), "send a message")
+        if not task.done():
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send(self, worker: str, request: Request) -> None:
+        try:
+            await self.call(worker, request)
+        except WorkerLostError:
+            return
+
+    def _arrive(self, worker: str, message: Request | Reply) -> int:
+        times = None if self.on_message is None else self.on_message(worker, message)
+        if worker in self._dead or worker not in self._hosts:
+            raise WorkerLostError(f"worker {worker} does not answer")
+        return 1 if times is None else times

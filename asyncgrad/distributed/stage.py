@@ -1,0 +1,368 @@
+"""Stage: a part of a model whose forward and backward run at a worker, as home sees it.
+
+What is needed to go on without the worker stays at home: the definition, the state after the last step, and the calls
+whose gradients have been added since. When the worker is lost, another one gets these, and does the calls again.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import uuid
+from typing import Any, final
+
+from ..context import CURRENT_NODE, is_grad_enabled
+from ..engine.eager_task import EagerTask
+from ..errors import (
+    StageLost,
+    UnknownStageError,
+    WorkerLostError,
+)
+from ..graph.naming import identify
+from ..learn.calls import start_task
+from ..tensor import Tensor, asarray, tensor
+from ..tree.structure import leaves as leaves_of
+from .calls import Call, StageCall
+from .definition import Definition
+from .failures import restore_error
+from .ledger import Contribution
+from .payload import check_size, pack, unpack
+from .together import run_together, wait_until_done
+from .transactions import Run
+from .transport import Reply, Request, Transport
+
+__all__ = ["Stage"]
+
+#: How often a request is sent to one worker after another before the stage counts as lost.
+_MOVES = 8
+
+
+@final
+class _LoggedRun:
+    """A run of a backward that has been committed, as another worker would do it again."""
+
+    __slots__ = ("backward", "forward", "grads", "inputs")
+
+    def __init__(self, transaction: str, run: Run) -> None:
+        self.forward, self.backward = run.call.requests_to_repeat(transaction, run)
+        # Copies: the arrays at home may be written into after the backward.
+        self.inputs = [array.copy() for array in run.inputs]
+        self.grads = [None if grad is None else grad.copy() for grad in run.grads]
+
+
+@final
+class Stage:
+    """A function or a Module that runs at a worker: `y = await stage(x)`, then `await loss.backward()` as ever.
+
+    `ag.distributed.stage` and `ag.distributed.RemoteModule` make it. The first call, or `await stage.start()`, brings
+    it to its worker.
+
+    Args:
+        definition: what it computes.
+        transport: carries messages to the workers.
+        worker: the address of its worker; None for the one with the fewest stages of this transport's choice.
+        allow_other_workers: whether another worker may take over if its own is lost.
+        backup: whether home keeps what another worker needs for that. Each step then brings the state home.
+        name: what errors call it.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     transport = ag.distributed.SimulatedTransport(["a", "b"])
+        ...     stage = ag.distributed.stage(lambda w, x: w * x, ag.tensor(3.0), transport=transport, worker="a")
+        ...     x = ag.tensor(2.0, requires_grad=True)
+        ...     await (await stage(x)).backward()
+        ...     return x.grad.item(), [grad.item() for grad in await stage.grads()]
+        >>> ag.run(main())
+        (3.0, [2.0])
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        transport: Transport,
+        worker: str | None = None,
+        *,
+        allow_other_workers: bool = True,
+        backup: bool = True,
+        name: str | None = None,
+    ) -> None:
+        self._definition = definition
+        self._transport = transport
+        self._worker = worker
+        self._allow_other_workers = allow_other_workers
+        self._backup = backup
+        self.name: str = f"{name or _name_of(definition.fn)}-{uuid.uuid4().hex[:12]}"
+        self._exported: Any = None
+        self._is_started = False
+        self._is_closed = False
+        #: Rises when another worker takes over.
+        self._epoch = 0
+        self._moving: EagerTask | None = None
+        self._calls = 0
+        self._steps = 0
+        #: The state after the last step as arrays; None before the first, which the definition tells.
+        self._state: tuple[Any, list[Any]] | None = None
+        #: The transactions that have been committed since then, in order.
+        self._log: dict[str, list[_LoggedRun]] = {}
+        #: Whether nothing has been changed at the worker since it began.
+        self._is_new = True
+        self._anchor: Any = tensor(0.0)
+        self._home_params: list[Any] = []
+        if definition.params_at_home:
+            self._home_params = leaves_of(definition.params)
+
+    @property
+    def worker(self) -> str | None:
+        """The address of its worker; None where none has been chosen yet."""
+        return self._worker
+
+    async def start(self) -> Stage:
+        """Bring the stage to its worker, if it is not there; return it."""
+        if not self._is_started:
+            await self._move(self._epoch, None)
+        return self
+
+    async def __call__(self, *inputs: Any) -> Any:
+        """Return what the stage computes of `inputs`: arrays, tensors and numbers, in lists, tuples and dicts.
+
+        Raises:
+            StageLost: its worker has gone, and no other can take over.
+            PayloadError: the inputs or outputs are larger than a message may be.
+        """
+        await self.start()
+        skeleton, found = pack(inputs, f"stage {self.name}")
+        leaves = [leaf if isinstance(leaf, Tensor) else asarray(leaf) for leaf in [*self._home_params, *found]]
+        saves = is_grad_enabled() and (self._anchor.requires_grad or any(leaf.requires_grad for leaf in leaves))
+        call = Call(
+            self,
+            self._calls,
+            {
+                "inputs": skeleton["tuple"],
+                "params": len(self._home_params),
+                "needs": [bool(saves and leaf.requires_grad) for leaf in leaves],
+                "saves": saves,
+            },
+        )
+        self._calls += 1
+        outputs = await StageCall.apply(call, self._anchor, *leaves)
+        return unpack(call.outputs, outputs)
+
+    # --- the state at the worker -----------------------------------------------------------------
+
+    async def step(self, *, zero_grad: bool = True, **options: Any) -> None:
+        """Have the optimizer at the worker make a step.
+
+        Args:
+            zero_grad: whether the gradients are dropped after it.
+            **options: options of the optimizer to change before, such as `lr`.
+
+        Raises:
+            ArgumentTypeError: the stage has no optimizer.
+        """
+        await self.start()
+        number = self._steps + 1
+        fields = {"number": number, "options": options, "zero_grad": zero_grad, "wants_state": self._backup}
+        self._keep(await self.ask("step", fields, []))
+        self._steps = number
+
+    async def zero_grad(self) -> None:
+        """Drop the gradients of the parameters at the worker."""
+        await self.start()
+        self._keep(await self.ask("zero_grad", {"wants_state": self._backup}, []))
+
+    async def parameters(self) -> list[Tensor]:
+        """Return copies of the parameters, in the order of `Module.parameters()` or of the leaves of `params`."""
+        return (await self._fetch())["params"]  # type: ignore[no-any-return]
+
+    async def grads(self) -> list[Tensor | None]:
+        """Return copies of the gradients of the parameters, None where there is none."""
+        return (await self._fetch())["grads"]  # type: ignore[no-any-return]
+
+    async def _fetch(self) -> dict[str, Any]:
+        await self.start()
+        reply = await self.ask("state", {}, [])
+        return unpack(reply.fields["state"], [asarray(array) for array in reply.arrays])  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Have the worker drop the stage, with all that it keeps."""
+        if self._is_started and not self._is_closed:
+            self._is_closed = True
+            try:
+                await self._transport.call(self._address(), Request("drop", self.name))
+            except WorkerLostError:
+                # It has gone, and the stage with it.
+                return
+
+    async def __aenter__(self) -> Stage:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Stage {self.name}, worker {self._worker}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_started", False) and not self._is_closed:
+            self._transport.send(self._address(), Request("drop", self.name))
+
+    # --- for calls -------------------------------------------------------------------------------
+
+    async def ask(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Return the reply of the host, wherever it is by now.
+
+        Raises:
+            StageLost: the worker has gone, and no other can take over.
+        """
+        for _ in range(_MOVES):
+            epoch = self._epoch
+            try:
+                return await self._ask_worker(self._address(), op, fields, arrays)
+            except (WorkerLostError, UnknownStageError) as lost:
+                await self._move(epoch, lost)
+        raise StageLost(f"stage {self.name} has lost {_MOVES} workers one after the other{_where()}")
+
+    def notify(self, op: str, fields: dict[str, Any]) -> None:
+        """Send a request whose reply nobody needs; from any thread, never suspends."""
+        self._transport.send(self._address(), Request(op, self.name, fields))
+
+    async def _ask_worker(self, worker: str, op: str, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        check_size(arrays, self._transport.max_bytes, f"the request {op!r} to stage {self.name}")
+        reply = await self._transport.call(worker, Request(op, self.name, fields, arrays))
+        error = reply.fields.get("error")
+        if error is not None:
+            raise restore_error(error, worker, self._transport.load_error)
+        return reply
+
+    def _address(self) -> str:
+        assert self._worker is not None
+        return self._worker
+
+    # --- for transactions ------------------------------------------------------------------------
+
+    async def prepare(self, transaction: str, runs: dict[Contribution, Run]) -> None:
+        """Make sure that all contributions are at the host, and summed; what is missing is done again."""
+        await self._complete("prepare", transaction, runs)
+
+    async def commit(self, transaction: str, runs: dict[Contribution, Run]) -> None:
+        """Have the host add the gradients, after what is missing has been done again."""
+        await self._complete("commit", transaction, runs)
+        self._is_new = False
+        if self._backup:
+            self._log[transaction] = [_LoggedRun(transaction, run) for run in runs.values()]
+
+    async def _complete(self, op: str, transaction: str, runs: dict[Contribution, Run]) -> None:
+        fields = {"transaction": transaction, "contributions": [_as_json(one) for one in runs]}
+        for _ in range(_MOVES):
+            reply = await self.ask(op, fields, [])
+            missing = [runs[_from_json(one)] for one in reply.fields["missing"]]
+            if not missing:
+                return
+            # Another worker has taken over since these were run.
+            await run_together([run.call.backward(transaction, run, False) for run in missing], "repeat a backward")
+        raise StageLost(f"stage {self.name} has lost the gradients of backward {transaction} {_MOVES} times{_where()}")
+
+    async def roll_back(self, transaction: str, task: int | None = None) -> None:
+        """Have the host take the gradients back; raises nothing."""
+        if task is None:
+            self._log.pop(transaction, None)
+        fields = {"transaction": transaction} if task is None else {"transaction": transaction, "task": task}
+        try:
+            await self._ask_worker(self._address(), "roll_back", fields, [])
+        except WorkerLostError:
+            # It has gone, and its gradients with it.
+            return
+
+    def finish(self, transaction: str) -> None:
+        """Tell the host that a transaction is final."""
+        self.notify("finish", {"finish": [transaction]})
+
+    # --- the loss of a worker --------------------------------------------------------------------
+
+    def _keep(self, reply: Reply) -> None:
+        """Keep the state in a reply, from which another worker would begin."""
+        self._is_new = False
+        if self._backup:
+            self._state = reply.fields["state"], reply.arrays
+            self._log.clear()
+
+    async def _move(self, epoch: int, lost: BaseException | None) -> None:
+        """Bring the stage to a worker, or to another one, unless that has been done since `epoch`."""
+        if self._is_closed:
+            raise StageLost(f"stage {self.name} has been closed")
+        while self._epoch == epoch and (lost is not None or not self._is_started):
+            moving = self._moving
+            if moving is None:
+                moving = self._moving = start_task(self._relocate(lost), contextvars.copy_context(), "move a stage")
+            try:
+                await wait_until_done(moving)
+            finally:
+                if moving.done() and self._moving is moving:
+                    self._moving = None
+            moving.result()
+
+    async def _relocate(self, lost: BaseException | None) -> None:
+        before = self._worker
+        if lost is not None and not (self._backup or self._is_new):
+            raise StageLost(
+                f"stage {self.name} was at worker {before}, which has gone ({lost}){_where()}; what it had learned is "
+                "nowhere else: give the stage backup=True"
+            ) from lost
+        for worker in await self._candidates(lost):
+            try:
+                await self._begin_at(worker)
+            except (WorkerLostError, UnknownStageError) as error:
+                lost = lost or error
+                continue
+            self._worker, self._is_started = worker, True
+            self._epoch += 1
+            return
+        raise StageLost(
+            f"stage {self.name} was at worker {before}, which has gone ({lost}){_where()}; no other worker can take "
+            "over"
+        ) from lost
+
+    async def _candidates(self, lost: BaseException | None) -> list[str]:
+        known = list(await self._transport.workers())
+        if self._worker is None:
+            return known
+        if not self._allow_other_workers or lost is None:
+            first = [self._worker]
+        else:
+            # A worker that answers and does not know the stage has been restarted.
+            first = [self._worker] if isinstance(lost, UnknownStageError) else []
+        others = [one for one in known if one != self._worker] if self._allow_other_workers else []
+        return first + others
+
+    async def _begin_at(self, worker: str) -> None:
+        """Create the stage at a worker, with the state after the last step, and repeat the calls since."""
+        if self._exported is None:
+            self._exported = self._transport.export(self._definition)
+        reply = await self._ask_worker(worker, "create", {"definition": self._exported}, [])
+        self._anchor = tensor(0.0, requires_grad=reply.fields["parameters"] > 0)
+        if self._state is not None:
+            skeleton, arrays = self._state
+            await self._ask_worker(worker, "load_state", {"state": skeleton}, arrays)
+        for transaction, runs in list(self._log.items()):
+            for run in runs:
+                await self._ask_worker(worker, "forward", run.forward, run.inputs)
+                await self._ask_worker(worker, "backward", run.backward, run.grads)
+            expected = [run.backward["contribution"] for run in runs]
+            await self._ask_worker(worker, "commit", {"transaction": transaction, "contributions": expected}, [])
+
+
+def _as_json(contribution: Contribution) -> list[Any]:
+    return [list(contribution.task), contribution.order, contribution.key]
+
+
+def _from_json(fields: list[Any]) -> Contribution:
+    return Contribution((fields[0][0], fields[0][1]), fields[1], fields[2])
+
+
+def _name_of(fn: Any) -> str:
+    return str(getattr(fn, "__name__", type(fn).__name__)).strip("<>")
+
+
+def _where() -> str:
+    node = CURRENT_NODE.get()
+    return "" if node is None else f", in {identify(node)}"

@@ -1,0 +1,61 @@
+"""Waiting for several coroutines that run at the same time, and for a task that outlives whoever waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from ..engine.eager_task import EagerTask
+from ..learn.calls import start_task
+
+__all__ = ["run_together", "wait_until_done"]
+
+
+async def run_together(coroutines: Iterable[Coroutine[Any, Any, Any]], name: str) -> list[Any]:
+    """Return the results of coroutines that run at the same time.
+
+    If one fails, or this is cancelled, the others are cancelled, and have ended when the first error is raised.
+    """
+    errors: list[BaseException] = []
+    tasks: list[EagerTask] = []
+
+    def note_end(task: EagerTask) -> None:
+        error = task.cancelled_by if task.cancelled() else task.exception()
+        if error is not None:
+            errors.append(error)
+            cancel_all()
+
+    def cancel_all() -> None:
+        for task in tasks:
+            task.cancel()
+
+    try:
+        for coroutine in coroutines:
+            if errors:
+                coroutine.close()
+            else:
+                tasks.append(start_task(coroutine, contextvars.copy_context(), name, note_end))
+        for task in tasks:
+            while not task.done():
+                try:
+                    await wait_until_done(task)
+                except asyncio.CancelledError as cancelled:
+                    errors.append(cancelled)
+                    cancel_all()
+        if errors:
+            raise errors[0]
+        return [task.result() for task in tasks]
+    finally:
+        # Their tracebacks refer to this frame: leave no cycle.
+        errors.clear()
+        tasks.clear()
+
+
+async def wait_until_done(task: EagerTask) -> None:
+    """Wait until a task has ended, in whatever way. Whoever waits may be cancelled, and the task goes on."""
+    if not task.done():
+        ended = asyncio.get_running_loop().create_future()
+        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        await ended

@@ -1,0 +1,65 @@
+"""A model of three stages with parameters, run on simulated workers or here; and how their gradients are compared."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import asyncgrad as ag
+from asyncgrad.distributed import SimulatedTransport, stage
+
+WORKERS = ("a", "b", "c", "d", "e", "f")
+
+
+def layer(params, x):
+    w, b = params
+    return np.tanh(x @ w + b)
+
+
+def make_params(seed=0, size=4, count=3):
+    rng = np.random.default_rng(seed)
+    return [(rng.normal(size=(size, size)), rng.normal(size=size)) for _ in range(count)]
+
+
+def inputs(count=4, size=4):
+    rng = np.random.default_rng(1)
+    return [rng.normal(size=(3, size)) for _ in range(count)]
+
+
+async def local_gradients(batches=4, params=None):
+    """The gradients of all parameters, and of a leaf at home, by a run without stages."""
+    params = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in params or make_params()]
+    scale = ag.tensor(1.5, requires_grad=True)
+    loss = 0.0
+    for x in inputs(batches):
+        y = scale * x
+        for pair in params:
+            y = layer(pair, y)
+        loss = loss + (y * y).sum()
+    await loss.backward()
+    return [[one.grad.tolist() for one in pair] for pair in params], scale.grad.item()
+
+
+def make_stages(transport, **options):
+    return [
+        stage(layer, pair, transport=transport, worker=worker, **options)
+        for pair, worker in zip(make_params(), WORKERS, strict=False)
+    ]
+
+
+async def forward(stages, scale, batches=4):
+    """The loss of some micro-batches, one after the other: the order of concurrent forwards would be the schedule's."""
+    loss = 0.0
+    for x in inputs(batches):
+        y = scale * x
+        for one in stages:
+            y = await one(y)
+        loss = loss + (y * y).sum()
+    return loss
+
+
+async def gradients(stages):
+    return [[None if grad is None else grad.tolist() for grad in await one.grads()] for one in stages]
+
+
+def simulated(**options):
+    return SimulatedTransport(WORKERS, **options)

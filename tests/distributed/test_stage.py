@@ -1,0 +1,308 @@
+"""Stages on simulated workers: the graph at home runs through them as through any other node."""
+
+import asyncio
+import gc
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, optim
+from asyncgrad.distributed import RemoteModule, stage
+from asyncgrad.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    GraphError,
+    PayloadError,
+    ReleasedGraphError,
+)
+from asyncgrad.testing import explore
+from tests.distributed.parts import forward, gradients, layer, local_gradients, make_params, make_stages, simulated
+
+
+def test_gradients_have_the_bits_of_a_local_run_on_any_schedule():
+    expected = ag.run(local_gradients())
+
+    async def main():
+        scale = ag.tensor(1.5, requires_grad=True)
+        stages = make_stages(simulated())
+        await (await forward(stages, scale)).backward()
+        assert (await gradients(stages), scale.grad.item()) == expected
+
+    with ag.workers(0):
+        explore(main, seeds=60)
+
+
+def test_gradients_come_home_to_leaves_with_the_same_bits():
+    expected = ag.run(local_gradients())
+
+    async def main():
+        scale = ag.tensor(1.5, requires_grad=True)
+        params = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in make_params()]
+        transport = simulated()
+        stages = [stage(layer, pair, transport=transport, gradients="home") for pair in params]
+        await (await forward(stages, scale)).backward()
+        return [[one.grad.tolist() for one in pair] for pair in params], scale.grad.item()
+
+    assert ag.run(main()) == expected
+
+
+def test_a_second_backward_adds_to_the_gradients_at_the_worker():
+    async def main():
+        w = stage(lambda w, x: w * x, 2.0, transport=simulated())
+        for x in (3.0, 4.0):
+            await (await w(x)).backward()
+        return [grad.item() for grad in await w.grads()]
+
+    assert ag.run(main()) == [7.0]
+
+
+def test_a_stage_learns_where_it_is_as_it_would_here():
+    def make(params):
+        return optim.Adam(params, lr=0.1)
+
+    async def remote():
+        one = stage(layer, make_params()[0], transport=simulated(), optimizer=make)
+        for x in np.ones((5, 2, 4)):
+            await (await one(x)).sum().backward()
+            await one.step()
+        return [param.tolist() for param in await one.parameters()]
+
+    async def local():
+        params = [ag.tensor(one, requires_grad=True) for one in make_params()[0]]
+        optimizer = make(params)
+        for x in np.ones((5, 2, 4)):
+            optimizer.zero_grad()
+            await layer(params, x).sum().backward()
+            optimizer.step()
+        return [param.tolist() for param in params]
+
+    assert ag.run(remote()) == ag.run(local())
+
+
+def test_options_of_a_step_change_the_optimizer():
+    async def main():
+        one = stage(lambda w: w * 1.0, 2.0, transport=simulated(), optimizer=lambda params: optim.SGD(params, lr=1.0))
+        await (await one()).backward()
+        await one.step(lr=0.5)
+        return (await one.parameters())[0].item()
+
+    assert ag.run(main()) == 1.5
+
+
+def test_a_remote_module_is_that_of_its_seed():
+    async def main():
+        ag.random.seed(3)
+        one = RemoteModule("a", nn.Linear, (3, 2), transport=simulated())
+        ag.random.seed(3)
+        other = RemoteModule("b", nn.Linear, args=(3,), kwargs={"out_features": 2}, transport=simulated())
+        return [[param.tolist() for param in await each.parameters()] for each in (one, other)]
+
+    first, second = ag.run(main())
+
+    assert first == second
+
+
+def test_an_async_stage_waits_for_what_it_awaits():
+    async def slow(w, x):
+        await asyncio.sleep(0)
+        return w * x
+
+    async def main():
+        one = stage(slow, 2.0, transport=simulated())
+        await (await one(3.0)).backward()
+        return (await one.grads())[0].item()
+
+    assert ag.run(main()) == 3.0
+
+
+def test_inputs_and_outputs_are_trees():
+    async def main():
+        one = stage(
+            lambda tree, flag: {"sum": tree["a"] + tree["b"][0], "flag": flag, "k": [1, None]}, transport=simulated()
+        )
+        x = ag.tensor(2.0, requires_grad=True)
+        found = await one({"a": x, "b": (x, 5)}, "yes")
+        await found["sum"].backward()
+        return found["flag"], found["k"], x.grad.item()
+
+    assert ag.run(main()) == ("yes", [1, None], 2.0)
+
+
+def test_random_numbers_are_those_of_the_seed_and_the_number_of_the_call():
+    async def main():
+        pair = [stage(lambda x: x * ag.random.generator().random(), transport=simulated(), seed=5) for _ in range(2)]
+        return [[(await one(np.ones(()))).item() for _ in range(2)] for one in pair]
+
+    first, second = ag.run(main())
+
+    assert first == second
+    assert first[0] != first[1]
+
+
+def test_nothing_is_kept_without_grad_mode():
+    async def main():
+        transport = simulated()
+        one = stage(layer, make_params()[0], transport=transport, worker="a")
+        with ag.no_grad():
+            y = await one(np.ones((1, 4)))
+        return y.requires_grad, transport.host("a").counts()["calls"]
+
+    assert ag.run(main()) == (False, 0)
+
+
+def test_a_graph_that_is_dropped_is_freed_at_the_worker():
+    async def main():
+        transport = simulated()
+        one = stage(layer, make_params()[0], transport=transport, worker="a")
+        y = await one(np.ones((1, 4)))
+        kept = transport.host("a").counts()["calls"]
+        del y
+        gc.collect()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return kept, transport.host("a").counts()["calls"]
+
+    assert ag.run(main()) == (1, 0)
+
+
+def test_a_graph_whose_time_was_over_is_computed_again():
+    async def main():
+        transport = simulated(ttl=-1.0)
+        one = stage(layer, make_params()[0], transport=transport, worker="a", backup=False)
+        x = ag.tensor(np.ones((1, 4)), requires_grad=True)
+        y = await one(x)
+        await one.parameters()
+        kept = transport.host("a").counts()["calls"]
+        transport.host("a")._ttl = 100.0
+        await y.sum().backward()
+        return kept, x.grad is not None
+
+    assert ag.run(main()) == (0, True)
+
+
+def test_a_closed_stage_leaves_nothing():
+    async def main():
+        transport = simulated()
+        async with stage(layer, make_params()[0], transport=transport, worker="a") as one:
+            y = await one(np.ones((1, 4)))
+        counts = transport.host("a").counts()
+        del y
+        return counts
+
+    assert ag.run(main()) == {"stages": 0, "calls": 0, "transactions": 0, "running": 0}
+
+
+def test_a_retained_graph_runs_twice_and_a_released_one_raises():
+    async def main():
+        one = stage(lambda w, x: w * x, 2.0, transport=simulated())
+        x = ag.tensor(3.0, requires_grad=True)
+        y = await one(x)
+        await y.backward(retain_graph=True)
+        await y.backward()
+        with pytest.raises(ReleasedGraphError):
+            await y.backward()
+        return x.grad.item(), (await one.grads())[0].item()
+
+    assert ag.run(main()) == (4.0, 6.0)
+
+
+def test_grad_of_an_input_leaves_the_parameters_alone():
+    async def main():
+        one = stage(lambda w, x: w * x, 2.0, transport=simulated())
+        x = ag.tensor(3.0, requires_grad=True)
+        (grad,) = await ag.grad(await one(x), [x])
+        return grad.item(), await one.grads()
+
+    assert ag.run(main()) == (2.0, [None])
+
+
+def test_a_derivative_of_a_gradient_of_a_stage_raises():
+    async def main():
+        one = stage(lambda x: x * x, transport=simulated())
+        x = ag.tensor(3.0, requires_grad=True)
+        (grad,) = await ag.grad(await one(x), [x], create_graph=True)
+        with pytest.raises(GraphError, match="has no history"):
+            await grad.backward()
+
+    ag.run(main())
+
+
+def test_a_blocking_backward_runs_through_stages():
+    async def build():
+        one = stage(lambda w, x: w * x, 2.0, transport=simulated())
+        x = ag.tensor(3.0, requires_grad=True)
+        return one, x, await one(x)
+
+    one, x, y = ag.run(build())
+    ag.sync.backward(y)
+
+    assert x.grad.item() == 2.0
+    assert ag.run(one.grads())[0].item() == 3.0
+
+
+def test_payloads_have_a_limit():
+    async def main():
+        one = stage(lambda x: x, transport=simulated(max_bytes=100))
+        with pytest.raises(PayloadError, match=r"has 160 bytes, and a message may have 100.*shape \(20,\)"):
+            await one(np.ones(20))
+        with pytest.raises(PayloadError, match="the reply of stage"):
+            await stage(lambda: np.ones(20), transport=simulated(max_bytes=100))()
+
+    ag.run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "make"),
+    [
+        (ArgumentTypeError, "a stage is a function or a Module", lambda: stage(3, transport=simulated())),
+        (ArgumentTypeError, "for a class, RemoteModule", lambda: stage(nn.Linear, transport=simulated())),
+        (ArgumentTypeError, "takes a subclass of nn.Module", lambda: RemoteModule("a", len, transport=simulated())),
+        (ArgumentError, "parameters of its own", lambda: stage(nn.Linear(1, 1), [1.0], transport=simulated())),
+        (ArgumentError, "'stage' or 'home'", lambda: stage(len, gradients="away", transport=simulated())),
+        (ArgumentError, "pass params", lambda: stage(len, gradients="home", transport=simulated())),
+        (ArgumentError, "not both", lambda: stage(len, transport=simulated(), client=object())),
+    ],
+)
+def test_a_stage_that_cannot_be_is_refused_when_it_is_made(error, message, make):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_what_is_no_payload_is_refused():
+    async def main():
+        with pytest.raises(ArgumentTypeError, match="in lists, tuples and dicts, not"):
+            await stage(lambda x: x, transport=simulated())(object())
+        with pytest.raises(ArgumentTypeError, match="has no optimizer"):
+            await stage(lambda w: w, 1.0, transport=simulated()).step()
+
+    ag.run(main())
+
+
+def test_an_error_arrives_with_its_type_and_tells_both_nodes():
+    def forward(x):
+        return np.sqrt(x) @ np.ones(7)
+
+    class Broken(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise ZeroDivisionError("at the worker")
+
+    async def main():
+        with pytest.raises(ValueError, match="matmul") as caught:
+            await stage(forward, transport=simulated(), worker="a")(np.ones(3))
+        assert any("at a, remote traceback" in note and "in forward" in note for note in caught.value.__notes__)
+        x = ag.tensor(1.0, requires_grad=True)
+        y = await stage(Broken.apply, transport=simulated(), worker="b")(x)
+        with pytest.raises(ZeroDivisionError, match="at the worker") as caught:
+            await y.backward()
+        return caught.value.__notes__
+
+    notes = ag.run(main())
+
+    assert any(note.startswith("at b: in BrokenBackward (node #") for note in notes)
+    assert any(note.startswith("in StageCallBackward (node #") for note in notes)

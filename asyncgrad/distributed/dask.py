@@ -104,10 +104,9 @@ class DaskTransport:
         """Return the definition as bytes of cloudpickle, once for each stage."""
         return cloudpickle.dumps(definition)
 
-    def load_error(self, data: bytes) -> BaseException | None:
-        """Return the exception that a worker has pickled."""
-        found: BaseException = cloudpickle.loads(data)
-        return found
+    def load_error(self, data: bytes) -> Any:
+        """Return what a worker has pickled of an exception."""
+        return cloudpickle.loads(data)
 
     async def workers(self) -> Sequence[str]:
         """Return the workers that the scheduler knows, those with the fewest stages of this transport first."""

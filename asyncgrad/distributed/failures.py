@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..engine.notes import add_note
@@ -31,14 +31,15 @@ def describe_error(error: BaseException, dumps: Callable[[Any], bytes] | None) -
     }
     if dumps is not None:
         try:
-            fields["pickle"] = dumps(error.with_traceback(None)).hex()
+            # Not the error itself: many cannot be unpickled, since they take other arguments than they keep.
+            fields["pickle"] = dumps((type(error), error.args, vars(error))).hex()
         except Exception:
             # It arrives by its type and arguments then.
             fields["pickle"] = None
     return fields
 
 
-def restore_error(fields: dict[str, Any], worker: str, load: Callable[[bytes], BaseException | None]) -> BaseException:
+def restore_error(fields: dict[str, Any], worker: str, load: Callable[[bytes], Any]) -> BaseException:
     """Return the error that `describe_error` described, with notes that say where it was raised.
 
     An error that is not unpickled is made by its type only if that is known here already: nothing is imported.
@@ -55,15 +56,15 @@ def restore_error(fields: dict[str, Any], worker: str, load: Callable[[bytes], B
     return error
 
 
-def _unpickled(fields: dict[str, Any], load: Callable[[bytes], BaseException | None]) -> BaseException | None:
+def _unpickled(fields: dict[str, Any], load: Callable[[bytes], Any]) -> BaseException | None:
     if not fields.get("pickle"):
         return None
     try:
         found = load(bytes.fromhex(fields["pickle"]))
+        return None if found is None else _make(*found)
     except Exception:
         # Its class cannot be made here; it arrives by its name then.
         return None
-    return found if isinstance(found, BaseException) else None
 
 
 def _rebuilt(fields: dict[str, Any]) -> BaseException:
@@ -73,11 +74,19 @@ def _rebuilt(fields: dict[str, Any]) -> BaseException:
         kind = getattr(kind, part, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         try:
-            return kind(*fields["args"])
+            return _make(kind, fields["args"], {})
         except Exception:
             # It takes other arguments than those that it keeps.
             kind = None
     return RemoteError(f"{module}.{name}: {fields['text']}")
+
+
+def _make(kind: Any, args: Sequence[Any], attributes: dict[str, Any]) -> BaseException:
+    """Return an exception with these arguments, without a call of its `__init__`, which may take others."""
+    error: BaseException = kind.__new__(kind, *args)
+    error.args = tuple(args)
+    vars(error).update(attributes)
+    return error
 
 
 def _text(error: BaseException) -> str:

@@ -67,8 +67,8 @@ class Transport(Protocol):
         """Return the form in which the definition of a stage travels; called once for each stage."""
         ...
 
-    def load_error(self, data: bytes) -> BaseException | None:
-        """Return the exception that a host has pickled; None where the hosts are not trusted with that."""
+    def load_error(self, data: bytes) -> Any:
+        """Return what a host has pickled of an exception; None where the hosts are not trusted with that."""
         ...
 
     async def workers(self) -> Sequence[str]:

@@ -1,0 +1,26 @@
+"""A Dask cluster for the tests of a session: it starts in a second."""
+
+import warnings
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def client():
+    """A synchronous client of a cluster of three workers, each a process."""
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        # Of Dask's own: sockets that its processes leave to the collector.
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None)
+        client = distributed.Client(cluster)
+        yield client
+        client.close()
+        cluster.close()
+
+
+@pytest.fixture
+def workers(client):
+    """The addresses of its workers."""
+    client.wait_for_workers(3)
+    return sorted(client.scheduler_info()["workers"])

@@ -1,0 +1,145 @@
+"""Stages on a Dask cluster of processes: what the simulated transport cannot show."""
+
+import asyncio
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, optim
+from asyncgrad.distributed import DaskTransport, RemoteModule, Request, stage
+from asyncgrad.errors import PayloadError
+from tests.distributed.parts import forward, gradients, layer, local_gradients, make_params
+
+
+def process_of(client, worker):
+    return client.run(os.getpid, workers=[worker])[worker]
+
+
+async def counts(transport, workers):
+    found = [(await transport.call(one, Request("ping", ""))).fields for one in workers]
+    return [sum(one[what] for one in found) for what in ("calls", "transactions", "running")]
+
+
+def test_gradients_have_the_bits_of_a_local_run(client, workers):
+    async def main():
+        scale = ag.tensor(1.5, requires_grad=True)
+        stages = [
+            stage(layer, pair, client=client, worker=one) for pair, one in zip(make_params(), workers, strict=True)
+        ]
+        await (await forward(stages, scale)).backward()
+        return await gradients(stages), scale.grad.item()
+
+    assert ag.run(main()) == ag.run(local_gradients())
+
+
+def test_a_remote_module_learns_at_its_worker(client, workers):
+    async def main():
+        transport = DaskTransport(client)
+        make = lambda module: optim.SGD(module, lr=0.1)  # noqa: E731
+        model = RemoteModule(workers[0], nn.Linear, (3, 1), transport=transport, optimizer=make)
+        losses = []
+        for _ in range(5):
+            loss = (await model(np.eye(3)) ** 2).sum()
+            losses.append(loss.item())
+            await loss.backward()
+            await model.step()
+        del loss
+        await model.close()
+        return losses, await counts(transport, workers[:1])
+
+    losses, left = ag.run(main())
+
+    assert losses == sorted(losses, reverse=True)
+    assert left == [0, 0, 0]
+
+
+def test_an_error_of_a_users_own_type_arrives_as_that(client, workers):
+    class MineError(Exception):
+        def __init__(self, first, second):
+            super().__init__(f"{first} and {second}")
+
+    def fail(x):
+        raise MineError("one", "two")
+
+    async def main():
+        with pytest.raises(MineError, match="one and two") as caught:
+            await stage(fail, client=client, worker=workers[1])(np.ones(1))
+        return caught.value.__notes__
+
+    (note,) = ag.run(main())
+
+    assert note.startswith(f"at {workers[1]}, remote traceback:")
+    assert "in fail" in note
+
+
+def test_a_cancellation_reaches_an_async_body_at_the_worker(client, workers):
+    async def wait_forever(x):
+        await asyncio.Event().wait()
+
+    async def main():
+        transport = DaskTransport(client)
+        one = stage(wait_forever, transport=transport, worker=workers[0])
+        await one.start()
+        task = asyncio.ensure_future(one(np.ones(1)))
+        while (await counts(transport, workers[:1]))[2] != 1:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        while (await counts(transport, workers[:1]))[2] != 0:
+            await asyncio.sleep(0)
+        return task.cancelled()
+
+    assert ag.run(main())
+
+
+def test_payloads_have_a_limit(client, workers):
+    async def main():
+        one = stage(lambda x: x, transport=DaskTransport(client, max_bytes=100), worker=workers[0])
+        with pytest.raises(PayloadError):
+            await one(np.ones(100))
+
+    ag.run(main())
+
+
+def test_a_killed_worker_changes_no_bit(client, workers):
+    async def main():
+        scale = ag.tensor(1.5, requires_grad=True)
+        transport = DaskTransport(client, patience=1.0)
+        stages = [
+            stage(layer, pair, transport=transport, worker=one)
+            for pair, one in zip(make_params(), workers, strict=True)
+        ]
+        loss = await forward(stages, scale)
+        killed = stages[1].worker
+        os.kill(await asyncio.to_thread(process_of, client, killed), signal.SIGKILL)
+        await loss.backward()
+        assert stages[1].worker != killed
+        return await gradients(stages), scale.grad.item()
+
+    assert ag.run(main()) == ag.run(local_gradients())
+    client.wait_for_workers(3)
+
+
+def test_a_stalled_worker_changes_no_bit(client, workers):
+    async def main():
+        scale = ag.tensor(1.5, requires_grad=True)
+        transport = DaskTransport(client, patience=0.3)
+        stages = [
+            stage(layer, pair, transport=transport, worker=one)
+            for pair, one in zip(make_params(), workers, strict=True)
+        ]
+        loss = await forward(stages, scale)
+        stalled = stages[2].worker
+        process = await asyncio.to_thread(process_of, client, stalled)
+        os.kill(process, signal.SIGSTOP)
+        try:
+            await loss.backward()
+        finally:
+            os.kill(process, signal.SIGCONT)
+        assert stages[2].worker != stalled
+        return await gradients(stages), scale.grad.item()
+
+    assert ag.run(main()) == ag.run(local_gradients())

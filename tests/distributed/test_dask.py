@@ -23,6 +23,12 @@ async def counts(transport, workers):
     return [sum(one[what] for one in found) for what in ("calls", "transactions", "running")]
 
 
+async def until_running(transport, worker, count):
+    """Ask a worker, over and over, until so many bodies run there."""
+    while (await counts(transport, [worker]))[2] != count:
+        pass
+
+
 def test_gradients_have_the_bits_of_a_local_run(client, workers):
     async def main():
         scale = ag.tensor(1.5, requires_grad=True)
@@ -38,7 +44,7 @@ def test_gradients_have_the_bits_of_a_local_run(client, workers):
 def test_a_remote_module_learns_at_its_worker(client, workers):
     async def main():
         transport = DaskTransport(client)
-        make = lambda module: optim.SGD(module, lr=0.1)  # noqa: E731
+        make = lambda module: optim.SGD(module, lr=0.1)
         model = RemoteModule(workers[0], nn.Linear, (3, 1), transport=transport, optimizer=make)
         losses = []
         for _ in range(5):
@@ -84,12 +90,10 @@ def test_a_cancellation_reaches_an_async_body_at_the_worker(client, workers):
         one = stage(wait_forever, transport=transport, worker=workers[0])
         await one.start()
         task = asyncio.ensure_future(one(np.ones(1)))
-        while (await counts(transport, workers[:1]))[2] != 1:
-            await asyncio.sleep(0)
+        await until_running(transport, workers[0], 1)
         task.cancel()
         await asyncio.wait([task])
-        while (await counts(transport, workers[:1]))[2] != 0:
-            await asyncio.sleep(0)
+        await until_running(transport, workers[0], 0)
         return task.cancelled()
 
     assert ag.run(main())

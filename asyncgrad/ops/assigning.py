@@ -27,7 +27,7 @@ from ..graph.values import (
 from ..views.writing import copy_into, copy_into_part, write_unrecorded
 from .axes import array_like, axis_index
 from .dispatch import METHODS
-from .foreign import add_at, is_mask, placed, refuse_foreign
+from .foreign import add_at, is_mask, name_shapes, placed, refuse_foreign
 from .in_place import write_at_index
 from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
 from .primitive import RULES, derivative, primitive
@@ -93,22 +93,26 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     refuse_masked(value)
     if a._data.__class__ is not np.ndarray and isinstance(value, (list, tuple)):
         value, _ = placed(value, a)
-    if write_unrecorded(lambda array, value: operator.setitem(array, index, value), a, value):
-        return
-    if is_basic(index):
-        items = index if isinstance(index, tuple) else (index,)
-        if not any(item is Ellipsis for item in items):
-            if np.ndim(raw(value)) and np.ndim(a._data[index]) == 0:
-                # Newer versions of NumPy refuse to write an array, even one of length 1, into one element.
-                bare = raw(value)
-                np.zeros(1, a._data.dtype)[0] = np.zeros(bare.shape) if is_foreign(bare) else bare
-            items = (*items, Ellipsis)
-        copy_into_part(a, items, (part, (items,)), value)
-        return
-    if isinstance(value, TensorBase):
-        extra = value._data.ndim - a._data[index].ndim
-        value = reshape(value, value._data.shape[extra:]) if extra > 0 else value
-    write_at_index(assign_, operator.setitem, a, index, value)
+    try:
+        if write_unrecorded(lambda array, value: operator.setitem(array, index, value), a, value):
+            return
+        if is_basic(index):
+            items = index if isinstance(index, tuple) else (index,)
+            if not any(item is Ellipsis for item in items):
+                if np.ndim(raw(value)) and np.ndim(a._data[index]) == 0:
+                    # Newer versions of NumPy refuse to write an array, even one of length 1, into one element.
+                    bare = raw(value)
+                    np.zeros(1, a._data.dtype)[0] = np.zeros(bare.shape) if is_foreign(bare) else bare
+                items = (*items, Ellipsis)
+            copy_into_part(a, items, (part, (items,)), value)
+            return
+        if isinstance(value, TensorBase):
+            extra = value._data.ndim - a._data[index].ndim
+            value = reshape(value, value._data.shape[extra:]) if extra > 0 else value
+        write_at_index(assign_, operator.setitem, a, index, value)
+    except ValueError as error:
+        name_shapes("t[index] = value", (a, value), error)
+        raise
 
 
 # ufunc.at writes an element as often as it is named, in order.

@@ -84,7 +84,9 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
 
 def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
     """Add to what NumPy says of shapes and axes that do not fit which function and which shapes these are."""
-    if type(error) is not np.exceptions.AxisError and (type(error) is not ValueError or len(error.args) != 1):
+    if type(error) is not np.exceptions.AxisError and (
+        type(error) not in (ValueError, np.linalg.LinAlgError) or len(error.args) != 1
+    ):
         return
     # The function that was called, not one that it calls, is what the user knows.
     said = _NAMED.sub("", str(error))
@@ -106,7 +108,7 @@ def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
 #: How `name_shapes` begins an error.
 _NAMED = re.compile(r"^numpy\.[\w.]+ of (an array of shape|arrays of shapes) .*?: ")
 #: One of them is in what NumPy says where shapes do not fit.
-_OF_SHAPES = ("shape", "broadcast", "dimension", "aligned", "axes")
+_OF_SHAPES = ("shape", "broadcast", "dimension", "aligned", "axes", "assign")
 
 
 def _flat(operands: Iterable[Any]) -> Iterator[Any]:

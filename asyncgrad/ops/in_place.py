@@ -18,6 +18,7 @@ from ..graph.values import is_foreign, refuse_masked, refuse_sparse
 from ..graph.wrappers import register_wrapper
 from ..views.history import check_write, rebase
 from ..views.writing import AFTER_WRITING, changes_with, old_value, run_writer, write_by, write_unrecorded
+from .foreign import name_shapes
 from .primitive import Primitive
 from .primitive_node import PrimitiveNode, next_class
 
@@ -56,6 +57,7 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
             return out if write_unrecorded(writer, out, other) else write_by(out, function, (out, other))
         except Exception as error:
             refuse_sparse(bare.__name__, (other,), error)
+            name_shapes(bare.__name__, (out, other), error)
             raise
 
     return operator
@@ -111,6 +113,9 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
             ufunc(data, value, out=data)
         except AFTER_WRITING:
             out._bump_version()
+            raise
+        except ValueError as error:
+            name_shapes(bare.__name__, (out, other), error)
             raise
         # The former history of a view does not matter: the node of its base leads past that.
         made = _node(plan, None if view is not None else out._grad_fn, edge, out)

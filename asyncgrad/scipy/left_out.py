@@ -51,6 +51,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("qr_delete", "qr_insert", "qr_update"), "call qr of the new matrix"),
     },
     "signal": {
+        "whittaker_henderson": "solve (I + lamb * D.T @ D) x = y, with D for the differences, by linalg.solveh_banded",
         **dict.fromkeys(("bessel", "butter", "cheby1", "cheby2", "ellip", "iircomb", "iirdesign"), _NUMBERS),
         **dict.fromkeys(("iirfilter", "iirnotch", "iirpeak", "gammatone", "firls", "firwin", "firwin2"), _NUMBERS),
         **dict.fromkeys(("firwin_2d", "minimum_phase", "remez", "savgol_coeffs", "get_window"), _NUMBERS),
@@ -114,7 +115,10 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("diags", "spdiags"), "use diags_array"),
         **dict.fromkeys(("eye", "identity"), "use eye_array"),
         **dict.fromkeys(("rand", "random", "random_array"), "pass SciPy's array to csr_array"),
-        **dict.fromkeys(("expand_dims", "permute_dims", "swapaxes"), "use A.T: sparse arrays of Tensors have two axes"),
+        **dict.fromkeys(
+            ("expand_dims", "matrix_transpose", "permute_dims", "swapaxes"),
+            "use A.T: sparse arrays of Tensors have two axes",
+        ),
         "find": "use A.pattern.positions() and A.data",
         "kronsum": "write kron(eye_array(n), A) + kron(B, eye_array(m))",
         **dict.fromkeys(("load_npz", "save_npz"), "call scipy.{module}.{name} with A.toscipy()"),

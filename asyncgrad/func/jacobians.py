@@ -11,7 +11,6 @@ from ..arguments import check_function, truth
 from ..engine.loops import Pace
 from ..functional.arguments import (
     argument_positions,
-    as_scalar,
     check_argnums,
     conjugates,
     gradient_rows,
@@ -102,21 +101,20 @@ def hessian(
     """Return an async function that returns the Hessian of `f`.
 
     Args:
-        f: a function or an `async def` of trees that returns one number as a Tensor.
+        f: a function or an `async def` of trees that returns a tree of Tensors, most often one number.
         argnums: as for `jacrev`.
-        has_aux: `f` returns a pair: that number, and something else to return with the Hessian.
+        has_aux: `f` returns a pair: that result, and something else to return with the Hessian.
         holomorphic: as for `jacrev`.
 
     Returns:
         An `async def` with the arguments of `f`. With `has_aux` it returns `(hessian, aux)`, else the Hessian: a tree
-        like the argument, with another tree like it in
-        place of each leaf. If `argnums` is a tuple, tuples of trees take the place of both trees.
+        like the argument, with another tree like it in place of each leaf, whose leaves have the shape
+        `(*output.shape, *first.shape, *second.shape)`. If `argnums` is a tuple, tuples of trees take the place of both
+        trees. A tree of Tensors has such a tree in the place of each.
 
     Raises:
         ArgumentTypeError: `f` cannot be called, or a leaf is complex.
-        GradientTypeError: a leaf of an argument is not a number, or `f` does not return a Tensor; the message names
-            the leaf by its path.
-        InvalidRootError: `f` returns more than one number.
+        GradientTypeError: a leaf of an argument or of the result is not a number; the message names it by its path.
 
     Source: torch.func.hessian.
 
@@ -136,16 +134,19 @@ def hessian(
         transform_call = TransformCall(_HESSIAN, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:
             points = transform_call.new_points(keeps_history)
-            output = as_scalar(await transform_call.one_output(*points), _HESSIAN, may_be_complex=holomorphic)
+            outputs = await transform_call(*points)
             if holomorphic:
-                _require_holomorphic(points, (output,), _HESSIAN)
+                _require_holomorphic(points, outputs, _HESSIAN)
             else:
+                require_real(outputs, f"{_HESSIAN}: output {{}} of the function")
                 require_real(points, f"{_HESSIAN}: the gradient of the function with respect to input {{}}")
-            blocks = await _second_derivatives(output, points, keeps_history, holomorphic) if points else ()
-        rows = transform_call.containers_like_points(
-            [_pack_block(transform_call, row, argnums, keeps_history) for row in blocks]
-        )
-        found = rows if isinstance(argnums, tuple) else rows[0]
+            blocks = await _second_derivatives(outputs, points, keeps_history, holomorphic)
+        hessians = []
+        for rows in blocks:
+            packed = [_pack_block(transform_call, row, argnums, keeps_history) for row in rows]
+            trees = transform_call.containers_like_points(packed)
+            hessians.append(trees if isinstance(argnums, tuple) else trees[0])
+        found = transform_call.like_outputs(hessians)
         return (found, transform_call.aux(keeps_history)) if has_aux else found
 
     return second_derivatives
@@ -204,13 +205,19 @@ async def _rows_of_jacobian(
 
 
 async def _second_derivatives(
-    output: Tensor, points: Sequence[Tensor], keeps_history: bool, holomorphic: bool
-) -> Sequence[Sequence[Tensor]]:
-    """Return for each point the blocks of the Hessian of one number."""
-    (gradient,) = await row_blocks((output.reshape(()),), points, True)
-    if not holomorphic:
-        return await row_blocks(gradient, points, keeps_history)
-    return [conjugates(row) for row in await row_blocks(conjugates(gradient), points, keeps_history)]
+    outputs: Sequence[Tensor], points: Sequence[Tensor], keeps_history: bool, holomorphic: bool
+) -> Sequence[Sequence[Sequence[Tensor]]]:
+    """Return for each output, and each point, the blocks of the Hessian for all points."""
+    if not points:
+        return [()] * len(outputs)
+    found = []
+    for gradient in await row_blocks(outputs, points, True):
+        if holomorphic:
+            rows = await row_blocks(conjugates(gradient), points, keeps_history)
+            found.append([conjugates(row) for row in rows])
+        else:
+            found.append(await row_blocks(gradient, points, keeps_history))
+    return found
 
 
 async def _columns_of_jacobian(

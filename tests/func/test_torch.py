@@ -52,8 +52,8 @@ def test_derivatives_of_a_number_are_those_of_torch(name):
     assert_same(getattr(func, name)(loss)(OURS), getattr(torch.func, name)(of_torch(loss))(THEIRS))
 
 
-@pytest.mark.parametrize("name", ["jacrev", "jacfwd"])
-def test_jacobians_are_those_of_torch(name):
+@pytest.mark.parametrize("name", ["jacrev", "jacfwd", "hessian"])
+def test_derivatives_of_a_tree_are_those_of_torch(name):
     assert_same(getattr(func, name)(outputs)(OURS), getattr(torch.func, name)(of_torch(outputs))(THEIRS))
 
 

@@ -154,6 +154,14 @@ def test_transforms_nest_to_any_depth():
     assert func.grad(func.grad(np.sin))(1.0) == pytest.approx(-np.sin(1.0), rel=1e-14)
 
 
+def test_each_number_of_a_result_has_a_hessian():
+    found = func.hessian(lambda x, y: {"cubes": x**3, "product": x[0] * y}, argnums=(0, 1))(np.array([1.0, 2.0]), 3.0)
+
+    assert found["cubes"][0][0].tolist() == [[[6.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 12.0]]]
+    assert [[np.shape(block) for block in row] for row in found["cubes"]] == [[(2, 2, 2), (2, 2)], [(2, 2), (2,)]]
+    assert found["product"][0][1].tolist() == found["product"][1][0].tolist() == [1.0, 0.0]
+
+
 def test_the_hessian_of_a_tree_is_a_tree_of_trees():
     found = func.hessian(lambda p: p.first**2 * p.second[0])(Pair(3.0, [5.0]))
 

@@ -32,8 +32,21 @@ VERSION = " and SciPy ".join(".".join(version.split(".")[:2]) for version in (np
 WRITERS = (np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask)
 MODULES = {"numpy": np, "numpy.linalg": np.linalg, "numpy.fft": np.fft, "numpy.emath": np.emath}
 
-#: What is said of a function that is constant only in part.
+_HERMITIAN = "the gradient of a Hermitian matrix is Hermitian; else it lies in the triangle that is read"
+_VECTORS = "raises if the loss depends on phases, or on single vectors of equal values"
+#: What is said of functions that are constant only in part, and of those whose derivative is a matter of convention.
 NOTES: dict[Callable[..., Any], str] = {
+    np.linalg.cholesky: "the gradient is Hermitian",
+    np.linalg.eig: _VECTORS,
+    np.linalg.eigh: f"{_HERMITIAN}; {_VECTORS}",
+    np.linalg.eigvalsh: _HERMITIAN,
+    np.linalg.svd: f"{_VECTORS}, or on vectors that belong to no value",
+    np.linalg.qr: "raises if the loss depends on columns that are an arbitrary complement",
+    np.linalg.norm: "of vectors, and with ord='fro': 0 where all elements are 0",
+    **dict.fromkeys((np.absolute, np.fabs), "0 at 0"),
+    **dict.fromkeys((np.maximum, np.minimum), "elements that are equal share the gradient"),
+    **dict.fromkeys((np.max, np.min, np.amax, np.amin), "elements that are equal share the gradient"),
+    **dict.fromkeys((np.std, np.nanstd), "0 where all elements are equal"),
     **dict.fromkeys((np.histogram, np.histogram2d, np.histogramdd), "with respect to the weights"),
     np.full_like: "the value must not require grad: write `np.broadcast_to`",
     np.sign: "of complex numbers: differentiable",

@@ -92,6 +92,12 @@ def test_solutions_are_scipys() -> None:
         np.testing.assert_array_equal(ours.t.numpy(), theirs.t)
 
 
+def test_no_times_give_no_states() -> None:
+    found = integrate.solve_ivp(lambda t, y, k: -k * y, (0, 1), [1.0, 2.0], t_eval=[], args=(leaf(2.0),))
+
+    assert (found.t.shape, found.y.shape) == ((0,), (2, 0))
+
+
 @pytest.mark.parametrize("method", ["RK23", "Radau", "BDF", "LSODA"])
 def test_each_method_has_an_adjoint(method: str) -> None:
     rate, span = leaf(0.5), leaf(2.0)

@@ -206,6 +206,16 @@ def test_values_are_those_of_scipy(name: str) -> None:
     )
 
 
+def test_a_point_that_is_no_number_has_no_value() -> None:
+    line, grid = interpolate.interp1d, interpolate.RegularGridInterpolator
+    for kind in ("linear", "zero", "cubic"):
+        assert np.isnan(line(_X, _Y, kind, bounds_error=False, fill_value=2.0)(np.nan).numpy())
+    for method in ("linear", "nearest"):
+        found = grid(_GRID, _VALUES, method, bounds_error=False, fill_value=2.0)([[np.nan, 0.0], [99.0, 0.0]]).numpy()
+        assert np.isnan(found[0]).all()
+        assert (found[1] == 2.0).all()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -215,6 +225,7 @@ def test_values_are_those_of_scipy(name: str) -> None:
         (lambda: interpolate.CubicSpline(_X, _Y, bc_type="periodic"), "first and last are the same"),
         (lambda: interpolate.PPoly([[1.0, 2.0]], [0.0, 1.0]), r"shape \(k, 1, \.\.\.\) for 2 breakpoints"),
         (lambda: interpolate.interp1d(_X, _Y)(5.0), r"interp1d: 5.0 lies beyond the points, 0.0 to 3.0"),
+        (lambda: interpolate.interp1d(_X, _Y, fill_value=(1.0, 2.0))(5.0), "bounds_error=False, and a fill_value"),
         (lambda: interpolate.interp1d(_X, _Y, "septic"), "has the kinds linear, "),
         (lambda: interpolate.BSpline([0.0, 1.0], [1.0], 1), r"n > 1, and n coefficients along axis 0"),
         (lambda: interpolate.BSpline([0.0, 1.0, 0.5, 2.0], [1.0, 2.0], 1), "do not decrease"),

@@ -238,6 +238,48 @@ def test_derivatives_of_high_order_are_right(function: Any, point: float, order:
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["erf", "erfc", "erfcx", "dawsn", "i0e", "i1e", "k0e", "k1e", "exprel"])
+def test_at_infinity_a_function_that_has_a_limit_has_derivatives_of_zero(name: str) -> None:
+    x = ag.tensor(-np.inf if name == "exprel" else np.inf, requires_grad=True)
+
+    (first,) = sync.grad(getattr(scipy.special, name)(x), [x], create_graph=True)
+    (second,) = sync.grad(first, [x])
+    assert (first.item(), second.item()) == (0, 0)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 1e-8, -1e-5, 2e-4])
+def test_a_voigt_profile_that_is_next_to_a_lorentzian_has_its_derivatives(sigma: float) -> None:
+    inputs = [ag.tensor(one, requires_grad=True) for one in (0.75, sigma, 0.5)]
+
+    first = sync.grad(scipy.special.voigt_profile(*inputs), inputs, create_graph=True)
+    second = sync.grad(first[1], inputs[1:2])[0].item()
+
+    x, gamma = 0.75, 0.5
+    size = x * x + gamma * gamma
+    # By sigma it is sigma times the second derivative by x.
+    curvature = 2 * gamma * (3 * x * x - gamma * gamma) / (np.pi * size**3)
+    expected = [-2 * x * gamma / (np.pi * size**2), sigma * curvature, (x * x - gamma * gamma) / (np.pi * size**2)]
+    np.testing.assert_allclose([one.item() for one in first], expected, rtol=1e-5)
+    np.testing.assert_allclose(second, curvature, rtol=1e-4)
+
+
+def test_a_loss_of_no_width_has_the_derivatives_of_its_limit() -> None:
+    delta, r = ag.tensor(0.0, requires_grad=True), ag.tensor(-3.0, requires_grad=True)
+
+    sync.backward(scipy.special.pseudo_huber(delta, r))
+
+    assert (delta.grad.item(), r.grad.item()) == (3.0, 0.0)
+
+
+def test_the_gradient_of_parameters_that_are_none_is_nan() -> None:
+    noncentrality = ag.tensor([-1.0, 1.0], requires_grad=True)
+
+    with np.errstate(invalid="ignore"):
+        sync.backward(scipy.special.chndtr(2.0, 3.0, noncentrality).sum())
+
+    assert np.isnan(noncentrality.grad.numpy()).tolist() == [True, False]
+
+
 def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
     x = ag.tensor([-np.inf, -np.inf], requires_grad=True)
 

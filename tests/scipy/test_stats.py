@@ -51,6 +51,8 @@ _DISCRETE: dict[str, tuple[float, ...]] = {
 #: The number of trials is no parameter to differentiate by.
 _DIFFERENTIABLE = {"betabinom": (2, 3), "binom": (2,)}
 _SHARES = np.array([0.125, 0.375, 0.75])
+#: The normal density at 1.5.
+_NORMAL = 0.12951759566589174
 _METHODS = ("pdf", "logpdf", "cdf", "sf", "logcdf", "logsf")
 _COV = np.array([[2.0, 0.25, 0.125], [0.25, 1.0, 0.5], [0.125, 0.5, 1.5]])
 _POINTS = np.array([[0.5, -1.0, 0.25], [1.0, 0.0, 2.0]])
@@ -329,6 +331,10 @@ def test_the_slope_of_a_distribution_function_that_is_next_to_one_is_the_density
         ("truncnorm", 0.0, (-np.inf, np.inf), {"cdf": 0.3989422804014327, "logcdf": 0.7978845608028654}),
         ("gumbel_r", -700.0, (), {"pdf": 0.0, "cdf": 0.0}),
         ("norm", np.inf, (), {"pdf": 0.0, "cdf": 0.0}),
+        ("cauchy", -np.inf, (0.25, 1.5), {"pdf": 0.0, "cdf": 0.0, "sf": 0.0, "logsf": 0.0}),
+        ("expon", np.inf, (0.25, 1.5), {"pdf": 0.0, "cdf": 0.0, "logcdf": 0.0}),
+        ("t", 1.5, (np.inf,), {"pdf": -1.5 * _NORMAL, "logpdf": -1.5, "cdf": _NORMAL, "sf": -_NORMAL}),
+        ("t", -60.0, (1e15,), {"cdf": 0.0, "sf": 0.0}),
     ],
 )
 def test_at_ends_of_the_support_slopes_are_one_sided_and_no_gradient_is_nan(
@@ -342,6 +348,23 @@ def test_at_ends_of_the_support_slopes_are_one_sided_and_no_gradient_is_nan(
         np.testing.assert_allclose(found.numpy(), getattr(getattr(scipy.stats, name), method)(x, *shapes), rtol=1e-12)
         np.testing.assert_allclose(first.numpy(), slope, rtol=1e-12)
         assert not any(np.isnan(one.numpy()) for one in rest if one is not None)
+
+
+@pytest.mark.parametrize("name", ["norm", "logistic", "t"])
+def test_at_infinity_no_second_derivative_is_nan(name: str) -> None:
+    shapes = [2.5] if name == "t" else []
+    for method in ("pdf", "cdf", "sf"):
+        leaves = [ag.tensor(one, requires_grad=True) for one in (np.array([-np.inf, np.inf]), *shapes, 0.5, 2.0)]
+        first = sync.grad(getattr(getattr(stats, name), method)(*leaves).sum(), leaves, create_graph=True)
+        recorded = [one.sum() for one in first if one.requires_grad]
+        second = sync.grad(sum(recorded), leaves, allow_unused=True) if recorded else []
+        assert not any(np.isnan(one.numpy()).any() for one in (*first, *second) if one is not None)
+
+
+def test_moments_of_infinitely_many_degrees_of_freedom_are_the_normal_ones() -> None:
+    for method in ("var", "entropy"):
+        found = getattr(stats.t, method)([3.5, np.inf])
+        np.testing.assert_allclose(found.numpy(), getattr(scipy.stats.t, method)([3.5, np.inf]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "betabinom", "binom", "geom", "hypergeom", "nbinom", "poisson"])

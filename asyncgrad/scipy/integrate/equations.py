@@ -228,7 +228,8 @@ def _solve_ivp(
         result = await call_solver(solve, evaluate, is_async, name)
         solution = _Solution(equation, params, state, span)
         t = _chosen_times(span, result.t) if times is None else times[: len(result.t)]
-        y = solution.at(t, result.y.T)
+        # SciPy returns lists where no times were asked for.
+        y = solution.at(t, np.reshape(result.y, (start.size, t.size)).T if t.size == 0 else result.y.T)
         if result.t_events is not None:
             functions = [events] if callable(events) else list(events)
             last = None if times is not None or result.status != 1 else result.t[-1]

@@ -32,7 +32,7 @@ class interp1d:
             "cubic", a spline; or the degree of one.
         axis: of `y`.
         copy: nothing is written into the arguments either way.
-        bounds_error: whether a point beyond the ends is an error; None for True unless `fill_value` is given.
+        bounds_error: whether a point beyond the ends is an error; None for True unless `fill_value` is "extrapolate".
         fill_value: the value there, a pair of values for both sides, or "extrapolate".
         assume_sorted: whether `x` increases; otherwise it is sorted.
 
@@ -74,8 +74,7 @@ class interp1d:
             order = np.argsort(raw(points), kind="mergesort")
             points, values = points[order], values[order]
         self._extrapolates = isinstance(fill_value, str) and fill_value == "extrapolate"
-        default = isinstance(fill_value, float) and np.isnan(fill_value)
-        self._bounds_error = not self._extrapolates and default if bounds_error is None else bounds_error
+        self._bounds_error = not self._extrapolates if bounds_error is None else bounds_error
         self._below_above = fill_value if isinstance(fill_value, tuple) else (fill_value, fill_value)
         self.x: Any = points
         self.y: Any = values
@@ -98,8 +97,8 @@ class interp1d:
         if self._bounds_error and (below.any() or above.any()):
             outside = raw(points)[below | above].reshape(-1)[0]
             raise ValueError(
-                f"interp1d: {outside} lies beyond the points, {first} to {last}: write fill_value='extrapolate', or a "
-                "value for points there"
+                f"interp1d: {outside} lies beyond the points, {first} to {last}: write fill_value='extrapolate', or "
+                "bounds_error=False, and a fill_value for points there"
             )
         result: Any = self._stepwise(points) if self._spline is None else self._spline(points)
         beyond: Any = self._below_above
@@ -123,7 +122,12 @@ class interp1d:
             share = ((points - start) / (self.x[left + 1] - start)).reshape(shape)
             return self.y[left] + share * (self.y[left + 1] - self.y[left])
         if self._kind in ("previous", "zero"):
-            return self.y[np.clip(np.searchsorted(breaks, where, "right") - 1, 0, last)]
+            found = self.y[np.clip(np.searchsorted(breaks, where, "right") - 1, 0, last)]
+            is_nan = np.isnan(where)
+            if self._kind == "previous" or not is_nan.any():
+                return found
+            # SciPy's is a spline of degree 0.
+            return np.where(is_nan.reshape((*points.shape, *(1,) * (self.y.ndim - 1))), np.nan, found)
         if self._kind == "next":
             return self.y[np.clip(np.searchsorted(breaks, where, "left"), 0, last)]
         middles = breaks[:-1] + np.diff(breaks) / 2
@@ -227,9 +231,11 @@ class RegularGridInterpolator:
             result = tensor_product(self.grid, self.values, _DEGREES[method], points)
         else:
             result = self._monotonic(points) if method == "pchip" else self._linear(points)
-        if self.fill_value is None or not outside.any():
-            return result
-        return np.where(outside.reshape(outside.shape + (1,) * (self.values.ndim - count)), self.fill_value, result)
+        missing = np.isnan(raw(points)).any(-1)
+        for is_there, value in ((outside, self.fill_value), (missing, np.nan)):
+            if value is not None and is_there.any():
+                result = np.where(is_there.reshape(is_there.shape + (1,) * (self.values.ndim - count)), value, result)
+        return result
 
     def _linear(self, points: Any) -> Any:
         trailing = (1,) * (self.values.ndim - len(self.grid))

@@ -223,6 +223,9 @@ def _curve_fit(
 
     args = (x_given, y, scale)
     options = {"method": method or ("trf" if is_bounded else "lm"), "jac": jac, "bounds": bounds, **options}
+    if "maxfev" in options:
+        # SciPy's own method "lm" has another name for it than the other methods.
+        options["max_nfev"] = options.pop("maxfev")
     if y.size < count:
         raise ArgumentError(f"{name}: {count} parameters cannot be fitted to {y.size} data: pass more data")
 

@@ -158,7 +158,9 @@ def _or_far(near: Callable[[Any], Any], v: Any, z: Any, out: Any, turn: complex)
     is_far = (size > 1e4) & (np.square(raw(v)) < 0.1 * size)
     if not np.any(is_far):
         return near(z)
-    return np.where(is_far, out * _power_slope(v, np.where(is_far, z, 1e5), turn), near(np.where(is_far, 1.0, z)))
+    # At infinity the function is 0, and the derivative of the series there no number.
+    slope = _power_slope(v, np.where(is_far & (size < np.inf), z, 1e5), turn)
+    return np.where(is_far, out * slope, near(np.where(is_far, 1.0, z)))
 
 
 def _is_complex(z: Any) -> bool:

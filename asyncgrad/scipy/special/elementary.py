@@ -110,8 +110,8 @@ def exprel_slope(t: Any) -> Any:
     series: Any = 0.0
     for power in range(17, -1, -1):
         series = series * small + 1 / (math.factorial(power) * (power + 2))
-    large = np.where(is_small, 1.0, t)
-    return np.where(is_small, series, (np.exp(large) * (large - 1) + 1) / np.square(large))
+    large = np.where(is_small, 1.0, np.where(raw(t) == -np.inf, -1e200, t))
+    return np.where(is_small, series, (np.exp(large) * (large - 1) + 1) / large / large)
 
 
 exprel: Primitive = differentiable(special.exprel, "x", x=lambda g, x: g * exprel_slope(x))
@@ -182,15 +182,14 @@ huber: Primitive = differentiable(
 
 
 def _pseudo_huber_by_delta(delta: Any, r: Any) -> Any:
-    square = np.square(r / delta)
-    root = np.sqrt(1 + square)
-    # This is 2 * (root - 1) - square / root, whose terms cancel.
-    return delta * np.square(square / (1 + root)) / root
+    size = np.hypot(delta, r)
+    # This is size - 2 * delta + delta**2 / size, whose terms cancel.
+    return np.square(r * (r / (size + delta))) / size
 
 
 pseudo_huber: Primitive = differentiable(
     special.pseudo_huber,
     "delta r",
     delta=lambda g, delta, r: g * _pseudo_huber_by_delta(delta, r),
-    r=lambda g, delta, r: g * (r / np.sqrt(1 + np.square(r / delta))),
+    r=lambda g, delta, r: g * (r * (delta / np.hypot(delta, r))),
 )

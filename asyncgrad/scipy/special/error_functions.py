@@ -32,8 +32,22 @@ __all__ = [
 
 _SLOPE = 2 / math.sqrt(math.pi)
 
-erf: Primitive = differentiable(special.erf, "x", x=lambda g, x: g * (_SLOPE * np.exp(-x * x)))
-erfc: Primitive = differentiable(special.erfc, "x", x=lambda g, x: g * (-_SLOPE * np.exp(-x * x)))
+
+@primitive()
+def gaussian_(x: Any) -> Any:
+    """Return exp(-x**2)."""
+    return np.exp(-x * x)
+
+
+@derivative(gaussian_, "x")
+def _(g: Any, x: Any, out: Any) -> Any:
+    # At infinity it is 0, as are all its derivatives.
+    infinite = np.isinf(raw(x))
+    return g * (-2.0 * (np.where(infinite, 0.0, x) if np.any(infinite) else x) * out)
+
+
+erf: Primitive = differentiable(special.erf, "x", x=lambda g, x: g * (_SLOPE * gaussian_.call(x)))
+erfc: Primitive = differentiable(special.erfc, "x", x=lambda g, x: g * (-_SLOPE * gaussian_.call(x)))
 erfi: Primitive = differentiable(special.erfi, "x", x=lambda g, x: g * (_SLOPE * np.exp(x * x)))
 erfinv: Primitive = differentiable(special.erfinv, "y", y=lambda g, out: g * (np.exp(out * out) / _SLOPE))
 erfcinv: Primitive = differentiable(special.erfcinv, "y", y=lambda g, out: g * (-np.exp(out * out) / _SLOPE))
@@ -51,7 +65,8 @@ def _by_series(x: Any, near: Any, terms: tuple[float, ...], scale: complex, is_f
     """
     if not np.any(is_far):
         return near(x)
-    inverse = 1 / np.square(np.where(is_far, x, 1e3))
+    # The derivative of 1 / x**2 would be 0 times infinity at infinity; that of 1 / x is 0.
+    inverse = np.square(1 / np.where(is_far, x, 1e3))
     series: Any = 0.0
     for term in reversed(terms):
         series = series * inverse + term
@@ -93,17 +108,41 @@ def _voigt_slope(x: Any, sigma: Any, gamma: Any) -> Any:
     return z, wofz_slope(z) / (2 * math.sqrt(math.pi) * sigma * sigma)
 
 
+def _voigt_is_narrow(x: Any, sigma: Any, gamma: Any) -> Any:
+    """Return where the profile is next to that of sigma = 0, the real part of i / (pi (x + i gamma))."""
+    return np.abs(raw(sigma)) < 1e-4 * np.hypot(raw(x), raw(gamma))
+
+
+def _voigt_by_place(x: Any, sigma: Any, gamma: Any) -> Any:
+    """Return a complex number: its real part is the derivative by x, and its imaginary part minus that by gamma."""
+    narrow = _voigt_is_narrow(x, sigma, gamma)
+    if not np.any(narrow):
+        return _voigt_slope(x, sigma, gamma)[1]
+    # The profile solves the heat equation: its derivative by sigma is sigma times the second one by x.
+    inverse = 1 / np.where(narrow, x + 1j * gamma, 1.0)
+    square = np.square(inverse)
+    found = -1j / math.pi * square * (1 + 3 * np.square(sigma) * square)
+    return np.where(narrow, found, _voigt_slope(x, np.where(narrow, 1.0, sigma), gamma)[1])
+
+
 def _voigt_by_sigma(x: Any, sigma: Any, gamma: Any, out: Any) -> Any:
-    z, slope = _voigt_slope(x, sigma, gamma)
-    return -out / sigma - math.sqrt(2) * (z * slope).real
+    narrow = _voigt_is_narrow(x, sigma, gamma)
+    is_any = np.any(narrow)
+    wide = np.where(narrow, 1.0, sigma) if is_any else sigma
+    z, slope = _voigt_slope(x, wide, gamma)
+    found = -out / wide - math.sqrt(2) * (z * slope).real
+    if not is_any:
+        return found
+    inverse = 1 / np.where(narrow, x + 1j * gamma, 1.0)
+    return np.where(narrow, (2j / math.pi * sigma * inverse**3).real, found)
 
 
 voigt_profile: Primitive = differentiable(
     special.voigt_profile,
     "x sigma gamma",
-    x=lambda g, x, sigma, gamma: g * _voigt_slope(x, sigma, gamma)[1].real,
+    x=lambda g, x, sigma, gamma: g * _voigt_by_place(x, sigma, gamma).real,
     sigma=lambda g, x, sigma, gamma, out: g * _voigt_by_sigma(x, sigma, gamma, out),
-    gamma=lambda g, x, sigma, gamma: g * -_voigt_slope(x, sigma, gamma)[1].imag,
+    gamma=lambda g, x, sigma, gamma: g * -_voigt_by_place(x, sigma, gamma).imag,
 )
 
 

@@ -308,12 +308,20 @@ nbdtri: Primitive = differentiable(
 
 
 def t_density(df: Any, t: Any) -> Any:
-    """Return the density of Student's distribution."""
+    """Return the density of Student's distribution; with infinite degrees of freedom it is the normal one."""
+    is_normal, is_end = np.isinf(raw(df)), np.isinf(raw(t))
+    if np.any(is_normal) or np.any(is_end):
+        t = np.where(is_end, 0.0, t)
+        normal = np.exp(-0.5 * t * t) / np.sqrt(2 * np.pi)
+        return np.where(is_end, 0.0, np.where(is_normal, normal, t_density(np.where(is_normal, 1.0, df), t)))
     return np.exp(-special.xlog1py((df + 1) / 2, t * t / df) - special.betaln(df / 2, 0.5) - np.log(df) / 2)
 
 
 def t_quantile_by_df(df: Any, t: Any) -> Any:
     """Return the derivative of a quantile by the degrees of freedom: its square has the F distribution of 1 and df."""
+    is_end = np.isinf(raw(t))
+    if np.any(is_end):
+        return np.where(is_end, t, t_quantile_by_df(df, np.where(is_end, 0.0, t)))
     # With many degrees of freedom the terms of the beta distribution cancel.
     is_normal = np.square(np.square(raw(t)) + 1) < 0.01 * raw(df)
     if np.all(is_normal):
@@ -331,12 +339,16 @@ def t_quantile_by_df(df: Any, t: Any) -> Any:
 
 def _nearly_normal_quantile_by_df(df: Any, t: Any) -> Any:
     """Return `t_quantile_by_df` by Fisher's expansion of Student's distribution about the normal one."""
+    infinite = np.isinf(raw(df))
+    df = np.where(infinite, 1e300, df) if np.any(infinite) else df
     s = t * t
     first = t * (s + 1) / 4
     second = t * (((3 * s - 7) * s - 5) * s - 3) / 96
     third = t * (((((s - 11) * s + 14) * s + 6) * s - 3) * s - 15) / 384
-    by_df = (first + (2 * second + 3 * third / df) / df) / (df * df)
-    return -by_df * np.exp(-0.5 * s) / (np.sqrt(2 * np.pi) * t_density(df, t))
+    by_df = (first + (2 * second + 3 * third / df) / df) / df / df
+    # The quotient of both densities, which may underflow.
+    logarithm = special.xlog1py((df + 1) / 2, s / df) - 0.5 * s + special.betaln(df / 2, 0.5) + np.log(df) / 2
+    return -by_df * np.exp(logarithm) / np.sqrt(2 * np.pi)
 
 
 def f_quantile_by_denominator(dfn: Any, dfd: Any, x: Any) -> Any:
@@ -361,7 +373,7 @@ def f_density(dfn: Any, dfd: Any, x: Any) -> Any:
 stdtr: Primitive = differentiable(
     special.stdtr,
     "df t",
-    df=lambda g, df, t: -g * (t_density(df, t) * t_quantile_by_df(df, t)),
+    df=lambda g, df, t: -g * (t_density(df, t) * t_quantile_by_df(df, np.where(np.isinf(raw(t)), 0.0, t))),
     t=lambda g, df, t: g * t_density(df, t),
 )
 stdtrit: Primitive = differentiable(

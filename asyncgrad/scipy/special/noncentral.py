@@ -66,6 +66,9 @@ def _mixture(peak: Any, product: Any, logarithm: Any) -> Any:
         product: numbers of at least 0.
         logarithm: a function of j.
     """
+    is_valid = peak >= 0
+    if not np.all(is_valid):
+        return np.where(is_valid, _mixture(np.where(is_valid, peak, 0.0), product, logarithm), np.nan)
     spread = 9 * np.sqrt(peak + 1) + 12
     first = np.floor(np.maximum(peak - spread, 0))
     count = int(np.max(peak + spread - first, initial=1.0)) + 1

@@ -434,6 +434,10 @@ class ContinuousDistribution(UnivariateDistribution):
         above = above | (bare == last) if self._flat_end else above
         outside = below | above
         if _holds_somewhere(outside):
+            infinite = np.isinf(bare)
+            if infinite.any():
+                # A gradient of 0 times infinity is no number, and `scale` would get it.
+                y = self._standard(np.where(infinite, 0.0, floating(x)), moves)
             y = np.where(outside, self._inner, y)
         return y, shapes, moves, below, above
 

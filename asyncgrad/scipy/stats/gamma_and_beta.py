@@ -6,6 +6,7 @@ The logarithms of the densities that models are made of are one operation each.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +19,8 @@ from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 from .supports import OnLine, Positive, quotient
 
 __all__ = ["beta", "chi2", "f", "gamma", "invgamma", "t"]
+
+_LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
 @primitive()
@@ -93,14 +96,20 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 @final
 class StudentT(OnLine):
-    """Student's distribution with `df` degrees of freedom."""
+    """Student's distribution with `df` degrees of freedom; with infinitely many it is the normal one."""
 
     __slots__ = ()
 
     shapes: tuple[str, ...] = ("df",)
 
+    def _or_normal(self, df: Any, function: Callable[[Any], Any], normal: Callable[[], Any]) -> Any:
+        infinite = np.isinf(raw(df))
+        if not np.any(infinite):
+            return function(df)
+        return np.where(infinite, normal(), function(np.where(infinite, 5.0, df)))
+
     def _logpdf(self, y: Any, df: Any) -> Any:
-        return student_logpdf_.call(y, df)
+        return self._or_normal(df, lambda df: student_logpdf_.call(y, df), lambda: -0.5 * y * y - _LOG_ROOT)
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.stdtr(df, y)
@@ -116,14 +125,19 @@ class StudentT(OnLine):
 
     def _log_below(self, mask: Any, y: Any, df: Any) -> Any:
         y = np.where(mask, y, -1.0)
-        return log_beta_below(df / 2, 0.5, df / (df + y * y), mask) - math.log(2)
+        return self._or_normal(
+            df,
+            lambda df: log_beta_below(df / 2, 0.5, df / (df + y * y), mask) - math.log(2),
+            lambda: special.log_ndtr(y),
+        )
 
     def _log_above(self, mask: Any, y: Any, df: Any) -> Any:
         return self._log_below(mask, -y, df)
 
     def _mean_and_variance(self, df: Any) -> tuple[Any, Any]:
         bare = raw(df)
-        variance = np.where(bare > 2, df / np.where(bare > 2, df - 2, 1.0), np.where(bare > 1, np.inf, np.nan))
+        finite = self._or_normal(df, lambda df: df / np.where(raw(df) > 2, df - 2, 1.0), lambda: 1.0)
+        variance = np.where(bare > 2, finite, np.where(bare > 1, np.inf, np.nan))
         return np.where(bare > 1, 0.0, np.inf), variance
 
     def _skewness_and_kurtosis(self, df: Any) -> tuple[Any, Any]:
@@ -132,8 +146,11 @@ class StudentT(OnLine):
         return np.where(bare > 3, 0.0, np.nan), kurtosis
 
     def _entropy(self, df: Any) -> Any:
-        half = (df + 1) / 2
-        return half * (special.psi(half) - special.psi(df / 2)) + 0.5 * np.log(df) + special.betaln(df / 2, 0.5)
+        def entropy(df: Any) -> Any:
+            half = (df + 1) / 2
+            return half * (special.psi(half) - special.psi(df / 2)) + 0.5 * np.log(df) + special.betaln(df / 2, 0.5)
+
+        return self._or_normal(df, entropy, lambda: _LOG_ROOT + 0.5)
 
 
 @final

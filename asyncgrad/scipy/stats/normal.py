@@ -28,10 +28,11 @@ def _normal_standard(x: Any, loc: Any, scale: Any) -> Any:
     return (x - loc) / scale
 
 
-def _finite(y: Any) -> Any:
-    """Return a number for an infinite one, to be multiplied by a density of 0."""
-    is_infinite = np.isinf(raw(y))
-    return np.where(is_infinite, 0.0, y) if np.any(is_infinite) else y
+def _bounded_standard(x: Any, loc: Any, scale: Any) -> Any:
+    """Return the standard variable, to be multiplied by a density; 0 where that is 0, at infinity and next to it."""
+    y = _normal_standard(x, loc, scale)
+    is_far = np.abs(raw(y)) > 1e100
+    return _normal_standard(np.where(is_far, loc, x), loc, scale) if np.any(is_far) else y
 
 
 @primitive()
@@ -66,17 +67,17 @@ def normal_pdf_(x: Any, loc: Any, scale: Any) -> Any:
 
 @derivative(normal_pdf_, "x")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    return g * (-out * _finite(_normal_standard(x, loc, scale)) / scale)
+    return g * (-out * _bounded_standard(x, loc, scale) / scale)
 
 
 @derivative(normal_pdf_, "loc")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    return g * (out * _finite(_normal_standard(x, loc, scale)) / scale)
+    return g * (out * _bounded_standard(x, loc, scale) / scale)
 
 
 @derivative(normal_pdf_, "scale")
 def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
-    y = _finite(_normal_standard(x, loc, scale))
+    y = _bounded_standard(x, loc, scale)
     return g * (out * (y * y - 1) / scale)
 
 
@@ -98,7 +99,7 @@ def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
 
 @derivative(normal_cdf_, "scale")
 def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
-    return -g * (normal_pdf_.call(x, loc, scale) * _finite(_normal_standard(x, loc, scale)))
+    return -g * (normal_pdf_.call(x, loc, scale) * _bounded_standard(x, loc, scale))
 
 
 @final
@@ -174,7 +175,12 @@ class HalfNormal(Positive):
         return 2 * special.ndtr(-y)
 
     def _logsf(self, y: Any) -> Any:
-        return math.log(2) + special.log_ndtr(-y)
+        is_near = raw(y) < 1
+        far = math.log(2) + special.log_ndtr(-y)
+        if not np.any(is_near):
+            return far
+        # The terms would cancel next to 0.
+        return np.where(is_near, np.log1p(-special.erf(np.where(is_near, y, 0.0) / math.sqrt(2))), far)
 
     def _ppf(self, q: Any) -> Any:
         return special.ndtri((1 + q) / 2)

@@ -196,7 +196,8 @@ class PowerLaw(ContinuousDistribution):
         return a * np.log(y)
 
     def _sf(self, y: Any, a: Any) -> Any:
-        return 1 - y**a
+        # Next to 1 the difference has no digits.
+        return -special.powm1(y, a)
 
     def _ppf(self, q: Any, a: Any) -> Any:
         return q ** (1 / a)

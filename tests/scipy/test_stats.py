@@ -141,6 +141,7 @@ SEVERAL = {
     ),
     "dirichlet.entropy": ("dirichlet", "entropy", Case((np.array([1.5, 2.0, 0.75]),))),
     "dirichlet.mean": ("dirichlet", "mean", Case((np.array([1.5, 2.0, 0.75]),))),
+    "dirichlet.cov": ("dirichlet", "cov", Case((np.array([1.5, 2.0, 0.75]),))),
     "dirichlet.var": ("dirichlet", "var", Case((np.array([1.5, 2.0, 0.75]),))),
 }
 CALLS = CONTINUOUS | MOMENTS | DISCRETE | SEVERAL

@@ -56,6 +56,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Case]] = {
         )
         for method in ("pmf", "logpmf")
     },
+    "multinomial.entropy": (*_by_method("multinomial", "entropy"), Case((np.array([0, 1, 6]), _SHARES), {}, (1,))),
     "multinomial.cov": (*_by_method("multinomial", "cov"), Case((6, _SHARES), {}, (1,))),
     "multinomial.outside": (*_by_method("multinomial", "logpmf"), Case(([1, 2, 2], 6, _SHARES), {}, (2,))),
     "gaussian_kde.evaluate": (*_density("evaluate", None), Case((_POINTS, _DATA, _WEIGHTS), {}, (0, 1, 2))),

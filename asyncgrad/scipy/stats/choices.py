@@ -12,6 +12,7 @@ from ...graph.values import raw
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..ufuncs import special
+from .discrete import binom
 from .multivariate import FrozenMultivariate, Multivariate
 
 __all__ = ["categorical", "multinomial"]
@@ -95,6 +96,18 @@ class Multinomial(_Choices):
         outer = p[..., np.newaxis] * np.eye(p.shape[-1]) - p[..., np.newaxis] * p[..., np.newaxis, :]
         cov = np.expand_dims(n, (-1, -2)) * outer
         return np.where(np.expand_dims(bad, (-1, -2)), np.nan, cov) if bad.any() else cov
+
+    def entropy(self, n: Any, p: Any) -> Tensor:
+        """Return the entropy of the counts, in nats."""
+        n, p, bad = self._parameters(n, p)
+        # What is never chosen counts as nothing, like what always is.
+        p = np.where(raw(p) > 0, p, 1.0)
+        trials = n * np.sum(special.entr(p), -1) - special.gammaln(n + 1)
+        # The order of the choices counts as nothing: each count has a binomial distribution.
+        k = np.arange(2, int(np.max(n, initial=1)) + 1)
+        chances = binom.pmf(k, np.expand_dims(np.maximum(n, 0), (-1, -2)), p[..., np.newaxis])
+        value = trials + np.sum(chances * special.gammaln(k + 1), (-1, -2))
+        return np.where(bad, np.nan, value) if bad.any() else value
 
     def rvs(self, n: Any, p: Any, size: Any = None, random_state: Any = None) -> Tensor:
         """Return draws of SciPy's, whole numbers, which have no derivative.

@@ -442,6 +442,13 @@ class Dirichlet(Multivariate):
         total = np.sum(alpha)
         return alpha * (total - alpha) / (total * total * (total + 1))
 
+    def cov(self, alpha: Any) -> Tensor:
+        """Return the covariance of the shares, shape (k, k)."""
+        alpha = self._concentrations(alpha)
+        total = np.sum(alpha)
+        mean = alpha / total
+        return (np.eye(alpha.shape[0]) * mean - mean[:, np.newaxis] * mean) / (total + 1)
+
     def entropy(self, alpha: Any) -> Tensor:
         """Return the differential entropy, in nats."""
         alpha = self._concentrations(alpha)

@@ -33,14 +33,26 @@ __all__ = [
 ]
 
 _Axis = int | Sequence[int] | None
+#: Of the standard normal distribution.
+_THIRD_QUARTILE = float(special.ndtri(0.75))
 
 
-def _data(function: str, a: Any, nan_policy: str) -> Any:
+def _data(function: str, a: Any, nan_policy: str, dtype: Any = None) -> Any:
     if nan_policy != "propagate":
         raise ArgumentError(
             f"asyncgrad.scipy.stats.{function} has the nan_policy 'propagate', not {nan_policy!r}: leave nan out first"
         )
-    return floating(a)
+    a = floating(a)
+    return a if dtype is None else a.astype(dtype)
+
+
+def _scale(function: str, scale: float | str, of_normal: float) -> float:
+    """Return a divisor, which "normal" stands for if it is that of normal data."""
+    if not isinstance(scale, str):
+        return scale
+    if scale != "normal":
+        raise ValueError(f"scipy.stats.{function} takes for scale a number or 'normal', not {scale!r}")
+    return of_normal
 
 
 def _count(a: Any, axis: Any) -> int:
@@ -199,8 +211,8 @@ def gmean(
         nan_policy: "propagate".
         keepdims: whether the axis remains, with length 1.
     """
-    a = _data("gmean", a, nan_policy)
-    return np.exp(_weighted_mean(np.log(a if dtype is None else a.astype(dtype)), axis, weights, keepdims))
+    a = _data("gmean", a, nan_policy, dtype)
+    return np.exp(_weighted_mean(np.log(a), axis, weights, keepdims))
 
 
 def hmean(
@@ -213,8 +225,8 @@ def hmean(
     keepdims: bool = False,
 ) -> Tensor:
     """Return the harmonic mean, as `scipy.stats.hmean`, of positive data; arguments as for `gmean`."""
-    a = _data("hmean", a, nan_policy)
-    return 1 / _weighted_mean(1 / (a if dtype is None else a.astype(dtype)), axis, weights, keepdims)
+    a = _data("hmean", a, nan_policy, dtype)
+    return 1 / _weighted_mean(1 / a, axis, weights, keepdims)
 
 
 def entropy(
@@ -267,8 +279,7 @@ def pmean(
     """Return the power mean of exponent `p`, as `scipy.stats.pmean`, of positive data; arguments as for `gmean`."""
     if np.ndim(raw(p)):
         raise ValueError(f"scipy.stats.pmean takes an exponent p that is one number, not of shape {np.shape(raw(p))}")
-    a = _data("pmean", a, nan_policy)
-    a = a if dtype is None else a.astype(dtype)
+    a = _data("pmean", a, nan_policy, dtype)
     if raw(p) == 0:
         return gmean(a, axis, weights=weights, keepdims=keepdims)
     return _weighted_mean(a**p, axis, weights, keepdims) ** (1 / p)
@@ -310,10 +321,7 @@ def iqr(
         keepdims: whether the axis remains, with length 1.
     """
     x = _data("iqr", x, nan_policy)
-    if isinstance(scale, str):
-        if scale != "normal":
-            raise ValueError(f"scipy.stats.iqr takes for scale a number or 'normal', not {scale!r}")
-        scale = 2 * math.sqrt(2) * float(special.erfinv(0.5))
+    scale = _scale("iqr", scale, 2 * _THIRD_QUARTILE)
     low, high = (np.percentile(x, one, axis, method=interpolation, keepdims=keepdims) for one in sorted(rng))  # type: ignore[call-overload]
     return (high - low) / scale
 
@@ -338,10 +346,7 @@ def median_abs_deviation(
         keepdims: whether the axis remains, with length 1.
     """
     x = _data("median_abs_deviation", x, nan_policy)
-    if isinstance(scale, str):
-        if scale != "normal":
-            raise ValueError(f"scipy.stats.median_abs_deviation takes for scale a number or 'normal', not {scale!r}")
-        scale = float(special.ndtri(0.75))
+    scale = _scale("median_abs_deviation", scale, _THIRD_QUARTILE)
     middle = center(x.reshape((-1,)), axis=0) if axis is None else center(x, axis=axis)
     if axis is not None:
         middle = np.expand_dims(middle, axis)

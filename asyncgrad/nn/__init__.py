@@ -5,6 +5,7 @@ PyTorch's `dim` is called `axis` in functions, as in NumPy. Random numbers come 
 """
 
 from . import init as init
+from . import utils as utils
 from .activation_layers import CELU as CELU
 from .activation_layers import ELU as ELU
 from .activation_layers import GELU as GELU
@@ -348,6 +349,7 @@ __all__ = [
     "tanhshrink",
     "threshold",
     "triplet_margin_loss",
+    "utils",
 ]
 
 

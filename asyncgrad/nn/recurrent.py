@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -14,12 +15,12 @@ from ..tensor import Tensor
 from . import init
 from .arguments import array_of
 from .linear_layers import new_parameter, size
-from .linear_maps import linear
 from .module import Module
-from .recurrences import ELMAN_RELU, ELMAN_TANH, Cell, recur
+from .recurrences import ELMAN_RELU, ELMAN_TANH, Cell, Weights, recur
 from .recurrences import GRU as GRU_CELL
 from .recurrences import LSTM as LSTM_CELL
 from .regularization import dropout
+from .utils.rnn import PackedSequence
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
@@ -40,8 +41,8 @@ def _draw(layer: Module, hidden_size: int) -> None:
 def _check_floating(name: str, x: Any) -> Any:
     if not hasattr(x, "shape"):
         raise ArgumentTypeError(
-            f"{name} takes a tensor or an array of shape (length, n, input_size), not {type(x).__name__}: pad "
-            "sequences of several lengths to one, and leave out of the loss what lies beyond their ends"
+            f"{name} takes a tensor or an array of shape (length, n, input_size), not {type(x).__name__}: pack "
+            "sequences of several lengths by nn.utils.rnn.pack_sequence"
         )
     data = array_of(x)
     if data.dtype.kind != "f":
@@ -49,22 +50,52 @@ def _check_floating(name: str, x: Any) -> Any:
     return data
 
 
+def _in_one_dtype(x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple[Any, Weights, tuple[Any, ...]]:
+    given = (x, *weights, *state)
+    dtypes = {array_of(one).dtype for one in given if one is not None}
+    if len(dtypes) > 1:
+        dtype = np.result_type(*dtypes)
+        given = tuple(one if one is None or array_of(one).dtype == dtype else one.astype(dtype) for one in given)
+    return given[0], Weights(*given[1:6]), given[6:]
+
+
 def _run(
-    cell: Cell, x: Any, weights: tuple[Any, Any, Any, Any], state: tuple[Any, ...], *, is_reversed: bool = False
+    cell: Cell, x: Any, weights: Weights, state: tuple[Any, ...], is_reversed: bool = False
 ) -> tuple[Any, tuple[Any, ...]]:
     """Return the hidden states of all steps over x, shape (length, n, features), and the last state."""
-    to_input, to_hidden, input_bias, hidden_bias = weights
     if is_reversed:
         x = np.flip(x, 0)
-    if input_bias is not None and cell.gates != 3:
-        # The candidate of a GRU alone has the biases in different places.
-        input_bias, hidden_bias = input_bias + hidden_bias, None
-    entering = linear(x, to_input, input_bias)
-    dtype = array_of(entering).dtype
-    state = tuple(one if array_of(one).dtype == dtype else one.astype(dtype) for one in state)
-    hidden, *rest = recur(cell, entering, to_hidden, hidden_bias, state)
+    hidden, *rest = recur(cell, *_in_one_dtype(x, weights, state))
     last = (hidden[-1], *rest)
     return (np.flip(hidden, 0) if is_reversed else hidden), last
+
+
+def _run_packed(
+    cell: Cell, x: PackedSequence, weights: Weights, first: tuple[Any, ...], is_reversed: bool = False
+) -> tuple[PackedSequence, tuple[Any, ...]]:
+    """Return the hidden states of all steps over sequences, and the last state of each sequence.
+
+    As long as no sequence begins or ends, the steps are those of one recurrence.
+    """
+    data, weights, first = _in_one_dtype(x.data, weights, first)
+    spans = x.spans()
+    outputs, ended = [], []
+    state = tuple(one[:0] for one in first)
+    for start, length, n in reversed(spans) if is_reversed else spans:
+        before = array_of(state[0]).shape[0]
+        if n < before:
+            ended.append(tuple(one[n:] for one in state))
+            state = tuple(one[:n] for one in state)
+        elif before:
+            state = tuple(np.concatenate((one, other[before:n])) for one, other in zip(state, first, strict=True))
+        else:
+            state = tuple(one[:n] for one in first)
+        steps = np.reshape(data[start : start + length * n], (length, n, array_of(data).shape[1]))
+        output, state = _run(cell, steps, weights, state, is_reversed)
+        outputs.append(np.reshape(output, (length * n, array_of(output).shape[2])))
+    last = tuple(np.concatenate(kind) for kind in zip(state, *reversed(ended), strict=True)) if ended else state
+    outputs = outputs[::-1] if is_reversed else outputs
+    return x._replace(data=np.concatenate(outputs)), last
 
 
 class RecurrentLayer(Module):
@@ -104,14 +135,16 @@ class RecurrentLayer(Module):
         self.has_bias: bool = truth(bias, "bias")
         rows = self._cell().gates * hidden_size
         for layer in range(num_layers):
-            entering = input_size if layer == 0 else hidden_size * len(self._suffixes())
+            entering = input_size if layer == 0 else self._hidden_size() * len(self._suffixes())
             for suffix in self._suffixes():
                 end = f"l{layer}{suffix}"
                 setattr(self, f"weight_ih_{end}", new_parameter((rows, entering), device, dtype))
-                setattr(self, f"weight_hh_{end}", new_parameter((rows, hidden_size), device, dtype))
+                setattr(self, f"weight_hh_{end}", new_parameter((rows, self._hidden_size()), device, dtype))
                 if self.has_bias:
                     setattr(self, f"bias_ih_{end}", new_parameter((rows,), device, dtype))
                     setattr(self, f"bias_hh_{end}", new_parameter((rows,), device, dtype))
+                if self._hidden_size() != hidden_size:
+                    setattr(self, f"weight_hr_{end}", new_parameter((self._hidden_size(), hidden_size), device, dtype))
         self.reset_parameters()
 
     def _suffixes(self) -> tuple[str, ...]:
@@ -125,6 +158,7 @@ class RecurrentLayer(Module):
         """Return the options that the layer shows in its repr."""
         text = f"{self.input_size}, {self.hidden_size}"
         options = (
+            ("proj_size", self._hidden_size(), self.hidden_size),
             ("num_layers", self.num_layers, 1),
             ("bias", self.has_bias, True),
             ("batch_first", self.batch_first, False),
@@ -133,14 +167,17 @@ class RecurrentLayer(Module):
         )
         return text + "".join(f", {name}={value}" for name, value, usual in options if value != usual)
 
-    def _weights(self, end: str) -> tuple[Any, Any, Any, Any]:
-        names = ("weight_ih_", "weight_hh_", "bias_ih_", "bias_hh_")
-        first, second, *biases = (getattr(self, name + end) for name in names[: 4 if self.has_bias else 2])
-        return (first, second, *biases) if biases else (first, second, None, None)
+    def _weights(self, end: str) -> Weights:
+        names = ("weight_ih_", "weight_hh_", "bias_ih_", "bias_hh_", "weight_hr_")
+        return Weights(*(getattr(self, name + end, None) for name in names))
 
-    def _states(self, name: str, given: Any, x: Any, n: int, is_single: bool) -> Any:
-        """Return initial states of all layers and directions, shape (layers * directions, n, hidden_size)."""
-        shape = (self.num_layers * len(self._suffixes()), n, self.hidden_size)
+    def _hidden_size(self) -> int:
+        """Return the size of the hidden state."""
+        return self.hidden_size
+
+    def _initial_state(self, name: str, given: Any, x: Any, n: int, features: int, is_single: bool) -> Any:
+        """Return initial states of all layers and directions, shape (layers * directions, n, features)."""
+        shape = (self.num_layers * len(self._suffixes()), n, features)
         if given is None:
             return np.zeros_like(array_of(x), shape=shape)
         wanted = (shape[0], shape[2]) if is_single else shape
@@ -150,8 +187,17 @@ class RecurrentLayer(Module):
             )
         return np.reshape(given, shape)
 
-    def _forward(self, input: Any, names: tuple[str, ...], given: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+    def _states(self, names: Sequence[str], given: Any, x: Any, n: int, is_single: bool = False) -> list[Any]:
+        sizes = (self._hidden_size(), self.hidden_size)
+        return [
+            self._initial_state(name, one, x, n, features, is_single)
+            for name, one, features in zip(names, given, sizes, strict=False)
+        ]
+
+    def _forward(self, input: Any, names: Sequence[str], given: Any) -> tuple[Any, list[Any]]:
         """Return the hidden states of the last layer over the input, and the last states of all layers, by kind."""
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, names, given)
         shape = _check_floating(type(self).__name__, input).shape
         if len(shape) not in (2, 3) or shape[-1] != self.input_size:
             order = "n, length" if self.batch_first else "length, n"
@@ -163,23 +209,53 @@ class RecurrentLayer(Module):
         length, n = array_of(x).shape[:2]
         if not length:
             raise ArgumentError(f"{type(self).__name__} takes sequences of at least one element, not of shape {shape}")
-        states = [self._states(name, one, x, n, is_single) for name, one in zip(names, given, strict=True)]
+        states = self._states(names, given, x, n, is_single)
+        outputs, ends = self._through_layers(x, states, _run, np.concatenate, dropout)
+        if is_single:
+            return outputs[:, 0], [one[:, 0] for one in ends]
+        return (np.swapaxes(outputs, 0, 1) if self.batch_first else outputs), ends
+
+    def _forward_packed(self, x: PackedSequence, names: Sequence[str], given: Any) -> tuple[Any, list[Any]]:
+        shape = _check_floating(type(self).__name__, x.data).shape
+        if len(shape) != 2 or shape[1] != self.input_size:
+            raise ArgumentError(
+                f"{type(self).__name__} takes packed sequences whose data has the shape (numbers, {self.input_size}), "
+                f"not {shape}"
+            )
+        states = self._states(names, given, x.data, int(x.batch_sizes[0]))
+        if x.sorted_indices is not None:
+            states = [one[:, x.sorted_indices] for one in states]
+
+        def join(parts: list[PackedSequence], axis: int) -> PackedSequence:
+            return x._replace(data=np.concatenate([one.data for one in parts], axis=axis))
+
+        def drop(one: PackedSequence, p: float, training: bool) -> PackedSequence:
+            return one._replace(data=dropout(one.data, p, training=training))
+
+        outputs, ends = self._through_layers(x, states, _run_packed, join, drop)
+        return outputs, ends if x.unsorted_indices is None else [one[:, x.unsorted_indices] for one in ends]
+
+    def _through_layers(
+        self,
+        x: Any,
+        states: Sequence[Any],
+        run: Callable[..., tuple[Any, tuple[Any, ...]]],
+        join: Callable[..., Any],
+        drop: Callable[..., Any],
+    ) -> tuple[Any, list[Any]]:
+        """Return the outputs of the last layer, and the last states of all layers and directions, by kind."""
         last: list[tuple[Any, ...]] = []
         for layer in range(self.num_layers):
             outputs = []
             if layer and self.dropout:
-                x = dropout(x, self.dropout, training=self.training)
+                x = drop(x, self.dropout, training=self.training)
             for suffix in self._suffixes():
                 state = tuple(one[len(last)] for one in states)
-                weights = self._weights(f"l{layer}{suffix}")
-                output, end = _run(self._cell(), x, weights, state, is_reversed=bool(suffix))
+                output, end = run(self._cell(), x, self._weights(f"l{layer}{suffix}"), state, bool(suffix))
                 outputs.append(output)
                 last.append(end)
-            x = outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=-1)
-        ends = [np.stack(kind) for kind in zip(*last, strict=True)]
-        if is_single:
-            return x[:, 0], [one[:, 0] for one in ends]
-        return (np.swapaxes(x, 0, 1) if self.batch_first else x), ends
+            x = outputs[0] if len(outputs) == 1 else join(outputs, axis=-1)
+        return x, [np.stack(kind) for kind in zip(*last, strict=True)]
 
 
 class _HiddenStateLayer(RecurrentLayer):
@@ -189,7 +265,8 @@ class _HiddenStateLayer(RecurrentLayer):
         """Return the hidden states of the last layer, and the last hidden state of each layer and direction.
 
         Args:
-            input: shape `(length, n, input_size)`, or without n.
+            input: shape `(length, n, input_size)`, or without n; or a PackedSequence, and then the hidden states of the
+                last layer are one too.
             hx: the initial hidden states, shape `(num_layers * directions, n, hidden_size)`; None for zeros.
         """
         output, (last,) = self._forward(input, ("hx",), (hx,))
@@ -266,7 +343,11 @@ class GRU(_HiddenStateLayer):
 class LSTM(RecurrentLayer):
     """Long short-term memory over sequences, with PyTorch's order of gates: input, forget, cell, output.
 
-    Its arguments are those of RNN, without `nonlinearity`; `proj_size` must be 0.
+    Its arguments are those of RNN, without `nonlinearity`.
+
+    Args:
+        proj_size: multiply each hidden state by a matrix, so that it has so many features, fewer than `hidden_size`; 0
+            for no such matrix.
 
     Source: torch.nn.LSTM; S. Hochreiter and J. Schmidhuber, "Long short-term memory" (1997).
 
@@ -294,17 +375,22 @@ class LSTM(RecurrentLayer):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if whole_number(proj_size, "proj_size"):
-            raise ArgumentError(f"LSTM has no projections: proj_size must be 0, not {proj_size}")
+        self.proj_size: int = size(proj_size, "proj_size")
+        if self.proj_size and self.proj_size >= whole_number(hidden_size, "hidden_size"):
+            raise ArgumentError(f"LSTM takes a proj_size below hidden_size, {hidden_size}, not {proj_size}")
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+
+    def _hidden_size(self) -> int:
+        return self.proj_size or self.hidden_size
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Any, Any]]:
         """Return the hidden states of the last layer, and the last hidden and cell states of each layer and direction.
 
         Args:
-            input: shape `(length, n, input_size)`, or without n.
-            hx: the initial hidden and cell states, a pair of shape `(num_layers * directions, n, hidden_size)` each;
-                None for zeros.
+            input: shape `(length, n, input_size)`, or without n; or a PackedSequence, and then the hidden states of the
+                last layer are one too.
+            hx: the initial hidden and cell states, a pair of shape `(num_layers * directions, n, hidden_size)` each
+                (`proj_size` in the place of `hidden_size` for the hidden ones, if it is not 0); None for zeros.
         """
         hidden, cell = _pair_of(type(self).__name__, hx)
         output, (hidden, cell) = self._forward(input, ("the hidden states", "the cell states"), (hidden, cell))
@@ -365,7 +451,7 @@ class RecurrentCell(Module):
                 )
             states.append(np.reshape(state, (-1, self.hidden_size)))
         x = np.reshape(input, (1, -1, self.input_size))
-        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        weights = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         _, after = _run(self._cell(), x, weights, tuple(states))
         return after if len(shape) == 2 else tuple(one[0] for one in after)
 

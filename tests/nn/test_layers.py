@@ -281,7 +281,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nn.LayerNorm((3, -1)), ArgumentError, "normalized_shape must not be negative, but is -1"),
     (lambda: nn.GroupNorm(2.5, 5), ArgumentTypeError, "num_groups must be an int"),  # type: ignore[arg-type]
     (lambda: nn.GRU(3.5, 4), ArgumentTypeError, "input_size must be an int, not float 3.5"),  # type: ignore[arg-type]
-    (lambda: nn.LSTM(3, 4, proj_size=2), ArgumentError, "LSTM has no projections: proj_size must be 0, not 2"),
+    (lambda: nn.LSTM(3, 4, proj_size=4), ArgumentError, "LSTM takes a proj_size below hidden_size, 4, not 4"),
     (lambda: nn.GRUCell(3, -1), ArgumentError, "hidden_size must not be negative, but is -1"),
     (lambda: nn.MultiheadAttention(4.0, 2), ArgumentTypeError, "embed_dim must be an int"),  # type: ignore[arg-type]
     (lambda: nn.TransformerEncoderLayer(4, 2, dropout=2.0), ArgumentError, "a probability from 0 to 1, not 2.0"),

@@ -63,6 +63,8 @@ RECURRENT += [
     layer("RNN", 3, 4, nonlinearity="relu", x=(draw((5, 2, 3)), draw((1, 2, 4)))),
     layer("GRU", 3, 4, 2, x=(draw((5, 3)), draw((2, 4)))),
     layer("LSTM", 3, 4, bidirectional=True, x=(draw((5, 2, 3)), (draw((2, 2, 4)), draw((2, 2, 4))))),
+    layer("LSTM", 3, 4, 2, bidirectional=True, proj_size=2, x=draw((5, 2, 3))),
+    layer("LSTM", 3, 4, proj_size=3, bias=False, batch_first=True, x=(draw((5, 3)), (draw((1, 3)), draw((1, 4))))),
     layer("LSTMCell", 3, 4, x=(draw((2, 3)), (draw((2, 4)), draw((2, 4))))),
 ]
 
@@ -224,7 +226,7 @@ def test_a_layer_with_the_weights_of_pytorch_has_its_results_gradients_and_state
         layer("Conv2d", 16, 32, 3, groups=2),
         layer("ConvTranspose2d", 32, 48, 3),
         layer("RNN", 64, 100),
-        layer("LSTM", 32, 64, 2, bidirectional=True),
+        layer("LSTM", 32, 64, 2, bidirectional=True, proj_size=48),
         layer("GRUCell", 64, 80),
         layer("BatchNorm2d", 8),
         layer("LayerNorm", 16),
@@ -265,7 +267,7 @@ def test_dropout_between_recurrent_layers_is_drawn_in_training_only() -> None:
 
 
 BAD = [
-    (lambda: nn.LSTM(3, 4, proj_size=2), "proj_size must be 0, not 2"),
+    (lambda: nn.LSTM(3, 4, proj_size=4), "a proj_size below hidden_size, 4, not 4"),
     (lambda: nn.LSTM(3, 0), "hidden_size and num_layers of at least 1, not 0 and 1"),
     (lambda: nn.RNN(3, 4, nonlinearity="sigmoid"), "'tanh' or 'relu', not 'sigmoid'"),
     (lambda: nn.GRU(3, 4)(draw((5, 2, 2))), "GRU takes x of shape (length, n, 3), or without n, not (5, 2, 2)"),
@@ -300,8 +302,8 @@ def test_a_layer_names_the_argument_that_cannot_be(run: Any, message: str) -> No
     assert message in str(caught.value)
 
 
-def test_sequences_of_several_lengths_are_refused() -> None:
-    with pytest.raises(ArgumentTypeError, match="pad sequences of several lengths to one"):
+def test_a_list_of_sequences_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="pack sequences of several lengths"):
         nn.GRU(3, 4)([draw((5, 3)), draw((4, 3))])
 
 

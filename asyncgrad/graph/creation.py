@@ -46,8 +46,9 @@ class ForwardRecorder(Protocol):
     #: Takes a node that has its edges and all its saved tensors, while the user's line is on the call stack.
     created: Callable[[Any], None]
     #: For each node, one after the other: its plan, order and id, the shape, dtype and device of its result, the code
-    #: object and the instruction of the call, its thread, the time, and the id of the node of each argument. They do
-    #: not stand in tuples, which the garbage collector would visit.
+    #: object and the instruction of the call, its thread (a bool is the main thread), the time, and the id of the node
+    #: of each argument; then, for a superlinear function, the specs of what it has saved, or None. They do not stand in
+    #: tuples, which the garbage collector would visit.
     plain_calls: list[Any]
     #: The names of files that are not asyncgrad's own and have called it.
     files: set[str]

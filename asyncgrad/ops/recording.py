@@ -338,7 +338,8 @@ def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[s
             for index, tensor in enumerate(tensor_names)
         ),
         "    _node.order = _next_order()",
-        "    if len(_THREADS) > 1 and _get_ident() != _MAIN_THREAD: _node.foreign_thread = _get_ident()",
+        # `_is_plain` is not needed any more: a profile finds the thread there, and True or False is the main thread.
+        "    if len(_THREADS) > 1 and _get_ident() != _MAIN_THREAD: _is_plain = _node.foreign_thread = _get_ident()",
         # Consecutive results of one plan and one shape share the tuple.
         "    _shape, _known = _data.shape, _plan.shape",
         "    if _shape == _known: _shape = _known",
@@ -365,10 +366,12 @@ def _tell_observer(tensor_names: Sequence[str]) -> list[str]:
     return [
         # In locals that are not needed any more: two more would cost each call a dozen instructions.
         "    _key = _getframe(1)",
-        "    _is_plain = _key.f_code",
-        "    if _is_plain.co_filename in _mode.files:",
-        "        _mode.extend((_plan, _node.order, id(_node), _shape, _dtype, _device, _is_plain, _key.f_lasti,",
-        f"            _get_ident(), _mode.clock(){nodes}))",
+        "    _data = _key.f_code",
+        "    if _data.co_filename in _mode.files:",
+        # Bound first, then called: calling a slot directly would look up a method first.
+        "        _known, _gather = _mode.clock, _mode.extend",
+        "        _gather((_plan, _node.order, id(_node), _shape, _dtype, _device, _data, _key.f_lasti, _is_plain,",
+        f"            _known(){nodes}))",
         "    else: _mode.created(_node)",
     ]
 

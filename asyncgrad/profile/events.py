@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from ..graph.node import MAIN_THREAD
 from ..ops.plan import Plan
 from .costs import backward_flops, bytes_of, forward_flops, operand_specs
 from .recording import PLAIN_CALL, BackwardRecord, ForwardCall, NodeFacts, NodeRun, Recorder, Spec
@@ -142,18 +143,6 @@ class Record(NamedTuple):
     threads: dict[int, str]
 
 
-class _Call(NamedTuple):
-    """A forward call of any kind."""
-
-    facts: NodeFacts
-    code: CodeType | None
-    instruction: int
-    thread: int
-    began: float | None
-    ended: float
-    inputs: list[Spec]
-
-
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e9)
 
@@ -181,6 +170,12 @@ class _Reader:
             for run in list(backward.runs):
                 if run.facts.key > 0 and run.facts.address not in known:
                     self._specs[run.facts.address] = run.facts.outputs[0]
+        older = [call.facts for call in _plain_calls(list(recorder.older_calls))]
+        #: By key, the nodes that had been made before the profile began. They have lived at the same time.
+        self._older = {facts.key: facts for facts in [*older, *recorder.older_facts]}
+        self._older_specs = {
+            facts.address: facts.outputs[0] if len(facts.outputs) == 1 else None for facts in self._older.values()
+        }
         self._calls = {call.facts.key: call for call in self._read_calls()}
         self._spans = sorted(self._backwards, key=lambda backward: backward.began)
 
@@ -211,7 +206,7 @@ class _Reader:
             self._threads,
         )
 
-    def _read_calls(self) -> Iterator[_Call]:
+    def _read_calls(self) -> Iterator[ForwardCall]:
         """Yield the forward calls in their order, each with the specs of its arguments."""
         # What was recorded in full comes in between.
         calls = [*_plain_calls(list(self._recorder.plain_calls)), *self._recorder.calls]
@@ -223,9 +218,9 @@ class _Reader:
             facts = call.facts
             inputs = [None if edge is None else specs.get(edge) for edge in facts.edges]
             specs[facts.address] = facts.outputs[0] if len(facts.outputs) == 1 else None
-            yield _Call(facts, call.code, call.instruction, call.thread, call.began, call.ended, inputs)
+            yield call._replace(inputs=inputs)
 
-    def _forward_event(self, call: _Call) -> ProfileEvent:
+    def _forward_event(self, call: ForwardCall) -> ProfileEvent:
         facts, plan = call.facts, call.facts.plan
         operands = call.inputs if plan is None else operand_specs(plan, call.inputs, facts.saved)
         output = facts.outputs[0] if len(facts.outputs) == 1 else None
@@ -257,11 +252,8 @@ class _Reader:
             line=self._line(call.code, call.instruction),
         )
 
-    def _enclosing(self, call: _Call) -> BackwardRecord | None:
-        return None
-
     def _where(self, thread: int, time: float) -> dict[str, Any]:
-        name = self._threads.get(thread, f"thread {thread}")
+        name = self._threads.get(thread) or self._recorder.bystanders.get(thread, f"thread {thread}")
         times, names = self._loops.get(thread, ((), ()))
         index = bisect_right(times, time) - 1
         return {"loop": names[index] if index >= 0 else None, "thread": name, "thread_id": thread}
@@ -320,20 +312,23 @@ class _Reader:
         call = self._calls.get(order)
         if call is not None:
             return call.facts, call.inputs
-        found = self._recorder.older.get(order)
-        if isinstance(found, NodeFacts):
-            facts = found
-        elif found is not None:
-            facts = next(_plain_calls(list(found))).facts
-        else:
+        facts = self._older.get(order)
+        if facts is None:
             # A node that another context has made.
             name, known = (plan.primitive.node_name, plan) if isinstance(plan, Plan) else (plan.__name__, None)
             facts = NodeFacts(name, order, order, (), (None,), None, None, known, None)
-        return facts, [self._specs.get(edge) if edge is not None else None for edge in facts.edges]
+            return facts, [None] * len(facts.edges)
+        return facts, self._inputs_of(facts)
 
-    def _backward_event(self, backward: BackwardRecord, run: NodeRun, ready: float, call: _Call | None) -> ProfileEvent:
+    def _inputs_of(self, facts: NodeFacts) -> list[Spec]:
+        """Return the specs of the arguments of a call before the profile began."""
+        return [None if edge is None else self._older_specs.get(edge) or self._specs.get(edge) for edge in facts.edges]
+
+    def _backward_event(
+        self, backward: BackwardRecord, run: NodeRun, ready: float, call: ForwardCall | None
+    ) -> ProfileEvent:
         facts, worker = run.facts, next(iter(run.workers), None)
-        inputs = () if call is None else call.inputs
+        inputs = call.inputs if call is not None else self._inputs_of(facts)
         operands = (
             () if facts.plan is None else operand_specs(facts.plan, inputs, (call.facts if call else facts).saved)
         )
@@ -400,6 +395,10 @@ def _plain_calls(flat: list[Any]) -> Iterator[ForwardCall]:
         count = PLAIN_CALL + len(plan.primitive.tensor_names)
         _, order, address, shape, dtype, device, code, instruction, thread, ended, *edges = flat[index : index + count]
         index += count
+        saved = None
+        if plan.primitive.superlinear:
+            saved = flat[index]
+            index += 1
         facts = NodeFacts(
             plan.primitive.node_name,
             order,
@@ -409,9 +408,12 @@ def _plain_calls(flat: list[Any]) -> Iterator[ForwardCall]:
             None if device is None else str(device),
             None,
             plan,
-            None,
+            saved,
         )
-        yield ForwardCall(facts, code, instruction, thread, None, ended)
+        # Wrappers write a bool for the main thread: asking which it is would cost too much.
+        yield ForwardCall(
+            facts, code, instruction, (MAIN_THREAD or 0) if isinstance(thread, bool) else thread, None, ended
+        )
 
 
 def _loops_by_thread(loops: list[tuple[float, int, str]]) -> dict[int, tuple[list[float], list[str]]]:
@@ -432,7 +434,7 @@ def _shapes(inputs: Sequence[Spec], outputs: Sequence[Spec]) -> dict[str, Any]:
     }
 
 
-def _bytes_saved(call: _Call) -> int:
+def _bytes_saved(call: ForwardCall) -> int:
     """Return the bytes of the tensors that a plain node has saved, as far as they are known."""
     plan = call.facts.plan
     if plan is None:

@@ -7,9 +7,10 @@ is profiled. One call of `extend` is atomic, so threads need no lock.
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Sequence
+from sys import _getframe
+from threading import get_ident
 from time import perf_counter
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
@@ -64,6 +65,8 @@ class ForwardCall(NamedTuple):
     #: None where the time at which it began is unknown.
     began: float | None
     ended: float
+    #: Of the arguments that require grad; added when the records are read.
+    inputs: Sequence[Spec] = ()
 
 
 class WorkerRun(NamedTuple):
@@ -84,7 +87,7 @@ class NodeRun:
         self.facts: NodeFacts = facts
         self.grads: tuple[Spec, ...] = grads
         self.outputs: tuple[Spec, ...] = ()
-        self.thread: int = threading.get_ident()
+        self.thread: int = get_ident()
         self.suspended: list[float] = []
         self.resumed: list[float] = []
         self.workers: list[WorkerRun] = []
@@ -143,6 +146,7 @@ class Recorder:
         "_is_open",
         "_pending",
         "backwards",
+        "bystanders",
         "calls",
         "clock",
         "created",
@@ -152,6 +156,10 @@ class Recorder:
         "leaves",
         "loops",
         "older",
+        "older_calls",
+        "older_facts",
+        "older_plans",
+        "own_files",
         "plain_calls",
         "threads",
     )
@@ -162,24 +170,33 @@ class Recorder:
         self.plain_calls: list[Any] = []
         #: All other calls.
         self.calls: list[ForwardCall] = []
-        #: By order, nodes that had been made before the profile began: NodeFacts, or an entry as in `plain_calls`.
-        self.older: dict[int, NodeFacts | tuple[Any, ...]] = {}
+        #: The orders of the plain nodes that earlier backward passes have run.
+        self.older: set[int | None] = set()
+        #: Plans whose nodes fit into `plain_calls`, of those that were made before the profile began.
+        self.older_plans: set[Any] = set()
+        #: What is known of these nodes, as in `plain_calls`, and of those that do not fit in there.
+        self.older_calls: list[Any] = []
+        self.older_facts: list[NodeFacts] = []
         #: The order of a node that is newer than all of them.
         self.first: int = 0
         self.files: set[str] = set()
+        #: The names of files that are asyncgrad's own, as far as they have been met.
+        self.own_files: set[str] = set()
         #: (time, id of the AccumulateGrad, spec) for each leaf that was used for the first time.
         self.leaves: list[tuple[float, int, Spec]] = []
         self.backwards: list[BackwardRecord] = []
         #: (time, thread, name of the event loop that runs in it from then on).
         self.loops: list[tuple[float, int, str]] = []
         self.threads: dict[int, str] = {}
+        #: The names of all threads there are at the end: a wrapper notes which thread called it, and no name.
+        self.bystanders: dict[int | None, str] = {}
         #: (time, thread, seconds) for each timer that has fired late.
         self.lateness: list[tuple[float, int, float]] = []
         #: A list of one, which `created` refers to.
         self._is_open = [False]
         #: The calls that have begun and not ended, by the id of their node.
         self._pending: dict[int, tuple[CodeType | None, int, float]] = {}
-        self.created = _make_created(self.calls, self.leaves, self.files, clock, self._is_open)
+        self.created = _make_created(self)
 
     @property
     def is_open(self) -> bool:
@@ -195,6 +212,7 @@ class Recorder:
     def close(self) -> None:
         """End recording; tasks made meanwhile still have this recorder in their contexts."""
         self._is_open[0] = False
+        self.bystanders = {one.ident: one.name for one in threading.enumerate()}
         # Wrappers record only calls from these.
         self.files.clear()
 
@@ -203,7 +221,7 @@ class Recorder:
     def note(self, node: Any) -> None:
         """Note where and when the call of a Function, or of anything else that makes a node, began."""
         if self.is_open and node.order != LEAF_ORDER:
-            code, instruction = _users_line(sys._getframe(1), self.files)
+            code, instruction = _users_line(_getframe(1), self.files, self.own_files)
             self._pending[id(node)] = (code, instruction, self.clock())
 
     def announce(self, node: Any) -> None:
@@ -214,9 +232,18 @@ class Recorder:
             return
         code, instruction, began = found
         ended = self.clock()
-        self.calls.append(ForwardCall(facts_of(node), code, instruction, threading.get_ident(), began, ended))
+        self.calls.append(ForwardCall(facts_of(node), code, instruction, get_ident(), began, ended))
 
     # For the backward: see Instrument.
+
+    def note_older(self, node: Any) -> None:
+        """Note what is known of a plain node that has run, and had been made before the profile began."""
+        if isinstance(node.plan, Plan) and not node.plan.primitive.superlinear:
+            self.older_plans.add(node.plan)
+        if (entry := _plain_entry(node, None, 0, _no_time)) is not None:
+            self.older_calls.extend(entry)
+        else:
+            self.older_facts.append(facts_of(node))
 
     def backward_begins(self, graph_task: GraphTask) -> StepObserver | None:
         """Return what records a backward, as long as the profile is open."""
@@ -229,7 +256,7 @@ class Recorder:
 
     def note_thread(self) -> None:
         """Note the name of this thread, and of the loop that runs in it."""
-        thread, loop = threading.get_ident(), running_loop_name()
+        thread, loop = get_ident(), running_loop_name()
         self.threads[thread] = threading.current_thread().name
         if loop is not None and (not self.loops or self.loops[-1][1:] != (thread, loop)):
             is_new = all(name != loop for _, _, name in self.loops)
@@ -239,7 +266,7 @@ class Recorder:
 
     def note_lateness(self, seconds: float) -> None:
         """Note how late a timer has fired in this thread."""
-        self.lateness.append((self.clock(), threading.get_ident(), seconds))
+        self.lateness.append((self.clock(), get_ident(), seconds))
 
 
 @final
@@ -259,20 +286,31 @@ class _RecordedBackward(StepObserver):
 
     def timer(self, executor: Executor, clock: Clock) -> Clock:
         """Return a clock that also appends when each plain node has ended; reading the time twice would cost more."""
-        recorder = self._recorder
-        extend, now, older, first = self._record.plain.extend, self._clock, recorder.older, recorder.first
-        is_same = clock is now
+        recorder, now = self._recorder, self._clock
+        extend, older, first = self._record.plain.extend, recorder.older, recorder.first
+        plans, note, note_older = recorder.older_plans, recorder.older_calls.extend, recorder.note_older
         extend((None, now(), None))
 
         def tick() -> float:
-            ended, node = now(), executor.node
-            order = node.order  # type: ignore[union-attr]  # the executor reads the clock after a node
-            extend((order, ended, node.plan))  # type: ignore[union-attr]
+            # The executor reads the clock after a node, which has no NodeMeta.
+            ended = now()
+            node: Any = executor.node
+            order, plan = node.order, node.plan
+            extend((order, ended, plan))
             if order > first and order not in older:
-                older[order] = _plain_facts(node)
-            return ended if is_same else clock()
+                if plan in plans:
+                    # As _plain_entry does, whose call costs a small node too much.
+                    spec = node.shape, node.dtype, node.device
+                    note([plan, order, id(node), *spec, None, 0, True, 0.0, *map(id, node.next_nodes)])
+                else:
+                    note_older(node)
+            return ended
 
-        return tick
+        def tick_for_another_clock() -> float:
+            tick()
+            return clock()
+
+        return tick if clock is now else tick_for_another_clock
 
     def restarts(self, node: Any) -> None:
         """Append the time; the clock is read for that node next, or not at all."""
@@ -306,7 +344,7 @@ class _RecordedBackward(StepObserver):
         run, clock, threads = self._running.get(node), self._clock, self._recorder.threads
 
         def work() -> Any:
-            began, thread = clock(), threading.get_ident()
+            began, thread = clock(), get_ident()
             try:
                 return body()
             finally:
@@ -330,14 +368,15 @@ class _RecordedBackward(StepObserver):
         """Note the end of the backward."""
         self._record.ended = self._clock()
         self._record.status = "failed" if has_error else "done"
+        self._recorder.older.update(self._record.plain[::3])
         self._running.clear()
 
 
-def _make_created(
-    calls: list[ForwardCall], leaves: list[tuple[float, int, Spec]], files: set[str], clock: Clock, is_open: list[bool]
-) -> Callable[[Any], None]:
+def _make_created(recorder: Recorder) -> Callable[[Any], None]:
     """Return the function that records a new node of any kind."""
-    # A closure, since a bound method in a slot of the recorder would refer to it: a cycle.
+    # A closure of these alone, since a bound method in a slot of the recorder would refer to it: a cycle.
+    calls, leaves, clock, is_open = recorder.calls, recorder.leaves, recorder.clock, recorder._is_open
+    threads, files, own, extend = recorder.threads, recorder.files, recorder.own_files, recorder.plain_calls.extend
 
     def created(node: Any) -> None:
         if not is_open[0]:
@@ -345,24 +384,70 @@ def _make_created(
         if node.order == LEAF_ORDER:
             leaves.append((clock(), id(node), (node.shape, node.dtype)))
             return
-        code, instruction = _users_line(sys._getframe(1), files)
-        ended = clock()
-        calls.append(ForwardCall(facts_of(node), code, instruction, threading.get_ident(), None, ended))
+        # As in _users_line, whose call costs a small node too much. What calls this function is asyncgrad's own.
+        frame: Any = _getframe(2)
+        code: Any = frame.f_code
+        name = code.co_filename
+        while name in own:
+            frame = frame.f_back
+            code = None if frame is None else frame.f_code
+            name = None if frame is None else code.co_filename
+        if name in files:
+            instruction = frame.f_lasti
+        else:
+            code, instruction = _users_line(frame, files, own)
+        thread = get_ident()
+        if thread not in threads:
+            threads[thread] = threading.current_thread().name
+        plan = getattr(node, "plan", None)
+        if plan.__class__ is Plan and not plan.primitive.superlinear and node.meta is None and node.shape is not None:
+            extend(
+                [
+                    plan,
+                    node.order,
+                    id(node),
+                    node.shape,
+                    node.dtype,
+                    node.device,
+                    code,
+                    instruction,
+                    thread,
+                    clock(),
+                    *map(id, node.next_nodes),
+                ]
+            )
+        elif (entry := _plain_entry(node, code, instruction, clock)) is not None:
+            extend(entry)
+        else:
+            calls.append(ForwardCall(facts_of(node), code, instruction, thread, None, clock()))
 
     return created
 
 
-def _users_line(frame: Any, files: set[str]) -> tuple[CodeType | None, int]:
-    """Return the code and the instruction of the innermost frame that is not asyncgrad's own."""
+def _users_line(frame: Any, files: set[str], own: set[str]) -> tuple[CodeType | None, int]:
+    """Return the code and the instruction of the innermost frame that is not asyncgrad's own.
+
+    Args:
+        frame: where to begin.
+        files: the names of files that are known not to be asyncgrad's own.
+        own: the names of files that are known to be.
+    """
     while frame is not None:
         code = frame.f_code
-        if code.co_filename in files:
+        name = code.co_filename
+        if name in files:
             return code, frame.f_lasti
-        if not is_own_file(code.co_filename):
-            files.add(code.co_filename)
-            return code, frame.f_lasti
+        if name not in own:
+            if not is_own_file(name):
+                files.add(name)
+                return code, frame.f_lasti
+            own.add(name)
         frame = frame.f_back
     return None, 0
+
+
+def _no_time() -> float:
+    return 0.0
 
 
 def _status(error: BaseException) -> str:
@@ -396,11 +481,7 @@ def facts_of(node: Any) -> NodeFacts:
     if not isinstance(plan, Plan):
         plan = None
     outputs = [None if one is None or one.shape is None else (one.shape, one.dtype) for one in node.input_metadata]
-    saved = None
-    if plan is not None and plan.primitive.superlinear and node.saved is not None:
-        saved = tuple(
-            [_spec(value) or (value if isinstance(value, (int, str, tuple)) else None) for value in node.saved]
-        )
+    saved = _specs_of_saved(node) if plan is not None and plan.primitive.superlinear else None
     return NodeFacts(
         node.name,
         key_of(node),
@@ -414,13 +495,25 @@ def facts_of(node: Any) -> NodeFacts:
     )
 
 
-def _plain_facts(node: Any) -> NodeFacts | tuple[Any, ...]:
-    """Return what is known of a plain node, in the same form as a call of it that no line is known of, if it can be."""
-    plan = node.plan
-    if not isinstance(plan, Plan) or node.shape is None or plan.primitive.superlinear:
-        return facts_of(node)
-    edges = map(id, node.next_nodes)
-    return (plan, node.order, id(node), node.shape, node.dtype, node.device, None, 0, 0, 0.0, *edges)
+def _plain_entry(node: Any, code: CodeType | None, instruction: int, clock: Clock) -> list[Any] | None:
+    """Return what `ForwardRecorder.plain_calls` holds of a node; None where it does not fit in there."""
+    plan = getattr(node, "plan", None)
+    if plan.__class__ is not Plan or node.shape is None or node.meta is not None:
+        return None
+    saved: tuple[Any, ...] = ()
+    if plan.primitive.superlinear:
+        # Gradients do not tell the shape of an argument that requires none, and how much work there is.
+        saved = (_specs_of_saved(node) if None in node.next_nodes else None,)
+    return [
+        *(plan, node.order, id(node), node.shape, node.dtype, node.device, code, instruction),
+        *(get_ident(), clock(), *map(id, node.next_nodes), *saved),
+    ]
+
+
+def _specs_of_saved(node: Any) -> tuple[Any, ...] | None:
+    if node.saved is None:
+        return None
+    return tuple([_spec(value) or (value if isinstance(value, (int, str, tuple)) else None) for value in node.saved])
 
 
 def running_loop_name() -> str | None:

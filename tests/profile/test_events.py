@@ -428,3 +428,43 @@ def test_a_profile_leaves_no_cycles() -> None:
         assert reference() is None
     finally:
         gc.enable()
+
+
+def test_a_call_shows_its_thread_and_line_in_whichever_way_it_was_made() -> None:
+    x = leaf(4)
+
+    def work() -> None:
+        for _ in range(2):  # the second time, the file is known
+            y = x * x
+            np.tanh(y.reshape(2, 2)) @ np.ones((2, 2))
+
+    with ag.profile(whole_process=True) as prof:
+        work()
+        thread = threading.Thread(target=work, name="elsewhere")
+        thread.start()
+        thread.join()
+
+    line = work.__code__.co_firstlineno
+    calls = [(event.name, event.thread, event.line) for event in prof.events]
+    assert calls == [
+        (name, where, f"{__file__}:{line + (2 if name == 'multiply' else 3)}")
+        for where in ("MainThread", "elsewhere")
+        for _ in range(2)
+        for name in ("multiply", "reshape", "tanh", "matmul")
+    ]
+
+
+def test_an_older_graph_is_described_at_each_of_its_backward_passes_in_each_profile() -> None:
+    x = leaf(4)
+    loss = (np.tanh(x.reshape(2, 2) @ np.ones((2, 3))) * 2.0).sum()
+    found = []
+    for _ in range(2):
+        with ag.profile() as prof:
+            for _ in range(2):
+                sync.backward(loss, retain_graph=True)
+        found.append([event for event in prof.events if event.name == "MatmulBackward"])
+
+    assert [len(events) for events in found] == [2, 2]
+    assert {(event.input_shapes, event.output_shapes, event.flops) for events in found for event in events} == {
+        (((2, 3),), ((2, 2), None), 24)
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,6 +39,19 @@ def run_page(page: Path, folder: Path, *options: str, fragment: str = "") -> str
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=50)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def with_script(page: Path, script: str, to: Path) -> Path:
+    """Return a copy of a page that does something at its end, as a user would."""
+    to.write_text(page.read_text(encoding="utf-8").replace("</body>", f"<script>{{{script}}}</script></body>"))
+    return to
+
+
+def said(dom: str) -> str:
+    """Return what a script has said by `document.body.dataset.said = …`."""
+    found = re.search(r'data-said="([^"]*)"', dom)
+    assert found is not None, "the script has not run to its end"
+    return found[1].replace("&quot;", '"')
 
 
 def pixels(picture: bytes) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import asyncgrad as ag
-from tests.browser import browser, pixels, run_page
+from tests.browser import browser, pixels, run_page, said, with_script
 from tests.visualize.graphs import Residual, loss_of
 
 pytestmark = pytest.mark.timeout(60)
@@ -19,12 +19,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     browser()
     model = Residual(48)
     return ag.visualize(loss_of(model), tmp_path_factory.mktemp("page") / "graph.html", params=model)
-
-
-def with_script(page: Path, script: str, to: Path) -> Path:
-    """Return a copy of a page that does something at its end, as a user would."""
-    to.write_text(page.read_text(encoding="utf-8").replace("</body>", f"<script>{{{script}}}</script></body>"))
-    return to
 
 
 def boxes(dom: str) -> dict[str, tuple[float, float, float, float]]:
@@ -67,9 +61,8 @@ def test_folding_searching_and_choosing_do_what_they_say(page, tmp_path):
     document.body.dataset.said = JSON.stringify(say);
     """
     dom = run_page(with_script(page, script, tmp_path / "driven.html"), tmp_path / "profile", "--dump-dom")
-    said = re.search(r'data-said="([^"]*)"', dom).group(1).replace("&quot;", '"')
 
-    assert said == '[true,1,true,"2 found",2,"ReluBackward × 47",true]'
+    assert said(dom) == '[true,1,true,"2 found",2,"ReluBackward × 47",true]'
 
 
 def test_a_screenshot_shows_the_page_in_dark(page, tmp_path):

@@ -12,10 +12,11 @@ from ..engine.instruments import INSTRUMENTS, PROCESS_INSTRUMENTS
 from ..engine.observation import observers_in_use
 from ..errors import ArgumentTypeError, ProfileError
 from ..graph.creation import RECORDERS, observe_nodes, record_everywhere
+from ..html import panel
 from .critical_path import CriticalNode, critical_path
 from .events import ProfileEvent, Record, read
 from .recording import Recorder
-from .table import make_table
+from .table import make_html, make_table
 from .trace import make_trace
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["profile"]
 
+#: How many lines of its table a notebook shows.
+_LINES = 20
 #: Guards the recorders of the whole process.
 _MUTEX = threading.Lock()
 _process_recorders: list[Recorder] = []
@@ -166,8 +169,15 @@ class profile:
         return self._record
 
     def __repr__(self) -> str:
+        return f"<profile, {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        is_read = self._is_entered and not self._recorder.is_open
+        return panel("profile", make_html(self._read("").events, _LINES) if is_read else "", self._state())
+
+    def _state(self) -> str:
         if not self._is_entered or self._recorder.is_open:
-            return f"<profile, {'recording' if self._is_entered else 'not begun'}>"
+            return "recording" if self._is_entered else "not begun"
         events = self._read("").events
         backwards = len({event.graph_task_id for event in events if event.kind == "backward"})
-        return f"<profile, {len(events)} events, {backwards} backward passes>"
+        return f"{len(events):,} events, {backwards:,} backward {'pass' if backwards == 1 else 'passes'}"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..arguments import describe
 from ..errors import ArgumentError
+from ..html import table
 
 if TYPE_CHECKING:
     from .events import ProfileEvent
 
-__all__ = ["make_table"]
+__all__ = ["make_html", "make_table"]
 
 
 @final
@@ -58,6 +59,19 @@ def make_table(events: Sequence[ProfileEvent], sort_by: str, limit: int | None) 
         raise ArgumentError(f"sort_by names a column, {', '.join(map(repr, _COLUMNS))}, not {describe(sort_by)}")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ArgumentError(f"limit is how many lines to show, 1 or more, or None for all, not {describe(limit)}")
+    lines = _sorted_lines(events, sort_by)
+    return _text(lines[:limit], len(lines))
+
+
+def make_html(events: Sequence[ProfileEvent], limit: int) -> str:
+    """Return the table as HTML: the lines of what took longest."""
+    lines = _sorted_lines(events, "total")
+    heads = [heading for heading, _ in _COLUMNS.values()]
+    more = f"<div>and {len(lines) - limit:,} more</div>" if len(lines) > limit else ""
+    return table(heads, [_cells(line) for line in lines[:limit]], range(2, len(heads))) + more
+
+
+def _sorted_lines(events: Sequence[ProfileEvent], sort_by: str) -> list[_Line]:
     groups: dict[tuple[str, str], list[ProfileEvent]] = {}
     for event in events:
         groups.setdefault((event.kind, event.name), []).append(event)
@@ -67,7 +81,7 @@ def make_table(events: Sequence[ProfileEvent], sort_by: str, limit: int | None) 
         lines.sort(key=lambda line: -1 if (value := getattr(line, sort_by)) is None else value, reverse=True)
     elif sort_by == "kind":
         lines.sort(key=lambda line: line.kind)
-    return _text(lines[:limit], len(lines))
+    return lines
 
 
 def _line(events: Sequence[ProfileEvent], everything: int) -> _Line:
@@ -90,9 +104,13 @@ def _line(events: Sequence[ProfileEvent], everything: int) -> _Line:
     )
 
 
+def _cells(line: _Line) -> list[str]:
+    return [write(getattr(line, name)) for name, (_, write) in _COLUMNS.items()]
+
+
 def _text(lines: Sequence[_Line], count: int) -> str:
     cells = [[heading for heading, _ in _COLUMNS.values()]]
-    cells += [[write(getattr(line, name)) for name, (_, write) in _COLUMNS.items()] for line in lines]
+    cells += [_cells(line) for line in lines]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_COLUMNS))]
     rows = [
         "  ".join(

@@ -169,3 +169,21 @@ def test_what_is_shown_takes_its_colours_from_the_page_and_fetches_nothing(make)
 
     assert re.findall(r"#[0-9a-f]{3,6}\b|\brgb|url\(", styles) == []
     assert re.findall(r"src=|href=|<style|<script|class=\"(?!asyncgrad)", text) == []
+
+
+def test_a_profile_shows_a_table_of_what_took_longest():
+    prof = ag.profile()
+    names = [f"<b>{number}</b>" for number in range(30)]
+    assert cells(prof._repr_html_()) == ["profile", "not begun"]
+    with prof:
+        assert cells(prof._repr_html_()) == ["profile", "recording"]
+        for name in names:
+            double = staticmethod(lambda ctx, x: x * 2)
+            type(name, (ag.Function,), {"forward": double, "backward": double}).apply(leaf(1.0))
+        sync.backward(np.tanh(leaf(1.0)))
+    shown = prof._repr_html_()
+
+    assert cells(shown)[:3] == ["profile", "33 events, 1 backward pass", "name"]
+    assert {"and 13 more", "total, µs", "forward"} <= set(cells(shown))
+    assert "<b>" not in shown
+    assert repr(prof) == "<profile, 33 events, 1 backward pass>"

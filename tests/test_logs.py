@@ -17,7 +17,7 @@ from asyncgrad import sync
 from asyncgrad.engine import engine
 from asyncgrad.engine.engine import Engine
 from asyncgrad.engine.workers import WORKER_POOL
-from tests.clocks import hand_in
+from tests.clocks import TickingClock, hand_in
 from tests.engine.heavy import always, heavy_calling, large
 from tests.failing import Trouble
 from tests.functions import awaiting, calling
@@ -165,6 +165,23 @@ def test_a_plain_node_that_blocks_the_loop_is_logged(caplog, run):
     assert [
         record.getMessage().partition(" (")[0] for record in caplog.records if record.name == "asyncgrad.engine"
     ] == ["WatchedBackward"]
+
+
+def test_a_compiled_function_that_blocks_the_loop_until_its_end_is_logged(caplog, run):
+    async def main():
+        asyncio.get_running_loop().slow_callback_duration = 0.1
+        with ag.compiled_autograd(after=1):
+            for _ in range(2):
+                await np.sin(ag.tensor(1.0, requires_grad=True)).backward()
+            caplog.clear()
+            # It is read as the driver begins, and after the function.
+            with hand_in(TickingClock(0.5)):
+                await np.sin(ag.tensor(1.0, requires_grad=True)).backward()
+
+    run(main())
+    (record,) = (record for record in caplog.records if record.name == "asyncgrad.engine")
+    assert record.getMessage().startswith("a compiled function of backward ")
+    assert record.getMessage().endswith("blocked the event loop for 0.499 s")
 
 
 def test_the_log_is_asked_once_after_levels_are_set_and_nothing_is_observed_when_it_is_off(monkeypatch):

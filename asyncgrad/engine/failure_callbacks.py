@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..context import BLOCKING
 from .driver import run_without_suspending
 from .eager_task import EagerTask
-from .loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop
+from .loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
 from .notes import add_later_error
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ async def _run_to_its_end(
     def wake(_: EagerTask) -> None:
         ended.set()
 
+    def wait() -> OneShotEvent:
+        nonlocal ended
+        # One whose wait was cancelled cannot be set.
+        ended = OneShotEvent(loop)
+        return ended
+
     task = EagerTask(
         _call(callback, error),
         loop=loop,
@@ -95,11 +101,7 @@ async def _run_to_its_end(
     )
     try:
         task.start()
-        while not task.done():
-            try:
-                await ended
-            except asyncio.CancelledError as again:
-                interrupted, ended = again, OneShotEvent(loop)
+        interrupted = await wait_through_cancellation(task.done, wait)
         return task.cancelled_by if task.cancelled() else task.exception(), interrupted
     finally:
         # As in EagerTask.start().

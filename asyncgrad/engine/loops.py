@@ -36,6 +36,7 @@ __all__ = [
     "run",
     "run_on_own_loop",
     "running_loop",
+    "wait_through_cancellation",
     "yield_to_loop",
 ]
 
@@ -199,6 +200,23 @@ class OneShotEvent:
 
     def __await__(self) -> Generator[Any, None, None]:
         return self._future.__await__()
+
+
+async def wait_through_cancellation(
+    is_over: Callable[[], bool], wait: Callable[[], Awaitable[Any]]
+) -> asyncio.CancelledError | None:
+    """Await `wait()` until `is_over()`, however often the caller is cancelled; return the last cancellation."""
+    interrupted: asyncio.CancelledError | None = None
+    try:
+        while not is_over():
+            try:
+                await wait()
+            except asyncio.CancelledError as again:
+                interrupted = again
+        return interrupted
+    finally:
+        # As in EagerTask.start().
+        del interrupted
 
 
 #: How many backward passes, or checkpointed calls, may nest on one stack; the next one begins a new stack.

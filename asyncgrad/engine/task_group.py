@@ -21,7 +21,7 @@ from ..context import CURRENT_NODE
 from ..scheduling import CLOCK
 from .device import is_elsewhere
 from .eager_task import EagerTask
-from .loops import MAX_NESTED_ON_STACK, OneShotEvent, Pace, yield_to_loop
+from .loops import MAX_NESTED_ON_STACK, OneShotEvent, Pace, wait_through_cancellation, yield_to_loop
 from .node_task import NodeTask
 from .notes import add_later_error
 from .remote import CoroutineJob, Mailbox, join, submit
@@ -405,13 +405,12 @@ class NodeTaskGroup:
             # A loop that ends cancels bodies and driver alike; a second request would interrupt a body's clean-up.
             if not (task.cancelling() and isinstance(error, asyncio.CancelledError)):
                 task.cancel()
-        interrupted: asyncio.CancelledError | None = None
-        while not all(task.done() for task in self.running):
-            try:
-                self._finished.clear()
-                await self.wait()
-            except asyncio.CancelledError as again:
-                interrupted = again
+
+        def have_ended() -> bool:
+            self._finished.clear()
+            return all(task.done() for task in self.running)
+
+        interrupted = await wait_through_cancellation(have_ended, self.wait)
         for task, node in self.running.items():
             if not task.cancelled() and (later := task.exception()) is not None:
                 when = "before it could be cancelled" if task in failed else "while it was being cancelled"

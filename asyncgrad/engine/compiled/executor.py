@@ -18,6 +18,7 @@ from ...graph.node import LEAF_ORDER, metas_added
 from ..exec_info import nodes_below
 from ..executor import NodeTurn, Stop
 from ..fast_path import FastPath
+from ..observation import warn_of_stall
 from .calls import changed_edges_error
 from .program import GuardFailed, LineKind, NeedsAwait, Program, ProgramPoint, Segment, Slot, SourceMapEntry
 
@@ -142,6 +143,9 @@ class CompiledExecutor:
         except StopIteration as end:
             self._results = end.value
             self._report_end(None)
+            # The driver finishes without another look at the clock.
+            if (late := clock() - deadline) > 0.0:
+                warn_of_stall(task, None, late)
             return Stop.DRAINED
         except BaseException as error:
             left = self._deoptimize_at(error)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import itertools
+import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any, final
@@ -32,6 +34,10 @@ except ImportError as error:
 
 __all__ = ["DaskTransport", "HostPlugin"]
 
+log = logging.getLogger("asyncgrad.distributed")
+
+#: How many seconds pass between two questions to the scheduler whether it knows a worker that accepts no connection.
+_CONNECT_SECONDS = 0.5
 #: The name of the handler at the workers, and of the plugin.
 _HANDLER = "asyncgrad_stages"
 
@@ -51,18 +57,36 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
     def __init__(self, ttl: float, max_bytes: int) -> None:
         self._ttl = ttl
         self._max_bytes = max_bytes
+        self._host: StageHost | None = None
 
     def setup(self, worker: Any) -> None:
-        """Add the handler to a worker, unless it has one."""
-        if _HANDLER in worker.handlers:
-            return
-        host = StageHost(load=cloudpickle.loads, dumps=cloudpickle.dumps, ttl=self._ttl, max_bytes=self._max_bytes)
+        """Add the handler to a worker."""
+        host = self._host = StageHost(
+            load=cloudpickle.loads, dumps=cloudpickle.dumps, ttl=self._ttl, max_bytes=self._max_bytes
+        )
 
         async def handle(*, request: str, stage: str, fields: dict[str, Any], arrays: Sequence[Any]) -> dict[str, Any]:
             reply = await host.handle(Request(request, stage, fields, list(arrays)))
             return {"fields": reply.fields, "arrays": _frames(reply.arrays)}
 
         worker.handlers[_HANDLER] = handle
+
+    async def teardown(self, worker: Any) -> None:
+        """Hand the stages of a worker that closes to another one."""
+        requests = [] if self._host is None else self._host.hand_over()
+        if not requests:
+            return
+        identity = await worker.scheduler.identity()
+        others = [one for one in identity["workers"] if one != worker.address]
+        for request, other in zip(requests, itertools.cycle(others), strict=False):
+            try:
+                await worker.rpc(other).asyncgrad_stages(
+                    request=request.op, stage=request.stage, fields=request.fields, arrays=_frames(request.arrays)
+                )
+            except OSError as error:
+                log.warning(
+                    "stage %s could not be handed from %s to %s: %s", request.stage, worker.address, other, error
+                )
 
 
 @final
@@ -163,7 +187,9 @@ class DaskTransport:
                 except TimeoutError:
                     await self._check(worker)
         except BaseException:
-            task.cancel()
+            if not task.cancel() and not task.cancelled():
+                # It has failed by itself meanwhile, and nobody else looks at its error.
+                task.exception()
             raise
         reply: Reply = task.result()
         return reply
@@ -179,7 +205,7 @@ class DaskTransport:
     async def _send_and_receive(self, worker: str, request: Request) -> Reply:
         pool = self._client.rpc
         try:
-            comm = await pool.connect(worker, timeout=self._patience)
+            comm = await self._connect(worker)
             try:
                 answer = await send_recv(
                     comm,
@@ -196,6 +222,21 @@ class DaskTransport:
             raise WorkerLostError(f"worker {worker} does not answer: {error}") from error
         self._lost.discard(worker)
         return Reply(answer["fields"], list(answer["arrays"]))
+
+    async def _connect(self, worker: str) -> Any:
+        """Return a connection to a worker, as long as the scheduler knows it: to one that has gone, Dask tries long."""
+        waited = 0.0
+        while True:
+            seconds = min(self._patience, _CONNECT_SECONDS)
+            try:
+                return await self._client.rpc.connect(worker, timeout=seconds)
+            except (OSError, TimeoutError):
+                waited += seconds
+                if waited >= self._patience:
+                    raise
+                identity = await self._client.scheduler.identity()
+                if worker not in identity["workers"]:
+                    raise
 
     async def _on_loop_of_client(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Return the result of a coroutine on the client's event loop, which may be that of another thread."""

@@ -137,6 +137,11 @@ class Program:
             "steps": self.steps,
         }
 
+    def spread(self, grads: list[Any]) -> list[Any]:
+        """Return gradients of the parameters that require grad as those of all, None for the others."""
+        left = iter(grads)
+        return [next(left) if param.requires_grad else None for param in self.params]
+
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Set the state to one that `state` returned, as arrays."""
         for param, value in zip(self.params, state["params"], strict=True):

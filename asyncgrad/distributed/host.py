@@ -59,7 +59,7 @@ class StageHost:
         >>> async def main():
         ...     host = StageHost()
         ...     double = Definition(lambda x: 2 * x)
-        ...     await host.handle(Request("create", "double", {"definition": double}))
+        ...     await host.handle(Request("create", "double", {"definition": double, "attempt": 1}))
         ...     fields = {"key": "1", "inputs": [{"array": 0}], "needs": [False], "number": 1}
         ...     return await host.handle(Request("forward", "double", fields, [np.array([1.0, 2.0])]))
         >>> ag.run(main()).arrays
@@ -110,6 +110,8 @@ class StageHost:
             return Reply(dict(self.counts()))
         if request.op == "create":
             return self._create(request.stage, fields)
+        if request.op == "adopt":
+            return self._adopt(request.stage, fields, request.arrays)
         if request.op == "drop":
             if (dropped := self._stages.pop(request.stage, None)) is not None:
                 dropped.close()
@@ -117,6 +119,7 @@ class StageHost:
         stage = self._stages.get(request.stage)
         if stage is None:
             raise UnknownStageError(f"there is no stage {request.stage} here")
+        stage.is_handed_over = False
         stage.expire(self._clock() - self._ttl)
         stage.touch(self._clock(), fields)
         for transaction in fields.get("finish", ()):
@@ -124,9 +127,39 @@ class StageHost:
         return await getattr(stage, _METHODS[request.op])(fields, request.arrays)  # type: ignore[no-any-return]
 
     def _create(self, name: str, fields: dict[str, Any]) -> Reply:
-        if name not in self._stages:
-            self._stages[name] = _HostedStage(self._load(fields["definition"]))
-        return Reply({"parameters": len(self._stages[name].ledger.params)})
+        stage, attempt = self._stages.get(name), fields["attempt"]
+        # A stage that is left from an earlier attempt may be half begun; a late copy of a request is no new attempt.
+        if stage is None or not (stage.is_handed_over or attempt <= stage.attempt):
+            if "definition" not in fields:
+                raise UnknownStageError(f"there is no stage {name} here")
+            stage = self._stages[name] = _HostedStage(self._load(fields["definition"]), fields["definition"])
+            stage.touch(self._clock(), {})
+        stage.attempt = attempt
+        committed = list(stage.ledger.history) if stage.is_handed_over else None
+        return Reply({"parameters": len(stage.ledger.params), "committed": committed})
+
+    # --- a worker that leaves in an orderly way ---------------------------------------------------
+
+    def hand_over(self) -> list[Request]:
+        """Return requests by which the host of another worker adopts the stages of this one, with their state.
+
+        Graphs are not among it: home has their forwards run again.
+        """
+        requests = []
+        for name, stage in self._stages.items():
+            grads, committed = stage.ledger.final()
+            skeleton, leaves = pack({**stage.program.state(), "grads": stage.program.spread(grads)})
+            fields = {"definition": stage.exported, "attempt": 0, "state": skeleton, "committed": committed}
+            requests.append(Request("adopt", name, fields, arrays_of(leaves)))
+        return requests
+
+    def _adopt(self, name: str, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        self._create(name, fields)
+        stage = self._stages[name]
+        stage.program.load_state(unpack(fields["state"], arrays))
+        stage.ledger.history.update(dict.fromkeys(fields["committed"]))
+        stage.is_handed_over = True
+        return Reply()
 
 
 #: By the name of a request, the method that answers it.
@@ -164,7 +197,13 @@ class _SavedCall:
 class _HostedStage:
     """One stage: its program, its graphs by key, and its gradients."""
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: Definition, exported: Any) -> None:
+        #: The definition as it came.
+        self.exported = exported
+        #: Which attempt of its home to bring it to a worker has created it.
+        self.attempt = -1
+        #: Whether another worker has handed it over, and its home has not asked for anything since.
+        self.is_handed_over = False
         self.program: Program = definition.build()
         self.ledger = GradientLedger([param for param in self.program.params if param.requires_grad])
         self.calls: dict[str, _SavedCall] = {}

@@ -64,7 +64,7 @@ class GradientLedger:
         [2.0]
     """
 
-    __slots__ = ("_base", "_committed", "_dead", "_pending", "_prepared", "_written", "params")
+    __slots__ = ("_base", "_committed", "_dead", "_pending", "_prepared", "_written", "history", "params")
 
     def __init__(self, params: Sequence[Tensor]) -> None:
         self.params: list[Tensor] = list(params)
@@ -77,6 +77,8 @@ class GradientLedger:
         #: The gradients as this wrote them, to notice that other code has set them.
         self._written: list[Any] = []
         self._dead: dict[str, None] = {}
+        #: The transactions whose sums `.grad` holds, since it was dropped last.
+        self.history: dict[str, None] = {}
 
     def __len__(self) -> int:
         """Return how many transactions hold gradients here."""
@@ -136,6 +138,7 @@ class GradientLedger:
         if not self._committed:
             self._base = [None if param.grad is None else param.grad.numpy() for param in self.params]
         self._committed.append(_Committed(transaction, sums))
+        self.history[transaction] = None
         self._write()
 
     def roll_back(self, transaction: str, task: int | None = None) -> None:
@@ -152,6 +155,7 @@ class GradientLedger:
             return
         self._pending.pop(transaction, None)
         self._prepared.pop(transaction, None)
+        self.history.pop(transaction, None)
         self._notice_others()
         kept = [one for one in self._committed if one.transaction != transaction]
         if len(kept) < len(self._committed):
@@ -175,15 +179,23 @@ class GradientLedger:
         if not self._committed:
             self._base, self._written = [], []
 
+    def final(self) -> tuple[list[Any], list[str]]:
+        """Return the gradients without transactions that may be rolled back, and the names of those that are final."""
+        self._notice_others()
+        unsure = {one.transaction for one in self._committed}
+        grads = self._base if self._committed else [param.grad for param in self.params]
+        return grads, [one for one in self.history if one not in unsure]
+
     def settle(self) -> None:
         """Make all that is committed final: an optimizer is to use the gradients."""
         self._committed, self._base, self._written = [], [], []
+        self.history.clear()
 
     def _notice_others(self) -> None:
         grads = [param.grad for param in self.params]
         if self._committed and any(now is not then for now, then in zip(grads, self._written, strict=True)):
             # Other code has set gradients since: they do not contain the sums any more.
-            self.settle()
+            self._committed, self._base, self._written = [], [], []
 
     def _with(self, base: list[Any], one: _Committed) -> list[Any]:
         for sums in one.sums:

@@ -62,6 +62,13 @@ class SimulatedTransport:
         """Lose a worker: from here on nothing reaches it, and nothing that it has computed arrives."""
         self._dead.add(worker)
 
+    async def retire(self, worker: str) -> None:
+        """Have a worker leave in an orderly way: another one gets its stages, with their state."""
+        others = [one for one in await self.workers() if one != worker]
+        for request in self._hosts[worker].hand_over():
+            await self.call(others[0], request)
+        self.kill(worker)
+
     def export(self, definition: Any) -> Any:
         """Return a copy of the definition, which the hosts do not share with home."""
         return copy.deepcopy(definition)

@@ -25,13 +25,15 @@ from .calls import Call, StageCall
 from .definition import Definition
 from .failures import restore_error
 from .ledger import Contribution
-from .payload import check_size, pack, unpack
+from .payload import check_size, pack, size_of, unpack
 from .together import run_together, wait_until_done
 from .transactions import Run
 from .transport import Reply, Request, Transport
 
 __all__ = ["Stage"]
 
+#: How many bytes home keeps of calls since the last step before it considers to have the state brought home instead.
+_LOG_BYTES = 1 << 24
 #: How often a request is sent to one worker after another before the stage counts as lost.
 _MOVES = 8
 
@@ -40,13 +42,14 @@ _MOVES = 8
 class _LoggedRun:
     """A run of a backward that has been committed, as another worker would do it again."""
 
-    __slots__ = ("backward", "forward", "grads", "inputs")
+    __slots__ = ("backward", "forward", "grads", "inputs", "size")
 
     def __init__(self, transaction: str, run: Run) -> None:
         self.forward, self.backward = run.call.requests_to_repeat(transaction, run)
         # Copies: the arrays at home may be written into after the backward.
         self.inputs = [array.copy() for array in run.inputs]
         self.grads = [None if grad is None else grad.copy() for grad in run.grads]
+        self.size = size_of(self.inputs) + size_of(self.grads)
 
 
 @final
@@ -97,11 +100,17 @@ class Stage:
         self._is_closed = False
         #: Rises when another worker takes over.
         self._epoch = 0
+        #: How often it has been brought to a worker.
+        self._attempts = 0
         self._moving: EagerTask | None = None
         self._calls = 0
         self._steps = 0
         #: The state after the last step as arrays; None before the first, which the definition tells.
         self._state: tuple[Any, list[Any]] | None = None
+        #: The transactions that have a part here and have not ended.
+        self._open: set[str] = set()
+        #: What brings the state home, while it does.
+        self._saving: EagerTask | None = None
         #: The transactions that have been committed since then, in order.
         self._log: dict[str, list[_LoggedRun]] = {}
         #: Whether nothing has been changed at the worker since it began.
@@ -130,6 +139,7 @@ class Stage:
             PayloadError: the inputs or outputs are larger than a message may be.
         """
         await self.start()
+        await self._shorten_log()
         skeleton, found = pack(inputs, f"stage {self.name}")
         leaves = [leaf if isinstance(leaf, Tensor) else asarray(leaf) for leaf in [*self._home_params, *found]]
         saves = is_grad_enabled() and (self._anchor.requires_grad or any(leaf.requires_grad for leaf in leaves))
@@ -240,15 +250,23 @@ class Stage:
 
     # --- for transactions ------------------------------------------------------------------------
 
+    def begin(self, transaction: str) -> None:
+        """Note that a transaction has a part here."""
+        self._open.add(transaction)
+
     async def prepare(self, transaction: str, runs: dict[Contribution, Run]) -> None:
         """Make sure that all contributions are at the host, and summed; what is missing is done again."""
         await self._complete("prepare", transaction, runs)
 
     async def commit(self, transaction: str, runs: dict[Contribution, Run]) -> None:
         """Have the host add the gradients, after what is missing has been done again."""
+        if self._saving is not None:
+            # The state that is on its way home is one without this.
+            await wait_until_done(self._saving)
         await self._complete("commit", transaction, runs)
         self._is_new = False
-        if self._backup:
+        # Without a backup, until it is final.
+        if self._backup or transaction in self._open:
             self._log[transaction] = [_LoggedRun(transaction, run) for run in runs.values()]
 
     async def _complete(self, op: str, transaction: str, runs: dict[Contribution, Run]) -> None:
@@ -266,6 +284,7 @@ class Stage:
         """Have the host take the gradients back; raises nothing."""
         if task is None:
             self._log.pop(transaction, None)
+            self._open.discard(transaction)
         fields = {"transaction": transaction} if task is None else {"transaction": transaction, "task": task}
         try:
             await self._ask_worker(self._address(), "roll_back", fields, [])
@@ -275,6 +294,9 @@ class Stage:
 
     def finish(self, transaction: str) -> None:
         """Tell the host that a transaction is final."""
+        self._open.discard(transaction)
+        if not self._backup:
+            self._log.pop(transaction, None)
         self.notify("finish", {"finish": [transaction]})
 
     # --- the loss of a worker --------------------------------------------------------------------
@@ -282,9 +304,29 @@ class Stage:
     def _keep(self, reply: Reply) -> None:
         """Keep the state in a reply, from which another worker would begin."""
         self._is_new = False
+        self._log.clear()
         if self._backup:
             self._state = reply.fields["state"], reply.arrays
-            self._log.clear()
+
+    async def _shorten_log(self) -> None:
+        """Bring the state home once that is less than what has been kept since the last time, and nothing is open."""
+        if not (self._backup and self._log) or self._open or self._saving is not None:
+            return
+        kept = sum(run.size for runs in self._log.values() for run in runs)
+        if kept > _LOG_BYTES and kept > 2 * self._state_size():
+            saving = self._saving = start_task(self._save(), contextvars.copy_context(), "save a stage")
+            try:
+                await wait_until_done(saving)
+            finally:
+                if saving.done():
+                    self._saving = None
+            saving.result()
+
+    async def _save(self) -> None:
+        self._keep(await self.ask("state", {}, []))
+
+    def _state_size(self) -> int:
+        return 0 if self._state is None else size_of(self._state[1])
 
     async def _move(self, epoch: int, lost: BaseException | None) -> None:
         """Bring the stage to a worker, or to another one, unless that has been done since `epoch`."""
@@ -303,24 +345,23 @@ class Stage:
 
     async def _relocate(self, lost: BaseException | None) -> None:
         before = self._worker
-        if lost is not None and not (self._backup or self._is_new):
-            raise StageLost(
-                f"stage {self.name} was at worker {before}, which has gone ({lost}){_where()}; what it had learned is "
-                "nowhere else: give the stage backup=True"
-            ) from lost
+        can_begin = lost is None or self._backup or self._is_new
         for worker in await self._candidates(lost):
             try:
-                await self._begin_at(worker)
+                await self._begin_at(worker, can_begin)
             except (WorkerLostError, UnknownStageError) as error:
                 lost = lost or error
                 continue
             self._worker, self._is_started = worker, True
             self._epoch += 1
+            if before is not None and before != worker:
+                # Should it come back, it is to keep nothing.
+                self._transport.send(before, Request("drop", self.name))
             return
-        raise StageLost(
-            f"stage {self.name} was at worker {before}, which has gone ({lost}){_where()}; no other worker can take "
-            "over"
-        ) from lost
+        why = "no other worker can take over"
+        if not can_begin:
+            why = "what it had learned is nowhere else: give the stage backup=True"
+        raise StageLost(f"stage {self.name} was at worker {before}, which has gone ({lost}){_where()}; {why}") from lost
 
     async def _candidates(self, lost: BaseException | None) -> list[str]:
         known = list(await self._transport.workers())
@@ -334,16 +375,32 @@ class Stage:
         others = [one for one in known if one != self._worker] if self._allow_other_workers else []
         return first + others
 
-    async def _begin_at(self, worker: str) -> None:
-        """Create the stage at a worker, with the state after the last step, and repeat the calls since."""
+    async def _begin_at(self, worker: str, can_begin: bool) -> None:
+        """Create the stage at a worker, with the state after the last step, and repeat the calls since.
+
+        A worker that left in an orderly way has handed its state on: whoever has that goes on from there.
+
+        Args:
+            worker: its address.
+            can_begin: whether the stage may begin with the state that is at home.
+
+        Raises:
+            UnknownStageError: it may not, and the worker has not been handed the stage.
+        """
         if self._exported is None:
             self._exported = self._transport.export(self._definition)
-        reply = await self._ask_worker(worker, "create", {"definition": self._exported}, [])
+        self._attempts += 1
+        fields = {"attempt": self._attempts}
+        if can_begin:
+            fields["definition"] = self._exported
+        reply = await self._ask_worker(worker, "create", fields, [])
         self._anchor = tensor(0.0, requires_grad=reply.fields["parameters"] > 0)
-        if self._state is not None:
+        committed = reply.fields["committed"]
+        if committed is None and self._state is not None:
             skeleton, arrays = self._state
             await self._ask_worker(worker, "load_state", {"state": skeleton}, arrays)
-        for transaction, runs in list(self._log.items()):
+        done = set(committed or ())
+        for transaction, runs in [(one, runs) for one, runs in self._log.items() if one not in done]:
             for run in runs:
                 await self._ask_worker(worker, "forward", run.forward, run.inputs)
                 await self._ask_worker(worker, "backward", run.backward, run.grads)

@@ -45,6 +45,10 @@ class Run:
 class Participant(Protocol):
     """Abstract: a stage, as a transaction sees it."""
 
+    def begin(self, transaction: str) -> None:
+        """Note that a transaction has a part here."""
+        ...
+
     async def prepare(self, transaction: str, runs: dict[Contribution, Run]) -> None:
         """Make sure that all contributions of a transaction are at the host, and summed."""
         ...
@@ -82,6 +86,8 @@ class Transaction:
 
     def add(self, stage: Participant, run: Run) -> None:
         """Note a run of a stage's backward, before it is asked for."""
+        if stage not in self._runs:
+            stage.begin(self.id)
         self._runs.setdefault(stage, {})[run.contribution] = run
 
     def join(self, task: GraphTask) -> None:

@@ -12,7 +12,7 @@ def client():
     with warnings.catch_warnings():
         # Of Dask's own: sockets that its processes leave to the collector.
         warnings.simplefilter("ignore")
-        cluster = distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None)
+        cluster = distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0")
         client = distributed.Client(cluster)
         yield client
         client.close()

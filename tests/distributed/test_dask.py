@@ -6,11 +6,12 @@ import signal
 
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
 from asyncgrad.distributed import DaskTransport, RemoteModule, Request, stage
-from asyncgrad.errors import PayloadError
+from asyncgrad.errors import PayloadError, WorkerLostError
 from tests.distributed.parts import forward, gradients, layer, local_gradients, make_params
 
 
@@ -147,3 +148,26 @@ def test_a_stalled_worker_changes_no_bit(client, workers):
         return await gradients(stages), scale.grad.item()
 
     assert ag.run(main()) == ag.run(local_gradients())
+
+
+def test_a_worker_that_retires_hands_its_state_on():
+    async def main(client, workers):
+        transport = DaskTransport(client, patience=1.0)
+        one = stage(lambda w, x: w * x, 2.0, transport=transport, worker=workers[0], backup=False)
+        await (await one(ag.tensor(3.0))).backward()
+        y = await one(ag.tensor(4.0))
+        await client.retire_workers([workers[0]])
+        with pytest.raises(WorkerLostError):
+            # Asked over and over until it has closed.
+            await until_running(transport, workers[0], -1)
+        await y.backward()
+        return one.worker, (await one.grads())[0].item()
+
+    async def with_cluster():
+        # One of its own, in this process: the other tests need all their workers.
+        options = {"n_workers": 2, "processes": False, "dashboard_address": ":0", "asynchronous": True}
+        async with LocalCluster(**options) as cluster, Client(cluster, asynchronous=True) as client:
+            workers = [worker.address for worker in cluster.workers.values()]
+            assert await main(client, workers) == (workers[1], 7.0)
+
+    asyncio.run(with_cluster())

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 from functools import partial
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import optim
-from asyncgrad.distributed import stage
+from asyncgrad.distributed import Stage, stage
 from asyncgrad.errors import StageLost
 from asyncgrad.testing import explore, run_with_seed
 from tests.distributed.parts import forward, gradients, layer, local_gradients, make_params, make_stages, simulated
@@ -266,6 +267,68 @@ def test_a_stage_whose_state_is_nowhere_else_is_lost_by_name_and_nothing_is_half
         return x.grad, await kept.grads()
 
     assert ag.run(main()) == (None, [None, None])
+
+
+@pytest.mark.parametrize("backup", [True, False])
+def test_a_worker_that_leaves_in_an_orderly_way_hands_its_state_on(backup):
+    async def main():
+        transport = simulated()
+        one = stage(
+            lambda w, x: w * x,
+            2.0,
+            transport=transport,
+            worker="a",
+            backup=backup,
+            optimizer=lambda params: optim.SGD(params, lr=0.5),
+        )
+        await (await one(ag.tensor(1.0))).backward()
+        await one.step()
+        await (await one(ag.tensor(3.0))).backward()
+        y = await one(ag.tensor(7.0))
+        await transport.retire("a")
+        await y.backward()
+        return one.worker, (await one.parameters())[0].item(), (await one.grads())[0].item()
+
+    assert ag.run(main()) == ("b", 1.5, 10.0)
+
+
+@pytest.mark.parametrize("backup", [True, False])
+def test_what_was_committed_before_a_worker_left_can_be_taken_back(backup):
+    async def main():
+        transport = simulated()
+        one = stage(lambda w, x: w * x, 2.0, transport=transport, worker="a", backup=backup)
+        await (await one(ag.tensor(1.0))).backward()
+        leaf = ag.tensor(0.0, requires_grad=True)
+        total = await one(ag.tensor(5.0)) + leaf
+
+        async def fail():
+            assert transport.host("a").counts()["transactions"] == 1
+            await transport.retire("a")
+            assert (await one.grads())[0].item() == 6.0
+            raise ZeroDivisionError
+
+        total.register_hook(lambda grad: ag.engine.queue_callback(lambda: ag.engine.queue_callback(fail)))
+        with pytest.raises(ZeroDivisionError):
+            await total.backward()
+        return one.worker, (await one.grads())[0].item()
+
+    assert ag.run(main()) == ("b", 1.0)
+
+
+def test_home_does_not_keep_more_of_calls_than_the_state_is_worth(monkeypatch):
+    monkeypatch.setattr(sys.modules[Stage.__module__], "_LOG_BYTES", 100)
+
+    async def main():
+        transport = simulated()
+        one = stage(lambda w, x: (w * x).sum(), np.ones(2), transport=transport, worker="a")
+        kept = []
+        for _ in range(20):
+            await (await one(np.ones(2))).backward()
+            kept.append(len(one._log))
+        transport.kill("a")
+        return max(kept) < 20, (await one.grads())[0].tolist()
+
+    assert ag.run(main()) == (True, [20.0, 20.0])
 
 
 def test_a_stage_that_may_not_move_is_lost_with_its_worker():

@@ -14,6 +14,7 @@
 #   make test-gpu    the tests that need an NVIDIA GPU, and the examples of docs/gpu.md
 #   make bench-gpu   measure on an NVIDIA GPU beside PyTorch; QUICK=1 takes less than 3 minutes
 #   make programs    random programs, held to NumPy: 25 times as many as in make test-all
+#   make chaos       backward passes on a Dask cluster, during each of which a worker is harmed: 200 times
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test-all
 PYTHON ?= python3
 VENV ?= .venv
@@ -22,7 +23,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
+.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules chaos programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -72,6 +73,10 @@ test-compiled: $(VENV)/.dev
 		--ignore-glob='tests/test_packaging.py' --ignore-glob='tests/test_benchmark_*.py' \
 		--ignore-glob='tests/test_facades.py' --ignore-glob='tests/test_examples.py' \
 		--ignore-glob='tests/devices/test_cuda_*.py'
+
+# Minutes: a real cluster, whose workers are killed, stopped and cut off.
+chaos: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.distributed --chaos 200
 
 # Hours; no test has a limit of its own.
 schedules: $(VENV)/.dev

@@ -73,7 +73,17 @@ def test_every_topic_is_a_file():
     files = {path.stem for path in Path(command.__file__).parent.glob("*.py")}
 
     machinery = {"__init__", "__main__", "chart", "command", "machine", "pairs", "peers", "record", "report", "runner"}
-    commands_of_their_own = {"count", "counted", "hips", "imports", "memory", "profiling", "serving", "training"}
+    commands_of_their_own = {
+        "count",
+        "counted",
+        "distributed",
+        "hips",
+        "imports",
+        "memory",
+        "profiling",
+        "serving",
+        "training",
+    }
     assert set(command.TOPICS) == files - machinery - commands_of_their_own
 
 

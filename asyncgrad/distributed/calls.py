@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import Any, Protocol, final
 
 from ..context import CURRENT_GRAPH_TASK, current_node
@@ -17,6 +18,11 @@ __all__ = ["Call", "Caller", "StageCall"]
 
 class Caller(Participant, Protocol):
     """Abstract: a stage, as its calls see it."""
+
+    @property
+    def worker(self) -> str | None:
+        """The address of its worker."""
+        ...
 
     async def ask(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> Any:
         """Return the reply of the stage's host, wherever it is by now."""
@@ -148,6 +154,10 @@ class StageCall(Function):
         if wants[0]:
             # Before the request, so that a failure from here on rolls it back.
             transaction.add(call.stage, run)
+        began = perf_counter()
         reply = await call.backward(transaction.id, run, task.keep_graph)
+        if task.observed_steps is not None:
+            where, seconds = str(call.stage.worker), reply.fields["seconds"]
+            task.observed_steps.ran_elsewhere(node, where, seconds, perf_counter() - began)
         found = iter(reply.arrays)
         return None, None, *(next(found) if wanted else None for wanted in wants[1:])

@@ -254,7 +254,7 @@ class _HostedStage:
 
     async def _backward(self, which: tuple[Any, ...], fields: dict[str, Any], arrays: list[Any]) -> Reply:
         _, key, transaction, contribution = which
-        call = self.calls[key]
+        call, began = self.calls[key], time.perf_counter()
         call.reply = None
         inputs = [one for one, wanted in zip(call.inputs, fields["wants"], strict=True) if wanted]
         params = self.ledger.params if fields["wants_params"] else []
@@ -273,7 +273,7 @@ class _HostedStage:
             self.ledger.add(transaction, contribution, found[len(inputs) :])
         if not fields["keep"]:
             self._give_up(key)
-        return Reply({}, found[: len(inputs)])
+        return Reply({"seconds": time.perf_counter() - began}, found[: len(inputs)])
 
     async def cancel(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """End what runs for a call: an async body is cancelled, and of a computing one the result is dropped."""

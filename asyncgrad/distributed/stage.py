@@ -44,11 +44,13 @@ class _LoggedRun:
 
     __slots__ = ("backward", "forward", "grads", "inputs", "size")
 
-    def __init__(self, transaction: str, run: Run) -> None:
+    def __init__(self, transaction: str, run: Run, outlives_backward: bool) -> None:
         self.forward, self.backward = run.call.requests_to_repeat(transaction, run)
-        # Copies: the arrays at home may be written into after the backward.
-        self.inputs = [array.copy() for array in run.inputs]
-        self.grads = [None if grad is None else grad.copy() for grad in run.grads]
+        self.inputs, self.grads = run.inputs, run.grads
+        if outlives_backward:
+            # The arrays at home may be written into then.
+            self.inputs = [array.copy() for array in run.inputs]
+            self.grads = [None if grad is None else grad.copy() for grad in run.grads]
         self.size = size_of(self.inputs) + size_of(self.grads)
 
 
@@ -267,7 +269,7 @@ class Stage:
         self._is_new = False
         # Without a backup, until it is final.
         if self._backup or transaction in self._open:
-            self._log[transaction] = [_LoggedRun(transaction, run) for run in runs.values()]
+            self._log[transaction] = [_LoggedRun(transaction, run, self._backup) for run in runs.values()]
 
     async def _complete(self, op: str, transaction: str, runs: dict[Contribution, Run]) -> None:
         fields = {"transaction": transaction, "contributions": [_as_json(one) for one in runs]}

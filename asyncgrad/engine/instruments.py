@@ -100,6 +100,16 @@ class StepObserver:
         """Return the function that a worker thread calls in place of the body of a node."""
         return body
 
+    def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
+        """Note that another process has run a part of a node.
+
+        Args:
+            node: the node, whose run has not ended.
+            where: the address of the process.
+            seconds: how long that part took there.
+            waited: how long ago it was asked for.
+        """
+
     def closes(self, has_error: bool) -> None:
         """Note the end of the backward, after which nothing of it runs."""
 
@@ -180,6 +190,11 @@ class ObservedSteps:
         for observer in reversed(self._observers):
             body = observer.in_worker(node, body)
         return body
+
+    def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
+        """Tell the observers that another process has run a part of a node."""
+        for observer in self._observers:
+            observer.ran_elsewhere(node, where, seconds, waited)
 
     def suspend(self, tokens: Sequence[Any]) -> None:
         """Tell the observers that a run suspends."""

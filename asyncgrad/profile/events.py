@@ -43,8 +43,9 @@ class ProfileEvent(NamedTuple):
         loop: the event loop of the thread in which it began; None where there was none.
         thread: the name of that thread.
         thread_id: the id of that thread.
-        worker: the name of the worker thread that ran the body; None where none did.
-        worker_began: when that thread began with the body.
+        worker: the name of the worker thread that ran the body, or the address of the process, for a stage of
+            `ag.distributed`; None where none did.
+        worker_began: when that thread began with the body; of a process an estimate.
         worker_ended: when that thread had done it.
         device: the name of the device.
         stream: the stream that the node was made on; None for the default stream.
@@ -361,7 +362,9 @@ class _Reader:
     def _worker(self, run: WorkerRun | None) -> dict[str, Any]:
         if run is None:
             return {"worker": None, "worker_began": None, "worker_ended": None}
-        name = self._threads.get(run.thread, f"thread {run.thread}")
+        name = run.thread
+        if not isinstance(name, str):
+            name = self._threads.get(name, f"thread {name}")
         return {"worker": name, "worker_began": _ns(run.began), "worker_ended": _ns(run.ended)}
 
     def _spans_of(self, events: Sequence[ProfileEvent]) -> tuple[BackwardSpan, ...]:

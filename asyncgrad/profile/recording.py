@@ -70,9 +70,10 @@ class ForwardCall(NamedTuple):
 
 
 class WorkerRun(NamedTuple):
-    """The part of a run that a worker thread did."""
+    """The part of a run that a worker thread did, or another process."""
 
-    thread: int
+    #: The id of the thread, or the address of the process.
+    thread: int | str
     began: float
     ended: float
 
@@ -353,6 +354,13 @@ class _RecordedBackward(StepObserver):
                     run.workers.append(WorkerRun(thread, began, clock()))
 
         return work
+
+    def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
+        """Note where and when: in the middle of the wait, since nothing is known of the way there and back."""
+        run = self._running.get(node)
+        if run is not None:
+            ended = self._clock() - max(waited - seconds, 0.0) / 2
+            run.workers.append(WorkerRun(where, ended - seconds, ended))
 
     def fails(self, node: Any, error: BaseException | None) -> None:
         """Record the failure of a plain node, which has not ended."""

@@ -306,3 +306,18 @@ def test_an_error_arrives_with_its_type_and_tells_both_nodes():
 
     assert any(note.startswith("at b: in BrokenBackward (node #") for note in notes)
     assert any(note.startswith("in StageCallBackward (node #") for note in notes)
+
+
+def test_a_profile_shows_each_worker_as_a_lane():
+    async def main():
+        scale = ag.tensor(1.5, requires_grad=True)
+        stages = make_stages(simulated())
+        loss = await forward(stages, scale, 1)
+        with ag.profile() as prof:
+            await loss.backward()
+        return [event for event in prof.events if event.name == "StageCallBackward"]
+
+    events = ag.run(main())
+
+    assert [event.worker for event in events] == ["c", "b", "a"]
+    assert all(event.began <= event.worker_began <= event.worker_ended <= event.ended for event in events)

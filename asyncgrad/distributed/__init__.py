@@ -7,7 +7,8 @@ How the parts fit, from home to worker:
   graph at home for a call. `transactions`: the two phases of a backward, driven by its final and failure callbacks.
 - `transport`: `Request`, `Reply` and the `Transport` protocol between both sides. `payload`: what they carry.
   `failures`: errors on their way. A new transport implements that protocol, gives each worker a `StageHost`, and hands
-  it the requests; `simulated` is the smallest one, and `dask` the one for clusters.
+  it the requests; `simulated` is the smallest one, `dask` the one for clusters, and `http` and
+  `http_app` those for owners who do not run each other's code, whose messages `wire` turns into bytes.
 - `host`: answers the requests at the worker. `definition`: what it runs. `ledger`: the gradients of parameters there.
 """
 
@@ -17,7 +18,10 @@ from ..lazy import attach
 
 if TYPE_CHECKING:
     from .dask import DaskTransport as DaskTransport
+    from .definition import Definition as Definition
     from .host import StageHost as StageHost
+    from .http import HttpTransport as HttpTransport
+    from .http_app import http_app as http_app
     from .making import RemoteModule as RemoteModule
     from .making import stage as stage
     from .simulated import SimulatedTransport as SimulatedTransport
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DaskTransport",
+    "Definition",
+    "HttpTransport",
     "RemoteModule",
     "Reply",
     "Request",
@@ -35,6 +41,7 @@ __all__ = [
     "Stage",
     "StageHost",
     "Transport",
+    "http_app",
     "stage",
 ]
 
@@ -43,7 +50,10 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".dask": ["DaskTransport"],
+            ".definition": ["Definition"],
             ".host": ["StageHost"],
+            ".http": ["HttpTransport"],
+            ".http_app": ["http_app"],
             ".making": ["RemoteModule", "stage"],
             ".simulated": ["SimulatedTransport"],
             ".stage": ["Stage"],

@@ -1,0 +1,220 @@
+"""HttpTransport: stages that other owners serve over HTTP. No code travels: a stage is what its owner has registered.
+
+`http_app` is the other end. `wire` tells what a message looks like.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
+from weakref import WeakKeyDictionary
+
+from ..arguments import describe, number
+from ..engine.eager_task import EagerTask
+from ..errors import ArgumentError, ArgumentTypeError, PayloadError, RemoteError, WorkerLostError
+from ..learn.calls import start_task
+from .definition import Definition
+from .stage import Stage
+from .together import wait_until_done
+from .transport import Reply, Request
+from .wire import decode, encode, message_bytes, read_bytes
+
+try:
+    import httpx
+except ImportError as error:
+    raise ImportError("stages over HTTP need httpx: pip install 'asyncgrad[serve]'") from error
+
+__all__ = ["HttpTransport"]
+
+
+@final
+class HttpTransport:
+    """A transport to the owners of stages who serve them by `ag.distributed.http_app`.
+
+    Neither side runs code of the other, or unpickles what it sends. Use it as an async context manager, or await
+    `aclose()`: connections belong to an event loop.
+
+    Args:
+        workers: the addresses of the servers, such as "https://lab.example/stages".
+        client: makes the `httpx.AsyncClient` of an event loop, with the headers and certificates that you need; it
+            should allow more connections than you have calls at a time. Its timeouts are not used.
+        patience: how many seconds a server may be silent before it is asked, over another connection, whether it is
+            there; if it does not answer in as many seconds again, it counts as lost.
+        max_bytes: the most bytes that the arrays of a message may have.
+
+    Example:
+        >>> import httpx, asyncgrad as ag
+        >>> async def main():
+        ...     app = ag.distributed.http_app({"double": lambda x: 2 * x})
+        ...     connect = lambda: httpx.AsyncClient(transport=httpx.ASGITransport(app=app))
+        ...     async with ag.distributed.HttpTransport(["http://owner"], client=connect) as transport:
+        ...         x = ag.tensor(3.0, requires_grad=True)
+        ...         async with transport.stage("double") as double:
+        ...             await (await double(x)).backward()
+        ...         return x.grad.item()
+        >>> ag.run(main())
+        2.0
+    """
+
+    def __init__(
+        self,
+        workers: Iterable[str],
+        *,
+        client: Callable[[], Any] | None = None,
+        patience: float = 10.0,
+        max_bytes: int = 1 << 30,
+    ) -> None:
+        if isinstance(workers, str):
+            raise ArgumentTypeError(f"workers is a list of addresses, not one: write [{workers!r}]")
+        self._workers = [one.rstrip("/") for one in workers]
+        if not self._workers:
+            raise ArgumentError("workers is empty: name the address of a server, such as 'https://lab.example/stages'")
+        self.max_bytes: int = max_bytes
+        self._make_client = _new_client if client is None else client
+        self._patience = number(patience, "patience", 0)
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        self._sending: set[EagerTask] = set()
+
+    def stage(self, name: str, *, worker: str | None = None, backup: bool = False) -> Stage:
+        """Return the stage that a server has registered under a name.
+
+        Args:
+            name: its name there.
+            worker: the address of the server; None for the first.
+            backup: whether home keeps what another server needs to take over. Each `Stage.step` then brings the
+                parameters home, which the server must allow.
+        """
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"a stage over HTTP is named as its owner has registered it, not {describe(name)}")
+        at = self._workers[0] if worker is None else worker.rstrip("/")
+        return Stage(Definition(name), self, at, allow_other_workers=backup, backup=backup, name=name)
+
+    def export(self, definition: Any) -> Any:
+        """Return the name of a registered definition.
+
+        Raises:
+            ArgumentTypeError: it is a function or a Module.
+        """
+        if not isinstance(definition.fn, str):
+            raise ArgumentTypeError(
+                "no code travels over HTTP: have the owner of the server register the stage by http_app({name: ...}), "
+                "and write transport.stage(name)"
+            )
+        return definition.fn
+
+    def load_error(self, data: bytes) -> BaseException | None:
+        """Return None: errors are made by their types, and no pickle is read."""
+        return None
+
+    async def workers(self) -> Sequence[str]:
+        """Return the addresses."""
+        return list(self._workers)
+
+    async def call(self, worker: str, request: Request) -> Reply:
+        """Return the reply of a server, however long it takes; while there is none, it is asked whether it is there.
+
+        Raises:
+            WorkerLostError: the connection broke, or the server is silent.
+            PayloadError: the request or the reply is larger than the server, or this transport, allows.
+            PermissionError: the server does not allow the request.
+        """
+        client = self._client()
+        task = start_task(self._exchange(client, worker, request), contextvars.copy_context(), "ask a server")
+        try:
+            while not task.done():
+                try:
+                    async with asyncio.timeout(self._patience):
+                        await wait_until_done(task)
+                except TimeoutError:
+                    await self._check(client, worker)
+            reply: Reply = task.result()
+            return reply
+        finally:
+            task.cancel()
+
+    def send(self, worker: str, request: Request) -> None:
+        """Send a request whose reply nobody needs, if an event loop with connections runs."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            for loop in list(self._clients):
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(self._start_sending, worker, request)
+                    return
+            # Nothing runs that could carry it: the host drops what it would have dropped when its time is over.
+            return
+        if loop in self._clients:
+            self._start_sending(worker, request)
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop, after what `send` was given has gone out."""
+        while self._sending:
+            await wait_until_done(next(iter(self._sending)))
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    async def __aenter__(self) -> HttpTransport:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _client(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = self._make_client()
+        return self._clients[loop]
+
+    def _start_sending(self, worker: str, request: Request) -> None:
+        task = start_task(self._send(worker, request), contextvars.Context(), "send a message")
+        if not task.done():
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send(self, worker: str, request: Request) -> None:
+        try:
+            await self.call(worker, request)
+        except (WorkerLostError, PayloadError, PermissionError, RemoteError):
+            # Nobody waits for it: what it was to free is freed when its time is over.
+            return
+
+    async def _check(self, client: Any, worker: str) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._exchange(client, worker, Request("ping", ""))
+        except TimeoutError:
+            raise WorkerLostError(f"server {worker} has been silent for {2 * self._patience:g} s") from None
+
+    async def _exchange(self, client: Any, worker: str, request: Request) -> Reply:
+        body = encode({"op": request.op, "stage": request.stage, "fields": request.fields}, request.arrays)
+        timeout = httpx.Timeout(None, connect=self._patience)
+        limit = message_bytes(self.max_bytes)
+        try:
+            async with client.stream("POST", f"{worker}/call", content=body, timeout=timeout) as response:
+                data = await read_bytes(response.aiter_bytes(), limit, f"the reply of {worker}")
+        except httpx.TransportError as error:
+            raise WorkerLostError(f"server {worker} does not answer: {error or type(error).__name__}") from error
+        if response.status_code != 200:
+            raise _refusal(worker, response.status_code, data)
+        head, arrays = decode(data)
+        return Reply(head["fields"], arrays)
+
+
+def _new_client() -> Any:
+    # As many connections as calls: one that asks whether a server is there must not wait for those that are silent.
+    return httpx.AsyncClient(limits=httpx.Limits(max_connections=None))
+
+
+def _refusal(worker: str, status: int, data: bytearray) -> Exception:
+    text = f"server {worker} answers {status}: {bytes(data[:1000]).decode(errors='replace')}"
+    if status == 413:
+        return PayloadError(text)
+    if status in (401, 403):
+        return PermissionError(text)
+    if status in (502, 503, 504):
+        # A proxy whose server has gone, or a server that is being stopped.
+        return WorkerLostError(text)
+    return RemoteError(text)

@@ -1,0 +1,384 @@
+"""Stages over HTTP: two owners, of whom neither sees the other's parameters or runs the other's code."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs Starlette: pip install 'asyncgrad[serve]'")
+pytest.importorskip("httpx", reason="needs httpx: pip install 'asyncgrad[serve]'")
+
+import httpx
+import numpy as np
+
+import asyncgrad as ag
+from asyncgrad import nn, optim
+from asyncgrad.distributed import Definition, HttpTransport, Request, http_app, stage
+from asyncgrad.distributed.wire import decode, encode
+from asyncgrad.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BusyError,
+    PayloadError,
+    RemoteError,
+    StageLost,
+    WorkerLostError,
+)
+from tests.distributed.parts import forward, layer, local_gradients, make_params
+from tests.sampling import cases
+
+URL = "http://owner"
+
+
+@asynccontextmanager
+async def connected(*apps, on_body=None, **options):
+    """A transport to the applications, at http://0, http://1, and so on; `on_body` sees the bytes of both ways."""
+    mounts = {f"http://{number}": httpx.ASGITransport(app=app) for number, app in enumerate(apps)}
+
+    async def watch(message):
+        if on_body is not None:
+            on_body(await message.aread())
+
+    hooks = {"request": [watch], "response": [watch]}
+    async with HttpTransport(
+        list(mounts), client=lambda: httpx.AsyncClient(mounts=mounts, event_hooks=hooks), **options
+    ) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def answered_by(handler, **options):
+    """A transport whose requests a function answers."""
+    client = lambda: httpx.AsyncClient(transport=httpx.MockTransport(handler))
+    async with HttpTransport([URL], client=client, **options) as transport:
+        yield transport
+
+
+def make_layer(seed=0):
+    with ag.random.seed(seed):
+        return nn.Linear(3, 2)
+
+
+class Steps:
+    """Events of a body at the server."""
+
+    def __init__(self):
+        self.begun, self.go_on, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, x):
+        self.begun.set()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return x * 2
+
+
+def test_gradients_over_http_have_the_bits_of_a_local_run(run):
+    async def main():
+        definitions = {str(number): Definition(layer, pair) for number, pair in enumerate(make_params())}
+        async with connected(http_app(definitions, share_parameters=True)) as transport:
+            scale = ag.tensor(1.5, requires_grad=True)
+            stages = [transport.stage(name) for name in definitions]
+            await (await forward(stages, scale)).backward()
+            return [[grad.tolist() for grad in await one.grads()] for one in stages], scale.grad.item()
+
+    assert run(main()) == run(local_gradients())
+
+
+def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_travel():
+    theirs, same = nn.Linear(3, 2), nn.Linear(3, 2)
+    same.load_state_dict(theirs.state_dict())
+    bodies = []
+
+    async def main():
+        definition = Definition(theirs, optimizer=lambda model: optim.SGD(model, lr=0.5))
+        async with connected(http_app({"encoder": definition}), on_body=bodies.append) as transport:
+            encoder = transport.stage("encoder")
+            optimizer = optim.SGD(same, lr=0.5)
+            for x in np.random.default_rng(0).normal(size=(3, 4, 3)):
+                await np.square(await encoder(x)).sum().backward()
+                await encoder.step()
+                await np.square(same(x)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            for ask in (encoder.parameters, encoder.grads):
+                with pytest.raises(PermissionError, match="parameters are its owner's"):
+                    await ask()
+            with pytest.raises(PermissionError, match="options of the optimizer are its owner's"):
+                await encoder.step(lr=1e6)
+            with pytest.raises(PermissionError, match="make the stage with backup=False"):
+                await transport.stage("encoder", backup=True).ask("step", {"wants_state": True}, [])
+
+    ag.run(main())
+
+    assert theirs.weight.tolist() == same.weight.tolist()
+    assert theirs.bias.tolist() == same.bias.tolist()
+    secrets = [theirs.weight.numpy().tobytes(), theirs.bias.numpy().tobytes()]
+    assert not any(secret in body for secret in secrets for body in bodies)
+
+
+def test_a_failure_at_one_owner_leaves_the_gradients_of_both_as_they_were():
+    async def fails(_):
+        raise ZeroDivisionError("this owner's backward fails")
+
+    class Fails(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise ZeroDivisionError("this owner's backward fails")
+
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    async def main():
+        apps = http_app({"a": first}), http_app({"b": second, "fails": lambda x: Fails.apply(x)})
+        async with connected(*apps) as transport:
+            at = [transport.stage("a"), transport.stage("b", worker="http://1")]
+            failing = transport.stage("fails", worker="http://1")
+            x = np.ones(3)
+            for one in at:
+                await (await one(x)).sum().backward()
+            before = [one.weight.grad.tolist() for one in (first, second)]
+            home = ag.tensor(2.0, requires_grad=True)
+            y = await at[0](x * home) + await failing(await at[1](x * home))
+            with pytest.raises(ZeroDivisionError, match="this owner's backward fails") as caught:
+                await y.sum().backward()
+            assert [one.weight.grad.tolist() for one in (first, second)] == before
+            assert home.grad is None
+            return "\n".join(caught.value.__notes__)
+
+    notes = ag.run(main())
+
+    assert "at http://1, remote traceback:" in notes
+    assert "in backward" in notes
+
+
+def test_an_error_whose_type_is_not_known_here_arrives_by_its_name():
+    class Odd(Exception):
+        pass
+
+    def odd(_):
+        raise Odd("something odd")
+
+    async def main():
+        async with connected(http_app({"odd": odd})) as transport:
+            with pytest.raises(RemoteError, match=r"Odd: something odd") as caught:
+                await transport.stage("odd")(1.0)
+            assert "raise Odd" in "".join(caught.value.__notes__)
+
+    ag.run(main())
+
+
+def test_messages_that_are_too_large_are_refused_on_either_way():
+    x = np.zeros(1 << 19)
+
+    async def main():
+        app = http_app({"grow": lambda x: np.concatenate([x] * 8), "same": lambda x: x}, max_bytes=1 << 20)
+        async with connected(app) as transport:
+            with pytest.raises(PayloadError, match="the reply of stage grow"):
+                await transport.stage("grow")(np.zeros(1 << 15))
+            with pytest.raises(PayloadError, match="answers 413: the request has more than"):
+                await transport.stage("same")(x)
+        async with connected(http_app({"same": lambda x: np.concatenate([x] * 4)}), max_bytes=1 << 20) as transport:
+            with pytest.raises(PayloadError, match=r"the request 'forward' to stage same"):
+                await transport.stage("same")(x)
+            with pytest.raises(PayloadError, match="the reply of http://0 has more than"):
+                await transport.stage("same")(x[: 1 << 17])
+
+    ag.run(main())
+
+
+def test_a_server_that_is_slow_is_waited_for():
+    async def main():
+        steps, pings = Steps(), asyncio.Event()
+
+        def look(body):
+            if b'"ping"' in body:
+                pings.set()
+
+        async with connected(http_app({"slow": steps}), on_body=look, patience=0.01) as transport:
+            x = ag.tensor(3.0, requires_grad=True)
+            call = asyncio.ensure_future(transport.stage("slow")(x))
+            await pings.wait()
+            pings.clear()
+            await pings.wait()
+            steps.go_on.set()
+            return (await call).item()
+
+    assert ag.run(main()) == 6.0
+
+
+def test_a_server_that_is_silent_or_gone_is_lost():
+    async def silent(_):
+        await asyncio.Event().wait()
+
+    def gone(request):
+        raise httpx.ConnectError("connection refused")
+
+    def stopping(request):
+        return httpx.Response(503, text="stopping")
+
+    async def main():
+        for handler, text in [(silent, "silent for 0.02 s"), (gone, "connection refused"), (stopping, "answers 503")]:
+            async with answered_by(handler, patience=0.01) as transport:
+                with pytest.raises(WorkerLostError, match=text):
+                    await transport.call(URL, Request("ping", ""))
+                with pytest.raises(StageLost, match="which has gone"):
+                    await transport.stage("any")(1.0)
+
+    ag.run(main())
+
+
+def test_another_server_takes_over_where_the_owner_shares_the_parameters():
+    async def main():
+        apps = [http_app({"scale": Definition(lambda w, x: w * x, 2.0)}, share_parameters=True) for _ in range(2)]
+        async with connected(*apps) as transport:
+            one = transport.stage("scale", backup=True)
+            x = ag.tensor(3.0, requires_grad=True)
+            y = await one(x)
+            transport._client()._mounts[next(iter(transport._client()._mounts))] = httpx.MockTransport(
+                lambda _: httpx.Response(502)
+            )
+            await y.backward()
+            return x.grad.item(), [grad.item() for grad in await one.grads()], one.worker
+
+    assert ag.run(main()) == (2.0, [3.0], "http://1")
+
+
+def test_a_cancelled_call_is_cancelled_at_the_server():
+    async def main():
+        steps = Steps()
+        async with connected(http_app({"slow": steps})) as transport:
+            call = asyncio.ensure_future(transport.stage("slow")(1.0))
+            await steps.begun.wait()
+            call.cancel()
+            await steps.cancelled.wait()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+
+    ag.run(main())
+
+
+def test_one_client_at_a_time_has_a_module_until_it_closes_its_stage_or_is_silent_for_long():
+    now = 0.0
+
+    async def main():
+        nonlocal now
+        async with connected(http_app({"one": nn.Linear(3, 2)}, ttl=10.0, clock=lambda: now)) as transport:
+            first, second, third = (transport.stage("one") for _ in range(3))
+            await first.start()
+            with pytest.raises(BusyError, match="another client has stage 'one'"):
+                await second.start()
+            await first.close()
+            await second.start()
+            now = 8.0
+            await second(np.ones(3))
+            now = 17.0
+            with pytest.raises(BusyError):
+                await third.start()
+            now = 18.5
+            await third.start()
+            with pytest.raises(BusyError):
+                await second(np.ones(3))
+
+    ag.run(main())
+
+
+def test_clients_have_no_more_stages_than_may_be():
+    async def main():
+        async with connected(http_app({"same": lambda x: x}, max_stages=2)) as transport:
+            held = [await transport.stage("same").start() for _ in range(2)]
+            with pytest.raises(BusyError, match="clients have 2 stages here"):
+                await transport.stage("same").start()
+            await held[0].close()
+            await transport.stage("same").start()
+
+    ag.run(main())
+
+
+def test_what_is_not_registered_is_refused_and_no_code_travels():
+    async def main():
+        async with connected(http_app({"same": lambda x: x})) as transport:
+            with pytest.raises(ArgumentError, match=r"no stage is registered under 'other' here; there are \['same'\]"):
+                await transport.stage("other").start()
+            with pytest.raises(ArgumentTypeError, match="no code travels over HTTP"):
+                await stage(lambda x: x, transport=transport).start()
+
+    ag.run(main())
+
+    with pytest.raises(ArgumentTypeError, match="'two' must be a function, a Module or a Definition"):
+        http_app({"two": 2})
+    with pytest.raises(ArgumentTypeError, match="write \\['http://a'\\]"):
+        HttpTransport("http://a")
+    with pytest.raises(ArgumentError, match="workers is empty"):
+        HttpTransport([])
+
+
+def test_a_stage_that_is_dropped_is_dropped_at_the_server():
+    async def main():
+        async with connected(http_app({"same": lambda x: x}), on_body=bodies.append) as transport:
+            one = await transport.stage("same").start()
+            del one
+
+    bodies = []
+    ag.run(main())
+
+    assert b'"drop"' in bodies[-2]
+    assert b"error" not in bodies[-1]
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 40, encode({"op": "ping"}, []), encode({"op": 1, "fields": 2}, [])])
+def test_a_body_that_is_no_request_is_answered_with_400(body):
+    async def main():
+        transport = httpx.ASGITransport(app=http_app({"same": lambda x: x}))
+        async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
+            return (await client.post("/call", content=body)).status_code
+
+    assert ag.run(main()) == 400
+
+
+def test_arrays_of_every_dtype_order_and_shape_arrive_with_their_bits():
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(2, 3)).astype(kind) for kind in ("f2", "f4", "f8", "c8", "c16", "i1", "u2", "i8", "?")]
+    arrays += [np.array(1.5), np.zeros((0, 3)), arrays[2].T, arrays[2][:, ::2], arrays[2].astype(">f8"), None]
+
+    head, found = decode(bytearray(encode({"text": "ä"}, arrays)))
+
+    assert head == {"text": "ä"}
+    for sent, arrived in zip(arrays, found, strict=True):
+        if sent is None:
+            assert arrived is None
+        else:
+            assert (arrived.dtype, arrived.shape, arrived.tobytes()) == (sent.dtype, sent.shape, sent.tobytes())
+            assert arrived.flags.writeable
+            assert arrived.flags.aligned
+
+
+def test_a_message_that_is_cut_or_changed_is_refused_or_read():
+    message = encode({"op": "forward", "fields": {"key": "1"}}, [np.arange(6.0).reshape(2, 3), None])
+    for length in range(len(message)):
+        with pytest.raises(ArgumentError, match="no message of a stage"):
+            decode(bytearray(message[:length]))
+    rng = np.random.default_rng(0)
+    for _ in range(cases(2000)):
+        changed = bytearray(message)
+        changed[rng.integers(len(message))] = rng.integers(256)
+        with suppress(ArgumentError):
+            decode(changed)
+
+
+@pytest.mark.parametrize(
+    "spec", ['["O", [1]]', '["f8", [-1]]', '["f8", [1e3]]', '["f8", [1180591620717411303424]]', "[8, [1]]"]
+)
+def test_an_array_that_is_none_is_refused(spec):
+    text = f'{{"arrays": [{spec}]}}'.encode()
+    message = len(text).to_bytes(16, "little") + text + bytes(-len(text) % 16 + 16)
+
+    with pytest.raises(ArgumentError, match="no message of a stage"):
+        decode(bytearray(message))

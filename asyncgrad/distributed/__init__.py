@@ -10,6 +10,7 @@ How the parts fit, from home to worker:
   it the requests; `simulated` is the smallest one, `dask` the one for clusters, and `http` and
   `http_app` those for owners who do not run each other's code, whose messages `wire` turns into bytes.
 - `host`: answers the requests at the worker. `definition`: what it runs. `ledger`: the gradients of parameters there.
+- `pipeline`: micro-batches through stages, whether these run elsewhere or here.
 """
 
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .http_app import http_app as http_app
     from .making import RemoteModule as RemoteModule
     from .making import stage as stage
+    from .pipeline import pipeline as pipeline
     from .simulated import SimulatedTransport as SimulatedTransport
     from .stage import Stage as Stage
     from .transport import Reply as Reply
@@ -42,6 +44,7 @@ __all__ = [
     "StageHost",
     "Transport",
     "http_app",
+    "pipeline",
     "stage",
 ]
 
@@ -55,6 +58,7 @@ if not TYPE_CHECKING:
             ".http": ["HttpTransport"],
             ".http_app": ["http_app"],
             ".making": ["RemoteModule", "stage"],
+            ".pipeline": ["pipeline"],
             ".simulated": ["SimulatedTransport"],
             ".stage": ["Stage"],
             ".transport": ["Reply", "Request", "Transport"],

@@ -21,10 +21,11 @@ def describe_error(error: BaseException, dumps: Callable[[Any], bytes] | None) -
         error: what was raised at the host.
         dumps: pickles the error for a home that trusts this host; None leaves that out.
     """
+    args = _arguments(error)
     fields: dict[str, Any] = {
         "type": type(error).__qualname__,
         "module": type(error).__module__,
-        "args": [one if isinstance(one, (bool, int, float, str)) or one is None else repr(one) for one in error.args],
+        "args": [one if isinstance(one, (bool, int, float, str)) or one is None else repr(one) for one in args],
         "text": _text(error),
         "notes": [str(note) for note in getattr(error, "__notes__", ())],
         "traceback": "".join(traceback.format_tb(error.__traceback__)),
@@ -32,7 +33,7 @@ def describe_error(error: BaseException, dumps: Callable[[Any], bytes] | None) -
     if dumps is not None:
         try:
             # Not the error itself: many cannot be unpickled, since they take other arguments than they keep.
-            fields["pickle"] = dumps((type(error), error.args, vars(error))).hex()
+            fields["pickle"] = dumps((type(error), args, vars(error))).hex()
         except Exception:
             # It arrives by its type and arguments then.
             fields["pickle"] = None
@@ -81,10 +82,24 @@ def _rebuilt(fields: dict[str, Any]) -> BaseException:
     return RemoteError(f"{module}.{name}: {fields['text']}")
 
 
+def _arguments(error: BaseException) -> tuple[Any, ...]:
+    """Return what an exception was made with: an OSError keeps the names of files beside its `args`."""
+    if type(error).__module__ == "builtins":
+        return tuple(error.__reduce__()[1])
+    return error.args
+
+
 def _make(kind: Any, args: Sequence[Any], attributes: dict[str, Any]) -> BaseException:
-    """Return an exception with these arguments, without a call of its `__init__`, which may take others."""
-    error: BaseException = kind.__new__(kind, *args)
-    error.args = tuple(args)
+    """Return an exception with these arguments, without a call of its `__init__`, which may take others.
+
+    Those of Python's own take what they keep, and some of them, such as UnicodeDecodeError, keep it in no other way.
+    """
+    error: BaseException
+    if kind.__module__ == "builtins":
+        error = kind(*args)
+    else:
+        error = kind.__new__(kind, *args)
+        error.args = tuple(args)
     vars(error).update(attributes)
     return error
 

@@ -1,0 +1,46 @@
+"""Errors of hosts arrive as they were raised there."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from asyncgrad.distributed.failures import describe_error, restore_error
+from asyncgrad.errors import RemoteError
+
+
+def raised(function: Callable[[], Any]) -> Exception:
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # each case raises its own
+        function()
+    return caught.value
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, None], ids=["pickled", "described"])
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda: open("/there/is/none"),
+        lambda: {}["key"],
+        lambda: b"\xff".decode(),
+        lambda: json.loads("{"),
+        lambda: 1 / 0,
+        lambda: int("a"),
+        lambda: next(iter(())),
+    ],
+    ids=["OSError", "KeyError", "UnicodeDecodeError", "JSONDecodeError", "ZeroDivisionError", "ValueError", "empty"],
+)
+def test_an_error_arrives_with_its_type_and_text(fails, dumps):
+    there = raised(fails)
+
+    here = restore_error(json.loads(json.dumps(describe_error(there, dumps))), "worker-1", pickle.loads)
+
+    # JSON has no bytes to make a UnicodeDecodeError of.
+    is_whole = dumps is not None or not isinstance(there, UnicodeDecodeError)
+    assert type(here) is (type(there) if is_whole else RemoteError)
+    assert str(there) in str(here)
+    assert "worker-1" in here.__notes__[-1]
+    assert "test_failures.py" in here.__notes__[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def raised(function: Callable[[], Any]) -> Exception:
 @pytest.mark.parametrize(
     "fails",
     [
-        lambda: open("/there/is/none"),
+        lambda: Path("/there/is/none").read_text(),
         lambda: {}["key"],
         lambda: b"\xff".decode(),
         lambda: json.loads("{"),

@@ -15,7 +15,8 @@ import random
 import signal
 import statistics
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, final
 
@@ -24,6 +25,9 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad.distributed import DaskTransport, stage
 from asyncgrad.errors import StageLost
+
+#: After how many runs of the chaos there is a new cluster.
+_RUNS_PER_CLUSTER = 5
 
 __all__ = ["chaos", "main", "measure"]
 
@@ -87,8 +91,9 @@ async def chaos(client: Any, runs: int, seed: int) -> dict[str, int]:
     for run in range(runs):
         transport = DaskTransport(client, patience=0.5)
         workers = list(await transport.workers())
-        while len(workers) < 2:
-            await asyncio.sleep(0.2)
+        if len(workers) < 2:
+            # Those that were killed have not all been restarted.
+            await client.wait_for_workers(2, timeout=30)
             workers = list(await transport.workers())
         stages = [
             stage(layer, pair, transport=transport, worker=workers[at % len(workers)]) for at, pair in enumerate(params)
@@ -151,17 +156,29 @@ async def _harm(client: Any, draw: random.Random, workers: Sequence[Any]) -> Cal
     return end
 
 
-async def _main(options: argparse.Namespace) -> None:
+@asynccontextmanager
+async def _cluster(workers: int) -> AsyncIterator[tuple[Any, Any]]:
     from distributed import Client, LocalCluster
 
-    cluster_options = {"threads_per_worker": 1, "dashboard_address": ":0", "asynchronous": True}
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "asynchronous": True, "silence_logs": "CRITICAL"}
     async with (
-        LocalCluster(n_workers=3 if options.chaos else 2, **cluster_options) as cluster,
+        LocalCluster(n_workers=workers, **options) as cluster,
         Client(cluster, asynchronous=True, direct_to_workers=True) as client,
     ):
-        if options.chaos:
-            print(await chaos(client, options.chaos, options.seed))
-            return
+        yield cluster, client
+
+
+async def _main(options: argparse.Namespace) -> None:
+    total = {"right": 0, "lost": 0}
+    while (done := sum(total.values())) < options.chaos:
+        # A cluster for a few runs: Dask does not restart a worker that is harmed again while it starts.
+        async with _cluster(4) as (_, client):
+            found = await chaos(client, min(_RUNS_PER_CLUSTER, options.chaos - done), options.seed + done)
+        total = {name: count + found[name] for name, count in total.items()}
+        print(total, flush=True)
+    if options.chaos:
+        return
+    async with _cluster(2) as (cluster, client):
         worker = next(iter(cluster.workers.values())).worker_address
         for size in (32 << 10, 32 << 20):
             found = await measure(client, worker, size, options.rounds if size < 1 << 20 else options.rounds // 10)

@@ -33,6 +33,10 @@ class Caller(Participant, Protocol):
         ...
 
 
+#: How often a forward is run again because its graph has gone before the backward came.
+_ATTEMPTS = 10
+
+
 @final
 class Call:
     """One call of a stage: its key, and what its forward takes besides the arrays.
@@ -61,30 +65,39 @@ class Call:
         self._is_kept = False
 
     async def forward(self, arrays: list[Any]) -> Any:
-        """Run the forward, the first time or again; return the reply."""
+        """Run the forward; return the reply."""
+        self._is_kept = self._fields["saves"]
+        return await self._ask("forward", {**self._fields, "key": self.key, "number": self.number}, arrays)
+
+    async def _forward_again(self, arrays: list[Any]) -> str:
+        """Run the forward again; return the key of the new graph."""
+        # Another key: what comes late of an earlier attempt is not to be taken for this one.
         self._attempts += 1
-        if self._attempts > 1:
-            # Under another key: what comes late of an earlier attempt is not to be taken for this one.
-            self.key = f"{self.name}.{self._attempts}"
-        fields = {**self._fields, "key": self.key, "number": self.number}
-        self._is_kept = fields["saves"]
-        return await self._ask("forward", fields, arrays)
+        key = f"{self.name}.{self._attempts}"
+        await self._ask("forward", {**self._fields, "key": key, "number": self.number}, arrays)
+        return key
 
     async def backward(self, transaction: str, run: Run, keep: bool) -> Any:
         """Run the backward, after the forward if the host has no graph of it; return the reply."""
-        fields = _backward_fields(transaction, run, keep)
-        for _ in range(10):
-            key = self.key
-            try:
-                reply = await self._ask("backward", {**fields, "key": key}, run.grads)
-            except UnknownCallError:
-                # The worker is another one, or the time of the graph was over.
-                await self.forward(run.inputs)
-                continue
-            if not keep and self.key == key:
-                self._is_kept = False
-            return reply
-        raise UnknownCallError(f"the graph of call {self.name} was lost ten times")
+        fields, key, is_ended = _backward_fields(transaction, run, keep), self.key, False
+        try:
+            for _ in range(_ATTEMPTS):
+                try:
+                    reply = await self._ask("backward", {**fields, "key": key}, run.grads)
+                except UnknownCallError:
+                    # The worker is another one, or the time of the graph was over.
+                    key = await self._forward_again(run.inputs)
+                    continue
+                is_ended = True
+                if keep:
+                    self.key = key
+                elif key == self.key:
+                    self._is_kept = False
+                return reply
+        finally:
+            if not is_ended and key != self.key:
+                self.stage.notify("free", {"keys": [key]})
+        raise UnknownCallError(f"the graph of call {self.name} was lost {_ATTEMPTS} times")
 
     def requests_to_repeat(self, transaction: str, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the fields of the forward and the backward that another worker runs to have what this one had."""

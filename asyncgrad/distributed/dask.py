@@ -29,6 +29,7 @@ try:
     import distributed
     from distributed.core import send_recv
     from distributed.protocol.serialize import to_serialize
+    from tornado.ioloop import PeriodicCallback
 except ImportError as error:
     raise ImportError("stages on a Dask cluster need Dask: pip install 'asyncgrad[dask]'") from error
 
@@ -70,6 +71,9 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
             return {"fields": reply.fields, "arrays": _frames(reply.arrays)}
 
         worker.handlers[_HANDLER] = handle
+        timer = PeriodicCallback(host.expire, max(self._ttl, 1.0) * 100)
+        worker.periodic_callbacks[_HANDLER] = timer
+        timer.start()
 
     async def teardown(self, worker: Any) -> None:
         """Hand the stages of a worker that closes to another one."""

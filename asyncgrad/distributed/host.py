@@ -81,6 +81,8 @@ class StageHost:
         self._max_bytes = max_bytes
         self._clock = clock
         self._stages: dict[str, _HostedStage] = {}
+        #: When to look next for what has been kept too long.
+        self._expires_at = clock()
 
     async def handle(self, request: Request) -> Reply:
         """Answer a request; an error becomes a part of the reply.
@@ -93,6 +95,14 @@ class StageHost:
             return reply
         except Exception as error:
             return Reply({"error": describe_error(error, self._dumps)})
+
+    def expire(self) -> None:
+        """Drop what nobody has asked for in the time to live; called by requests, and may be called by a timer."""
+        now = self._clock()
+        if now >= self._expires_at:
+            self._expires_at = now + self._ttl / 10
+            for stage in self._stages.values():
+                stage.expire(now - self._ttl)
 
     def counts(self) -> dict[str, int]:
         """Return how many stages, calls, transactions and running requests are here."""
@@ -120,10 +130,10 @@ class StageHost:
         if stage is None:
             raise UnknownStageError(f"there is no stage {request.stage} here")
         stage.is_handed_over = False
-        stage.expire(self._clock() - self._ttl)
+        self.expire()
         stage.touch(self._clock(), fields)
         for transaction in fields.get("finish", ()):
-            stage.ledger.finish(transaction)
+            stage.finish(transaction)
         return await getattr(stage, _METHODS[request.op])(fields, request.arrays)  # type: ignore[no-any-return]
 
     def _create(self, name: str, fields: dict[str, Any]) -> Reply:
@@ -320,7 +330,6 @@ class _HostedStage:
         if reply.fields["missing"]:
             return reply
         self.ledger.commit(fields["transaction"])
-        self._touched.pop(fields["transaction"], None)
         return reply
 
     async def roll_back(self, fields: dict[str, Any], _: list[Any]) -> Reply:
@@ -333,6 +342,11 @@ class _HostedStage:
         if task is None:
             self._touched.pop(transaction, None)
         return Reply()
+
+    def finish(self, transaction: str) -> None:
+        """Make a transaction final."""
+        self.ledger.finish(transaction)
+        self._touched.pop(transaction, None)
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -384,11 +398,11 @@ class _HostedStage:
             self._touched[transaction] = now
 
     def expire(self, before: float) -> None:
-        """Drop graphs, and roll back transactions, that nobody has asked for since `before`."""
+        """Drop graphs, and roll back or make final transactions, that nobody has asked for since `before`."""
         for key in [key for key, call in self.calls.items() if call.touched < before]:
             del self.calls[key]
         for transaction in [one for one, touched in self._touched.items() if touched < before]:
-            self.ledger.roll_back(transaction)
+            self.ledger.expire(transaction)
             del self._touched[transaction]
 
     def close(self) -> None:

@@ -179,6 +179,13 @@ class GradientLedger:
         if not self._committed:
             self._base, self._written = [], []
 
+    def expire(self, transaction: str) -> None:
+        """End a transaction of which nobody has heard for long: it is final if it was committed, else rolled back."""
+        if any(one.transaction == transaction for one in self._committed):
+            self.finish(transaction)
+        else:
+            self.roll_back(transaction)
+
     def final(self) -> tuple[list[Any], list[str]]:
         """Return the gradients without transactions that may be rolled back, and the names of those that are final."""
         self._notice_others()

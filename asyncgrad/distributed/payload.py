@@ -37,13 +37,14 @@ def arrays_of(leaves: Sequence[Any]) -> list[Any]:
 
 
 def _skeleton(value: Any, found: list[Any], what: str) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
         value = np.asarray(value)
     if isinstance(value, (TensorBase, np.ndarray)):
         found.append(value)
         return {"array": len(found) - 1}
+    # After the arrays: np.float64 is a float.
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
     if isinstance(value, (list, tuple)):
         # Named, since a transport may turn the one into the other.
         return {"list" if isinstance(value, list) else "tuple": [_skeleton(item, found, what) for item in value]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
@@ -27,6 +28,7 @@ class SimulatedTransport:
         workers: the addresses of the workers.
         ttl: that of the hosts.
         max_bytes: the most bytes that the arrays of a message may have.
+        clock: that of the hosts.
         on_message: called with the worker and the request before a message arrives, and with the worker and the reply
             before that does. It may call `kill`; it may return a number, which is how often a request arrives.
 
@@ -44,11 +46,12 @@ class SimulatedTransport:
         *,
         ttl: float = 3600.0,
         max_bytes: int = 1 << 30,
+        clock: Callable[[], float] = time.monotonic,
         on_message: Callable[[str, Request | Reply], int | None] | None = None,
     ) -> None:
         self.max_bytes: int = max_bytes
         self._hosts: dict[str, StageHost] = {
-            one: StageHost(load=copy.deepcopy, ttl=ttl, max_bytes=max_bytes) for one in workers
+            one: StageHost(load=copy.deepcopy, ttl=ttl, max_bytes=max_bytes, clock=clock) for one in workers
         }
         self._dead: set[str] = set()
         self.on_message: Callable[[str, Request | Reply], int | None] | None = on_message

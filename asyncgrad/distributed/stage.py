@@ -111,6 +111,8 @@ class Stage:
         self._state: tuple[Any, list[Any]] | None = None
         #: The transactions that have a part here and have not ended.
         self._open: set[str] = set()
+        #: Those that are final, and of which the host may not know.
+        self._final: set[str] = set()
         #: What brings the state home, while it does.
         self._saving: EagerTask | None = None
         #: The transactions that have been committed since then, in order.
@@ -226,10 +228,15 @@ class Stage:
         Raises:
             StageLost: the worker has gone, and no other can take over.
         """
+        final = list(self._final)
+        if final:
+            fields = {**fields, "finish": final}
         for _ in range(_MOVES):
             epoch = self._epoch
             try:
-                return await self._ask_worker(self._address(), op, fields, arrays)
+                reply = await self._ask_worker(self._address(), op, fields, arrays)
+                self._final.difference_update(final)
+                return reply
             except (WorkerLostError, UnknownStageError) as lost:
                 await self._move(epoch, lost)
         raise StageLost(f"stage {self.name} has lost {_MOVES} workers one after the other{_where()}")
@@ -295,8 +302,9 @@ class Stage:
             return
 
     def finish(self, transaction: str) -> None:
-        """Tell the host that a transaction is final."""
+        """Tell the host that a transaction is final: now, and again with the next request."""
         self._open.discard(transaction)
+        self._final.add(transaction)
         if not self._backup:
             self._log.pop(transaction, None)
         self.notify("finish", {"finish": [transaction]})

@@ -116,6 +116,14 @@ def test_an_async_stage_waits_for_what_it_awaits():
     assert ag.run(main()) == 3.0
 
 
+def test_a_number_of_numpy_arrives_as_a_tensor():
+    async def main():
+        one = stage(lambda x: np.float32(2.0) * np.ones(()), transport=simulated())
+        return type(await one(np.float64(1.0)))
+
+    assert ag.run(main()) is ag.Tensor
+
+
 def test_inputs_and_outputs_are_trees():
     async def main():
         one = stage(
@@ -166,15 +174,46 @@ def test_a_graph_that_is_dropped_is_freed_at_the_worker():
     assert ag.run(main()) == (1, 0)
 
 
+class Clock:
+    seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+
+def test_a_transaction_whose_home_has_gone_ends_by_itself():
+    async def main():
+        now = Clock()
+        transport = simulated(ttl=10.0, clock=now)
+        host = transport.host("a")
+        one = stage(layer, make_params()[0], transport=transport, worker="a")
+
+        def vanish(worker, message):
+            if getattr(message, "op", "") in ("commit", "roll_back", "cancel", "free"):
+                raise ConnectionAbortedError
+
+        y = await one(np.ones((1, 4)))
+        transport.on_message = vanish
+        with pytest.raises(ConnectionAbortedError):
+            await y.sum().backward()
+        kept = host.counts()["transactions"]
+        now.seconds += 11.0
+        host.expire()
+        return kept, host.counts()["transactions"]
+
+    assert ag.run(main()) == (1, 0)
+
+
 def test_a_graph_whose_time_was_over_is_computed_again():
     async def main():
-        transport = simulated(ttl=-1.0)
+        now = Clock()
+        transport = simulated(ttl=10.0, clock=now)
         one = stage(layer, make_params()[0], transport=transport, worker="a", backup=False)
         x = ag.tensor(np.ones((1, 4)), requires_grad=True)
         y = await one(x)
+        now.seconds += 11.0
         await one.parameters()
         kept = transport.host("a").counts()["calls"]
-        transport.host("a")._ttl = 100.0
         await y.sum().backward()
         return kept, x.grad is not None
 

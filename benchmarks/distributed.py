@@ -93,7 +93,7 @@ async def chaos(client: Any, runs: int, seed: int) -> dict[str, int]:
         workers = list(await transport.workers())
         if len(workers) < 2:
             # Those that were killed have not all been restarted.
-            await client.wait_for_workers(2, timeout=30)
+            await client.wait_for_workers(2, timeout=120)
             workers = list(await transport.workers())
         stages = [
             stage(layer, pair, transport=transport, worker=workers[at % len(workers)]) for at, pair in enumerate(params)
@@ -102,7 +102,8 @@ async def chaos(client: Any, runs: int, seed: int) -> dict[str, int]:
         end = await _harm(client, draw, [one.worker for one in stages])
         try:
             await loss.backward()
-            assert [[_values(grad) for grad in await one.grads()] for one in stages] == expected, f"run {run}"
+            grads = [[_values(grad) for grad in await one.grads()] for one in stages]
+            assert grads == expected, f"run {run}: {grads} in place of {expected}"
             found["right"] += 1
         except StageLost:
             found["lost"] += 1

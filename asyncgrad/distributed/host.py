@@ -370,7 +370,9 @@ class _HostedStage:
         return self.report(True)
 
     async def load_state(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
-        """Set the state."""
+        """Set the state, unless the request is a late one of an earlier attempt."""
+        if fields["attempt"] != self.attempt:
+            return Reply()
         self.ledger.settle()
         self.program.load_state(unpack(fields["state"], arrays))
         return Reply()

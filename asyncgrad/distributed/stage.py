@@ -408,7 +408,7 @@ class Stage:
         committed = reply.fields["committed"]
         if committed is None and self._state is not None:
             skeleton, arrays = self._state
-            await self._ask_worker(worker, "load_state", {"state": skeleton}, arrays)
+            await self._ask_worker(worker, "load_state", {"state": skeleton, "attempt": self._attempts}, arrays)
         done = set(committed or ())
         for transaction, runs in [(one, runs) for one, runs in self._log.items() if one not in done]:
             for run in runs:

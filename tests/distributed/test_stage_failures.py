@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import random
 import sys
 from functools import partial
 
@@ -11,7 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import optim
 from asyncgrad.distributed import Stage, stage
-from asyncgrad.errors import StageLost
+from asyncgrad.errors import StageLost, WorkerLostError
 from asyncgrad.testing import explore, run_with_seed
 from tests.distributed.parts import forward, gradients, layer, local_gradients, make_params, make_stages, simulated
 from tests.sampling import cases
@@ -46,6 +47,34 @@ async def settle():
     gc.collect()
     # The clock of a ScheduleLoop stands still while anything can run.
     await asyncio.sleep(1)
+
+
+def test_connections_that_break_at_any_message_change_no_bit():
+    expected = ag.run(local_gradients())
+
+    async def main():
+        seed = asyncio.get_running_loop().seed
+        draw = random.Random(seed)
+        transport = simulated()
+
+        def cut(worker, message):
+            # The worker lives on, and does what it has been asked for.
+            if draw.random() < 0.03:
+                raise WorkerLostError("the connection broke")
+
+        transport.on_message = cut
+        scale = ag.tensor(1.5, requires_grad=True)
+        stages = make_stages(transport)
+        try:
+            loss = await forward(stages, scale)
+            await loss.backward()
+        except StageLost:
+            return
+        transport.on_message = None
+        assert (await gradients(stages), scale.grad.item()) == expected
+
+    with ag.workers(0):
+        explore(main, seeds=cases(300))
 
 
 @pytest.mark.parametrize("order", ["fifo", "shuffled"])

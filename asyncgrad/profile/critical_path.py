@@ -74,7 +74,7 @@ def _choose(spans: Sequence[BackwardSpan], graph_task_id: int | None) -> int:
     ended = {span.id: span for span in spans if span.ended is not None}
     if graph_task_id is None:
         if not ended:
-            raise ProfileError("this profile has seen no backward: run one inside its with block")
+            raise ProfileError("this profile has seen no backward end: run one to its end inside its with block")
         return max(ended.values(), key=lambda span: (span.ended or 0) - span.began).id
     if graph_task_id not in ended:
         known = ", ".join(map(str, ended)) or "none"

@@ -228,7 +228,7 @@ class _Reader:
         ended = round(call.ended * 1e9)
         return ProfileEvent(
             kind="forward",
-            name=facts.name if plan is None else plan.primitive.name,
+            name=facts.name.removesuffix("Backward") if plan is None else plan.primitive.name,
             sequence_nr=-facts.key,
             node_id=facts.address,
             **_shapes(call.inputs, facts.outputs),
@@ -271,7 +271,9 @@ class _Reader:
 
     def _backward_entries(self, backward: BackwardRecord) -> list[tuple[ProfileEvent, int, int, tuple[Any, ...]]]:
         """Return the events of a backward, each with the id of its node, its bytes saved, and its producers' ids."""
-        runs = [*self._plain_runs(backward), *list(backward.runs)]
+        closed_at = self._recorder.closed_at
+        all_runs = [*self._plain_runs(backward), *list(backward.runs)]
+        runs = [_until(closed_at, run) for run in all_runs if run.began <= closed_at]
         ends: dict[int, float] = {}
         producers: dict[int, list[int]] = {}
         for run in runs:
@@ -381,12 +383,13 @@ class _Reader:
                 backward.outer,
                 None if backward.outer_key is None else by_key.get((backward.outer, backward.outer_key)),
                 round(backward.began * 1e9),
-                _ns(backward.ended),
-                backward.status,
+                _ns(backward.ended) if is_over else None,
+                backward.status if is_over else "running",
                 backward.thread,
                 first.get(backward.id),
             )
             for backward in self._spans
+            for is_over in [backward.ended is not None and backward.ended <= self._recorder.closed_at]
         )
 
 
@@ -417,6 +420,18 @@ def _plain_calls(flat: list[Any]) -> Iterator[ForwardCall]:
         yield ForwardCall(
             facts, code, instruction, (MAIN_THREAD or 0) if isinstance(thread, bool) else thread, None, ended
         )
+
+
+def _until(end: float, run: NodeRun) -> NodeRun:
+    """Return what had happened of a run at a time."""
+    if run.ended is not None and run.ended <= end:
+        return run
+    found = NodeRun(run.facts, run.grads, run.began)
+    found.thread = run.thread
+    found.suspended = [time for time in run.suspended if time <= end]
+    found.resumed = [time for time in run.resumed if time <= end]
+    found.workers = [worker for worker in run.workers if worker.ended <= end]
+    return found
 
 
 def _loops_by_thread(loops: list[tuple[float, int, str]]) -> dict[int, tuple[list[float], list[str]]]:

@@ -92,6 +92,8 @@ class profile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         recorder = self._recorder
+        if not recorder.is_open:
+            raise ProfileError("this profile does not record: its with block has ended, or has not begun")
         recorder.close()
         if self._whole_process:
             with _MUTEX:

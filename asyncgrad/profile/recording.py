@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from math import inf
 from sys import _getframe
 from threading import get_ident
 from time import perf_counter
@@ -150,6 +151,7 @@ class Recorder:
         "bystanders",
         "calls",
         "clock",
+        "closed_at",
         "created",
         "files",
         "first",
@@ -191,6 +193,8 @@ class Recorder:
         self.threads: dict[int, str] = {}
         #: The names of all threads there are at the end: a wrapper notes which thread called it, and no name.
         self.bystanders: dict[int | None, str] = {}
+        #: When the profile ended. Backward passes that run then are still recorded, and that is left out.
+        self.closed_at: float = inf
         #: (time, thread, seconds) for each timer that has fired late.
         self.lateness: list[tuple[float, int, float]] = []
         #: A list of one, which `created` refers to.
@@ -213,6 +217,7 @@ class Recorder:
     def close(self) -> None:
         """End recording; tasks made meanwhile still have this recorder in their contexts."""
         self._is_open[0] = False
+        self.closed_at = self.clock()
         self.bystanders = {one.ident: one.name for one in threading.enumerate()}
         # Wrappers record only calls from these.
         self.files.clear()

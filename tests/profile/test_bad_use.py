@@ -127,3 +127,16 @@ def test_a_released_graph_fails_as_ever_and_other_events_stay() -> None:
 def test_options_are_checked(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgumentTypeError, match=words):
         ag.profile(**options)
+
+
+def test_a_block_ends_once_and_not_before_it_has_begun() -> None:
+    for whole_process in (False, True):
+        prof = ag.profile(whole_process=whole_process)
+        with pytest.raises(ProfileError, match="has not begun"):
+            prof.__exit__(None, None, None)
+        with prof:
+            run()
+        with pytest.raises(ProfileError, match="has ended"):
+            prof.__exit__(None, None, None)
+
+        assert len(prof.events) == 5

@@ -13,6 +13,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from asyncgrad.errors import ProfileError
 from tests.engine.heavy import heavy_calling, large
 from tests.profile.programs import Failing, Nested, Sleeping, Waiting
 
@@ -137,7 +138,7 @@ def test_a_function_is_seen_from_its_beginning_to_its_end() -> None:
         sync.backward(Sleeping.apply(0.0, leaf(2)).sum())
     forward = prof.events[0]
 
-    assert (forward.kind, forward.name) == ("forward", "SleepingBackward")
+    assert (forward.kind, forward.name) == ("forward", "Sleeping")
     assert times(forward.began, forward.ended) == sorted(times(forward.began, forward.ended))
     assert forward.line is not None
 
@@ -468,3 +469,29 @@ def test_an_older_graph_is_described_at_each_of_its_backward_passes_in_each_prof
     assert {(event.input_shapes, event.output_shapes, event.flops) for events in found for event in events} == {
         (((2, 3),), ((2, 2), None), 24)
     }
+
+
+def test_what_happens_after_the_block_is_not_seen_whenever_the_events_are_read() -> None:
+    async def main() -> Any:
+        event = asyncio.Event()
+        with ag.profile() as outer:
+            inner = ag.profile()
+            with inner:
+                task = asyncio.get_running_loop().create_task((Waiting.apply(np.tanh(leaf(1)), event) * 2.0).backward())
+                await asyncio.sleep(0)
+            event.set()
+            await task
+        return outer, inner
+
+    outer, inner = asyncio.run(main())
+
+    runs = ["MultiplyBackward", "WaitingBackward"]
+    assert [(event.name, event.status) for event in backward_of(inner)] == list(
+        zip(runs, ["done", "running"], strict=True)
+    )
+    assert inner.events[-1].resumed == ()
+    assert [event.name for event in backward_of(outer)] == [*runs, "TanhBackward", "AccumulateGrad"]
+    assert {event.status for event in outer.events} == {"done"}
+    with pytest.raises(ProfileError, match="has seen no backward"):
+        inner.critical_path()
+    assert [event.name for event in inner.events if event.kind == "forward"] == ["tanh", "Waiting", "multiply"]

@@ -36,8 +36,12 @@ class _Bars(Protocol):
     def update(self, bar: Any, done: int, total: int, note: str) -> None:
         """Draw a bar anew."""
 
-    def close(self, bar: Any, note: str) -> None:
-        """Remove a bar."""
+    def close(self, bar: Any, counts: tuple[int, int] | None, note: str) -> None:
+        """Remove a bar, with its last counts if they are known."""
+
+
+def _counted(label: str, done: int, total: int) -> str:
+    return f"{label}: {done:,} of {total:,} nodes"
 
 
 @final
@@ -57,10 +61,12 @@ class _TextBars:
         return [label, ""]
 
     def update(self, bar: list[str], done: int, total: int, note: str) -> None:
-        bar[1] = f"{bar[0]}: {done:,} of {total:,} nodes"
+        bar[1] = _counted(bar[0], done, total)
         self._draw(bar, f"{bar[1]}, {note}")
 
-    def close(self, bar: list[str], note: str) -> None:
+    def close(self, bar: list[str], counts: tuple[int, int] | None, note: str) -> None:
+        if counts is not None:
+            bar[1] = _counted(bar[0], *counts)
         self._draw(bar, f"{bar[1]}, {note}")
         del self._texts[id(bar)]
         if self._is_terminal and not self._texts:
@@ -96,7 +102,7 @@ class _TqdmBars:
         bar.total, bar.n = total, done
         bar.set_postfix_str(note, refresh=True)
 
-    def close(self, bar: Any, note: str) -> None:
+    def close(self, bar: Any, counts: tuple[int, int] | None, note: str) -> None:
         bar.close()
 
 
@@ -129,7 +135,7 @@ class _RichBars:
         self._progress.update(bar, completed=done, total=total, note=note)
         self._progress.refresh()
 
-    def close(self, bar: Any, note: str) -> None:
+    def close(self, bar: Any, counts: tuple[int, int] | None, note: str) -> None:
         self._progress.remove_task(bar)
         self._shown -= 1
         if not self._shown:
@@ -175,8 +181,7 @@ class _Display(BackwardObserver):
 
     def look(self, graph_task: GraphTask) -> None:
         """Draw the bar of a backward anew; the first time, if it has enough nodes, open it."""
-        executor = graph_task.executor
-        counts = executor.counts() if isinstance(executor, DependencyExecutor) else None
+        counts = _counts(graph_task)
         if counts is not None and counts[1] >= self._minimum and not self._is_broken:
             self._draw(lambda bars: self._show(bars, graph_task, *counts))
 
@@ -185,7 +190,9 @@ class _Display(BackwardObserver):
         if graph_task in self._own or graph_task in self._sums:
             how = "done" if error is None else type(error).__name__
             note = f"{how} after {_seconds(graph_task):.1f} s"
-            self._draw(lambda bars: self._remove(bars, graph_task, note))
+            # After a failure nothing is queued any more, so that the counts of the last look say more.
+            counts = _counts(graph_task) if error is None else None
+            self._draw(lambda bars: self._remove(bars, graph_task, counts, note))
 
     def _show(self, bars: _Bars, graph_task: GraphTask, done: int, total: int) -> None:
         note = f"{_seconds(graph_task):.1f} s{_waits_for(graph_task)}"
@@ -203,13 +210,13 @@ class _Display(BackwardObserver):
         ended, nodes = map(sum, zip(*self._sums.values(), strict=True))
         bars.update(self._shared, ended, nodes, f"{len(self._sums)} running")
 
-    def _remove(self, bars: _Bars, graph_task: GraphTask, note: str) -> None:
+    def _remove(self, bars: _Bars, graph_task: GraphTask, counts: tuple[int, int] | None, note: str) -> None:
         bar = self._own.pop(graph_task, None)
         if bar is not None:
-            bars.close(bar, note)
+            bars.close(bar, counts, note)
         if self._sums.pop(graph_task, None) is not None and not self._sums:
             bar, self._shared = self._shared, None
-            bars.close(bar, "done")
+            bars.close(bar, None, "done")
 
     def _draw(self, draw: Callable[[_Bars], None]) -> None:
         """Draw; an output that is broken does not break the backward, and shows nothing any more."""
@@ -223,6 +230,11 @@ class _Display(BackwardObserver):
                 self._own.clear()
                 self._sums.clear()
                 LOG.warning("the progress of a backward cannot be shown any more: %r", error)
+
+
+def _counts(graph_task: GraphTask) -> tuple[int, int] | None:
+    executor = graph_task.executor
+    return executor.counts() if isinstance(executor, DependencyExecutor) else None
 
 
 def _seconds(graph_task: GraphTask) -> float:

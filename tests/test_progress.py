@@ -68,7 +68,7 @@ def test_lines_of_text_tell_nodes_seconds_and_what_is_waited_for():
     assert len(lines) == 2
     pattern = r"backward \d+: 1 of 4 nodes, 1\.0 s, waits for AwaitingBackward #\d+"
     assert re.fullmatch(pattern, lines[0])
-    assert re.fullmatch(r"backward \d+: 1 of 4 nodes, done after 2\.0 s", lines[1])
+    assert re.fullmatch(r"backward \d+: 4 of 4 nodes, done after 2\.0 s", lines[1])
 
 
 @pytest.mark.parametrize("style", ["tqdm", "rich"])

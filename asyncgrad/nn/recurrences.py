@@ -5,9 +5,10 @@ in which each step needs the hidden state of the one before. Its forward runs in
 backward goes through them from the last to the first. What does not depend on the gradient is computed for many steps
 at a time there, and so are the gradients of the weights.
 
-The sigmoid is computed as `(tanh(x / 2) + 1) / 2`, so that one call of tanh serves all gates of a step. In double
-precision NumPy's tanh takes three times as long as its exp, so there the sigmoid is `1 / (1 + exp(-x))` and tanh
-`2 / (1 + exp(-2 x)) - 1`. The weights are multiplied by these factors of x, -2 and -1 or 1/2, ahead of the products.
+Arrays of a step are transposed, shape (features, n), so that each gate is one piece of memory, on which NumPy is
+several times as fast as on a part of each row. The sigmoid is `1 / (1 + exp(-x))`; the weights of its gates are
+negated ahead of the products. In double precision NumPy's tanh takes three times as long as its exp, so there tanh is
+`2 / (1 + exp(-2 x)) - 1` if the arrays are large.
 
 Under `create_graph`, and for arrays of another library, the same steps are recorded operation by operation.
 """
@@ -32,8 +33,8 @@ __all__ = ["ELMAN_RELU", "ELMAN_TANH", "GRU", "LSTM", "Cell", "Weights", "recur"
 #: The bytes of gates whose factors are computed at a time, so that they are still in the cache when they are used.
 CHUNK = 1 << 18
 
-#: The numbers in the gates of a step from which on exp in the place of tanh is worth its additional calls.
-_BY_EXP = 1024
+#: The numbers in an array from which on exp in the place of tanh is worth its additional calls.
+_BY_EXP = 512
 
 
 class Weights(NamedTuple):
@@ -72,36 +73,35 @@ class Cell(ABC):
     def step_back(self, kept: Any, grads: Any) -> tuple[Any, Any, Any]:
         """Return the gradients of `entering` and `hidden`, and of the state except by way of `hidden`."""
 
-    def scales(self, n: int, features: int, dtype: Any) -> Any:
-        """Return what the weights and biases of each gate are multiplied by; None for nothing."""
-        return None
+    def prepared(self, weight: Any) -> Any:
+        """Return a weight or a bias as `run` takes it."""
+        return weight
 
     @abstractmethod
-    def run(self, sums: Any, weight: Any, bias: Any, scales: Any, state: Any, projection: Any) -> tuple[Any, Any, Any]:
-        """Run all steps.
+    def run(self, sums: Any, weight: Any, bias: Any, state: Any, projection: Any) -> tuple[Any, Any, Any]:
+        """Run all steps, in transposed arrays.
 
         Args:
             sums: the products of the inputs with their weights, plus a bias, of all steps; shape
-                (length, n, gates * features). It is written into, and may become part of the result.
-            weight: of the hidden state, transposed: shape (size of the hidden state, gates * features).
-            bias: of the hidden state, or None.
-            scales: what `scales` returned, by which all of these have been multiplied.
+                (length, gates * features, n). It is written into, and may become part of the result.
+            weight: of the hidden state, prepared.
+            bias: of the hidden state, prepared, shape (gates * features, n); or None.
             state: the initial one.
             projection: see Weights.
 
         Returns:
-            The hidden states of all steps, shape (length, n, features); the rest of the last state, a tuple; and the
+            The hidden states of all steps, shape (length, features, n); the rest of the last state, a tuple; and the
             arrays that `run_back` needs.
         """
 
     @abstractmethod
     def run_back(self, hidden: Any, kept: Any, weights: Weights, state: Any, grads: Any) -> tuple[Any, ...]:
-        """Go back through all steps.
+        """Go back through all steps, in transposed arrays.
 
         Args:
             hidden: the hidden states of all steps.
             kept: what `run` returned.
-            weights: arrays.
+            weights: as they are.
             state: the initial one.
             grads: of the hidden states of all steps, an array, and of the rest of the last state; None for zeros.
 
@@ -111,23 +111,17 @@ class Cell(ABC):
         """
 
 
-def _is_by_exp(n: int, rows: int, dtype: Any) -> bool:
-    return bool(dtype == np.float64 and n * rows >= _BY_EXP)
-
-
-def _sigmoid_of_half(x: Any) -> None:
-    """Replace x / 2 by the sigmoid of x."""
-    half = np.asarray(0.5, x.dtype)
-    np.add(np.multiply(np.tanh(x, x), half, x), half, x)
-
-
 def _sigmoid_of_negative(x: Any) -> None:
     """Replace -x by the sigmoid of x."""
-    np.reciprocal(np.add(np.exp(x, x), _ONE, x), x)
+    np.reciprocal(np.add(np.exp(x, x), np.asarray(1, x.dtype), x), x)
+
+
+def _tanh_like(x: Any) -> Any:
+    """Return the fastest tanh for arrays like x, a function of an array and of one to write into."""
+    return _tanh_by_exp if x.dtype == np.float64 and x.size >= _BY_EXP else np.tanh
 
 
 def _tanh_by_exp(x: Any, out: Any) -> Any:
-    """Write tanh(x) into an array, which may be x."""
     np.exp(np.multiply(x, _MINUS_TWO, out), out)
     return np.subtract(np.divide(_TWO, np.add(out, _ONE, out), out), _ONE, out)
 
@@ -168,15 +162,14 @@ class Elman(Cell):
         grad = grads[0] * slope
         return grad, grad, (None,)
 
-    def run(self, sums: Any, weight: Any, bias: Any, scales: Any, state: Any, projection: Any) -> tuple[Any, Any, Any]:
+    def run(self, sums: Any, weight: Any, bias: Any, state: Any, projection: Any) -> tuple[Any, Any, Any]:
         """Run all steps."""
         (h,) = state
-        zeros = np.zeros_like(h)
         # NumPy uses vector instructions for a maximum with an array of zeros, but not with the number 0.
-        product, by_exp = np.empty_like(h), _is_by_exp(*h.shape, h.dtype)
-        add, dot, tanh, maximum = np.add, np.dot, _tanh_by_exp if by_exp else np.tanh, np.maximum
+        product, zeros = np.empty_like(h), np.zeros_like(h)
+        add, dot, tanh, maximum = np.add, weight.dot, _tanh_like(h), np.maximum
         for row in sums:
-            add(row, dot(h, weight, product), row)
+            add(row, dot(h, product), row)
             if self._is_relu:
                 maximum(row, zeros, out=row)
             else:
@@ -188,14 +181,13 @@ class Elman(Cell):
         """Go back through all steps."""
         every = np.empty_like(hidden)
         grad = np.zeros_like(state[0])
-        given = grads[0]
+        given, add, multiply, dot = grads[0], np.add, np.multiply, np.ascontiguousarray(weights.to_hidden.T).dot
         for start, stop in _chunks_backward(len(hidden), _steps_at_once(hidden)):
             part = hidden[start:stop]
             slopes = (part > 0).astype(part.dtype) if self._is_relu else 1 - part * part
             for t in range(stop - 1, start - 1, -1):
-                grad += given[t]
-                np.multiply(grad, slopes[t - start], out=every[t])
-                np.dot(every[t], weights.to_hidden, out=grad)
+                add(grad, given[t], grad)
+                dot(multiply(grad, slopes[t - start], every[t]), grad)
         return every, every, (grad,), None
 
 
@@ -227,36 +219,31 @@ class Gru(Cell):
             (grad * z,),
         )
 
-    def scales(self, n: int, features: int, dtype: Any) -> Any:
-        """Return -1 or 1/2 for r and z, and 1 for n."""
-        scales = np.ones(3 * features, dtype)
-        scales[: 2 * features] = -1 if _is_by_exp(n, 3 * features, dtype) else 0.5
-        return scales
+    def prepared(self, weight: Any) -> Any:
+        """Return a weight or a bias, negative for r and z."""
+        last = len(weight) // 3 * 2
+        return np.concatenate((-weight[:last], weight[last:]))
 
-    def run(self, sums: Any, weight: Any, bias: Any, scales: Any, state: Any, projection: Any) -> tuple[Any, Any, Any]:
+    def run(self, sums: Any, weight: Any, bias: Any, state: Any, projection: Any) -> tuple[Any, Any, Any]:
         """Run all steps; what is kept is r, z and n in one array, and the hidden products of n."""
         (h,) = state
-        (length, n), features = sums.shape[:2], h.shape[1]
-        by_exp = scales[0] < 0
-        sigmoid_of, tanh = (_sigmoid_of_negative, _tanh_by_exp) if by_exp else (_sigmoid_of_half, np.tanh)
-        hidden, products = np.empty((length, n, features), h.dtype), np.empty((length, n, features), h.dtype)
-        product, work = np.empty((n, 3 * features), h.dtype), np.empty_like(h)
-        to_both, to_last = product[:, : 2 * features], product[:, 2 * features :]
-        r, z, last = (sums[:, :, gate * features : (gate + 1) * features] for gate in range(3))
-        add, subtract, multiply, dot = np.add, np.subtract, np.multiply, np.dot
-        for both, reset, update, fresh, out, kept in zip(
-            sums[:, :, : 2 * features], r, z, last, hidden, products, strict=True
-        ):
-            dot(h, weight, product)
+        features, last = len(h), 2 * len(h)
+        hidden, products = (np.empty((len(sums), *h.shape), h.dtype) for _ in range(2))
+        product, work = np.empty_like(sums[0]), np.empty_like(h)
+        to_both, to_fresh = product[:last], product[last:]
+        parts = sums[:, :last], sums[:, :features], sums[:, features:last], sums[:, last:]
+        add, subtract, multiply, dot, tanh = np.add, np.subtract, np.multiply, weight.dot, _tanh_like(h)
+        for both, r, z, fresh, out, kept in zip(*parts, hidden, products, strict=True):
+            dot(h, product)
             if bias is not None:
                 add(product, bias, product)
             add(both, to_both, both)
-            sigmoid_of(both)
-            kept[...] = to_last
-            add(fresh, multiply(kept, reset, work), fresh)
+            _sigmoid_of_negative(both)
+            kept[...] = to_fresh
+            add(fresh, multiply(kept, r, work), fresh)
             tanh(fresh, fresh)
             subtract(h, fresh, out)
-            add(multiply(out, update, out), fresh, out)
+            add(multiply(out, z, out), fresh, out)
             h = out
         return hidden, (), (sums, products)
 
@@ -264,26 +251,26 @@ class Gru(Cell):
         """Go back through all steps."""
         (acts, products), given = kept, grads[0]
         every, entered = np.empty_like(acts), np.empty_like(acts)
-        features = hidden.shape[2]
+        length, features, n = hidden.shape
+        by_gate = every.reshape(length, 3, features, n)
         grad, work = np.zeros_like(state[0]), np.empty_like(state[0])
-        for start, stop in _chunks_backward(len(hidden), _steps_at_once(acts)):
-            r, z, n = (acts[start:stop, :, gate * features : (gate + 1) * features].copy() for gate in range(3))
-            factors = np.empty_like(acts[start:stop])
-            to_r, to_z, to_n = (factors[:, :, gate * features : (gate + 1) * features] for gate in range(3))
-            fresh = (1 - z) * (1 - n * n)
-            np.multiply(fresh, r, out=to_n)
-            np.multiply(to_n * products[start:stop], 1 - r, out=to_r)
-            np.multiply(_before(hidden, state[0], start, stop) - n, z * (1 - z), out=to_z)
-            by_gate = factors.reshape(*factors.shape[:2], 3, features)
+        add, multiply, dot = np.add, np.multiply, np.ascontiguousarray(weights.to_hidden.T).dot
+        for start, stop in _chunks_backward(length, _steps_at_once(acts)):
+            r, z, new = acts[start:stop].reshape(stop - start, 3, features, n).swapaxes(0, 1)
+            factors = np.empty((stop - start, 3, features, n), acts.dtype)
+            to_r, to_z, to_n = factors.swapaxes(0, 1)
+            fresh = (1 - z) * (1 - new * new)
+            multiply(fresh, r, to_n)
+            multiply(to_n * products[start:stop], 1 - r, to_r)
+            multiply(_before(hidden, state[0], start, stop) - new, z * (1 - z), to_z)
             for t in range(stop - 1, start - 1, -1):
-                grad += given[t]
-                row = every[t]
-                np.multiply(by_gate[t - start], grad[:, np.newaxis], out=row.reshape(-1, 3, features))
-                np.multiply(fresh[t - start], grad, out=entered[t, :, 2 * features :])
-                np.dot(row, weights.to_hidden, out=work)
-                grad *= z[t - start]
-                grad += work
-        entered[:, :, : 2 * features] = every[:, :, : 2 * features]
+                add(grad, given[t], grad)
+                multiply(factors[t - start], grad, by_gate[t])
+                multiply(fresh[t - start], grad, entered[t, 2 * features :])
+                dot(every[t], work)
+                multiply(grad, z[t - start], grad)
+                add(grad, work, grad)
+        entered[:, : 2 * features] = every[:, : 2 * features]
         return entered, every, (grad,), None
 
 
@@ -321,92 +308,82 @@ class Lstm(Cell):
         )
         return sums, sums, (None, to_cell * f)
 
-    def scales(self, n: int, features: int, dtype: Any) -> Any:
-        """Return -1 or 1/2 for i, f and o, and -2 or 1 for g."""
-        by_exp = _is_by_exp(n, 4 * features, dtype)
-        scales = np.full(4 * features, -1 if by_exp else 0.5, dtype)
-        scales[2 * features : 3 * features] = -2 if by_exp else 1
-        return scales
+    def prepared(self, weight: Any) -> Any:
+        """Return a weight or a bias with the gates in the order i, f, o and g, the first three negative."""
+        features = len(weight) // 4
+        g = weight[2 * features : 3 * features]
+        return np.concatenate((-weight[: 2 * features], -weight[3 * features :], g))
 
-    def run(self, sums: Any, weight: Any, bias: Any, scales: Any, state: Any, projection: Any) -> tuple[Any, Any, Any]:
-        """Run all steps; what is kept is i, f, g and o in one array, the cells after all steps, and their tanh."""
+    def run(self, sums: Any, weight: Any, bias: Any, state: Any, projection: Any) -> tuple[Any, Any, Any]:
+        """Run all steps; what is kept is i, f, o and g in one array, the cells after all steps, and their tanh."""
         h, c = state
-        (length, n), features = sums.shape[:2], c.shape[1]
+        length, features = len(sums), len(c)
         hidden, cells = np.empty((length, *h.shape), h.dtype), np.empty((length, *c.shape), h.dtype)
         squashed = np.empty_like(cells)
-        product, work, raw = np.empty((n, 4 * features), h.dtype), np.empty_like(c), np.empty_like(c)
-        # In the shape of a step, since NumPy multiplies arrays of one shape in half the time.
-        halves, shifts = np.full((2, n, 4 * features), 0.5, h.dtype)
-        halves[:, 2 * features : 3 * features], shifts[:, 2 * features : 3 * features] = 1, 0
-        gates = (sums[:, :, gate * features : (gate + 1) * features] for gate in range(4))
-        by_exp, onto = scales[0] < 0, None if projection is None else projection.T
-        multiply, add, subtract, dot = np.multiply, np.add, np.subtract, np.dot
-        tanh = _tanh_by_exp if by_exp else np.tanh
-        for row, i, f, g, o, out, cell, flat in zip(sums, *gates, hidden, cells, squashed, strict=True):
-            add(row, dot(h, weight, product), row)
-            if by_exp:
-                _sigmoid_of_negative(row)
-                subtract(multiply(g, _TWO, g), _ONE, g)
+        product, work, raw = np.empty_like(sums[0]), np.empty_like(c), np.empty_like(c)
+        i, f, o, g = (sums[:, gate * features : (gate + 1) * features] for gate in range(4))
+        multiply, add, dot, tanh = np.multiply, np.add, weight.dot, _tanh_like(c)
+        exp, reciprocal, one = np.exp, np.reciprocal, np.asarray(1, h.dtype)
+        steps = zip(sums, sums[:, : 3 * features], i, f, o, g, hidden, cells, squashed, strict=True)
+        for row, three, to_i, to_f, to_o, to_g, out, cell, flat in steps:
+            add(row, dot(h, product), row)
+            reciprocal(add(exp(three, three), one, three), three)
+            tanh(to_g, to_g)
+            multiply(to_f, c, cell)
+            add(cell, multiply(to_i, to_g, work), cell)
+            if projection is None:
+                multiply(to_o, tanh(cell, flat), out)
             else:
-                tanh(row, row)
-                multiply(row, halves, row)
-                add(row, shifts, row)
-            multiply(f, c, cell)
-            add(cell, multiply(i, g, work), cell)
-            if onto is None:
-                multiply(o, tanh(cell, flat), out)
-            else:
-                dot(multiply(o, tanh(cell, flat), raw), onto, out)
+                projection.dot(multiply(to_o, tanh(cell, flat), raw), out)
             h, c = out, cell
         return hidden, (c,), (sums, cells, squashed)
 
     def run_back(self, hidden: Any, kept: Any, weights: Weights, state: Any, grads: Any) -> tuple[Any, ...]:
         """Go back through all steps."""
         (acts, cells, squashed), (given, to_last) = kept, grads
-        length, n, features = cells.shape
-        weight, projection = weights.to_hidden, weights.projection
-        every = np.empty((length, n, 4 * features), hidden.dtype)
+        length, features, n = cells.shape
+        every = np.empty_like(acts)
+        by_gate = every.reshape(length, 4, features, n)
         grad, work = np.zeros_like(state[0]), np.empty_like(state[1])
         to_cell = np.zeros_like(state[1]) if to_last is None else to_last.copy()
         # The gradients of the hidden states before and after the projection, of which the latter are kept.
-        raw, to_hiddens = (grad, None) if projection is None else (np.empty_like(to_cell), np.empty_like(hidden))
-        multiply, add, dot, to_gates = np.multiply, np.add, np.dot, to_cell[:, np.newaxis]
+        raw, to_hiddens, onto = grad, None, None
+        if weights.projection is not None:
+            raw, to_hiddens = np.empty_like(to_cell), np.empty_like(hidden)
+            onto = np.ascontiguousarray(weights.projection.T)
+        multiply, add, dot = np.multiply, np.add, np.ascontiguousarray(weights.to_hidden.T).dot
         for start, stop in _chunks_backward(length, _steps_at_once(every)):
             factors, through, f = self._factors(acts, cells, squashed, state[1], start, stop)
-            # The first three gates lead to the cell, and the last to the hidden state.
-            by_gate = every[start:stop].reshape(stop - start, n, 4, features)
-            inner, outer = by_gate[:, :, :3], by_gate[:, :, 3]
-            steps = zip(
-                given[start:stop], factors[:, :, :3], factors[:, :, 3], through, f, every[start:stop], inner, outer,
-                range(start, stop), strict=True,
-            )  # fmt: skip
-            for to_hidden, factor, last, share, kept_share, row, to_inner, to_outer, t in reversed([*steps]):
+            rows, inner, outer = every[start:stop], by_gate[start:stop, :3], by_gate[start:stop, 3]
+            parts = range(start, stop), given[start:stop], factors[:, :3], factors[:, 3], through, f, rows, inner, outer
+            steps = zip(*parts, strict=True)
+            for t, to_hidden, factor, last, share, kept_share, row, to_inner, to_outer in reversed([*steps]):
                 add(grad, to_hidden, grad)
-                if to_hiddens is not None:
+                if onto is not None:
                     to_hiddens[t] = grad
-                    dot(grad, projection, raw)
+                    onto.dot(grad, raw)
                 add(to_cell, multiply(share, raw, work), to_cell)
-                multiply(factor, to_gates, to_inner)
+                # The first three gates lead to the cell, and the last to the hidden state.
+                multiply(factor, to_cell, to_inner)
                 multiply(last, raw, to_outer)
                 multiply(to_cell, kept_share, to_cell)
-                dot(row, weight, grad)
+                dot(row, grad)
         to_projection = None
         if to_hiddens is not None:
-            raws = acts[:, :, 3 * features :] * squashed
-            to_projection = to_hiddens.reshape(length * n, len(projection)).T.dot(raws.reshape(length * n, features))
+            raws = acts[:, 2 * features : 3 * features] * squashed
+            to_projection = _side_by_side(to_hiddens).dot(_side_by_side(raws).T)
         return every, every, (grad, to_cell), to_projection
 
     @staticmethod
     def _factors(acts: Any, cells: Any, squashed: Any, first: Any, start: int, stop: int) -> tuple[Any, Any, Any]:
         """Return what gradients are multiplied by: for the gates, from hidden states to cells, and along the cells.
 
-        The first has the shape (steps, n, 4, features).
+        The first has the shape (steps, 4, features, n), with the gates in PyTorch's order.
         """
-        n, features = first.shape
-        gates = acts[start:stop].reshape(stop - start, n, 4, features)
-        i, f, g, o = (gates[:, :, gate] for gate in range(4))
-        factors = np.empty_like(gates)
-        to_i, to_f, to_g, to_o = (factors[:, :, gate] for gate in range(4))
+        shape = stop - start, 4, *first.shape
+        i, f, o, g = acts[start:stop].reshape(shape).swapaxes(0, 1)
+        factors = np.empty(shape, acts.dtype)
+        to_i, to_f, to_g, to_o = factors.swapaxes(0, 1)
         flat = squashed[start:stop]
         through = 1 - flat * flat
         through *= o
@@ -423,47 +400,59 @@ ELMAN_TANH, ELMAN_RELU = Elman(is_relu=False), Elman(is_relu=True)
 GRU, LSTM = Gru(), Lstm()
 
 
+def _transposed(array: Any) -> Any:
+    # A copy in any case: what is saved must not change when the result is written into.
+    return np.swapaxes(array, -1, -2).copy()
+
+
+def _side_by_side(steps: Any) -> Any:
+    """Return arrays of all steps, shape (length, rows, n), as one of shape (rows, length * n)."""
+    length, rows, n = steps.shape
+    return steps.transpose(1, 0, 2).reshape(rows, length * n)
+
+
 def _run_in_arrays(cell: Cell, x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """Return what `cell.run` returns for an input, shape (length, n, inputs)."""
     length, n, inputs = x.shape
     to_input, to_hidden, bias, added, projection = weights
-    features = len(to_hidden) // cell.gates
     if bias is not None and cell.gates != 3:
         # The candidate of a GRU alone has the biases in different places.
         bias, added = bias + added, None
-    scales = cell.scales(n, features, x.dtype)
-    if scales is not None:
-        to_input, to_hidden = to_input * scales[:, np.newaxis], to_hidden * scales[:, np.newaxis]
-        bias, added = (None if one is None else one * scales for one in (bias, added))
-    sums = x.reshape(length * n, inputs).dot(to_input.T)
+    to_input, to_hidden = cell.prepared(to_input), cell.prepared(to_hidden)
+    bias, added = (None if one is None else np.repeat(cell.prepared(one)[:, None], n, 1) for one in (bias, added))
+    if n == 1:
+        sums = x.reshape(length, inputs).dot(to_input.T)[:, :, np.newaxis]
+    else:
+        sums = np.matmul(to_input, x.transpose(0, 2, 1))
     if bias is not None:
         sums += bias
-    sums = sums.reshape(length, n, len(to_hidden))
     with np.errstate(over="ignore", under="ignore"):
-        return cell.run(sums, np.ascontiguousarray(to_hidden.T), added, scales, state, projection)
+        return cell.run(sums, to_hidden, added, tuple(_transposed(one) for one in state), projection)
 
 
 def _gradients_in_arrays(
     cell: Cell, x: Any, weights: Weights, state: Any, hidden: Any, kept: Any, grads: Any, needs: Any
 ) -> tuple[Any, ...]:
     """Return the gradients of x, the weights and the initial state, as far as they are needed."""
+    state = tuple(_transposed(one) for one in state)
+    given = np.zeros_like(hidden) if grads[0] is None else _transposed(grads[0])
+    grads = given, *(None if one is None else _transposed(one) for one in grads[1:])
     entered, products, to_state, to_projection = cell.run_back(hidden, kept, weights, state, grads)
-    length, n, rows = entered.shape
-    flat, flat_hidden = (one.reshape(length * n, rows) for one in (entered, products))
+    n, flat = hidden.shape[2], _side_by_side(entered)
+    flat_hidden = flat if products is entered else _side_by_side(products)
     found: list[Any] = [None] * 5
     if needs[0]:
-        found[0] = flat.dot(weights.to_input).reshape(x.shape)
+        found[0] = flat.T.dot(weights.to_input).reshape(x.shape)
     if needs[1]:
-        found[1] = flat.T.dot(x.reshape(length * n, x.shape[2]))
+        found[1] = flat.dot(x.reshape(flat.shape[1], x.shape[2]))
     if needs[2]:
-        before = hidden[:-1].reshape(length * n - n, hidden.shape[2])
-        found[2] = flat_hidden[n:].T.dot(before)
-        found[2] += flat_hidden[:n].T.dot(state[0])
-    ones = np.ones(length * n, flat.dtype)
+        found[2] = flat_hidden[:, n:].dot(_side_by_side(hidden[:-1]).T)
+        found[2] += flat_hidden[:, :n].dot(state[0].T)
+    ones = np.ones(flat.shape[1], flat.dtype)
     for number, one in ((3, flat), (4, flat_hidden)):
         if needs[number]:
-            found[number] = ones.dot(one)
-    return *found, to_projection, *to_state
+            found[number] = one.dot(ones)
+    return *found, to_projection, *(_transposed(one) for one in to_state)
 
 
 # The same steps, one operation at a time.
@@ -536,8 +525,7 @@ class Recurrence(Function):
         ctx.cell = cell
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, *rest, hidden, *kept)
-        # A copy, since the last cells are also saved.
-        return (hidden, *(one.copy() for one in last))
+        return (_transposed(hidden), *(_transposed(one) for one in last))
 
     @staticmethod
     def backward(ctx: Any, given: Any, *to_rest: Any) -> tuple[Any, ...]:
@@ -549,8 +537,7 @@ class Recurrence(Function):
         else:
             arrays = [None if one is None else one._data for one in saved]
             hidden, *kept = arrays[end:]
-            grads = (np.zeros_like(hidden) if given is None else array_of(given),)
-            grads += tuple(None if to is None else array_of(to) for to in to_rest)
+            grads = [None if to is None else array_of(to) for to in (given, *to_rest)]
             weights, state = Weights(*arrays[1:6]), tuple(arrays[6:end])
             found = _gradients_in_arrays(cell, arrays[0], weights, state, hidden, kept, grads, needs)
         return None, *(one if needed else None for one, needed in zip(found, needs, strict=True))
@@ -576,6 +563,6 @@ def recur(cell: Cell, x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple
     given = (x, *weights, *state)
     if not any(isinstance(one, TensorBase) for one in given):
         hidden, rest, _ = _run_in_arrays(cell, x, weights, state)
-        return hidden, *rest
+        return _transposed(hidden), *(_transposed(one) for one in rest)
     result: tuple[Any, ...] = Recurrence.apply(cell, *given)
     return result

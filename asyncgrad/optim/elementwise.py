@@ -129,26 +129,38 @@ class ElementwiseOptimizer(Optimizer):
             yield functools.partial(self._apply, found, values.places)
             values.publish(self.state)
         else:
-            self._apply(found, self._places)
+            self._apply(found, None)
         return loss
 
-    def _apply(self, found: list[Entries], places: Places) -> None:
-        """Update parameters by their gradients, which fit; the new values go into the arrays that `places` returns."""
+    def _apply(self, found: list[Entries], places: Places | None) -> None:
+        """Update parameters by their gradients, which fit.
+
+        The new values go into the arrays that `places` returns; without it, into those of the parameters.
+        """
         follow_streams()
         for group, given in zip(self.param_groups, found, strict=True):
             maximize = group.get("maximize", False)
             entries = self._apply_fused(group, given, maximize) if COMPILERS else given
+            if places is None and self._update_without_state(group, entries):
+                continue
             # All states first: where memory ends, no parameter has been updated.
             states = self.state
             fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
             kind, dtype, device = None, None, None
-            for (param, grad), (data, state) in zip(entries, places(entries, fresh), strict=True):
+            for (param, grad), (data, state) in zip(entries, (places or self._places)(entries, fresh), strict=True):
                 if data.dtype is not dtype or param._device is not device or type(data) is not kind:
                     kind, dtype, device = type(data), data.dtype, param._device
                     self._device = device
                     update = self._updater(data, group)
                     negated = self._scratch(data, 1, "negated") if maximize else None
                 update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), state)
+
+    def _update_without_state(self, group: Group, entries: Entries) -> bool:
+        """Update the parameters of a group in place, if no state is needed; tell whether that was done.
+
+        What is done for each parameter otherwise takes as long as the update of a small one.
+        """
+        return False
 
     def _places(self, entries: Entries, fresh: dict[Tensor, dict[str, Any]]) -> Iterable[tuple[Any, dict[str, Any]]]:
         """Return the arrays and the states of parameters, to be updated in place."""

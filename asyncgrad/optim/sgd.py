@@ -10,9 +10,10 @@ import numpy as np
 
 from ..arguments import number, truth
 from ..errors import ArgumentError
+from ..graph.saved_hooks import begin_writes
 from .elementwise import ElementwiseOptimizer, Update, as_scalars
 from .fused import FusedUpdate
-from .optimizer import Group, check_range
+from .optimizer import Entries, Group, check_range
 
 __all__ = ["SGD"]
 
@@ -84,13 +85,6 @@ class SGD(ElementwiseOptimizer):
         lr, l2, factor, share = as_scalars(like, group["lr"], group["weight_decay"], momentum, 1.0 - group["dampening"])
         multiply, add, subtract = np.multiply, np.add, np.subtract
 
-        if not momentum and not has_l2:
-
-            def descend(param: Any, grad: Any, state: dict[str, Any]) -> None:
-                subtract(param, multiply(grad, lr, scratch[param.shape][0]), param)
-
-            return descend
-
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
             first, second = scratch[param.shape]
             if has_l2:
@@ -111,6 +105,26 @@ class SGD(ElementwiseOptimizer):
             subtract(param, multiply(grad, lr, first), param)
 
         return update
+
+    def _update_without_state(self, group: Group, entries: Entries) -> bool:
+        if group["momentum"] or group["weight_decay"]:
+            return False
+        begin_writes([param for param, _ in entries])
+        rate = -group["lr"] if group["maximize"] else group["lr"]
+        multiply, subtract = np.multiply, np.subtract
+        kind, dtype, device, shape = None, None, None, None
+        for param, grad in entries:
+            data = param._data
+            if data.dtype is not dtype or param._device is not device or type(data) is not kind:
+                kind, dtype, device, shape = type(data), data.dtype, param._device, None
+                self._device = device
+                scratch = self._scratch(data, 1)
+                (lr,) = as_scalars(data, rate)
+            if data.shape != shape:
+                shape = data.shape
+                (product,) = scratch[shape]
+            subtract(data, multiply(grad, lr, product), data)
+        return True
 
     def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
         l2, momentum = group["weight_decay"], group["momentum"]

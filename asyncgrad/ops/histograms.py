@@ -73,7 +73,9 @@ def _weighed(plain: Callable[..., Any], columns: Any, args: tuple[Any, ...], den
     return result / total, edges
 
 
-_histogram, _histogram2d, _histogramdd = map(NonDifferentiable, (np.histogram, np.histogram2d, np.histogramdd))
+_histogram = NonDifferentiable(np.histogram)
+_histogram2d = NonDifferentiable(np.histogram2d)
+_histogramdd = NonDifferentiable(np.histogramdd)
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:

@@ -63,6 +63,14 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
     return operator
 
 
+def _note_failure(name: str, out: Any, other: Any, error: Exception) -> None:
+    """Count a write that NumPy made before it raised, or add to its error which shapes do not fit."""
+    if isinstance(error, AFTER_WRITING):
+        out._bump_version()
+    else:
+        name_shapes(name, (out, other), error)
+
+
 def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[[T, Any], T]:
     """Return the operator that writes the result of a ufunc of two arrays into the tensor on the left.
 
@@ -111,11 +119,8 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
             kept.append(argument)
         try:
             ufunc(data, value, out=data)
-        except AFTER_WRITING:
-            out._bump_version()
-            raise
-        except ValueError as error:
-            name_shapes(bare.__name__, (out, other), error)
+        except Exception as error:
+            _note_failure(bare.__name__, out, other, error)
             raise
         # The former history of a view does not matter: the node of its base leads past that.
         made = _node(plan, None if view is not None else out._grad_fn, edge, out)

@@ -14,7 +14,7 @@ from .array_type import ndarray
 from .creation import CREATION
 from .inspection import ArrayNamespaceInfo
 from .standard import STANDARD
-from .wrapping import IndexTrick, wrap_creation, wrap_function, wrap_ufunc
+from .wrapping import Explain, IndexTrick, wrap_creation, wrap_function, wrap_ufunc
 
 __all__ = ["CREATES", "attach_names"]
 
@@ -42,11 +42,14 @@ _OTHERWISE: dict[str, Callable[..., Any]] = {**CREATION, **STANDARD, "ndarray": 
 _INDEX_TRICKS = {"c_", "mgrid", "ogrid", "r_"}
 
 
-def attach_names(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def attach_names(
+    module: str, explain: Callable[[np.ufunc, str], Explain] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a module with the names of NumPy's module of that name.
 
     Args:
         module: `asyncgrad.numpy` or one of its modules.
+        explain: takes a ufunc and its name, and returns what words its errors, if it is not NumPy.
     """
     space = vars(sys.modules[module])
     source = importlib.import_module(module.removeprefix("asyncgrad."))
@@ -56,7 +59,7 @@ def attach_names(module: str) -> tuple[Callable[[str], Any], Callable[[], list[s
             return __dir__()
         if name.startswith("__") and name not in _ABOUT and name != "__version__":
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        value = space[name] = _made(module, source, name)
+        value = space[name] = _made(module, source, name, explain)
         return value
 
     def __dir__() -> list[str]:  # noqa: N807
@@ -65,7 +68,9 @@ def attach_names(module: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     return __getattr__, __dir__
 
 
-def _made(module: str, source: types.ModuleType, name: str) -> Any:
+def _made(
+    module: str, source: types.ModuleType, name: str, explain: Callable[[np.ufunc, str], Explain] | None = None
+) -> Any:
     """Return what a name of the namespace stands for.
 
     Raises:
@@ -90,7 +95,7 @@ def _made(module: str, source: types.ModuleType, name: str) -> Any:
     # SciPy wraps its ufuncs with SCIPY_ARRAY_API=1.
     ufunc = getattr(found, "__wrapped__", found)
     if isinstance(ufunc, np.ufunc):
-        return _at_home(wrap_ufunc(ufunc, name), module)
+        return _at_home(wrap_ufunc(ufunc, name, None if explain is None else explain(ufunc, name)), module)
     if name in _INDEX_TRICKS:
         return IndexTrick(found)
     if isinstance(found, (type, types.ModuleType)) or not callable(found):

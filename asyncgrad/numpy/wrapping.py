@@ -13,7 +13,18 @@ from ..ops.dispatch import call_function, call_ufunc
 from ..ops.primitive import RULES
 from ..tensor import Tensor, asarray
 
-__all__ = ["IndexTrick", "as_tensors", "stacked_where_needed", "wrap_creation", "wrap_function", "wrap_ufunc"]
+__all__ = [
+    "Explain",
+    "IndexTrick",
+    "as_tensors",
+    "stacked_where_needed",
+    "wrap_creation",
+    "wrap_function",
+    "wrap_ufunc",
+]
+
+#: Takes an error and the arguments of the call that raised it, and says more in it, or returns another one to raise.
+Explain = Callable[[Exception, tuple[Any, ...], dict[str, Any]], Exception | None]
 
 #: What a ufunc has besides its methods.
 _UFUNC_ATTRIBUTES = ("identity", "nargs", "nin", "nout", "ntypes", "signature", "types")
@@ -82,10 +93,15 @@ def _stacked(sequence: Any) -> Any:
     return np.stack([_stacked(part) if isinstance(part, (list, tuple)) else part for part in sequence])
 
 
-def wrap_ufunc(ufunc: np.ufunc, name: str) -> Callable[..., Any]:
+def wrap_ufunc(ufunc: np.ufunc, name: str, explain: Explain | None = None) -> Callable[..., Any]:
     """Return a function that takes what `ufunc` takes, has its methods and attributes, and returns Tensors.
 
     As in `wrap_function`, Tensors lead to the rule at once, also beside arrays and numbers, which leave it to them.
+
+    Args:
+        ufunc: what is called.
+        name: its name.
+        explain: what words errors, if it is not NumPy.
     """
     wrapped: Callable[..., Any]
     if ufunc.nin == 2:
@@ -95,16 +111,28 @@ def wrap_ufunc(ufunc: np.ufunc, name: str) -> Callable[..., Any]:
                 is_direct = x2.__class__ in _OPERANDS
             else:
                 is_direct = x2.__class__ is Tensor and x1.__class__ in _OPERANDS
-            if is_direct and not kwargs and not out:
-                return call_ufunc(ufunc, "__call__", (x1, x2), kwargs)
-            return as_tensors(ufunc(x1, x2, *out, **kwargs))
+            try:
+                if is_direct and not kwargs and not out:
+                    return call_ufunc(ufunc, "__call__", (x1, x2), kwargs)
+                return as_tensors(ufunc(x1, x2, *out, **kwargs))
+            except Exception as error:
+                other = None if explain is None else explain(error, (x1, x2, *out), kwargs)
+                if other is None:
+                    raise
+                raise other from error
 
     else:
 
         def wrapped(x: Any, /, *more: Any, **kwargs: Any) -> Any:
-            if x.__class__ is Tensor and not kwargs and not more:
-                return call_ufunc(ufunc, "__call__", (x,), kwargs)
-            return as_tensors(ufunc(x, *more, **kwargs))
+            try:
+                if x.__class__ is Tensor and not kwargs and not more:
+                    return call_ufunc(ufunc, "__call__", (x,), kwargs)
+                return as_tensors(ufunc(x, *more, **kwargs))
+            except Exception as error:
+                other = None if explain is None else explain(error, (x, *more), kwargs)
+                if other is None:
+                    raise
+                raise other from error
 
     for method in _UFUNC_METHODS:
         setattr(wrapped, method, wrap_function(getattr(ufunc, method), method))

@@ -19,7 +19,7 @@ from numpy.exceptions import AxisError
 from ..arguments import describe
 from ..errors import ArgumentTypeError
 
-__all__ = ["name_errors", "name_errors_of_methods"]
+__all__ = ["explain_ufunc", "name_errors", "name_errors_of_methods"]
 
 C = TypeVar("C", bound=type)
 
@@ -47,6 +47,16 @@ def name_errors(module: str) -> None:
             space[name].__module__, space[name].__qualname__ = module, name
         elif inspect.isclass(found) and not issubclass(found, tuple):
             name_errors_of_methods(found)
+
+
+def explain_ufunc(ufunc: Callable[..., Any], name: str) -> Callable[[Exception, Any, dict[str, Any]], Exception | None]:
+    """Return what names a ufunc of `scipy.special`, and what it was called with, in its errors."""
+    called = f"scipy.special.{name}"
+
+    def explain(error: Exception, args: Any, kwargs: dict[str, Any]) -> Exception | None:
+        return _name(called, ufunc, args, kwargs, error, False) if isinstance(error, _ERRORS) else None
+
+    return explain
 
 
 def name_errors_of_methods(cls: C) -> C:

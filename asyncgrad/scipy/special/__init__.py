@@ -5,7 +5,7 @@ it is first called on a tensor.
 """
 
 from ...numpy.names import attach_names
-from ..error_names import name_errors
+from ..error_names import explain_ufunc, name_errors
 from . import airy_functions as airy_functions
 from . import bessel as bessel
 from . import binomials as binomials
@@ -66,4 +66,4 @@ from .zeta_functions import lambertw as lambertw
 from .zeta_functions import zeta as zeta
 
 name_errors(__name__)
-__getattr__, __dir__ = attach_names(__name__)
+__getattr__, __dir__ = attach_names(__name__, explain_ufunc)

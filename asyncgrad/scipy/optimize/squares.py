@@ -168,7 +168,7 @@ def curve_fit(
         method: as SciPy's.
         bounds: as SciPy's.
         jac: None for asyncgrad's, or SciPy's names of differences.
-        **options: passed on to `least_squares`.
+        **options: passed on to `least_squares`, as SciPy's `maxfev` is by the name `max_nfev`.
 
     Raises:
         ArgumentError: `sigma` is a matrix, data are not finite, or there are fewer data than parameters.
@@ -184,6 +184,8 @@ def curve_fit(
         >>> popt.round(4).tolist()
         [2.0, 0.5]
     """
+    if "maxfev" in options:
+        options["max_nfev"] = options.pop("maxfev")
     return _curve_fit(f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, method, jac, options)
 
 
@@ -223,9 +225,6 @@ def _curve_fit(
 
     args = (x_given, y, scale)
     options = {"method": method or ("trf" if is_bounded else "lm"), "jac": jac, "bounds": bounds, **options}
-    if "maxfev" in options:
-        # SciPy's own method "lm" has another name for it than the other methods.
-        options["max_nfev"] = options.pop("maxfev")
     if y.size < count:
         raise ArgumentError(f"{name}: {count} parameters cannot be fitted to {y.size} data: pass more data")
 

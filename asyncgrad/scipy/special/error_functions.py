@@ -23,6 +23,7 @@ __all__ = [
     "expi",
     "expn",
     "fresnel",
+    "gaussian_",
     "shichi",
     "sici",
     "voigt_profile",
@@ -34,20 +35,20 @@ _SLOPE = 2 / math.sqrt(math.pi)
 
 
 @primitive()
-def gaussian_(x: Any) -> Any:
-    """Return exp(-x**2)."""
-    return np.exp(-x * x)
+def gaussian_(x: Any, rate: float) -> Any:
+    """Return exp(-rate * x**2)."""
+    return np.exp(-rate * (x * x))
 
 
 @derivative(gaussian_, "x")
-def _(g: Any, x: Any, out: Any) -> Any:
+def _(g: Any, x: Any, rate: float, out: Any) -> Any:
     # At infinity it is 0, as are all its derivatives.
     infinite = np.isinf(raw(x))
-    return g * (-2.0 * (np.where(infinite, 0.0, x) if np.any(infinite) else x) * out)
+    return g * (-2.0 * rate * (np.where(infinite, 0.0, x) if np.any(infinite) else x) * out)
 
 
-erf: Primitive = differentiable(special.erf, "x", x=lambda g, x: g * (_SLOPE * gaussian_.call(x)))
-erfc: Primitive = differentiable(special.erfc, "x", x=lambda g, x: g * (-_SLOPE * gaussian_.call(x)))
+erf: Primitive = differentiable(special.erf, "x", x=lambda g, x: g * (_SLOPE * gaussian_.call(x, 1.0)))
+erfc: Primitive = differentiable(special.erfc, "x", x=lambda g, x: g * (-_SLOPE * gaussian_.call(x, 1.0)))
 erfi: Primitive = differentiable(special.erfi, "x", x=lambda g, x: g * (_SLOPE * np.exp(x * x)))
 erfinv: Primitive = differentiable(special.erfinv, "y", y=lambda g, out: g * (np.exp(out * out) / _SLOPE))
 erfcinv: Primitive = differentiable(special.erfcinv, "y", y=lambda g, out: g * (-np.exp(out * out) / _SLOPE))

@@ -10,12 +10,13 @@ import numpy as np
 from ...graph.values import raw
 from ...ops.primitive import Primitive, differentiable
 from ..ufuncs import special
+from .error_functions import gaussian_
 
 __all__ = ["log_ndtr", "ndtr", "ndtri", "ndtri_exp"]
 
 _HEIGHT = 1 / math.sqrt(2 * math.pi)
 
-ndtr: Primitive = differentiable(special.ndtr, "x", x=lambda g, x: g * (_HEIGHT * np.exp(-0.5 * (x * x))))
+ndtr: Primitive = differentiable(special.ndtr, "x", x=lambda g, x: g * (_HEIGHT * gaussian_.call(x, 0.5)))
 ndtri: Primitive = differentiable(special.ndtri, "y", y=lambda g, out: g * (np.exp(0.5 * (out * out)) / _HEIGHT))
 
 
@@ -26,7 +27,7 @@ def _log_ndtr_slope(x: Any) -> Any:
     is_below = raw(x) < 0
     below, above = np.where(is_below, x, 0.0), np.where(is_below, 0.0, x)
     tail = math.sqrt(2 / math.pi) / special.erfcx(-below / math.sqrt(2))
-    return np.where(is_below, tail, _HEIGHT * np.exp(-0.5 * (above * above)) / special.ndtr(above))
+    return np.where(is_below, tail, _HEIGHT * gaussian_.call(above, 0.5) / special.ndtr(above))
 
 
 log_ndtr: Primitive = differentiable(special.log_ndtr, "x", x=lambda g, x: g * _log_ndtr_slope(x))

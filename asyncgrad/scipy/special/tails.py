@@ -12,6 +12,7 @@ from ...graph.values import raw
 from ...ops.primitive import Primitive, derivative, differentiable, primitive
 from ..ufuncs import special
 from .elementary import exprel_slope
+from .error_functions import gaussian_
 
 __all__ = ["kolmogi", "kolmogorov", "owens_t", "smirnov", "smirnovi", "tklmbda"]
 
@@ -115,8 +116,6 @@ tklmbda: Primitive = differentiable(
 owens_t: Primitive = differentiable(
     special.owens_t,
     "h a",
-    h=lambda g, h, a: (
-        g * (np.exp(-0.5 * np.square(h)) * special.erf(a * h / math.sqrt(2)) / (-2 * math.sqrt(2 * math.pi)))
-    ),
+    h=lambda g, h, a: g * (gaussian_.call(h, 0.5) * special.erf(a * h / math.sqrt(2)) / (-2 * math.sqrt(2 * math.pi))),
     a=lambda g, h, a: g * (np.exp(-0.5 * np.square(h) * (1 + a * a)) / (2 * math.pi * (1 + a * a))),
 )

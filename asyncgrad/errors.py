@@ -31,6 +31,7 @@
     ├── RequestError(RuntimeError)          an HTTP request that is refused, with its status
     │   └── ClientDisconnectedError         nobody waits for the answer any more
     ├── StageLost(RuntimeError)             the worker of a stage has gone, and with it what nobody else has
+    ├── ReplicaError(RuntimeError)          another replica of a model has failed, or differs
     ├── WorkerLostError(ConnectionError)    a worker does not answer
     ├── RemoteError(RuntimeError)           an error at a worker whose type is not known here
     ├── UnknownStageError(LookupError)      a worker that has no such stage
@@ -81,6 +82,7 @@ __all__ = [
     "PayloadError",
     "ProfileError",
     "RemoteError",
+    "ReplicaError",
     "RequestError",
     "RequiresGradError",
     "StageLost",
@@ -230,6 +232,10 @@ class ClientDisconnectedError(RequestError):
 
 class StageLost(AsyncgradError, RuntimeError):
     """The worker of a stage has gone, and its work cannot be done again elsewhere; nothing has changed."""
+
+
+class ReplicaError(AsyncgradError, RuntimeError):
+    """The backward of another replica of a model has failed, or the replicas differ; no gradient has changed."""
 
 
 class WorkerLostError(AsyncgradError, ConnectionError):

@@ -11,6 +11,7 @@ How the parts fit, from home to worker:
   `http_app` those for owners who do not run each other's code, whose messages `wire` turns into bytes.
 - `host`: answers the requests at the worker. `definition`: what it runs. `ledger`: the gradients of parameters there.
 - `pipeline`: micro-batches through stages, whether these run elsewhere or here.
+- `data_parallel`: replicas of a model, whose gradients are averaged over a `collective`.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +19,10 @@ from typing import TYPE_CHECKING
 from ..lazy import attach
 
 if TYPE_CHECKING:
+    from .collective import Collective as Collective
+    from .collective import InProcessGroup as InProcessGroup
     from .dask import DaskTransport as DaskTransport
+    from .data_parallel import DataParallel as DataParallel
     from .definition import Definition as Definition
     from .host import StageHost as StageHost
     from .http import HttpTransport as HttpTransport
@@ -33,9 +37,12 @@ if TYPE_CHECKING:
     from .transport import Transport as Transport
 
 __all__ = [
+    "Collective",
     "DaskTransport",
+    "DataParallel",
     "Definition",
     "HttpTransport",
+    "InProcessGroup",
     "RemoteModule",
     "Reply",
     "Request",
@@ -52,7 +59,9 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
         {
+            ".collective": ["Collective", "InProcessGroup"],
             ".dask": ["DaskTransport"],
+            ".data_parallel": ["DataParallel"],
             ".definition": ["Definition"],
             ".host": ["StageHost"],
             ".http": ["HttpTransport"],

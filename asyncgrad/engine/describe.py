@@ -440,12 +440,12 @@ def _nodes(task: GraphTask, stacks: _Stacks, frame: FrameType | None) -> Iterato
 def _describe_node_task(task: GraphTask, node_task: Any, node: Node | None, stacks: _Stacks) -> NodeDescription:
     """Describe a NodeTask that has suspended once: it may run now, also in another thread."""
     since = getattr(node_task, "since", None)
-    coroutine, waiter = node_task.get_coro(), node_task._waiter
+    coroutine, waiter = node_task.get_coro(), node_task._fut_waiter
     job = None if task.remote_jobs is None or node is None else task.remote_jobs.get(node)
     if job is not None:
         if job.is_waiting():
             return _describe_node(task, node, "queued", None, since, [], f"a turn on device '{job.device}'")
-        coroutine, waiter = job.coroutine, getattr(job._task, "_waiter", None)
+        coroutine, waiter = job.coroutine, getattr(job._task, "_fut_waiter", None)
     frames = list(suspended_frames(coroutine))
     thread = next((stacks.thread_of[frame] for frame in frames if frame in stacks.thread_of), None)
     if thread is not None:

@@ -36,12 +36,12 @@ class EagerTask(asyncio.Future[Any]):
         "_cancels_requested",
         "_context",
         "_coro",
+        "_fut_waiter",
         "_loop_of_task",
         "_must_cancel",
         "_name",
         "_on_end",
         "_registered",
-        "_waiter",
         "cancelled_by",
         "since",
     )
@@ -63,7 +63,8 @@ class EagerTask(asyncio.Future[Any]):
         self._context = context
         self._name = name
         self._loop_of_task = loop
-        self._waiter: asyncio.Future[Any] | None = None
+        # Under the name that asyncio's own tasks have for it: anyio's cancel scopes, and so httpx, read it.
+        self._fut_waiter: asyncio.Future[Any] | None = None
         self._must_cancel = False
         self._cancel_message: Any = None
         self._cancels_requested = 0
@@ -109,7 +110,7 @@ class EagerTask(asyncio.Future[Any]):
             if not isinstance(error, asyncio.CancelledError):
                 error = asyncio.CancelledError(*([] if self._cancel_message is None else [self._cancel_message]))
             self._must_cancel = False
-        self._waiter = None
+        self._fut_waiter = None
         loop = self._loop_of_task
         _enter_task(loop, self)  # type: ignore[arg-type]
         try:
@@ -170,7 +171,7 @@ class EagerTask(asyncio.Future[Any]):
             loop.call_soon(self._step, error, context=self._context)
             return
         awaited.add_done_callback(self._wake_up, context=self._context)
-        self._waiter = awaited
+        self._fut_waiter = awaited
         if self._must_cancel and awaited.cancel(msg=self._cancel_message):
             self._must_cancel = False
 
@@ -190,7 +191,7 @@ class EagerTask(asyncio.Future[Any]):
         if self.done():
             return False
         self._cancels_requested += 1
-        if self._waiter is not None and self._waiter.cancel(msg=msg):
+        if self._fut_waiter is not None and self._fut_waiter.cancel(msg=msg):
             return True
         self._must_cancel = True
         self._cancel_message = msg
@@ -204,7 +205,7 @@ class EagerTask(asyncio.Future[Any]):
         """
         if self.done():
             return None if self.cancelled() else self.exception()
-        waiter, self._waiter = self._waiter, None
+        waiter, self._fut_waiter = self._fut_waiter, None
         if waiter is not None:
             waiter.remove_done_callback(self._wake_up)
         self._unregister()

@@ -31,8 +31,7 @@ def _describe(task: Any, label: Callable[[Any], str]) -> str:
         parts.append(f"at {own.f_code.co_filename}:{own.f_lineno}" + (f", `{line}`" if line else ""))
     if frames and is_asyncio(frames[-1]):
         parts.append(f"in asyncio's {frames[-1].f_code.co_qualname}")
-    # Task and EagerTask use different names for it.
-    waiter = getattr(task, "_fut_waiter", None) or getattr(task, "_waiter", None)
+    waiter = getattr(task, "_fut_waiter", None)
     if others := [label(other) for other in tasks_behind(waiter)]:
         parts.append("for " + ", ".join(others))
     elif waiter is not None and not (frames and is_asyncio(frames[-1])):

@@ -70,13 +70,16 @@ def test_every_example_has_a_test_here():
         "character_rnn",
         "character_transformer",
         "checkpoint_budget",
+        "data_parallel",
         "gaussian_process",
         "inplace_and_views",
         "many_models",
         "neural_ode",
         "optimum_sensitivities",
         "overlapped_reduction",
+        "pipeline",
         "reentrant_checkpoint",
+        "split_learning",
         "survival_fit",
         "train_deeper_than_memory",
         "train_digits",
@@ -98,6 +101,41 @@ def test_overlapped_reduction_has_all_its_exchanges_under_way_at_once():
 
     assert finished.returncode == 0, finished.stderr
     assert "12 gradients exchanged, at most 12 on their way at the same time" in finished.stdout
+
+
+@needs_matplotlib
+def test_pipeline_keeps_fewer_graphs_in_1f1b_with_the_same_bits_and_draws_both(tmp_path: Path):
+    picture = tmp_path / "new" / "timeline.png"
+
+    finished = run_example("pipeline", "--out", picture)
+
+    assert finished.returncode == 0, finished.stderr
+    assert figure(r"GPipe: .* at most (\d+) graphs", finished.stdout) == 8
+    assert figure(r"1F1B: .* at most (\d+) graphs", finished.stdout) == 3
+    assert "gradients have the same bits: True" in finished.stdout
+    assert min(png_size(picture)) >= 400
+
+
+def test_data_parallel_learns_the_same_weights_at_both_replicas_which_fail_together():
+    finished = run_example("data_parallel")
+
+    assert finished.returncode == 0, finished.stderr
+    assert figure(r"([\d.]+) at last", finished.stdout) < figure(r"([\d.]+) at first", finished.stdout)
+    assert "weights have the same bits: True" in finished.stdout
+    assert "replica 1 failed with ValueError, and replica 0 with ReplicaError" in finished.stdout
+    assert "gradients left behind: 0" in finished.stdout
+
+
+@pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("starlette", "uvicorn", "httpx")),
+    reason="needs Starlette, uvicorn and httpx: pip install 'asyncgrad[serve]'",
+)
+def test_split_learning_learns_from_a_lab_that_keeps_its_parameters():
+    finished = run_example("split_learning")
+
+    assert finished.returncode == 0, finished.stderr
+    assert figure(r"step 40: .* accuracy (\d+)%", finished.stdout) > 90
+    assert "the parameters are its owner's" in finished.stdout
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is one that Linux enforces")

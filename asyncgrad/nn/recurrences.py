@@ -347,7 +347,9 @@ class Lstm(Cell):
         grad, work = np.zeros_like(state[0]), np.empty_like(state[1])
         to_cell = np.zeros_like(state[1]) if to_last is None else to_last.copy()
         # The gradients of the hidden states before and after the projection, of which the latter are kept.
-        raw, to_hiddens, onto = grad, None, None
+        raw = grad
+        to_hiddens: Any = None
+        onto: Any = None
         if weights.projection is not None:
             raw, to_hiddens = np.empty_like(to_cell), np.empty_like(hidden)
             onto = np.ascontiguousarray(weights.projection.T)

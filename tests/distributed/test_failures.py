@@ -25,7 +25,7 @@ def raised(function: Callable[[], Any]) -> Exception:
     "fails",
     [
         lambda: Path("/there/is/none").read_text(),
-        lambda: {}["key"],
+        lambda: {"a": 1}["key"],
         lambda: b"\xff".decode(),
         lambda: json.loads("{"),
         lambda: 1 / 0,

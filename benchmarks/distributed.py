@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any, final
 
 import numpy as np
+from distributed import Client, LocalCluster
 
 import asyncgrad as ag
 from asyncgrad.distributed import DaskTransport, stage
@@ -159,9 +160,12 @@ async def _harm(client: Any, draw: random.Random, workers: Sequence[Any]) -> Cal
 
 @asynccontextmanager
 async def _cluster(workers: int) -> AsyncIterator[tuple[Any, Any]]:
-    from distributed import Client, LocalCluster
-
-    options = {"threads_per_worker": 1, "dashboard_address": ":0", "asynchronous": True, "silence_logs": "CRITICAL"}
+    options: dict[str, Any] = {
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "asynchronous": True,
+        "silence_logs": "CRITICAL",
+    }
     async with (
         LocalCluster(n_workers=workers, **options) as cluster,
         Client(cluster, asynchronous=True, direct_to_workers=True) as client,
@@ -174,8 +178,8 @@ async def _main(options: argparse.Namespace) -> None:
     while (done := sum(total.values())) < options.chaos:
         # A cluster for a few runs: Dask does not restart a worker that is harmed again while it starts.
         async with _cluster(4) as (_, client):
-            found = await chaos(client, min(_RUNS_PER_CLUSTER, options.chaos - done), options.seed + done)
-        total = {name: count + found[name] for name, count in total.items()}
+            harmed = await chaos(client, min(_RUNS_PER_CLUSTER, options.chaos - done), options.seed + done)
+        total = {name: count + harmed[name] for name, count in total.items()}
         print(total, flush=True)
     if options.chaos:
         return

@@ -22,6 +22,7 @@ from benchmarks import (
     many,
     memory,
     offload,
+    overlap,
     runner,
     waiting,
 )
@@ -80,11 +81,20 @@ def test_every_topic_is_a_file():
         "hips",
         "imports",
         "memory",
+        "overlap",
         "profiling",
         "serving",
         "training",
     }
     assert set(command.TOPICS) == files - machinery - commands_of_their_own
+
+
+def test_overlap_is_timed_beside_waiting_without_it():
+    pipeline, data_parallel = (ag.run(one(1)) for one in (overlap.measure_pipeline, overlap.measure_data_parallel))
+
+    assert pipeline.keys() == {"pipeline", "bare tasks"}
+    assert data_parallel.keys() == {"backward", "async hooks", "blocking"}
+    assert min(*pipeline.values(), *data_parallel.values()) > 0
 
 
 def test_a_peer_that_computes_something_else_is_found_out(monkeypatch: pytest.MonkeyPatch):

@@ -69,9 +69,8 @@ def http_app(
     Example:
         >>> import asyncgrad as ag
         >>> from asyncgrad import nn, optim
-        >>> encoder = nn.Linear(3, 2)
         >>> make = lambda model: optim.SGD(model, lr=0.1)
-        >>> app = ag.distributed.http_app({"encoder": ag.distributed.Definition(encoder, optimizer=make)})
+        >>> app = ag.distributed.http_app({"encoder": ag.distributed.Definition(nn.Linear(3, 2), optimizer=make)})
         >>> [route.path for route in app.routes]
         ['/call']
     """

@@ -72,23 +72,22 @@ async def pipeline(
     Example:
         >>> import numpy as np, asyncgrad as ag
         >>> w = ag.tensor(2.0, requires_grad=True)
-        >>> async def first(x):
-        ...     return w * x
-        >>> async def second(x):
-        ...     return x - 1
-        >>> async def main():
-        ...     stages, x = [first, second], np.arange(4.0)
-        ...     options = {"micro_batches": 2, "schedule": "1f1b"}
-        ...     return await ag.distributed.pipeline(stages, x, loss=lambda y: (y * y).mean(), **options)
-        >>> ag.run(main()), w.grad.item()
+        >>> stages, loss = [lambda x: w * x, lambda x: x - 1], lambda y: (y * y).mean()
+        >>> run = ag.distributed.pipeline(stages, np.arange(4.0), micro_batches=2, loss=loss, schedule="1f1b")
+        >>> ag.run(run), w.grad.item()
         (tensor(9., dtype=float64, device='cpu'), 11.0)
     """
     flow = _Flow(stages, micro_batches, in_flight, schedule, reduction, loss)
     batch = _Batch(x, flow.count, "x")
-    if loss is None:
-        if target is not None:
-            raise ArgumentError("target is what a loss compares with: pass loss, or leave it out")
-        return await flow.outputs(batch.split())
+    if loss is not None:
+        return await _run_with_loss(flow, loss, batch, target)
+    if target is not None:
+        raise ArgumentError("target is what a loss compares with: pass loss, or leave it out")
+    return await flow.outputs(batch.split())
+
+
+async def _run_with_loss(flow: _Flow, loss: Callable[..., Any], batch: _Batch, target: Any) -> Tensor:
+    """Run the forwards and backwards within one backward; return the loss of the batch."""
     if not is_grad_enabled():
         raise GraphError("a pipeline with a loss runs the backward, and recording is off: leave the loss out")
     targets = None if target is None else _Batch(target, flow.count, "target")

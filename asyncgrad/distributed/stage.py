@@ -346,6 +346,8 @@ class Stage:
             moving = self._moving
             if moving is None:
                 moving = self._moving = start_task(self._relocate(lost), contextvars.copy_context(), "move a stage")
+                # All who wait may be cancelled: nobody else looks at its error then.
+                moving.add_done_callback(lambda task: task.cancelled() or task.exception())
             try:
                 await wait_until_done(moving)
             finally:

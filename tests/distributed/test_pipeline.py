@@ -399,7 +399,6 @@ def test_post_accumulate_hooks_see_the_whole_gradient_once():
         ({"micro_batches": 2, "loss": lambda y: y}, ArgumentTypeError, "a tensor with one real number"),
         ({"micro_batches": 2, "loss": lambda y: ag.tensor(1.0)}, GraphError, "depends on nothing that requires grad"),
     ],
-    ids=str,
 )
 def test_arguments_that_do_not_fit_are_refused(options, error, text):
     with pytest.raises(error, match=text):

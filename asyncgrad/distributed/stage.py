@@ -232,9 +232,13 @@ class Stage:
         if final:
             fields = {**fields, "finish": final}
         for _ in range(_MOVES):
-            epoch = self._epoch
+            epoch, worker = self._epoch, self._address()
             try:
-                reply = await self._ask_worker(self._address(), op, fields, arrays)
+                reply = await self._ask_worker(worker, op, fields, arrays)
+                if self._epoch != epoch or (self._moving is not None and not self._moving.done()):
+                    # The worker answers, but a request beside this one has found it lost: what it did is lost, too.
+                    # test_a_reply_of_a_worker_that_was_given_up_counts_for_nothing
+                    raise WorkerLostError(f"worker {worker} has been given up")
                 self._final.difference_update(final)
                 return reply
             except (WorkerLostError, UnknownStageError) as lost:
@@ -295,9 +299,12 @@ class Stage:
             self._log.pop(transaction, None)
             self._open.discard(transaction)
         fields = {"transaction": transaction} if task is None else {"transaction": transaction, "task": task}
+        if self._moving is not None:
+            # The worker that takes over may be about to repeat this transaction.
+            await wait_until_done(self._moving)
         try:
             await self._ask_worker(self._address(), "roll_back", fields, [])
-        except WorkerLostError:
+        except (WorkerLostError, UnknownStageError):
             # It has gone, and its gradients with it.
             return
 

@@ -100,6 +100,40 @@ def test_a_worker_that_dies_at_any_message_changes_no_bit(order):
     assert deaths
 
 
+@pytest.mark.parametrize("kind", ["commit", "step"])
+def test_a_reply_of_a_worker_that_was_given_up_counts_for_nothing(kind):
+    async def main():
+        transport = simulated()
+        one = stage(lambda w, x: w * x, 2.0, transport=transport, worker="a", optimizer=lambda p: optim.SGD(p, lr=0.5))
+        loss = await one(ag.tensor(3.0))
+        if kind == "step":
+            await loss.backward()
+        answered, moved = asyncio.Event(), asyncio.Event()
+        call = transport.call
+
+        async def late(worker, request):
+            # The connection of one request breaks, and the reply to another arrives after that.
+            if (worker, request.op) == ("a", "state"):
+                await answered.wait()
+                raise WorkerLostError("the connection broke")
+            reply = await call(worker, request)
+            if (worker, request.op) == ("a", kind):
+                answered.set()
+                await moved.wait()
+            if worker == "b":
+                moved.set()
+            return reply
+
+        transport.call = late
+        await asyncio.gather(one.step() if kind == "step" else loss.backward(), one.grads())
+        assert one.worker == "b"
+        return [grad and grad.item() for grad in await one.grads()], [param.item() for param in await one.parameters()]
+
+    grads, params = ag.run(main())
+
+    assert (grads, params) == (([None], [0.5]) if kind == "step" else ([3.0], [2.0]))
+
+
 def test_gradients_of_earlier_backward_passes_survive_their_worker():
     async def main():
         transport = simulated()

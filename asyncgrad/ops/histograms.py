@@ -28,7 +28,7 @@ def weigh_(weights: Any, places: Any, sums: Any) -> Any:
         places: in which bin of the flattened histogram each element is, `(n,)`; -1 for one outside of all.
         sums: the histogram.
     """
-    return np.copy(sums)
+    return sums
 
 
 @derivative(weigh_, "weights")

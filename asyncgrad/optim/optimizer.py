@@ -336,7 +336,7 @@ class Optimizer(ABC):
         """
         numbers = {id(param): number for number, param in enumerate(self._params())}
         return {
-            "state": {numbers[id(param)]: _copy_state(state) for param, state in self.state.items()},
+            "state": {numbers[id(param)]: _copy_state(state) for param, state in self.state.items() if state},
             "param_groups": [
                 {**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups
             ],

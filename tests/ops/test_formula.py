@@ -306,6 +306,7 @@ CALLED = {
         "vander x",
         "var a",
         "vonmises kappa",
+        "weigh weights",
     ),
 }
 

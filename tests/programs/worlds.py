@@ -52,7 +52,7 @@ for _function, _cases in CASES.items():
 #: Some of their outputs are constant, or known up to a phase, so that the lines of programs name them one by one; the
 #: imaginary part of a number is a number in NumPy, and a view that cannot be written into here.
 _BY_HAND = {"average", "imag", "divmod", "modf", "frexp"}
-_BY_HAND |= {"linalg.slogdet", "linalg.eig", "linalg.lstsq", "linalg.svd"}
+_BY_HAND |= {"linalg.slogdet", "linalg.eig", "linalg.lstsq", "linalg.svd", "histogram", "histogram2d", "histogramdd"}
 CASE_NAMES = {_name: _found for _name, _found in CASE_NAMES.items() if _found[1] and _name not in _BY_HAND}
 
 

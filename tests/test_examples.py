@@ -288,11 +288,9 @@ def test_train_digits_twice_from_one_seed_gives_one_result(tmp_path: Path):
     ("arguments", "complaint"),
     [
         (("--epochs", "0"), "--epochs must be at least 1, and is 0"),
-        (("--batch-size", "some"), "--batch-size: invalid int value: 'some'"),
-        (("--out", "curves.txt"), "--out must name a .png file, and is 'curves.txt'"),
         (("--out", f"{__file__}/curves.png"), "--out: "),
     ],
-    ids=["epochs", "batch-size", "out", "out-in-a-file"],
+    ids=["epochs", "out-in-a-file"],
 )
 def test_train_digits_names_the_option_it_cannot_use(arguments: tuple[str, ...], complaint: str):
     finished = run_example("train_digits", *arguments)

@@ -74,7 +74,7 @@ def test_connections_that_break_at_any_message_change_no_bit():
         assert (await gradients(stages), scale.grad.item()) == expected
 
     with ag.workers(0):
-        explore(main, seeds=cases(300))
+        explore(main, seeds=cases(100))
 
 
 @pytest.mark.parametrize("order", ["fifo", "shuffled"])
@@ -95,7 +95,7 @@ def test_a_worker_that_dies_at_any_message_changes_no_bit(order):
         assert (await gradients(stages), scale.grad.item()) == expected
 
     with ag.workers(0):
-        explore(main, seeds=cases(600), order=order)
+        explore(main, seeds=cases(200), order=order)
 
     assert deaths
 
@@ -196,7 +196,7 @@ def test_a_failure_anywhere_leaves_every_gradient_as_it_was():
         assert count_left(transport) == [0, 0, 0]
 
     with ag.workers(0):
-        explore(main, seeds=cases(300))
+        explore(main, seeds=cases(100))
 
 
 def test_a_cancelled_backward_leaves_every_gradient_and_worker_as_it_was():
@@ -218,7 +218,7 @@ def test_a_cancelled_backward_leaves_every_gradient_and_worker_as_it_was():
         assert count_left(transport) == [0, 0, 0]
 
     with ag.workers(0):
-        explore(main, seeds=cases(300))
+        explore(main, seeds=cases(100))
 
 
 def test_a_later_failure_takes_back_what_was_committed():
@@ -411,7 +411,7 @@ def test_no_state_is_left_after_many_backward_passes():
         transport = simulated()
         stages = make_stages(transport)
         scale = ag.tensor(1.5, requires_grad=True)
-        for number in range(cases(1000)):
+        for number in range(cases(400)):
             loss = await forward(stages, scale, 1)
             if number % 3 == 0:
                 await loss.backward()

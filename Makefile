@@ -14,6 +14,7 @@
 #   make test-gpu    the tests that need an NVIDIA GPU, and the examples of docs/gpu.md
 #   make bench-gpu   measure on an NVIDIA GPU beside PyTorch; QUICK=1 takes less than 3 minutes
 #   make programs    random programs, held to NumPy: 25 times as many as in make test-all
+#   make demo-distributed   train three stages on a Dask cluster of this machine, and kill a worker in the midst
 #   make chaos       backward passes on a Dask cluster, during each of which a worker is harmed: 200 times
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test-all
 PYTHON ?= python3
@@ -23,12 +24,15 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-compiled test-all test-pythons lint types pytest schedules chaos programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
+.PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
 
 test: lint types pytest
+
+demo-distributed: $(VENV)/.dev
+	$(BIN)/python examples/lost_worker.py
 
 # ASYNCGRAD_CASES is the share of the cases that are run: tests/sampling.py.
 # ASYNCGRAD_BACKWARD_RECORD names a file of those that run no backward, which need not run again: tests/backwards.py.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import struct
@@ -12,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import asyncgrad as ag
 
 ROOT = Path(__file__).parent.parent
 
@@ -73,6 +76,7 @@ def test_every_example_has_a_test_here():
         "data_parallel",
         "gaussian_process",
         "inplace_and_views",
+        "lost_worker",
         "many_models",
         "neural_ode",
         "optimum_sensitivities",
@@ -136,6 +140,19 @@ def test_split_learning_learns_from_a_lab_that_keeps_its_parameters():
     assert finished.returncode == 0, finished.stderr
     assert figure(r"step 40: .* accuracy (\d+)%", finished.stdout) > 90
     assert "the parameters are its owner's" in finished.stdout
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="needs Dask: pip install 'asyncgrad[dask]'")
+def test_lost_worker_learns_the_same_bits_on_the_workers_that_are_left(capsys):
+    lost_worker = importlib.import_module("examples.lost_worker")
+    transport = ag.distributed.SimulatedTransport(["a", "b", "c"])
+
+    async def main():
+        there = await lost_worker.train_there(transport, ["a", "b", "c"], 20, transport.kill)
+        return there == await lost_worker.train_here(20), await transport.workers()
+
+    assert ag.run(main()) == (True, ["a", "c"])
+    assert "step  10: worker b is killed in the midst" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is one that Linux enforces")

@@ -2,7 +2,7 @@
 #   make demo    train the digits example
 #   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
-#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a tenth of the cases
+#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make docs        build the documentation with the reference of all names as a site, in build/docs
@@ -41,7 +41,7 @@ test-all: export ASYNCGRAD_BACKWARD_RECORD = .tests-without-backward
 # One process checks types, on one core: the tests have begun meanwhile.
 test-all: lint
 	$(MAKE) --jobs=2 types pytest
-	$(MAKE) test-compiled COMPILED_CASES=0.1
+	$(MAKE) test-compiled COMPILED_CASES=0.05
 
 # An interpreter is here if it is on the path or among those that pyenv has built.
 test-pythons:
@@ -66,13 +66,13 @@ types: $(VENV)/.dev
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
-# A test that is not sampled is run with 8 of its cases, which have all been run otherwise.
+# A test that is not sampled is run with 4 of its cases, which have all been run otherwise.
 # Without the tests of what runs no backward: the source, the package, the benchmarks' tables, the source of kernels;
 # and without the examples, which take a minute, and whose models the other tests train too.
 COMPILED_CASES ?= $(or $(ASYNCGRAD_CASES),0.1)
 
 test-compiled: $(VENV)/.dev
-	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_MOST=8 ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
+	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_MOST=4 ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
 		--ignore-glob='tests/test_architecture.py' --ignore-glob='tests/test_house_rules.py' \
 		--ignore-glob='tests/test_packaging.py' --ignore-glob='tests/test_benchmark_*.py' \
 		--ignore-glob='tests/test_facades.py' --ignore-glob='tests/test_examples.py' \

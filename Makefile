@@ -2,7 +2,8 @@
 #   make demo    train the digits example
 #   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
-#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases
+#   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases;
+#                    CASES=0.5 for half of the cases of laws that have many
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make docs        build the documentation with the reference of all names as a site, in build/docs
@@ -36,7 +37,8 @@ demo-distributed: $(VENV)/.dev
 
 # ASYNCGRAD_CASES is the share of the cases that are run: tests/sampling.py.
 # ASYNCGRAD_BACKWARD_RECORD names a file of those that run no backward, which need not run again: tests/backwards.py.
-test-all: export ASYNCGRAD_CASES = 1
+CASES ?= 1
+test-all: export ASYNCGRAD_CASES = $(CASES)
 test-all: export ASYNCGRAD_BACKWARD_RECORD = .tests-without-backward
 # One process checks types, on one core: the tests have begun meanwhile.
 test-all: lint

@@ -308,8 +308,8 @@ def test_a_free_lock_is_taken_and_given_back_without_any_allocation():
         return sys.getallocatedblocks() - before
 
     many()
-    # The two numbers that it counts with.
-    assert min(many() for _ in range(5)) <= 2
+    # The numbers that it counts with, and what else the process does; an allocation for each lock would be 10,000.
+    assert min(many() for _ in range(5)) < 100
 
 
 def test_a_backward_that_nobody_contends_with_does_not_suspend(run):

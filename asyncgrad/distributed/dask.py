@@ -15,13 +15,14 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, final
 
 from ..engine.eager_task import EagerTask
 from ..errors import WorkerLostError
 from ..learn.calls import start_task
 from .host import StageHost
-from .together import wait_until_done
+from .together import run_patiently, start_unawaited
 from .transport import Reply, Request
 
 try:
@@ -161,10 +162,7 @@ class DaskTransport:
             loop.call_soon_threadsafe(self._start_sending, worker, request)
 
     def _start_sending(self, worker: str, request: Request) -> None:
-        task = start_task(self._send(worker, request), contextvars.Context(), "send a message")
-        if not task.done():
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+        start_unawaited(self._send(worker, request), self._sending, "send a message")
 
     async def _send(self, worker: str, request: Request) -> None:
         try:
@@ -182,20 +180,8 @@ class DaskTransport:
 
     async def _exchange(self, worker: str, request: Request) -> Reply:
         """Send a request and wait for the reply; while there is none, ask now and then whether the worker is there."""
-        task = start_task(self._send_and_receive(worker, request), contextvars.copy_context(), "ask a worker")
-        try:
-            while not task.done():
-                try:
-                    async with asyncio.timeout(self._patience):
-                        await wait_until_done(task)
-                except TimeoutError:
-                    await self._check(worker)
-        except BaseException:
-            if not task.cancel() and not task.cancelled():
-                # It has failed by itself meanwhile, and nobody else looks at its error.
-                task.exception()
-            raise
-        reply: Reply = task.result()
+        exchange = self._send_and_receive(worker, request)
+        reply: Reply = await run_patiently(exchange, partial(self._check, worker), self._patience, "ask a worker")
         return reply
 
     async def _check(self, worker: str) -> None:

@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, final
 from weakref import WeakKeyDictionary
 
 from ..arguments import describe, number
 from ..engine.eager_task import EagerTask
 from ..errors import ArgumentError, ArgumentTypeError, PayloadError, RemoteError, WorkerLostError
-from ..learn.calls import start_task
 from .definition import Definition
 from .stage import Stage
-from .together import wait_until_done
+from .together import run_patiently, start_unawaited, wait_until_done
 from .transport import Reply, Request
 from .wire import decode, encode, message_bytes, read_bytes
 
@@ -121,18 +120,9 @@ class HttpTransport:
             PermissionError: the server does not allow the request.
         """
         client = self._client()
-        task = start_task(self._exchange(client, worker, request), contextvars.copy_context(), "ask a server")
-        try:
-            while not task.done():
-                try:
-                    async with asyncio.timeout(self._patience):
-                        await wait_until_done(task)
-                except TimeoutError:
-                    await self._check(client, worker)
-            reply: Reply = task.result()
-            return reply
-        finally:
-            task.cancel()
+        exchange, check = self._exchange(client, worker, request), partial(self._check, client, worker)
+        reply: Reply = await run_patiently(exchange, check, self._patience, "ask a server")
+        return reply
 
     def send(self, worker: str, request: Request) -> None:
         """Send a request whose reply nobody needs, if an event loop with connections runs."""
@@ -169,10 +159,7 @@ class HttpTransport:
         return self._clients[loop]
 
     def _start_sending(self, worker: str, request: Request) -> None:
-        task = start_task(self._send(worker, request), contextvars.Context(), "send a message")
-        if not task.done():
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+        start_unawaited(self._send(worker, request), self._sending, "send a message")
 
     async def _send(self, worker: str, request: Request) -> None:
         try:

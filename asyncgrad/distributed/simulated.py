@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -11,8 +10,8 @@ from typing import Any, final
 
 from ..engine.eager_task import EagerTask
 from ..errors import WorkerLostError
-from ..learn.calls import start_task
 from .host import StageHost
+from .together import start_unawaited
 from .transport import Reply, Request
 
 __all__ = ["SimulatedTransport"]
@@ -104,10 +103,7 @@ class SimulatedTransport:
         except RuntimeError:
             # Nothing runs here that could carry it: the host drops what it would have dropped when its time is over.
             return
-        task = start_task(self._send(worker, request), contextvars.Context(), "send a message")
-        if not task.done():
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+        start_unawaited(self._send(worker, request), self._sending, "send a message")
 
     async def _send(self, worker: str, request: Request) -> None:
         try:

@@ -1,16 +1,16 @@
-"""Waiting for several coroutines that run at the same time, and for a task that outlives whoever waits."""
+"""Waiting for coroutines that run at the same time, or that a worker may never end; and starting what nobody awaits."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from ..engine.eager_task import EagerTask
 from ..learn.calls import start_task
 
-__all__ = ["run_together", "wait_until_done"]
+__all__ = ["run_patiently", "run_together", "start_unawaited", "wait_until_done"]
 
 
 async def run_together(coroutines: Iterable[Coroutine[Any, Any, Any]], name: str) -> list[Any]:
@@ -59,3 +59,38 @@ async def wait_until_done(task: EagerTask) -> None:
         ended = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
         await ended
+
+
+async def run_patiently(
+    exchange: Coroutine[Any, Any, Any], check: Callable[[], Awaitable[None]], patience: float, name: str
+) -> Any:
+    """Return the result of a coroutine, however long it takes; `check` is awaited whenever it is silent for long.
+
+    Args:
+        exchange: sends a request and waits for the reply.
+        check: raises if whoever is asked has gone; `exchange` is cancelled then.
+        patience: the seconds of silence before a check.
+        name: what errors call the task.
+    """
+    task = start_task(exchange, contextvars.copy_context(), name)
+    try:
+        while not task.done():
+            try:
+                async with asyncio.timeout(patience):
+                    await wait_until_done(task)
+            except TimeoutError:
+                await check()
+    except BaseException:
+        if not task.cancel() and not task.cancelled():
+            # It has failed by itself meanwhile, and nobody else looks at its error.
+            task.exception()
+        raise
+    return task.result()
+
+
+def start_unawaited(coroutine: Coroutine[Any, Any, Any], running: set[EagerTask], name: str) -> None:
+    """Start a coroutine that nobody awaits, in an empty context; `running` refers to its task until it has ended."""
+    task = start_task(coroutine, contextvars.Context(), name)
+    if not task.done():
+        running.add(task)
+        task.add_done_callback(running.discard)

@@ -94,10 +94,6 @@ class GradientLedger:
             raise GraphError(f"backward {transaction} has been rolled back, and a gradient of it came later")
         self._pending.setdefault(transaction, {}).setdefault(contribution, grads)
 
-    def has(self, transaction: str, contribution: Contribution) -> bool:
-        """Tell whether a contribution is here."""
-        return contribution in self._pending.get(transaction, ())
-
     def is_dead(self, transaction: str, task: int) -> bool:
         """Tell whether a transaction, or one backward in it, has been rolled back."""
         return transaction in self._dead or f"{transaction}/{task}" in self._dead

@@ -9,6 +9,7 @@ from typing import Any, final
 from ..arguments import describe, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.saved_hooks import prepare_write
+from ..graph.values import as_array
 from ..tensor import Tensor
 from ..tree.structure import TreeStructure, first_places, flatten, leaves_like, paths, unflatten
 from .gradients import check_array
@@ -77,7 +78,7 @@ class ExponentialMovingAverage:
                 self._averages[index] = data.copy()
             else:
                 # A new array, since `averages` hands out the old one.
-                self._averages[index] = average + (data - average) * data.real.dtype.type(1 - self.decay)
+                self._averages[index] = as_array(average + (data - average) * data.real.dtype.type(1 - self.decay))
 
     def averages(self) -> Any:
         """Return the averages, a tree like the parameters, of tensors that do not require grad and never change."""
@@ -240,9 +241,12 @@ def _sum(total: Any, entry: Any) -> Any:
     if entry is None:
         return total
     if isinstance(total, Tensor):
-        return Tensor(total._data + (entry._data if isinstance(entry, Tensor) else entry), None, 0, total._device)
+        more = entry._data if isinstance(entry, Tensor) else entry
+        return Tensor(as_array(total._data + more), None, 0, total._device)
     return total + (entry._data if isinstance(entry, Tensor) else entry)
 
 
 def _scaled(total: Any, share: float) -> Any:
-    return Tensor(total._data * share, None, 0, total._device) if isinstance(total, Tensor) else total * share
+    if isinstance(total, Tensor):
+        return Tensor(as_array(total._data * share), None, 0, total._device)
+    return total * share

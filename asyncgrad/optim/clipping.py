@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arguments import number, truth
 from ..errors import ArgumentError, InvalidGradientError
-from ..graph.values import is_foreign
+from ..graph.values import as_array, is_foreign
 from ..tensor import Tensor
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, first_places, flatten, paths, unflatten
@@ -157,7 +157,8 @@ class _Gradients:
 
     def replace(self, change: Callable[[Any], Any]) -> None:
         """Put new arrays in place of the gradients."""
-        changed = [change(array) for array in self.arrays]
+        # Of arrays with no axes, NumPy makes scalars, into which no optimizer could write.
+        changed = [as_array(change(array)) for array in self.arrays]
         if self._of_parameters:
             for index, array in zip(self._indices, changed, strict=True):
                 param = self._leaves[index]

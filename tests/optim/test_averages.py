@@ -119,6 +119,20 @@ def test_a_mean_of_gradients_is_that_of_the_whole_batch() -> None:
     assert accumulator.count == 0
 
 
+def test_a_number_stays_an_array_that_an_optimizer_can_write_into() -> None:
+    scale = ag.tensor(2.0, requires_grad=True)
+    average, accumulator = optim.ExponentialMovingAverage([scale], decay=0.5), optim.GradientAccumulator()
+    for _ in range(2):
+        average.update()
+        accumulator.add([scale.detach()])
+    scale.grad = ag.tensor(3.0)
+    optim.clip_grad_norm([scale], 1.0)
+
+    for one in (*average.averages(), *accumulator.mean(), scale.grad):
+        assert one is not None
+        assert type(one._data) is np.ndarray
+
+
 def test_gradients_that_do_not_fit_are_named_and_not_added() -> None:
     accumulator = optim.GradientAccumulator()
     with pytest.raises(ArgumentError, match="no gradients were added since the last step"):

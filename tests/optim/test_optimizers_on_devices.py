@@ -1,0 +1,42 @@
+"""Optimizers take on a device whose arrays are not NumPy's the steps that they take on the cpu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import optim
+from tests.device_arrays import DEVICES
+from tests.optim.test_optimizers import EACH, problem
+
+
+def trained(kind: type[optim.Optimizer], options: dict[str, Any], device: Any) -> list[np.ndarray]:
+    """Return parameters after steps with clipped gradients, of which the later ones go on from a state_dict."""
+    starts, gradients = problem(np.float64)
+    params = [ag.tensor(start, device=device, requires_grad=True) for start in starts]
+    optimizer: Any = kind(params, **options)
+    for step in range(4):
+        for param, grad in zip(params, gradients(step), strict=True):
+            param.grad = ag.tensor(grad, device=device)
+        optim.clip_grad_norm(params, 1.0)
+        optimizer.step()
+        state, optimizer = optimizer.state_dict(), kind(params, **options)
+        optimizer.load_state_dict(state)
+    assert all(param.device is ag.device(device) for param in params)
+    return [param.detach().to("cpu").numpy() for param in params]
+
+
+@pytest.mark.parametrize("device_kind", DEVICES)
+@EACH
+def test_an_optimizer_takes_on_any_device_the_steps_that_it_takes_on_the_cpu(
+    device_kind: str, kind: type[optim.Optimizer], options: dict[str, Any]
+) -> None:
+    expected = trained(kind, options, "cpu")
+    with DEVICES[device_kind]() as device:
+        found = trained(kind, options, device)
+
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -45,7 +45,7 @@ NOTES: dict[Callable[..., Any], str] = {
     np.linalg.norm: "of vectors, and with ord='fro': 0 where all elements are 0",
     **dict.fromkeys((np.absolute, np.fabs), "0 at 0"),
     **dict.fromkeys((np.maximum, np.minimum), "elements that are equal share the gradient"),
-    **dict.fromkeys((np.fmax, np.fmin), "of equal elements the first takes the gradient, and never nan beside a number"),
+    **dict.fromkeys((np.fmax, np.fmin), "equal elements: the first takes the gradient; never a nan beside a number"),
     np.clip: "the gradient passes at the bounds too",
     **dict.fromkeys((np.max, np.min, np.amax, np.amin), "elements that are equal share the gradient"),
     **dict.fromkeys((np.std, np.nanstd), "0 where all elements are equal"),

@@ -184,8 +184,8 @@ def _as_tuple(value: Any) -> Any:
 
 
 def _check_distinct_axes(transform: Callable[..., Any], axes: Sequence[int], ndim: int) -> None:
-    """Raise if an axis is repeated."""
-    counted = [axis % ndim if ndim else axis for axis in axes]
+    """Raise if an axis is repeated. NumPy raises for one that the array does not have."""
+    counted = [axis % ndim for axis in axes if -ndim <= axis < ndim]
     if len(set(counted)) < len(counted):
         raise ArgumentError(
             f"numpy.fft.{transform.__name__} of a tensor takes each axis once if lengths change, not axes={axes}: "

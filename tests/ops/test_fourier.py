@@ -104,3 +104,9 @@ def test_an_axis_that_is_named_twice_is_refused_where_its_length_changes() -> No
         np.fft.fftn(x, s=(2, 3), axes=(1, -2))
     with pytest.raises(ArgumentError, match=r"numpy\.fft\.rfftn .* each axis once"):
         np.fft.rfftn(x, axes=(1, 1))
+
+
+@pytest.mark.parametrize("name", ["fft2", "rfft2", "irfft2"])
+def test_an_axis_that_there_is_not_is_refused_by_numpy(name: str) -> None:
+    with pytest.raises(IndexError, match="index -2 is out of bounds|axis"):
+        getattr(np.fft, name)(ag.tensor([1.0], requires_grad=True))

@@ -108,5 +108,5 @@ def test_an_axis_that_is_named_twice_is_refused_where_its_length_changes() -> No
 
 @pytest.mark.parametrize("name", ["fft2", "rfft2", "irfft2"])
 def test_an_axis_that_there_is_not_is_refused_by_numpy(name: str) -> None:
-    with pytest.raises(IndexError, match="index -2 is out of bounds|axis"):
+    with pytest.raises(IndexError, match="axis 0 with size 1"):
         getattr(np.fft, name)(ag.tensor([1.0], requires_grad=True))

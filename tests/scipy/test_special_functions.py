@@ -185,6 +185,40 @@ def test_legendre_functions_have_derivatives_at_both_ends(x: float) -> None:
     np.testing.assert_allclose(curvature.numpy(), 45 - 510 + 840, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["eval_chebyt", "eval_chebyu", "eval_chebys", "eval_legendre", "eval_laguerre"])
+def test_a_degree_that_is_a_whole_number_gives_a_polynomial_of_whatever_dtype(name: str) -> None:
+    function, degrees = getattr(scipy.special, name), np.array([[0], [1], [2], [5], [300]])
+    slopes = []
+    for n in (degrees, degrees.astype(float)):
+        x = ag.tensor([-0.75, 0.5, 1.0], requires_grad=True)
+        sync.backward(function(n, x).sum())
+        left = ag.tensor([-7.0, -1.0], requires_grad=True)
+        sync.backward(function(n[:4], left).sum())
+        slopes.append((*x.grad.tolist(), *left.grad.tolist()))
+
+    np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-9)
+    assert np.all(np.isfinite(slopes))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("eval_jacobi", (2.0, 1.5, 0.5, 0.25)), ("eval_genlaguerre", (3.0, 1.5, 0.5))]
+)
+def test_second_derivatives_by_the_degree_do_not_depend_on_the_order(name: str, values: tuple[float, ...]) -> None:
+    leaves = [ag.tensor(value, requires_grad=True) for value in values]
+
+    first = sync.grad(getattr(scipy.special, name)(*leaves), leaves, create_graph=True)
+    matrix = [[one.item() for one in sync.grad(slope, leaves, retain_graph=True)] for slope in first]
+    np.testing.assert_allclose(matrix, np.transpose(matrix), rtol=1e-8)
+
+
+def test_the_derivative_by_the_degree_of_a_chebyshev_polynomial_is_known_at_the_left_end() -> None:
+    n = ag.tensor([0.0, 2.5], requires_grad=True)
+
+    sync.backward(scipy.special.eval_chebyt(n, -1.0).sum())
+
+    np.testing.assert_allclose(n.grad.numpy(), [0.0, -np.pi], rtol=1e-12)
+
+
 @pytest.mark.parametrize("theta", [0.0, np.pi])
 def test_spherical_harmonics_have_derivatives_at_the_poles(theta: float) -> None:
     n, m, phi = np.arange(5)[:, None], np.arange(-2, 3), 0.75

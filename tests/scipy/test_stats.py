@@ -351,6 +351,41 @@ def test_at_ends_of_the_support_slopes_are_one_sided_and_no_gradient_is_nan(
         assert not any(np.isnan(one.numpy()) for one in rest if one is not None)
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes", "power"),
+    [
+        ("gamma", (0.5,), 0.5),
+        ("gamma", (1.0,), 1.0),
+        ("gamma", (1.5,), 1.5),
+        ("gamma", (2.0,), 2.0),
+        ("chi2", (3.0,), 1.5),
+        ("beta", (1.5, 2.0), 1.5),
+        ("f", (3.0, 5.0), 1.5),
+        ("powerlaw", (1.5,), 1.5),
+        ("weibull_min", (0.75,), 0.75),
+        ("rayleigh", (), 2.0),
+    ],
+)
+def test_at_the_least_number_of_the_support_the_derivative_by_the_scale_is_its_limit(
+    name: str, shapes: tuple[float, ...], power: float
+) -> None:
+    family, scale = getattr(stats, name), ag.tensor(1.25, requires_grad=True)
+    # The second number is inside of the support.
+    x = [0.5, 1.0]
+
+    def slope(method: str) -> Any:
+        (found,) = sync.grad(getattr(family, method)(x, *shapes, 0.5, scale)[0], [scale], create_graph=True)
+        return found
+
+    for method in ("logpdf", "logcdf"):
+        np.testing.assert_allclose(slope(method).numpy(), -power / 1.25, rtol=1e-12)
+    for method in ("cdf", "sf", "logsf"):
+        assert slope(method).item() == 0
+        assert sync.grad(slope(method), [scale])[0].item() == 0
+    density = family.pdf(0.5, *shapes, 0.5, 1.25).item()
+    np.testing.assert_allclose(slope("pdf").numpy(), -power / 1.25 * density, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["norm", "logistic", "t"])
 def test_at_infinity_no_second_derivative_is_nan(name: str) -> None:
     shapes = [2.5] if name == "t" else []

@@ -12,7 +12,7 @@ from ...ops.primitive import Primitive, derivative, differentiable, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
-from .polynomials_by_parameters import jacobi_slope, laguerre_slope
+from .polynomials_by_parameters import is_whole, jacobi_slope, laguerre_slope
 
 __all__ = [
     "diric",
@@ -35,12 +35,13 @@ __all__ = [
 
 
 def _is_integer(n: Any) -> bool:
-    return np.asarray(raw(n)).dtype.kind in "iu"
+    return np.asarray(raw(n)).dtype.kind in "iu" or is_whole(n)
 
 
 def _below(n: Any) -> Any:
     """Return the degree below; of whole numbers, at least 0."""
-    return np.maximum(raw(n), 1) - 1 if _is_integer(n) else n - 1
+    # As integers: SciPy's functions of real degrees lose their digits for great ones.
+    return np.asarray(np.maximum(raw(n), 1)).astype(np.int64) - 1 if _is_integer(n) else n - 1
 
 
 def _growing(n: Any) -> Any:
@@ -121,8 +122,9 @@ def _gegenbauer_by_parameters(n: Any, alpha: Any, x: Any, out: Any, *, of_degree
 def _gegenbauer_by_x(n: Any, alpha: Any, x: Any) -> Any:
     if _is_integer(n):
         return _growing(n) * 2 * alpha * special.eval_gegenbauer(_below(n), alpha + 1, x)
-    # SciPy's has no value below the degree -1, which the next derivatives ask for; Jacobi's has.
-    scale = special.poch(2 * alpha, n) / special.poch(alpha + 0.5, n)
+    # SciPy's has no value below the degree -1, which the next derivatives ask for; Jacobi's has. The factor is
+    # poch(2 * alpha, n) / poch(alpha + 0.5, n), which would overflow.
+    scale = special.poch(n + alpha + 0.5, alpha - 0.5) / special.poch(alpha + 0.5, alpha - 0.5)
     return scale * _jacobi_by_x(n, alpha - 0.5, alpha - 0.5, x)
 
 
@@ -161,6 +163,11 @@ def _angle_over_sine(x: Any) -> Any:
 
 
 def _first_chebyshev_by_degree(n: Any, x: Any) -> Any:
+    at_left = raw(x) == -1
+    if np.any(at_left):
+        # There a sine is 0 that the other formula divides by.
+        safe = np.where(at_left, 0.0, x)
+        return np.where(at_left, -np.pi * np.sin(np.pi * n), _first_chebyshev_by_degree(n, safe))
     return _angle_over_sine(x) * (x * x - 1) * special.eval_chebyu(n - 1, x)
 
 
@@ -169,7 +176,9 @@ def _second_chebyshev_by_degree(n: Any, x: Any) -> Any:
 
 
 def _first_chebyshev_by_x(n: Any, x: Any) -> Any:
-    return n * special.eval_chebyu(n - 1, x)
+    # That of degree -1 is 0, but for SciPy only where it is a polynomial.
+    below = np.where(raw(n) == 0, 0, raw(n) - 1).astype(np.int64) if _is_integer(n) else n - 1
+    return n * special.eval_chebyu(below, x)
 
 
 def _second_chebyshev_by_x(n: Any, x: Any) -> Any:

@@ -17,15 +17,18 @@ from ..ufuncs import special
 from .gamma_functions import psi_difference, rgamma_slope
 from .hypergeometric import confluent_by, gauss_by
 
-__all__ = ["jacobi_slope", "laguerre_slope"]
+__all__ = ["is_whole", "jacobi_slope", "laguerre_slope"]
 
 #: A function and its derivative.
 Pair = tuple[Any, Any]
 
 
-def _is_whole(n: Any) -> bool:
-    values = raw(n)
-    return bool(np.all((np.floor(values) == values) & (values >= 0)))
+def is_whole(n: Any) -> bool:
+    """Return whether all degrees are whole numbers of at least 0, and nothing is to be differentiated by them."""
+    values = np.asarray(raw(n))
+    if getattr(n, "requires_grad", False):
+        return False
+    return bool(np.all(values >= 0) and (values.dtype.kind in "iu" or np.all(np.floor(values) == values)))
 
 
 def _climb(n: Any, start: Callable[[Any], Pair], step: Callable[[Any, Pair, Pair], Pair], *, whole: bool) -> Any:
@@ -56,8 +59,8 @@ def _climb(n: Any, start: Callable[[Any], Pair], step: Callable[[Any, Pair, Pair
 
 def jacobi_slope(n: Any, alpha: Any, beta: Any, x: Any, parameter: str) -> Any:
     """Return the derivative of Jacobi's function by the parameter `n`, `alpha` or `beta`."""
+    whole = parameter != "n" and is_whole(n)
     n, alpha, beta, x = np.broadcast_arrays(n, alpha, beta, x)
-    whole = parameter != "n" and _is_whole(n)
 
     def start(degree: Any) -> Pair:
         if whole:
@@ -125,8 +128,8 @@ def _jacobi_factors(n: Any, alpha: Any, beta: Any, x: Any, parameter: str) -> tu
 
 def laguerre_slope(n: Any, alpha: Any, x: Any, parameter: str) -> Any:
     """Return the derivative of Laguerre's generalized function by the parameter `n` or `alpha`."""
+    whole = parameter != "n" and is_whole(n)
     n, alpha, x = np.broadcast_arrays(n, alpha, x)
-    whole = parameter != "n" and _is_whole(n)
     of_degree = parameter == "n"
 
     def start(degree: Any) -> Pair:

@@ -18,35 +18,15 @@ from scipy import stats as scipy_stats
 from ...context import is_kind
 from ...errors import ArgumentError
 from ...graph.values import raw
-from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..error_names import name_errors_of_methods
 from ..integrate.quadrature import quad
 from ..left_out import refuse_method
+from .distances import distance_log_, distance_power_
 from .log_tails import log_probability
 
 __all__ = ["ContinuousDistribution", "DiscreteDistribution", "Frozen", "UnivariateDistribution"]
-
-
-@primitive()
-def end_value_(y: Any, value: float, slope: Any) -> Any:
-    """Return the value of a function at an end of the support, which may have an infinite slope there."""
-    return np.full(np.shape(y), value, y.dtype)
-
-
-@derivative(end_value_, "y")
-def _(g: Any, slope: Any) -> Any:
-    return g * slope
-
-
-#: What functions are at the start and at the end of the support if the density is infinite there, and their slope.
-_END_VALUES = {
-    "cdf": ((0.0, np.inf), (1.0, np.inf)),
-    "logcdf": ((-np.inf, np.inf), (0.0, np.inf)),
-    "logsf": ((0.0, -np.inf), (-np.inf, -np.inf)),
-    "sf": ((1.0, -np.inf), (0.0, -np.inf)),
-}
 
 
 @name_errors_of_methods
@@ -297,8 +277,8 @@ class ContinuousDistribution(UnivariateDistribution):
     _inner: float = 0.5
     #: Whether all functions are constant at a finite end of the support, to first order at least.
     _flat_start = _flat_end = False
-    #: Whether the density may be infinite at an end of the support.
-    _has_poles = False
+    #: Whether the density is a power of the distance next to an end of the support: see `_power`.
+    _has_powers = False
 
     @abstractmethod
     def _logpdf(self, y: Any, *shapes: Any) -> Any:
@@ -366,39 +346,97 @@ class ContinuousDistribution(UnivariateDistribution):
         # Where the density underflows so does its derivative, and not to 0 times infinity.
         return np.where(is_nothing, 0.0, np.exp(self._logpdf(np.where(is_nothing, self._inner, y), *shapes)))
 
-    def _pdf_with_end(self, y: Any, at_end: Any, power: Callable[[], tuple[Any, Any, Any]], *shapes: Any) -> Any:
-        """Return the density of a family for which it is next to a power of the distance from an end.
+    def _power(self, at_last: bool, distance: Any, *shapes: Any) -> tuple[Any, Any] | None:
+        """Return how the density depends on the distance to an end of the support, next to it, if by a power.
 
         Args:
-            y: the standard variable.
-            at_end: where it is at that end.
-            power: returns the distance, the exponent, and the factor before the power.
+            at_last: whether at the greatest number rather than at the least.
+            distance: that of the standard variable.
             *shapes: the shape parameters.
-        """
-        if not np.any(at_end):
-            return ContinuousDistribution._pdf(self, y, *shapes)
-        distance, exponent, front = power()
-        is_end = at_end & (raw(exponent) > 0)
-        inside = ContinuousDistribution._pdf(self, np.where(is_end, self._inner, y), *shapes)
-        found = np.where(is_end, distance, 1.0) ** np.where(is_end, exponent, 1.0)
-        return np.where(is_end, front * found, inside)
 
-    def _with_ends(self, method: str, y: Any, shapes: Sequence[Any]) -> Any:
-        """Return a function that is made of the distribution function, also where the density is infinite at an end."""
-        function = getattr(self, f"_{method}")
-        if not self._has_poles:
-            return function(y, *shapes)
+        Returns:
+            The exponent, and the logarithm of the factor before the power, or None.
+        """
+        return None
+
+    def _of_standard(self, method: str, y: Any, shapes: Sequence[Any], scale: Any) -> Any:
+        """Return a function of this family where it is neither beyond nor at an end of the support."""
+        value = getattr(self, f"_{method}")(y, *shapes)
+        if (type(scale) is not Tensor and scale == 1) or method not in ("pdf", "logpdf"):
+            return value
+        return value / scale if method == "pdf" else value - np.log(scale)
+
+    def _evaluated(self, method: str, x: Any, y: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
+        """Return a function of this family, with the limits of its derivatives at an end where there is a power.
+
+        There a slope may be infinite, and the standard variable does not depend on `scale`: what is infinite by y may
+        have a limit by `scale`.
+        """
+        if not self._has_powers:
+            return self._of_standard(method, y, shapes, moves[1])
         bare = raw(y)
         first, last = (raw(end) for end in self._support(*shapes))
         is_end = (bare == first) | (bare == last)
-        if not np.any(is_end):
-            return function(y, *shapes)
-        is_pole = is_end & np.isinf(raw(self._pdf(asarray(bare), *map(_detached, shapes))))
-        value = function(np.where(is_pole, self._inner, y), *shapes)
-        for end, (at_end, slope) in zip((first, last), _END_VALUES[method], strict=True):
-            is_here = is_pole & (bare == end)
-            value = np.where(is_here, end_value_.call(asarray(y), at_end, np.where(is_here, slope, 0.0)), value)
+        if not _holds_somewhere(is_end):
+            return self._of_standard(method, y, shapes, moves[1])
+        value = self._of_standard(method, np.where(is_end, self._inner, y), shapes, moves[1])
+        for at_last, end in ((False, first), (True, last)):
+            is_here = bare == end
+            if _holds_somewhere(is_here):
+                found = self._at_end(method, is_here, floating(x), shapes, moves, at_last)
+                if found is None:
+                    found = self._of_standard(method, np.where(is_here, y, self._inner), shapes, moves[1])
+                value = np.where(is_here, found, value)
         return value
+
+    def _at_end(
+        self, method: str, is_here: Any, x: Any, shapes: Sequence[Any], moves: Sequence[Any], at_last: bool
+    ) -> Any:
+        """Return a function of this family by the power next to an end of the support, or None if there is none.
+
+        Args:
+            method: the function.
+            is_here: where the variable is at that end.
+            x: the variable.
+            shapes: the shape parameters.
+            moves: where the distribution is, and its scale.
+            at_last: whether at the greatest number rather than at the least.
+        """
+        loc, scale = moves
+        end = self._support(*shapes)[at_last]
+        end = self._moved_and_scaled(end, moves) if end else loc
+        distance = np.where(is_here, end - x if at_last else x - end, 1.0)
+        # Exactly, whatever the rounding.
+        distance = distance - np.where(is_here, raw(distance), 0.0)
+        power = self._power(at_last, np.where(is_here, distance, 0.0) / scale, *shapes)
+        if power is None:
+            return None
+        exponent, factor = power
+        if method == "pdf":
+            # What is infinite is so by the exponent above all.
+            is_pole = raw(exponent) < 0
+            factor = np.where(is_pole, raw(factor), factor)
+            factor = factor - (np.where(is_pole, raw(exponent), exponent) + 1) * np.log(scale)
+            return distance_power_.call(distance, exponent) * self._exp_where(is_here, factor)
+        factor = factor - (exponent + 1) * np.log(scale)
+        if method == "logpdf":
+            return distance_log_.call(distance, exponent) + factor
+        start = self._power(at_last, 0.0, *shapes)
+        # The integral of a power times an exponential function, next to 0.
+        rate = (power[1] - start[1]) * ((exponent + 1) / (exponent + 2)) - np.log(exponent + 1)
+        factor = start[1] - (exponent + 1) * np.log(scale) + rate
+        is_near = method.endswith("sf") == at_last
+        if method.startswith("log") and is_near:
+            return distance_log_.call(distance, exponent + 1) + factor
+        near = distance_power_.call(distance, exponent + 1) * self._exp_where(is_here, factor)
+        if is_near:
+            return near
+        return np.log1p(-np.where(is_here, near, 0.0)) if method.startswith("log") else 1 - near
+
+    @staticmethod
+    def _exp_where(mask: Any, y: Any) -> Any:
+        """Return exp(y) where a mask holds, which 0 is multiplied by, and so must be finite."""
+        return np.exp(np.minimum(np.where(mask, y, 0.0), 700.0))
 
     def _valid(self, *shapes: Any) -> Any:
         """Return where shape parameters are allowed: by default where they are positive."""
@@ -452,38 +490,36 @@ class ContinuousDistribution(UnivariateDistribution):
     def logpdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of the density at `x`; -inf outside of the support."""
         y, shapes, moves, below, above = self._inside("logpdf", x, args, kwds)
-        value = self._logpdf(y, *shapes)
-        scale = moves[1]
-        value = value if type(scale) is not Tensor and scale == 1 else value - np.log(scale)
+        value = self._evaluated("logpdf", x, y, shapes, moves)
         return self._filled(value, ((below | above, -np.inf),), shapes, moves)
 
     def pdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the density at `x`; 0 outside of the support."""
         y, shapes, moves, below, above = self._inside("pdf", x, args, kwds)
-        value = self._pdf(y, *shapes)
-        scale = moves[1]
-        value = value if type(scale) is not Tensor and scale == 1 else value / scale
+        value = self._evaluated("pdf", x, y, shapes, moves)
         return self._filled(value, ((below | above, 0.0),), shapes, moves)
 
     def cdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values up to `x`."""
         y, shapes, moves, below, above = self._inside("cdf", x, args, kwds)
-        return self._filled(self._with_ends("cdf", y, shapes), ((below, 0.0), (above, 1.0)), shapes, moves)
+        return self._filled(self._evaluated("cdf", x, y, shapes, moves), ((below, 0.0), (above, 1.0)), shapes, moves)
 
     def sf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values above `x`."""
         y, shapes, moves, below, above = self._inside("sf", x, args, kwds)
-        return self._filled(self._with_ends("sf", y, shapes), ((below, 1.0), (above, 0.0)), shapes, moves)
+        return self._filled(self._evaluated("sf", x, y, shapes, moves), ((below, 1.0), (above, 0.0)), shapes, moves)
 
     def logcdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
         y, shapes, moves, below, above = self._inside("logcdf", x, args, kwds)
-        return self._filled(self._with_ends("logcdf", y, shapes), ((below, -np.inf), (above, 0.0)), shapes, moves)
+        value = self._evaluated("logcdf", x, y, shapes, moves)
+        return self._filled(value, ((below, -np.inf), (above, 0.0)), shapes, moves)
 
     def logsf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
         y, shapes, moves, below, above = self._inside("logsf", x, args, kwds)
-        return self._filled(self._with_ends("logsf", y, shapes), ((below, 0.0), (above, -np.inf)), shapes, moves)
+        value = self._evaluated("logsf", x, y, shapes, moves)
+        return self._filled(value, ((below, 0.0), (above, -np.inf)), shapes, moves)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the value up to which the probability is `q`."""

@@ -159,15 +159,15 @@ class Gamma(Positive):
 
     __slots__ = ()
 
-    _has_poles = True
+    _has_powers = True
 
     shapes: tuple[str, ...] = ("a",)
 
     def _logpdf(self, y: Any, a: Any) -> Any:
         return gamma_logpdf_.call(y, a)
 
-    def _pdf(self, y: Any, a: Any) -> Any:
-        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, a - 1, np.exp(-special.gammaln(a))), a)
+    def _power(self, at_last: bool, distance: Any, a: Any) -> tuple[Any, Any]:
+        return a - 1, -distance - special.gammaln(a)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return special.gammainc(a, y)
@@ -203,19 +203,16 @@ class ChiSquared(Positive):
 
     __slots__ = ()
 
-    _has_poles = True
+    _has_powers = True
 
     shapes: tuple[str, ...] = ("df",)
 
     def _logpdf(self, y: Any, df: Any) -> Any:
         return chi_squared_logpdf_.call(y, df)
 
-    def _pdf(self, y: Any, df: Any) -> Any:
-        def power() -> tuple[Any, Any, Any]:
-            half = df / 2
-            return y, half - 1, np.exp(-special.gammaln(half) - math.log(2) * half)
-
-        return self._pdf_with_end(y, raw(y) == 0, power, df)
+    def _power(self, at_last: bool, distance: Any, df: Any) -> tuple[Any, Any]:
+        half = df / 2
+        return half - 1, -distance / 2 - special.gammaln(half) - math.log(2) * half
 
     def _cdf(self, y: Any, df: Any) -> Any:
         return special.chdtr(df, y)
@@ -302,7 +299,7 @@ class Beta(ContinuousDistribution):
 
     __slots__ = ()
 
-    _has_poles = True
+    _has_powers = True
 
     shapes: tuple[str, ...] = ("a", "b")
 
@@ -312,13 +309,9 @@ class Beta(ContinuousDistribution):
     def _logpdf(self, y: Any, a: Any, b: Any) -> Any:
         return beta_logpdf_.call(y, a, b)
 
-    def _pdf(self, y: Any, a: Any, b: Any) -> Any:
-        def power() -> tuple[Any, Any, Any]:
-            is_right = raw(y) > 0.5
-            distance, exponent = np.where(is_right, 1 - y, y), np.where(is_right, b, a) - 1
-            return distance, exponent, np.exp(-special.betaln(a, b))
-
-        return self._pdf_with_end(y, (raw(y) == 0) | (raw(y) == 1), power, a, b)
+    def _power(self, at_last: bool, distance: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        near, other = (b, a) if at_last else (a, b)
+        return near - 1, (1 - other) * distance - special.betaln(a, b)
 
     def _cdf(self, y: Any, a: Any, b: Any) -> Any:
         return special.betainc(a, b, y)
@@ -360,7 +353,7 @@ class FRatio(Positive):
 
     __slots__ = ()
 
-    _has_poles = True
+    _has_powers = True
 
     shapes: tuple[str, ...] = ("dfn", "dfd")
 
@@ -369,12 +362,10 @@ class FRatio(Positive):
         value = other * np.log(dfd) + half * np.log(dfn) + special.xlogy(half - 1, y)
         return value - (half + other) * np.log(dfd + dfn * y) - special.betaln(half, other)
 
-    def _pdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
-        def power() -> tuple[Any, Any, Any]:
-            half = dfn / 2
-            return y, half - 1, np.exp(half * np.log(dfn / dfd) - special.betaln(half, dfd / 2))
-
-        return self._pdf_with_end(y, raw(y) == 0, power, dfn, dfd)
+    def _power(self, at_last: bool, distance: Any, dfn: Any, dfd: Any) -> tuple[Any, Any]:
+        half = dfn / 2
+        rate = (half + dfd / 2) * dfn / dfd
+        return half - 1, half * np.log(dfn / dfd) - special.betaln(half, dfd / 2) - rate * distance
 
     def _cdf(self, y: Any, dfn: Any, dfd: Any) -> Any:
         return special.fdtr(dfn, dfd, y)

@@ -273,6 +273,11 @@ class Rayleigh(Positive):
 
     __slots__ = ()
 
+    _has_powers = True
+
+    def _power(self, at_last: bool, distance: Any) -> tuple[Any, Any]:
+        return 1.0, distance * 0
+
     def _logpdf(self, y: Any) -> Any:
         return np.log(y) - 0.5 * y * y
 

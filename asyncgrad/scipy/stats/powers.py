@@ -42,13 +42,17 @@ def _weibull_logpdf(y: Any, c: Any) -> Any:
     return np.log(c) + special.xlogy(c - 1, y) - y**c
 
 
+def _is_one(c: Any) -> Any:
+    return np.where(raw(c) == 1, 1.0, 0.0)
+
+
 @final
 class WeibullMinimum(_Weibull):
     """The Weibull distribution of shape `c`: that of the power 1 / c of an exponential number."""
 
     __slots__ = ()
 
-    _has_poles = True
+    _has_powers = True
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, np.inf
@@ -56,8 +60,8 @@ class WeibullMinimum(_Weibull):
     def _logpdf(self, y: Any, c: Any) -> Any:
         return _weibull_logpdf(y, c)
 
-    def _pdf(self, y: Any, c: Any) -> Any:
-        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, c - 1, c), c)
+    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any]:
+        return c - 1, np.log(c) - distance * _is_one(c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
         return one_minus_exp_.call(y**c)
@@ -87,7 +91,7 @@ class WeibullMaximum(_Weibull):
 
     __slots__ = ()
 
-    _has_poles = True
+    _has_powers = True
 
     _inner = -0.5
 
@@ -97,8 +101,8 @@ class WeibullMaximum(_Weibull):
     def _logpdf(self, y: Any, c: Any) -> Any:
         return _weibull_logpdf(-y, c)
 
-    def _pdf(self, y: Any, c: Any) -> Any:
-        return self._pdf_with_end(y, raw(y) == 0, lambda: (-y, c - 1, c), c)
+    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any]:
+        return c - 1, np.log(c) - distance * _is_one(c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
         return np.exp(-((-y) ** c))
@@ -176,7 +180,7 @@ class PowerLaw(ContinuousDistribution):
 
     __slots__ = ()
 
-    _has_poles = True
+    _has_powers = True
 
     shapes: tuple[str, ...] = ("a",)
 
@@ -186,8 +190,8 @@ class PowerLaw(ContinuousDistribution):
     def _logpdf(self, y: Any, a: Any) -> Any:
         return np.log(a) + special.xlogy(a - 1, y)
 
-    def _pdf(self, y: Any, a: Any) -> Any:
-        return self._pdf_with_end(y, raw(y) == 0, lambda: (y, a - 1, a), a)
+    def _power(self, at_last: bool, distance: Any, a: Any) -> tuple[Any, Any] | None:
+        return None if at_last else (a - 1, np.log(a) + distance * 0)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return y**a

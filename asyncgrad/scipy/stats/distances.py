@@ -1,0 +1,53 @@
+"""Powers of the distance to an end of a support, and their logarithms, which may be infinite without a warning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...graph.values import raw
+from ...ops.primitive import derivative, primitive
+from ..ufuncs import special
+
+__all__ = ["distance_log_", "distance_power_"]
+
+
+@primitive()
+def distance_power_(distance: Any, exponent: Any) -> Any:
+    """Return a power of a distance, which may be 0; what is infinite then, in the derivatives too, warns of nothing."""
+    with np.errstate(divide="ignore"):
+        return np.power(distance, exponent)
+
+
+@derivative(distance_power_, "distance")
+def _(g: Any, distance: Any, exponent: Any) -> Any:
+    is_constant = raw(exponent) == 0
+    slope = exponent * distance_power_.call(np.where(is_constant, 1.0, distance), exponent - 1)
+    return g * np.where(is_constant, 0.0, slope)
+
+
+@derivative(distance_power_, "exponent")
+def _(g: Any, distance: Any, exponent: Any, out: Any) -> Any:
+    is_zero = raw(distance) == 0
+    at_zero = np.where(raw(exponent) > 0, 0.0, -np.inf)
+    return g * np.where(is_zero, at_zero, np.where(is_zero, 1.0, out) * np.log(np.where(is_zero, 1.0, distance)))
+
+
+@primitive()
+def distance_log_(distance: Any, exponent: Any) -> Any:
+    """Return the logarithm of a power of a distance, which may be 0."""
+    with np.errstate(divide="ignore"):
+        return special.xlogy(exponent, distance)
+
+
+@derivative(distance_log_, "distance")
+def _(g: Any, distance: Any, exponent: Any) -> Any:
+    is_constant = raw(exponent) == 0
+    slope = exponent * distance_power_.call(np.where(is_constant, 1.0, distance), -1.0)
+    return g * np.where(is_constant, 0.0, slope)
+
+
+@derivative(distance_log_, "exponent")
+def _(g: Any, distance: Any) -> Any:
+    return g * distance_log_.call(distance, 1.0)

@@ -266,6 +266,10 @@ class StoreWarning(RuntimeWarning):
     """A store could not take a saved tensor, which stays in memory; the backward works with it there."""
 
 
+class ConvergenceWarning(RuntimeWarning):
+    """A backward differentiated what a solver returned that had not found a solution."""
+
+
 class ArgumentError(AsyncgradError, ValueError):
     """An argument has a shape, a dtype or a value that the function cannot work with."""
 

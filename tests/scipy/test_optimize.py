@@ -11,7 +11,7 @@ import scipy.optimize
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.errors import ArgumentError, ArgumentTypeError, RequiresGradError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, ConvergenceWarning, RequiresGradError
 from asyncgrad.scipy import integrate, optimize
 from asyncgrad.scipy.left_out import LEFT_OUT
 
@@ -161,6 +161,59 @@ def test_fits_and_their_covariances_are_scipys_with_derivatives() -> None:
         return popt, pcov
 
     assert sync.gradcheck(fit, (leaf(_X), leaf(_Y), leaf(scale)), rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("find", "name"),
+    [
+        (lambda a: optimize.minimize(valley, START, (a,), options={"maxiter": 1}).x, "minimize"),
+        (lambda a: optimize.minimize(valley, START, (a,), options={"maxiter": 1}).fun, "minimize"),
+        (
+            lambda a: (
+                optimize.minimize(
+                    valley,
+                    START,
+                    (a,),
+                    constraints={"type": "ineq", "fun": lambda x: 0.25 - x[0] ** 2},
+                    options={"maxiter": 1},
+                ).x
+            ),
+            "minimize",
+        ),
+        (
+            lambda a: (
+                optimize.minimize_scalar(
+                    lambda x, a: (x - a[0]) ** 4 + x * x * a[1], args=(a,), options={"maxiter": 2}
+                ).x
+            ),
+            "minimize_scalar",
+        ),
+        (lambda a: optimize.least_squares(system, [3.0, 1.0], args=(a,), max_nfev=2).x, "least_squares"),
+        (lambda a: optimize.root(system, [3.0, 1.0], (a,), options={"maxfev": 3}).x, "root"),
+        (lambda a: optimize.fsolve(system, [3.0, 1.0], (a,), maxfev=3, full_output=True)[0], "fsolve"),
+        (
+            lambda a: optimize.root_scalar(lambda x, a: x**3 - a[0] - a[1] * x, (a,), x0=9.0, maxiter=2).root,
+            "root_scalar",
+        ),
+    ],
+)
+def test_a_backward_through_what_is_no_solution_warns(find: Any, name: str) -> None:
+    found = find(leaf(PARAMETERS)).sum()
+
+    with pytest.warns(ConvergenceWarning, match=rf"^scipy\.optimize\.{name}: .* the solver found none: '.+'"):
+        sync.backward(found)
+
+
+def test_a_solver_that_only_rounding_has_stopped_has_found_a_solution() -> None:
+    a = leaf(PARAMETERS)
+    found = optimize.minimize(valley, START, (a,), "BFGS", options={"gtol": 1e-30})
+
+    sync.backward(found.x.sum())
+
+    assert not found.success
+    expected = leaf(PARAMETERS)
+    sync.backward(minimum("trust-exact")(expected).sum())
+    np.testing.assert_allclose(a.grad.numpy(), expected.grad.numpy(), rtol=1e-6)
 
 
 def test_awaited_functions_leave_the_loop_free_and_give_the_same() -> None:

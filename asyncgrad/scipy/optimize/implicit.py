@@ -8,8 +8,9 @@ from typing import Any, final
 import numpy as np
 
 from ...context import is_grad_enabled
+from ...engine.completion import warn
 from ...engine.loops import Pace
-from ...errors import ArgumentError
+from ...errors import ArgumentError, ConvergenceWarning
 from ...functional.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like
 from ...tensor import Tensor, asarray
 from ...tree.registry import container_type
@@ -22,12 +23,16 @@ __all__ = [
     "ElementwiseZero",
     "Point",
     "Zero",
+    "failure_of",
     "gradient_of",
     "jacobian_of",
     "split_pair",
     "value_and_gradient",
     "vector_function",
 ]
+
+#: How far from a solution, relative to its size, what a solver returns may be called one.
+_NEAR = 1e-5
 
 #: A coroutine function that takes a vector and the parameters, and returns a vector, or one number.
 VectorFunction = Callable[..., Any]
@@ -92,12 +97,21 @@ async def _rows(value: Tensor, point: Tensor, create_graph: bool) -> Tensor:
 class Zero(Problem):
     """A zero of a function, differentiated by the parameters of the function.
 
-    Elements of x that are not free are constants: they lie on bounds.
+    Elements of x that are not free are constants: they lie on bounds. If the solver has failed, `failure` is what it
+    says.
     """
 
-    __slots__ = ("function", "is_async", "is_free", "name")
+    __slots__ = ("failure", "function", "is_async", "is_free", "name")
 
-    def __init__(self, function: VectorFunction, is_async: bool, name: str, is_free: Any = None) -> None:
+    def __init__(
+        self,
+        function: VectorFunction,
+        is_async: bool,
+        name: str,
+        is_free: Any = None,
+        failure: str | None = None,
+    ) -> None:
+        self.failure: str | None = failure
         self.function: VectorFunction = function
         self.is_async: bool = is_async
         self.name: str = name
@@ -117,8 +131,21 @@ class Zero(Problem):
             if not value.size:
                 return [None] * len(points)
             self._check_regular(jacobian._data)
+            if self.failure is not None:
+                self._warn_unless_near(jacobian._data, value._data, x._data)
             u: Any = np.linalg.solve(np.transpose(jacobian), grad)
             return await gradients((value,), points, (-u,), create_graph=create_graph)
+
+    def _warn_unless_near(self, jacobian: Any, value: Any, x: Any) -> None:
+        """Warn unless a step of Newton's method ends nearby, as where only rounding has stopped the solver."""
+        step = np.abs(np.linalg.solve(jacobian, value)).max()
+        if not step <= _NEAR * (1 + np.abs(x).max()):
+            warn(
+                f"{self.name}: the gradient of the result is not that of a solution, for the solver found none: "
+                f"{self.failure!r}; a step of Newton's method from there has the length {step:.2g}. Start elsewhere, "
+                "or allow more iterations; or check that the result has success",
+                ConvergenceWarning,
+            )
 
     def _check_regular(self, jacobian: Any) -> None:
         scale = np.abs(jacobian).max()
@@ -156,6 +183,11 @@ class ElementwiseZero(Problem):
                     "there. Detach args"
                 )
             return await gradients((value,), points, (-grads[0] / slope,), create_graph=create_graph)
+
+
+def failure_of(result: Any) -> str | None:
+    """Return what a solver says in its result if it has failed, or None."""
+    return None if result.success else str(result.message)
 
 
 def split_pair(found: Any, name: str, parameter: str, count: int = 2) -> Any:

@@ -16,7 +16,7 @@ from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
 from .constraints import Constraint, bounds_of, free_elements, plain_bounds, read_constraints
-from .implicit import Point, Zero, gradient_of, jacobian_of, split_pair
+from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, split_pair
 
 __all__ = ["minimize", "minimize_scalar"]
 
@@ -63,6 +63,9 @@ def minimize(
     Raises:
         ArgumentError: in the backward, the Hessian is singular; or a bound requires grad.
         RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
+
+    Warns:
+        ConvergenceWarning: in the backward, if SciPy found no solution: see `success` of the result.
 
     Source: scipy.optimize.minimize.
 
@@ -120,7 +123,8 @@ def _minimize(
     async def run() -> Any:
         found = await call_solver(solve, search.evaluate, is_async, name)
         x = found.x
-        vector = await search.solution(x, free_elements(x, *bounds_of(bounds)), is_async, name)
+        is_free = free_elements(x, *bounds_of(bounds))
+        vector = await search.solution(x, is_free, is_async, name, failure_of(found))
         found.x = search.point.of(vector)
         if is_grad_enabled() and search.params.tensors:
             found.fun = await search.value(vector, *search.params.tensors)
@@ -249,7 +253,7 @@ class _Search:
 
         return [read(index) for index in range(len(self.constraints))]
 
-    async def solution(self, x: Any, is_free: Any, is_async: bool, name: str) -> Tensor:
+    async def solution(self, x: Any, is_free: Any, is_async: bool, name: str, failure: str | None) -> Tensor:
         """Return the minimum as a tensor with a history."""
         tensors = self.params.tensors
         if not (is_grad_enabled() and tensors):
@@ -261,7 +265,7 @@ class _Search:
             active.append(constraint.active(values))
         count = sum([int(np.isfinite(one).sum()) for one in active])
         if not count:
-            (result,) = record(Zero(self._gradient, is_async, name, is_free), tensors, (x,))
+            (result,) = record(Zero(self._gradient, is_async, name, is_free, failure), tensors, (x,))
             return result
         residuals = self._active_residuals(active)
         slope = array_of(await gradient_of(self.value, asarray(x), *constants))
@@ -270,7 +274,8 @@ class _Search:
         multipliers = np.linalg.lstsq(normals[:, free].T, slope[free], rcond=None)[0]
         optimality = self._optimality(residuals, x.size)
         mask = None if is_free is None else np.concatenate([is_free, np.ones(count, bool)])
-        (result,) = record(Zero(optimality, is_async, name, mask), tensors, (np.concatenate([x, multipliers]),))
+        zero = Zero(optimality, is_async, name, mask, failure)
+        (result,) = record(zero, tensors, (np.concatenate([x, multipliers]),))
         return result[: x.size]
 
     def _active_residuals(self, active: Sequence[Any]) -> Callable[..., Any]:
@@ -323,6 +328,9 @@ def minimize_scalar(
         ArgumentError: in the backward, the second derivative is zero; or a bound requires grad.
         RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
 
+    Warns:
+        ConvergenceWarning: in the backward, if SciPy found no solution: see `success` of the result.
+
     Source: scipy.optimize.minimize_scalar.
     """
     name = "scipy.optimize.minimize_scalar"
@@ -344,7 +352,7 @@ def minimize_scalar(
             # The method ends next to a bound, never on it.
             near = 1e-5 * (1 + abs(float(bounds[1]) - float(bounds[0])))
             is_free = None if min(abs(x[0] - float(one)) for one in bounds) > near else np.zeros(1, bool)
-        vector = await search.solution(x, is_free, is_async, name)
+        vector = await search.solution(x, is_free, is_async, name, failure_of(found))
         found.x = vector[0]
         has_history = is_grad_enabled() and search.params.tensors
         found.fun = await search.value(vector, *search.params.tensors) if has_history else asarray(float(found.fun))

@@ -12,7 +12,7 @@ from ...errors import ArgumentError
 from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
-from .implicit import Point, Zero, jacobian_of, split_pair, vector_function
+from .implicit import Point, Zero, failure_of, jacobian_of, split_pair, vector_function
 
 __all__ = ["fixed_point", "fsolve", "root", "root_scalar"]
 
@@ -47,6 +47,9 @@ def root(
     Raises:
         ArgumentError: in the backward, the Jacobian is singular.
         RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
+
+    Warns:
+        ConvergenceWarning: in the backward, if SciPy found no solution: see `success` of the result.
 
     Source: scipy.optimize.root.
 
@@ -152,7 +155,10 @@ async def _find(
 
     found = await call_solver(run, evaluate, is_async, name)
     x = found.x if hasattr(found, "x") else found[0] if isinstance(found, tuple) else found
-    (solution,) = record(Zero(function, is_async, name), params.tensors, (x,))
+    failure = failure_of(found) if hasattr(found, "success") else None
+    if isinstance(found, tuple) and found[-2] != 1:
+        failure = str(found[-1])
+    (solution,) = record(Zero(function, is_async, name, failure=failure), params.tensors, (x,))
     return found, solution, point
 
 
@@ -189,6 +195,9 @@ def root_scalar(
 
     Raises:
         ArgumentError: in the backward, the derivative is zero.
+
+    Warns:
+        ConvergenceWarning: in the backward, if SciPy found no solution: see `converged` of the result.
 
     Source: scipy.optimize.root_scalar.
     """
@@ -250,7 +259,8 @@ def _root_scalar(
 
     async def run() -> Any:
         found = await call_solver(solve, evaluate, is_async, name)
-        (solution,) = record(Zero(function, is_async, name), params.tensors, (np.reshape(found.root, 1),))
+        zero = Zero(function, is_async, name, failure=None if found.converged else str(found.flag))
+        (solution,) = record(zero, params.tensors, (np.reshape(found.root, 1),))
         found.root = solution[0]
         return found
 

@@ -14,7 +14,7 @@ from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
 from .constraints import free_elements, plain_bounds
-from .implicit import Point, Zero, gradient_of, jacobian_of, vector_function
+from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, vector_function
 
 __all__ = ["curve_fit", "least_squares"]
 
@@ -64,6 +64,9 @@ def least_squares(
     Raises:
         ArgumentError: in the backward, the Hessian is singular; a bound requires grad; or the loss is a function.
         RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
+
+    Warns:
+        ConvergenceWarning: in the backward, if SciPy found no solution: see `success` of the result.
 
     Source: scipy.optimize.least_squares.
     """
@@ -128,7 +131,7 @@ def _least_squares(
     async def run() -> Any:
         found = await call_solver(solve, evaluate, is_async, name)
         ends = (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
-        zero = Zero(gradient, is_async, name, free_elements(found.x, *map(array_of, ends)))
+        zero = Zero(gradient, is_async, name, free_elements(found.x, *map(array_of, ends)), failure_of(found))
         (x,) = record(zero, params.tensors, (found.x,))
         found.x = point.of(x)
         found.fun, found.cost, found.grad = asarray(found.fun), asarray(float(found.cost)), asarray(found.grad)

@@ -219,6 +219,32 @@ def test_the_derivative_by_the_degree_of_a_chebyshev_polynomial_is_known_at_the_
     np.testing.assert_allclose(n.grad.numpy(), [0.0, -np.pi], rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:floating point number truncated", "ignore:non-integer arg n is deprecated")
+@pytest.mark.parametrize(
+    ("name", "numbers", "x"),
+    [
+        ("bdtr", (1.5, 8.25), 0.25),
+        ("bdtrc", (1.5, 8.25), 0.25),
+        ("bdtri", (1.5, 8.25), 0.25),
+        ("nbdtr", (2.5, 9.25), 0.25),
+        ("nbdtrc", (2.5, 9.25), 0.25),
+        ("nbdtri", (2.5, 9.25), 0.25),
+        ("expn", (0.5,), 0.25),
+        ("yn", (1.5,), 2.0),
+    ],
+)
+def test_where_a_function_takes_the_whole_part_of_a_number_its_derivative_does_too(
+    name: str, numbers: tuple[float, ...], x: float
+) -> None:
+    slopes = []
+    for given in (numbers, np.floor(numbers)):
+        t = ag.tensor(x, requires_grad=True)
+        (slope,) = sync.grad(getattr(scipy.special, name)(*given, t), [t], create_graph=True)
+        slopes.append((slope.item(), sync.grad(slope, [t])[0].item()))
+
+    np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-12)
+
+
 @pytest.mark.parametrize("theta", [0.0, np.pi])
 def test_spherical_harmonics_have_derivatives_at_the_poles(theta: float) -> None:
     n, m, phi = np.arange(5)[:, None], np.arange(-2, 3), 0.75
@@ -242,6 +268,26 @@ def test_spherical_harmonics_have_derivatives_at_the_poles(theta: float) -> None
         (scipy.special.hyperu, (0.5, -1.5, np.nan), 1, np.nan),
         (scipy.special.tklmbda, (2.0, 0.5), 1, 0.0),
         (scipy.special.ellipeinc, (np.pi, 1.0), 1, -np.inf),
+        (scipy.special.gammainc, (3.0, np.inf), 1, 0.0),
+        (scipy.special.gammainc, (np.inf, 3.0), 0, 0.0),
+        (scipy.special.betainc, (2.0, np.inf, 0.25), 2, 0.0),
+        (scipy.special.betaincc, (np.inf, 2.0, 0.25), 0, 0.0),
+        (scipy.special.fdtr, (1.0, 5.0, 0.0), 0, 0.0),
+        (scipy.special.fdtr, (3.0, 5.0, np.inf), 1, 0.0),
+        (scipy.special.gdtr, (0.25, 2.0, np.inf), 0, 0.0),
+        (scipy.special.rgamma, (np.inf,), 0, 0.0),
+        (scipy.special.beta, (0.25, np.inf), 0, 0.0),
+        (lambda x: scipy.special.itairy(x)[0], (np.inf,), 0, 0.0),
+        (scipy.special.boxcox, (0.0, 1.5), 1, 1 / 2.25),
+        (scipy.special.boxcox1p, (-1.0, 1.5), 1, 1 / 2.25),
+        (scipy.special.powm1, (0.0, 1.5), 1, 0.0),
+        (scipy.special.agm, (2.0, 0.0), 0, 0.0),
+        (scipy.special.bdtr, (3.0, 3, 1.0), 2, 0.0),
+        (scipy.special.bdtrc, (-1.0, 3, 0.0), 2, 0.0),
+        # There is no parameter for which the probability is as great, or as small.
+        (scipy.special.pdtrik, (0.25, 0.5), 1, 0.0),
+        (scipy.special.chndtrinc, (0.25, 0.25, 0.9375), 1, 0.0),
+        (scipy.special.stdtridf, (0.25, 0.5), 0, 0.0),
     ],
 )
 def test_derivatives_at_the_ends_are_limits(

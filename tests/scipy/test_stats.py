@@ -256,8 +256,9 @@ def test_numbers_that_are_none_give_scipys_values_and_no_gradient(method: str) -
         (lambda x: stats.chi2.logpdf(x, 2.0), -0.5),
         (lambda x: stats.beta.logpdf(x, 1.0, 3.0), -2.0),
         (lambda x: stats.dirichlet.logpdf(np.stack([x, 1 - x]), [1.0, 2.0]), -1.0),
+        (lambda x: 1e200 * stats.cauchy.logpdf(1e200 * (1 + x)) / 1e200, -2.0),
     ],
-    ids=["gamma", "chi2", "beta", "dirichlet"],
+    ids=["gamma", "chi2", "beta", "dirichlet", "cauchy"],
 )
 def test_at_the_end_of_the_support_the_derivative_is_its_limit(call: Any, expected: float) -> None:
     x = ag.tensor(0.0, requires_grad=True)

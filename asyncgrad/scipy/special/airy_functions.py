@@ -107,8 +107,11 @@ def itairy_(x: Any, index: int) -> Any:
 
 
 @derivative(itairy_, "x")
-def _(g: Any, x: Any, index: int) -> Any:
-    return g * airy_(x if index < 2 else -x, 2 * (index % 2))
+def _(g: Any, x: Any, index: int, out: Any) -> Any:
+    is_end = np.isinf(raw(x)) & np.isfinite(raw(out))
+    x = np.where(is_end, 0.0, x) if np.any(is_end) else x
+    slope = airy_(x if index < 2 else -x, 2 * (index % 2))
+    return g * (np.where(is_end, 0.0, slope) if np.any(is_end) else slope)
 
 
 def itairy(x: Any, /) -> tuple[Any, Any, Any, Any]:

@@ -90,7 +90,7 @@ yn: Primitive = differentiable(
     special.yn,
     "n x",
     n=lambda g: None,
-    x=lambda g, n, x, out: g * _y_slope(special.yn, n, x, out),
+    x=lambda g, n, x, out: g * _y_slope(special.yn, np.trunc(raw(n)), x, out),
 )
 hankel1: Primitive = differentiable(
     special.hankel1,

@@ -121,17 +121,26 @@ def _boxcox_by_lambda(logarithm: Any, lmbda: Any) -> Any:
     return np.square(logarithm) * exprel_slope(lmbda * logarithm)
 
 
+def _boxcox_at(x: Any, start: float, lmbda: Any, logarithm: Any) -> Any:
+    """Return the derivative by lmbda, also where the logarithm is that of 0, and the result -1 / lmbda."""
+    at_start = (raw(x) == start) & (raw(lmbda) > 0)
+    if not np.any(at_start):
+        return _boxcox_by_lambda(logarithm(x), lmbda)
+    slope = _boxcox_by_lambda(logarithm(np.where(at_start, 1.0, x)), lmbda)
+    return np.where(at_start, np.where(at_start, lmbda, 1.0) ** -2.0, slope)
+
+
 boxcox: Primitive = differentiable(
     special.boxcox,
     "x lmbda",
     x=lambda g, x, lmbda: g * x ** (lmbda - 1),
-    lmbda=lambda g, x, lmbda: g * _boxcox_by_lambda(np.log(x), lmbda),
+    lmbda=lambda g, x, lmbda: g * _boxcox_at(x, 0.0, lmbda, np.log),
 )
 boxcox1p: Primitive = differentiable(
     special.boxcox1p,
     "x lmbda",
     x=lambda g, x, lmbda: g * (1 + x) ** (lmbda - 1),
-    lmbda=lambda g, x, lmbda: g * _boxcox_by_lambda(np.log1p(x), lmbda),
+    lmbda=lambda g, x, lmbda: g * _boxcox_at(x, -1.0, lmbda, np.log1p),
 )
 
 
@@ -158,11 +167,20 @@ inv_boxcox1p: Primitive = differentiable(
     y=lambda g, y, lmbda, out: g * ((out + 1) / (1 + lmbda * y)),
     lmbda=lambda g, y, lmbda, out: g * ((out + 1) * np.square(y) * _log1p_less_share(lmbda * y)),
 )
+
+
+def _powm1_by_exponent(x: Any, y: Any, out: Any) -> Any:
+    at_zero = (raw(x) == 0) & (raw(y) > 0)
+    if not np.any(at_zero):
+        return (out + 1) * np.log(x)
+    return np.where(at_zero, 0.0, (out + 1) * np.log(np.where(at_zero, 1.0, x)))
+
+
 powm1: Primitive = differentiable(
     special.powm1,
     "x y",
     x=lambda g, x, y: g * (y * x ** (y - 1)),
-    y=lambda g, x, out: g * ((out + 1) * np.log(x)),
+    y=lambda g, x, y, out: g * _powm1_by_exponent(x, y, out),
 )
 
 

@@ -157,7 +157,8 @@ expn: Primitive = differentiable(
 
 
 def _expn_slope(n: Any, x: Any, out: Any) -> Any:
-    orders = raw(n)
+    # SciPy takes the whole part of the order.
+    orders = np.trunc(raw(n))
     slope = -special.expn(np.maximum(orders, 1) - 1, x)
     return slope if np.all(orders > 0) else np.where(orders > 0, slope, -out * (1 + 1 / x))
 

@@ -136,6 +136,9 @@ def polygamma(n: Any, x: Any) -> Any:
 
 def rgamma_slope(x: Any) -> Any:
     """Return the derivative of 1 / gamma, which has derivatives of every order at the poles of gamma, too."""
+    infinite = np.isposinf(raw(x).real)
+    if np.any(infinite):
+        return np.where(infinite, 0.0, rgamma_slope(np.where(infinite, 1.0, x)))
     # Far from the real axis there is no pole near, and the sine would overflow.
     is_low = (raw(x).real < 0.5) & (np.abs(raw(x).imag) < 1)
     high = np.where(is_low, 1.0, x)
@@ -155,8 +158,8 @@ rgamma: Primitive = differentiable(special.rgamma, "x", x=lambda g, x: g * rgamm
 beta: Primitive = differentiable(
     special.beta,
     "a b",
-    a=lambda g, a, b, out: g * (out * psi_difference(a, b)),
-    b=lambda g, a, b, out: g * (out * psi_difference(b, a)),
+    a=lambda g, a, b, out: g * _beta_by(a, b, out),
+    b=lambda g, a, b, out: g * _beta_by(b, a, out),
 )
 betaln: Primitive = differentiable(
     special.betaln,
@@ -164,6 +167,15 @@ betaln: Primitive = differentiable(
     a=lambda g, a, b: g * psi_difference(a, b),
     b=lambda g, a, b: g * psi_difference(b, a),
 )
+
+
+def _beta_by(a: Any, b: Any, out: Any) -> Any:
+    """Return the derivative of the beta function by `a`; where it is 0 at infinity so is that."""
+    infinite = (np.isposinf(raw(a)) | np.isposinf(raw(b))) & (raw(out) == 0)
+    if not np.any(infinite):
+        return out * psi_difference(a, b)
+    a, b = (np.where(infinite, 1.0, one) for one in (a, b))
+    return np.where(infinite, 0.0, out * psi_difference(a, b))
 
 
 def psi_difference(a: Any, b: Any) -> Any:

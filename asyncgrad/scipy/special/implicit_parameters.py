@@ -24,6 +24,7 @@ from .incomplete import (
     t_density,
     t_quantile_by_df,
 )
+from .searches import searched
 
 __all__ = [
     "bdtrik",
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 # betainc(out, b, x) is p.
-btdtria: Primitive = differentiable(
+btdtria: Primitive = searched(
     special.btdtria,
     "p b x",
     p=lambda g, b, x, out: g / beta_by_first(out, b, x),
@@ -50,7 +51,7 @@ btdtria: Primitive = differentiable(
     x=lambda g, b, x, out: -g * (beta_density(out, b, x) / beta_by_first(out, b, x)),
 )
 # betainc(a, out, x) is p.
-btdtrib: Primitive = differentiable(
+btdtrib: Primitive = searched(
     special.btdtrib,
     "a p x",
     a=lambda g, a, x, out: -g * (beta_by_first(a, out, x) / beta_by_second(a, out, x)),
@@ -58,7 +59,7 @@ btdtrib: Primitive = differentiable(
     x=lambda g, a, x, out: -g * (beta_density(a, out, x) / beta_by_second(a, out, x)),
 )
 # gammainc(out, a * x) is p.
-gdtrib: Primitive = differentiable(
+gdtrib: Primitive = searched(
     special.gdtrib,
     "a p x",
     a=lambda g, a, x, out: -g * (x * gamma_density(out, a * x) / gamma_by_shape(out, a * x)),
@@ -66,26 +67,26 @@ gdtrib: Primitive = differentiable(
     x=lambda g, a, x, out: -g * (a * gamma_density(out, a * x) / gamma_by_shape(out, a * x)),
 )
 # gammainc(out / 2, x / 2) is p.
-chdtriv: Primitive = differentiable(
+chdtriv: Primitive = searched(
     special.chdtriv,
     "p x",
     p=lambda g, x, out: g * 2 / gamma_by_shape(out / 2, x / 2),
     x=lambda g, x, out: -g * (gamma_density(out / 2, x / 2) / gamma_by_shape(out / 2, x / 2)),
 )
 # gammaincc(out + 1, m) is p.
-pdtrik: Primitive = differentiable(
+pdtrik: Primitive = searched(
     special.pdtrik,
     "p m",
     p=lambda g, m, out: -g / gamma_by_shape(out + 1, m),
     m=lambda g, m, out: -g * (gamma_density(out + 1, m) / gamma_by_shape(out + 1, m)),
 )
-stdtridf: Primitive = differentiable(
+stdtridf: Primitive = searched(
     special.stdtridf,
     "p t",
     p=lambda g, t, out: -g / (t_density(out, t) * t_quantile_by_df(out, t)),
     t=lambda g, t, out: g / t_quantile_by_df(out, t),
 )
-fdtridfd: Primitive = differentiable(
+fdtridfd: Primitive = searched(
     special.fdtridfd,
     "dfn p x",
     dfn=lambda g, dfn, x, out: -g * (f_quantile_by_numerator(dfn, out, x) / f_quantile_by_denominator(dfn, out, x)),
@@ -109,14 +110,14 @@ def _binomial_by_share(k: Any, n: Any, p: Any) -> Any:
     return -beta_density(n - k, k + 1, 1 - p)
 
 
-bdtrik: Primitive = differentiable(
+bdtrik: Primitive = searched(
     special.bdtrik,
     "y n p",
     y=lambda g, n, p, out: g / _binomial_by_count(out, n, p),
     n=lambda g, n, p, out: -g * (_binomial_by_trials(out, n, p) / _binomial_by_count(out, n, p)),
     p=lambda g, n, p, out: -g * (_binomial_by_share(out, n, p) / _binomial_by_count(out, n, p)),
 )
-bdtrin: Primitive = differentiable(
+bdtrin: Primitive = searched(
     special.bdtrin,
     "k y p",
     k=lambda g, k, p, out: -g * (_binomial_by_count(k, out, p) / _binomial_by_trials(k, out, p)),
@@ -124,14 +125,14 @@ bdtrin: Primitive = differentiable(
     p=lambda g, k, p, out: -g * (_binomial_by_share(k, out, p) / _binomial_by_trials(k, out, p)),
 )
 # betainc(n, k + 1, p) is y.
-nbdtrik: Primitive = differentiable(
+nbdtrik: Primitive = searched(
     special.nbdtrik,
     "y n p",
     y=lambda g, n, p, out: g / beta_by_second(n, out + 1, p),
     n=lambda g, n, p, out: -g * (beta_by_first(n, out + 1, p) / beta_by_second(n, out + 1, p)),
     p=lambda g, n, p, out: -g * (beta_density(n, out + 1, p) / beta_by_second(n, out + 1, p)),
 )
-nbdtrin: Primitive = differentiable(
+nbdtrin: Primitive = searched(
     special.nbdtrin,
     "k y p",
     k=lambda g, k, p, out: -g * (beta_by_second(out, k + 1, p) / beta_by_first(out, k + 1, p)),

@@ -6,6 +6,7 @@ with density f, and x(a) a quantile of it, the derivative of F by a is -f(x) tim
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,17 +64,34 @@ def _inside(mask: Any, value: Any, otherwise: float) -> Any:
     return value if np.all(mask) else np.where(mask, value, otherwise)
 
 
+def _where_finite(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return a function of finite arguments, and elsewhere 0: what it is the derivative of is constant there."""
+    bare = [np.asarray(raw(one)) for one in arguments]
+    if np.isfinite(sum(bare)).all():
+        return function(*arguments)
+    missing, inside = np.False_, np.True_
+    for one in bare:
+        missing, inside = missing | np.isnan(one), inside & np.isfinite(one)
+    # All functions have derivatives where all arguments are 1 / 2.
+    value = function(*(np.where(inside, one, 0.5) for one in arguments))
+    return np.where(inside, value, np.where(missing, np.nan, 0.0))
+
+
 # The gamma distribution.
 
 
 def gamma_density(a: Any, x: Any) -> Any:
     """Return the density of the gamma distribution with scale 1."""
+    return _where_finite(_finite_gamma_density, a, x)
+
+
+def _finite_gamma_density(a: Any, x: Any) -> Any:
     return np.exp(special.xlogy(a - 1, x) - x - special.gammaln(a))
 
 
 def gamma_by_shape(a: Any, x: Any) -> Any:
     """Return the derivative of gammainc by its shape; at both ends, where the function is constant, it is 0."""
-    inside = (raw(x) > 0) & (raw(x) < np.inf) & (raw(a) > 0)
+    inside = (raw(x) > 0) & (raw(x) < np.inf) & (raw(a) > 0) & (raw(a) < np.inf)
     a, x = _inside(inside, a, 1.0), _inside(inside, x, 1.0)
     slope = -gamma_density(a, x) * x * gamma_slope(a, x)
     return slope if np.all(inside) else np.where(inside, slope, 0.0)
@@ -113,17 +131,22 @@ gammainccinv: Primitive = differentiable(
 
 # gdtr(a, b, x) is gammainc(b, a * x), chdtr(v, x) is gammainc(v / 2, x / 2), pdtr(k, m) is gammaincc(k + 1, m).
 
+
+def _gamma_density_by_rate(a: Any, b: Any, x: Any) -> Any:
+    return _where_finite(lambda a, b, x: gamma_density(b, a * x) * x, a, b, x)
+
+
 gdtr: Primitive = differentiable(
     special.gdtr,
     "a b x",
-    a=lambda g, a, b, x: g * (gamma_density(b, a * x) * x),
+    a=lambda g, a, b, x: g * _gamma_density_by_rate(a, b, x),
     b=lambda g, a, b, x: g * gamma_by_shape(b, a * x),
     x=lambda g, a, b, x: g * (gamma_density(b, a * x) * a),
 )
 gdtrc: Primitive = differentiable(
     special.gdtrc,
     "a b x",
-    a=lambda g, a, b, x: -g * (gamma_density(b, a * x) * x),
+    a=lambda g, a, b, x: -g * _gamma_density_by_rate(a, b, x),
     b=lambda g, a, b, x: -g * gamma_by_shape(b, a * x),
     x=lambda g, a, b, x: -g * (gamma_density(b, a * x) * a),
 )
@@ -185,12 +208,16 @@ pdtri: Primitive = differentiable(
 
 def beta_density(a: Any, b: Any, x: Any) -> Any:
     """Return the density of the beta distribution."""
+    return _where_finite(_finite_beta_density, a, b, x)
+
+
+def _finite_beta_density(a: Any, b: Any, x: Any) -> Any:
     return np.exp(special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x) - special.betaln(a, b))
 
 
 def _beta_quantile_by_shapes(a: Any, b: Any, x: Any, of_second: bool) -> Any:
     """Return the derivative of a quantile by the first or second shape; at both ends, which do not move, it is 0."""
-    inside = (raw(x) > 0) & (raw(x) < 1)
+    inside = (raw(x) > 0) & (raw(x) < 1) & np.isfinite(raw(a) + raw(b))
     a, b, x = _inside(inside, a, 1.0), _inside(inside, b, 1.0), _inside(inside, x, 0.5)
     rest = 1 - x
     slope = -beta_slope(b, a, rest, x) if of_second else beta_slope(a, b, x, rest)
@@ -255,9 +282,20 @@ betainccinv: Primitive = differentiable(
 # bdtr(k, n, p) is betainc(n - k, k + 1, 1 - p), nbdtr(k, n, p) is betainc(n, k + 1, p).
 
 
+# SciPy's take the whole part of n, and nbdtr that of k, too.
+
+
 def _binomial_density(k: Any, n: Any, p: Any) -> Any:
-    k = np.floor(raw(k))
-    return beta_density(raw(n) - k, k + 1, 1 - p)
+    k, n = np.floor(raw(k)), np.trunc(raw(n))
+    # Below 0 and from n on the sum is constant.
+    inside = (k >= 0) & (k < n)
+    k, n, p = _inside(inside, k, 0.0), _inside(inside, n, 1.0), _inside(inside, p, 0.5)
+    density = beta_density(n - k, k + 1, 1 - p)
+    return density if np.all(inside) else np.where(inside, density, 0.0)
+
+
+def _negative_binomial_density(k: Any, n: Any, p: Any) -> Any:
+    return beta_density(np.trunc(raw(n)), np.trunc(raw(k)) + 1, p)
 
 
 bdtr: Primitive = differentiable(
@@ -286,21 +324,21 @@ nbdtr: Primitive = differentiable(
     "k n p",
     k=lambda g: None,
     n=lambda g: None,
-    p=lambda g, k, n, p: g * beta_density(raw(n), raw(k) + 1, p),
+    p=lambda g, k, n, p: g * _negative_binomial_density(k, n, p),
 )
 nbdtrc: Primitive = differentiable(
     special.nbdtrc,
     "k n p",
     k=lambda g: None,
     n=lambda g: None,
-    p=lambda g, k, n, p: -g * beta_density(raw(n), raw(k) + 1, p),
+    p=lambda g, k, n, p: -g * _negative_binomial_density(k, n, p),
 )
 nbdtri: Primitive = differentiable(
     special.nbdtri,
     "k n y",
     k=lambda g: None,
     n=lambda g: None,
-    y=lambda g, k, n, out: g / beta_density(raw(n), raw(k) + 1, out),
+    y=lambda g, k, n, out: g / _negative_binomial_density(k, n, out),
 )
 
 
@@ -365,9 +403,21 @@ def f_quantile_by_numerator(dfn: Any, dfd: Any, x: Any) -> Any:
 
 def f_density(dfn: Any, dfd: Any, x: Any) -> Any:
     """Return the density of the F distribution."""
+    return _where_finite(_finite_f_density, dfn, dfd, x)
+
+
+def _finite_f_density(dfn: Any, dfd: Any, x: Any) -> Any:
     odds = dfn * x / dfd
     logarithm = special.xlogy(dfn / 2 - 1, odds) - special.xlog1py((dfn + dfd) / 2, odds)
     return np.exp(logarithm - special.betaln(dfn / 2, dfd / 2)) * (dfn / dfd)
+
+
+def _f_by(quantile_by: Callable[..., Any], dfn: Any, dfd: Any, x: Any) -> Any:
+    """Return the derivative of fdtr by degrees of freedom; at both ends, where the function is constant, it is 0."""
+    inside = (raw(x) > 0) & np.isfinite(raw(dfn) + raw(dfd) + raw(x))
+    dfn, dfd, x = (_inside(inside, one, 1.0) for one in (dfn, dfd, x))
+    slope = -f_density(dfn, dfd, x) * quantile_by(dfn, dfd, x)
+    return slope if np.all(inside) else np.where(inside, slope, 0.0)
 
 
 stdtr: Primitive = differentiable(
@@ -385,15 +435,15 @@ stdtrit: Primitive = differentiable(
 fdtr: Primitive = differentiable(
     special.fdtr,
     "dfn dfd x",
-    dfn=lambda g, dfn, dfd, x: -g * (f_density(dfn, dfd, x) * f_quantile_by_numerator(dfn, dfd, x)),
-    dfd=lambda g, dfn, dfd, x: -g * (f_density(dfn, dfd, x) * f_quantile_by_denominator(dfn, dfd, x)),
+    dfn=lambda g, dfn, dfd, x: g * _f_by(f_quantile_by_numerator, dfn, dfd, x),
+    dfd=lambda g, dfn, dfd, x: g * _f_by(f_quantile_by_denominator, dfn, dfd, x),
     x=lambda g, dfn, dfd, x: g * f_density(dfn, dfd, x),
 )
 fdtrc: Primitive = differentiable(
     special.fdtrc,
     "dfn dfd x",
-    dfn=lambda g, dfn, dfd, x: g * (f_density(dfn, dfd, x) * f_quantile_by_numerator(dfn, dfd, x)),
-    dfd=lambda g, dfn, dfd, x: g * (f_density(dfn, dfd, x) * f_quantile_by_denominator(dfn, dfd, x)),
+    dfn=lambda g, dfn, dfd, x: -g * _f_by(f_quantile_by_numerator, dfn, dfd, x),
+    dfd=lambda g, dfn, dfd, x: -g * _f_by(f_quantile_by_denominator, dfn, dfd, x),
     x=lambda g, dfn, dfd, x: -g * f_density(dfn, dfd, x),
 )
 fdtri: Primitive = differentiable(

@@ -17,6 +17,7 @@ from ...graph.values import raw
 from ...numpy.random.shapes import gamma_slope, noncentral_chisquare_slope, noncentral_f_slope
 from ...ops.primitive import Primitive, differentiable
 from ..ufuncs import special
+from .searches import searched
 from .trapezoid import trapezoid_nodes
 
 __all__ = [
@@ -121,14 +122,14 @@ chndtrix: Primitive = differentiable(
     df=lambda g, df, nc, out: g * _chi_quantile_by("df", out, df, nc),
     nc=lambda g, df, nc, out: g * _chi_quantile_by("nonc", out, df, nc),
 )
-chndtridf: Primitive = differentiable(
+chndtridf: Primitive = searched(
     special.chndtridf,
     "x p nc",
     x=lambda g, x, nc, out: g / _chi_quantile_by("df", x, out, nc),
     p=lambda g, x, nc, out: g / _chi_by("df", x, out, nc),
     nc=lambda g, x, nc, out: -g * (_chi_quantile_by("nonc", x, out, nc) / _chi_quantile_by("df", x, out, nc)),
 )
-chndtrinc: Primitive = differentiable(
+chndtrinc: Primitive = searched(
     special.chndtrinc,
     "x df p",
     x=lambda g, x, df, out: g / _chi_quantile_by("nonc", x, df, out),
@@ -188,7 +189,7 @@ ncfdtri: Primitive = differentiable(
     nc=lambda g, dfn, dfd, nc, out: g * _f_quantile_by("nonc", dfn, dfd, nc, out),
     p=lambda g, dfn, dfd, nc, out: g / _f_density(dfn, dfd, nc, out),
 )
-ncfdtridfd: Primitive = differentiable(
+ncfdtridfd: Primitive = searched(
     special.ncfdtridfd,
     "dfn p nc f",
     dfn=lambda g, dfn, nc, f, out: g * _f_ratio("dfnum", "dfden", dfn, out, nc, f),
@@ -196,7 +197,7 @@ ncfdtridfd: Primitive = differentiable(
     nc=lambda g, dfn, nc, f, out: g * _f_ratio("nonc", "dfden", dfn, out, nc, f),
     f=lambda g, dfn, nc, f, out: g / _f_quantile_by("dfden", dfn, out, nc, f),
 )
-ncfdtridfn: Primitive = differentiable(
+ncfdtridfn: Primitive = searched(
     special.ncfdtridfn,
     "p dfd nc f",
     p=lambda g, dfd, nc, f, out: g / _f_by("dfnum", out, dfd, nc, f),
@@ -204,7 +205,7 @@ ncfdtridfn: Primitive = differentiable(
     nc=lambda g, dfd, nc, f, out: g * _f_ratio("nonc", "dfnum", out, dfd, nc, f),
     f=lambda g, dfd, nc, f, out: g / _f_quantile_by("dfnum", out, dfd, nc, f),
 )
-ncfdtrinc: Primitive = differentiable(
+ncfdtrinc: Primitive = searched(
     special.ncfdtrinc,
     "dfn dfd p f",
     dfn=lambda g, dfn, dfd, f, out: g * _f_ratio("dfnum", "nonc", dfn, dfd, out, f),
@@ -275,14 +276,14 @@ nctdtrit: Primitive = differentiable(
     nc=lambda g, df, nc, out: g * _t_ratio("nc", "t", df, nc, out),
     p=lambda g, df, nc, out: g / _t_by(df, nc, out, "t"),
 )
-nctdtridf: Primitive = differentiable(
+nctdtridf: Primitive = searched(
     special.nctdtridf,
     "p nc t",
     p=lambda g, nc, t, out: g / _t_by(out, nc, t, "df"),
     nc=lambda g, nc, t, out: g * _t_ratio("nc", "df", out, nc, t),
     t=lambda g, nc, t, out: g * _t_ratio("t", "df", out, nc, t),
 )
-nctdtrinc: Primitive = differentiable(
+nctdtrinc: Primitive = searched(
     special.nctdtrinc,
     "df p t",
     df=lambda g, df, t, out: g * _t_ratio("df", "nc", df, out, t),

@@ -258,6 +258,10 @@ def _agm_slope(a: Any, b: Any) -> Any:
     """Return the derivative by a, carried along with the means; all of its terms are positive."""
     a, b = np.abs(double(a)), np.abs(double(b))
     is_zero = raw(a) == 0
+    # The mean with 0 is 0.
+    is_constant = (raw(b) == 0) & ~is_zero
+    if np.any(is_constant):
+        b = np.where(is_constant, 1.0, b)
     scale = np.maximum(raw(a), raw(b))
     scale = np.where((scale > 0) & (scale < np.inf), scale, 1.0)
     a, b = a / scale, b / scale
@@ -267,6 +271,8 @@ def _agm_slope(a: Any, b: Any) -> Any:
             root = np.sqrt(a * b)
             root_slope = (a_slope * b + b_slope * a) / (2 * root)
             a, b, a_slope, b_slope = (a + b) / 2, root, (a_slope + b_slope) / 2, root_slope
+    if np.any(is_constant):
+        a_slope = np.where(is_constant, 0.0, a_slope)
     return np.where(is_zero, np.inf, a_slope) if np.any(is_zero) else a_slope
 
 

@@ -18,6 +18,15 @@ _EULER = float(np.euler_gamma)
 _GUMBEL_SKEWNESS = 12 * math.sqrt(6) * float(special.zeta(3.0)) / math.pi**3
 
 
+def _log_one_plus_square(y: Any) -> Any:
+    """Return log(1 + y**2), also where the square overflows."""
+    is_far = np.abs(raw(y)) > 1e150
+    if not np.any(is_far):
+        return np.log1p(y * y)
+    near = np.where(is_far, 1.0, y)
+    return np.where(is_far, 2 * np.log(np.abs(np.where(is_far, y, 1.0))), np.log1p(near * near))
+
+
 @final
 class Cauchy(OnLine):
     """The Cauchy distribution."""
@@ -25,7 +34,7 @@ class Cauchy(OnLine):
     __slots__ = ()
 
     def _logpdf(self, y: Any) -> Any:
-        return -math.log(math.pi) - np.log1p(y * y)
+        return -math.log(math.pi) - _log_one_plus_square(y)
 
     def _pdf(self, y: Any) -> Any:
         return 1 / (math.pi * (1 + y * y))
@@ -317,7 +326,7 @@ class HalfCauchy(Positive):
     __slots__ = ()
 
     def _logpdf(self, y: Any) -> Any:
-        return math.log(2 / math.pi) - np.log1p(y * y)
+        return math.log(2 / math.pi) - _log_one_plus_square(y)
 
     def _cdf(self, y: Any) -> Any:
         return 2 / math.pi * np.arctan(y)

@@ -421,6 +421,22 @@ def test_moments_of_whole_numbers_are_those_of_scipy(name: str) -> None:
         np.testing.assert_allclose(getattr(ours, method)([3, 4]).numpy(), getattr(theirs, method)([3, 4]), rtol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["expon", "gamma", "uniform", "weibull_max"])
+def test_an_expectation_between_limits_beyond_the_support_is_one_over_the_support(name: str) -> None:
+    shapes = (2.5,) if name in ("gamma", "weibull_max") else ()
+
+    found = getattr(stats, name)(*shapes, 2.0, 1.5).expect(np.square, lb=-9.0, ub=3.0, conditional=True)
+
+    expected = getattr(scipy.stats, name)(*shapes, 2.0, 1.5).expect(np.square, lb=-9.0, ub=3.0, conditional=True)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-7)
+
+
+def test_ends_of_the_support_have_the_shape_of_all_parameters() -> None:
+    a, scale = np.ones((2, 1)), np.ones(3)
+
+    assert [one.shape for one in stats.gamma.support(a, scale=scale)] == [(2, 3), (2, 3)]
+
+
 def test_an_expectation_is_differentiable_by_parameters_and_limits() -> None:
     a, loc, scale = parameters = [ag.tensor(one, requires_grad=True) for one in (1.75, 0.25, 1.5)]
     whole = stats.gamma.expect(lambda x: x**2, (a,), loc, scale)

@@ -35,6 +35,21 @@ def _density(method: str, bw_method: Any) -> tuple[Callable[..., Any], Callable[
     return on(stats), on(scipy.stats)
 
 
+def _integral(kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def on(module: Any) -> Callable[..., Any]:
+        def call(data: Any, weights: Any, *rest: Any) -> Any:
+            density = module.gaussian_kde(data, weights=weights)
+            if kind == "marginal":
+                return density.marginal([1]).pdf(*rest)
+            if kind == "kde":
+                return density.integrate_kde(module.gaussian_kde(data[:, :4] + 1))
+            return density.integrate_gaussian(*rest)
+
+        return call
+
+    return on(stats), on(scipy.stats)
+
+
 # SciPy takes degrees of freedom as numbers only; derivatives by them are tested below.
 CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Case]] = {
     **{
@@ -61,6 +76,16 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Case]] = {
     "multinomial.outside": (*_by_method("multinomial", "logpmf"), Case(([1, 2, 2], 6, _SHARES), {}, (2,))),
     "gaussian_kde.evaluate": (*_density("evaluate", None), Case((_POINTS, _DATA, _WEIGHTS), {}, (0, 1, 2))),
     "gaussian_kde.logpdf": (*_density("logpdf", "silverman"), Case((_POINTS[0], _DATA[0], _WEIGHTS), {}, (0, 1, 2))),
+    "gaussian_kde.integrate_gaussian": (
+        *_integral("gaussian"),
+        Case((_DATA, _WEIGHTS, _POINTS[:, 0], np.eye(2) / 2), {}),
+    ),
+    "gaussian_kde.integrate_kde": (*_integral("kde"), Case((_DATA, _WEIGHTS), {})),
+    "gaussian_kde.marginal": (*_integral("marginal"), Case((_DATA, _WEIGHTS, _POINTS[1]), {})),
+    "multivariate_t.entropy": (
+        *_by_method("multivariate_t", "entropy"),
+        Case((_POINTS[0], _SCALE, 4.5), {}, (0, 1, 2)),
+    ),
     "gaussian_kde.far": (*_density("logpdf", 0.5), Case((_POINTS + 100, _DATA, _WEIGHTS), {}, (0, 1, 2))),
 }
 
@@ -131,6 +156,19 @@ def test_points_drawn_from_a_kernel_density_are_scipys_and_move_with_the_data(da
     np.testing.assert_allclose(np.atleast_2d(gradient.numpy()).sum(-1), 6.0)
 
 
+def test_axes_of_one_of_a_batch_are_left_out_as_scipy_does() -> None:
+    for module in (stats, scipy.stats):
+        normal = module.multivariate_normal
+        found = [
+            normal.pdf(np.zeros((3, 1, 2)), [0.0, 1.0], np.eye(2)),
+            normal.cdf(np.zeros((1, 2)), [0.0, 1.0], np.eye(2)),
+            module.multivariate_t.logpdf(np.zeros((1, 2)), [0.0, 1.0], np.eye(2), 3.0),
+            module.dirichlet.logpdf(_SHARES[:, np.newaxis], [1.0, 2.0, 3.0]),
+            module.wishart.logpdf(_SCALE[:, :, np.newaxis], 5, _SCALE),
+        ]
+        assert [np.shape(one) for one in found] == [(3,), (), (), (), ()]
+
+
 def test_the_probability_between_bounds_is_scipys() -> None:
     found = stats.gaussian_kde(_DATA[0], weights=_WEIGHTS).integrate_box_1d(-0.5, 1.0)
 
@@ -154,6 +192,12 @@ def test_the_probability_between_bounds_is_scipys() -> None:
         (lambda: stats.gaussian_kde(_DATA, "best"), "'scott', 'silverman', a number or a function, not 'best'"),
         (lambda: stats.gaussian_kde([[0.0, 1.0], [0.0, 0.0]]), "lies in a subspace"),
         (lambda: stats.gaussian_kde(_DATA).pdf(np.zeros((3, 4))), r"points of shape \(2, m\)"),
+        (
+            lambda: stats.gaussian_kde(_DATA).integrate_gaussian(0.5, 1.0),
+            r"a mean of shape \(2,\) and a cov .* not \(1,\)",
+        ),
+        (lambda: stats.gaussian_kde(_DATA).integrate_kde(stats.gaussian_kde(_DATA[0])), "not of 1 beside 2"),
+        (lambda: stats.gaussian_kde(_DATA).marginal([0, 2]), "numbers of the 2 coordinates, not"),
     ],
 )
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:

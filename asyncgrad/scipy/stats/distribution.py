@@ -223,7 +223,8 @@ class UnivariateDistribution(ABC):
         """Return the ends of the support."""
         shapes, moves = self._split("support", args, kwds)
         first, last = (self._moved_and_scaled(floating(end), moves) for end in self._support(*shapes))
-        return asarray(first), asarray(last)
+        size = np.broadcast_shapes(*(np.shape(one) for one in (first, last, *shapes, *moves)))
+        return asarray(np.broadcast_to(first, size)), asarray(np.broadcast_to(last, size))
 
     @abstractmethod
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -606,8 +607,11 @@ class ContinuousDistribution(UnivariateDistribution):
         _check_plain(func, self.name)
         shapes, (loc, scale) = self._split("expect", (*args, loc, scale), {})
         first, last = self._support(*shapes)
-        first = first if lb is None else (floating(lb) - loc) / scale
-        last = last if ub is None else (floating(ub) - loc) / scale
+        # Beyond the support the formula of the density means nothing.
+        first, last = (
+            end if limit is None else np.clip((floating(limit) - loc) / scale, first, last)
+            for end, limit in ((first, lb), (last, ub))
+        )
 
         def integrand(y: Any, shapes: Any, loc: Any, scale: Any) -> Any:
             density = self._pdf(floating(y), *shapes)

@@ -12,6 +12,8 @@ from ...graph.values import raw
 from ...ops.linear_algebra import product
 from ...tensor import Tensor, asarray
 from ..arguments import floating
+from ..left_out import refuse_method
+from .multivariate import multivariate_normal_logpdf_
 from .normal import norm
 
 __all__ = ["gaussian_kde"]
@@ -100,6 +102,17 @@ class gaussian_kde:
         """Return the factor of Silverman's rule, (neff * (d + 2) / 4)**(-1 / (d + 4))."""
         return (self.neff * (self.d + 2) / 4) ** (-1 / (self.d + 4))
 
+    def covariance_factor(self) -> Any:
+        """Return the factor of the bandwidth."""
+        return self.factor
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what SciPy's class has beside this; the error names what to write instead."""
+        if name in self.__slots__:
+            # A copy is asked before it has any.
+            raise AttributeError(name)
+        raise refuse_method(self, "gaussian_kde", name)
+
     @property
     def inv_cov(self) -> Any:
         """The inverse of the covariance of each kernel."""
@@ -171,6 +184,57 @@ class gaussian_kde:
         scale = np.sqrt(self.covariance[0, 0])
         inside = norm.cdf(high, self.dataset[0], scale) - norm.cdf(low, self.dataset[0], scale)
         return np.sum(self.weights * inside)
+
+    def integrate_gaussian(self, mean: Any, cov: Any) -> Tensor:
+        """Return the integral of the density times a normal one.
+
+        Args:
+            mean: shape (d,), or a number for data with one coordinate.
+            cov: shape (d, d), or a number.
+
+        Raises:
+            ValueError: the shapes do not fit the data.
+        """
+        mean, cov = np.atleast_1d(floating(mean)), np.atleast_2d(floating(cov))
+        if mean.shape != (self.d,) or cov.shape != (self.d, self.d):
+            raise ValueError(
+                f"gaussian_kde.integrate_gaussian takes a mean of shape ({self.d},) and a cov of shape ({self.d}, "
+                f"{self.d}), not {mean.shape} and {cov.shape}"
+            )
+        logarithms = multivariate_normal_logpdf_.call(self.dataset.T, mean, self.covariance + cov)
+        return np.sum(self.weights * np.exp(logarithms))
+
+    def integrate_kde(self, other: Any) -> Tensor:
+        """Return the integral of the density times that of another `gaussian_kde`.
+
+        Raises:
+            ValueError: its points have another number of coordinates.
+        """
+        if other.d != self.d:
+            raise ValueError(
+                f"gaussian_kde.integrate_kde takes a density of as many coordinates, not of {other.d} beside {self.d}"
+            )
+        distances = self.dataset.T[:, np.newaxis] - other.dataset.T
+        covariance = self.covariance + other.covariance
+        logarithms = multivariate_normal_logpdf_.call(distances, np.zeros(self.d), covariance)
+        return np.sum(self.weights[:, np.newaxis] * other.weights * np.exp(logarithms))
+
+    def marginal(self, dimensions: Any) -> gaussian_kde:
+        """Return the density of some coordinates.
+
+        Args:
+            dimensions: their numbers, or one.
+
+        Raises:
+            ValueError: there are no such coordinates, or one is named twice.
+        """
+        numbers = np.atleast_1d(dimensions)
+        is_known = np.issubdtype(numbers.dtype, np.integer) and np.all((numbers >= -self.d) & (numbers < self.d))
+        if not is_known or len(set((numbers % self.d).tolist())) != numbers.size:
+            raise ValueError(
+                f"gaussian_kde.marginal takes distinct numbers of the {self.d} coordinates, not {dimensions!r}"
+            )
+        return gaussian_kde(self.dataset[numbers], bw_method=self.covariance_factor(), weights=self.weights)
 
     def resample(self, size: Any = None, seed: Any = None) -> Tensor:
         """Return points that are drawn from the density, shape (d, size); they follow the data as they move.

@@ -22,7 +22,15 @@ from .covariance import Covariance
 from .normal import norm
 from .supports import quotient
 
-__all__ = ["FrozenMultivariate", "Multivariate", "dirichlet", "multivariate_normal", "multivariate_t"]
+__all__ = [
+    "FrozenMultivariate",
+    "Multivariate",
+    "dirichlet",
+    "multivariate_normal",
+    "multivariate_normal_logpdf_",
+    "multivariate_t",
+    "squeezed",
+]
 
 _LOG = math.log(2 * math.pi)
 
@@ -134,6 +142,11 @@ def _(g: Any, x: Any, alpha: Any) -> Any:
     return logs - g.sum() * (special.psi(alpha) - special.psi(alpha.sum()))
 
 
+def squeezed(value: Any) -> Any:
+    """Return the function of a batch of points without axes of one, as SciPy does."""
+    return np.squeeze(value) if 1 in value.shape else value
+
+
 class Multivariate:
     """Abstract: a family of distributions of several variables.
 
@@ -243,8 +256,8 @@ class MultivariateNormal(Multivariate):
         x = _points(floating(x), size)
         self._checked(cov, allow_singular)
         if allow_singular and np.linalg.matrix_rank(raw(cov)) < size:
-            return self._singular_logpdf(x, mean, raw(cov))
-        return multivariate_normal_logpdf_.call(x, mean, cov)
+            return squeezed(self._singular_logpdf(x, mean, raw(cov)))
+        return squeezed(multivariate_normal_logpdf_.call(x, mean, cov))
 
     @staticmethod
     def _singular_logpdf(x: Any, mean: Any, cov: Any) -> Any:
@@ -292,7 +305,7 @@ class MultivariateNormal(Multivariate):
         self._checked(cov, False)
         x = _points(floating(x), mean.size)
         options = {"maxpts": maxpts or 1000000 * mean.size, "abseps": abseps, "releps": releps}
-        return _probability(x - mean, cov, options)
+        return squeezed(_probability(x - mean, cov, options))
 
     def logcdf(self, x: Any, mean: Any = None, cov: Any = 1, **options: Any) -> Tensor:
         """Return the logarithm of `cdf`; arguments as for that."""
@@ -378,7 +391,16 @@ class MultivariateT(Multivariate):
         deviations = x - loc
         squares = np.sum(deviations * _weighted(x, loc, shape), -1)
         normalizer = special.gammaln(df / 2) - special.gammaln((df + size) / 2) + size / 2 * np.log(math.pi * df)
-        return -(df + size) / 2 * np.log1p(squares / df) - normalizer - 0.5 * np.linalg.slogdet(shape)[1]
+        normalizer = normalizer + 0.5 * np.linalg.slogdet(shape)[1]
+        return squeezed(-(df + size) / 2 * np.log1p(squares / df) - normalizer)
+
+    def entropy(self, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:
+        """Return the differential entropy, in nats; arguments as for `logpdf`."""
+        loc, shape, df = self._parameters(loc, shape, df)
+        half, whole = df / 2, (df + loc.size) / 2
+        value = special.gammaln(half) - special.gammaln(whole) + loc.size / 2 * np.log(math.pi * df)
+        value = value + whole * (special.psi(whole) - special.psi(half))
+        return value + 0.5 * np.linalg.slogdet(shape)[1]
 
     def pdf(self, x: Any, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:
         """Return the density at points; arguments as for `logpdf`."""
@@ -425,7 +447,7 @@ class Dirichlet(Multivariate):
             )
         if (raw(x) < 0).any() or (np.abs(raw(x).sum(0) - 1) > 1e-9).any():
             raise ValueError("scipy.stats.dirichlet takes shares of at least 0 that sum to 1")
-        return dirichlet_logpdf_.call(x, alpha)
+        return squeezed(dirichlet_logpdf_.call(x, alpha))
 
     def pdf(self, x: Any, alpha: Any) -> Tensor:
         """Return the density at points; arguments as for `logpdf`."""

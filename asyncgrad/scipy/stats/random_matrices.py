@@ -15,7 +15,7 @@ from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..ufuncs import special
 from .gamma_and_beta import chi2
-from .multivariate import FrozenMultivariate, Multivariate
+from .multivariate import FrozenMultivariate, Multivariate, squeezed
 
 __all__ = ["invwishart", "wishart"]
 
@@ -98,7 +98,7 @@ class _Matrices(Multivariate):
                 f"scipy.stats.{self.name} takes matrices of shape ({size}, {size}) or ({size}, {size}, n), not "
                 f"{x.shape}"
             )
-        return self._log_density(np.moveaxis(x, -1, 0) if x.ndim == 3 else x, df, scale, size)
+        return squeezed(self._log_density(np.moveaxis(x, -1, 0) if x.ndim == 3 else x, df, scale, size))
 
     def pdf(self, x: Any, df: Any, scale: Any) -> Tensor:
         """Return the density at matrices; arguments as for `logpdf`."""

@@ -20,7 +20,7 @@ _IMAGE = _RNG.normal(size=(4, 5))
 _WEIGHTS = _RNG.normal(size=(2, 3))
 _ROW = _RNG.normal(size=4)
 _FILTER_MODES = ("reflect", "mirror", "nearest", "wrap", "constant")
-_MODES = ("constant", "nearest", "mirror", "reflect", "grid-wrap", "wrap")
+_MODES = ("constant", "grid-constant", "nearest", "mirror", "reflect", "grid-wrap", "wrap")
 _WHERE = _RNG.uniform(-2.0, 5.5, (2, 3, 2))
 _BOTH = (0, 1)
 _TURN = np.array([[0.875, 0.25], [-0.125, 1.125]])
@@ -88,7 +88,11 @@ CASES: dict[str, list[Case]] = {
         Case((_IMAGE, np.array([0.25, -1.5])), {}, _BOTH),
         Case((_IMAGE, np.array([0.25, -1.75])), {"mode": "nearest", "order": 2}, _BOTH),
     ],
-    "zoom": [Case((_IMAGE, (2.0, 0.5))), Case((_IMAGE, 1.75), {"mode": "reflect", "grid_mode": True, "order": 1})],
+    "zoom": [
+        Case((_IMAGE, 1.5), {"mode": "grid-constant", "grid_mode": True, "cval": 0.5}),
+        Case((_IMAGE, (2.0, 0.5))),
+        Case((_IMAGE, 1.75), {"mode": "reflect", "grid_mode": True, "order": 1}),
+    ],
     "affine_transform": [
         Case((_IMAGE, _TURN, np.array([0.3125, -0.1875]), (3, 4)), {"mode": "mirror"}, (0, 1, 2)),
         Case((_IMAGE, np.array([0.5, 0.75]), 0.3125), {"order": 2}, _BOTH),
@@ -144,7 +148,7 @@ def test_the_width_of_a_gaussian_and_the_angle_of_a_turn_have_derivatives() -> N
         (lambda: ndimage.sobel(_IMAGE, output=_IMAGE.copy()), "write a dtype for output"),
         (lambda: ndimage.map_coordinates(_IMAGE, [[0.0]]), r"coordinates of shape \(2, \.\.\.\).*not \(1, 1\)"),
         (lambda: ndimage.map_coordinates(_IMAGE, _WHERE, order=6), "order of 0 to 5, not 6"),
-        (lambda: ndimage.zoom(_IMAGE, 2, mode="grid-constant"), "has the modes reflect, "),
+        (lambda: ndimage.zoom(_IMAGE, 2, mode="some"), "has the modes reflect, "),
         (lambda: ndimage.maximum_filter(_IMAGE), "takes a size or a footprint"),
     ],
 )

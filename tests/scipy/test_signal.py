@@ -213,6 +213,7 @@ def test_the_inverse_of_a_transform_of_segments_is_the_signal() -> None:
         (lambda: signal.convolve2d(_ROW, _MATRIX), r"two matrices, not shapes \(7,\) and \(4, 5\)"),
         (lambda: signal.lfilter([1.0], [0.0, 1.0], _ROW), "first is not 0"),
         (lambda: signal.lfilter(_NUMERATOR, [1.0], _ROW, zi=[0.0]), r"1 axes and 2 elements.*not of shape \(1,\)"),
+        (lambda: signal.lfilter(_NUMERATOR, [1.0], np.eye(2), zi=[0.0]), r"2 axes and 2 elements.*not of shape \(1,\)"),
         (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW), "longer than padlen, which is 9, not of length 7"),
         (lambda: signal.filtfilt(_NUMERATOR, [1.0], _ROW, method="gust"), "method='pad'"),
         (lambda: signal.hilbert(_ROW + 1j), r"pass x\.real"),

@@ -309,3 +309,11 @@ def test_no_dense_matrix_is_made() -> None:
         tracemalloc.stop()
 
     assert peak < size * size / 10
+
+
+def test_a_product_by_elements_that_is_too_large_names_the_sparse_one() -> None:
+    matrix, t = scipy_sparse.csr_array((10**4, 10**10)), leaf(2)[0]
+
+    with pytest.raises(MemoryError, match=r"csr_array\(matrix\) \* t, which is sparse"):
+        matrix * t
+    assert (sparse.csr_array(matrix) * t).shape == matrix.shape

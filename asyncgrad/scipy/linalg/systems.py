@@ -156,13 +156,18 @@ def inv(
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Return the determinants of square matrices; see `scipy.linalg.det`."""
     matrix = _matrix("det", a)
+    if check_finite:
+        refuse_infinity("det", matrix)
     # In double precision, as SciPy's: a product of many factors leaves the range of single precision.
     return np.linalg.det(matrix.astype(np.result_type(matrix.dtype, np.float64), copy=False))
 
 
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
     """Return norms of matrices or vectors; see `scipy.linalg.norm`."""
-    return np.linalg.norm(floating(a), ord, axis, keepdims)
+    array = floating(a)
+    if check_finite:
+        refuse_infinity("norm", array)
+    return np.linalg.norm(array, ord, axis, keepdims)
 
 
 def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:

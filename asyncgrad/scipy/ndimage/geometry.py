@@ -19,8 +19,8 @@ from ..arguments import floating
 
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
 
-_MODES = ("reflect", "grid-mirror", "mirror", "nearest", "constant", "wrap", "grid-wrap")
-#: Beyond the nearest elements, so many copies of the last one are part of the spline.
+_MODES = ("reflect", "grid-mirror", "mirror", "nearest", "constant", "grid-constant", "wrap", "grid-wrap")
+#: Beyond the ends, so many copies of the last element, or of the constant, are part of the spline.
 _EDGE = 12
 
 
@@ -67,8 +67,10 @@ def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: st
     return image
 
 
-def _prepared(name: str, image: Any, order: int, mode: str, prefilter: bool) -> tuple[Any, int]:
+def _prepared(name: str, image: Any, order: int, mode: str, cval: float, prefilter: bool) -> tuple[Any, int]:
     """Return the coefficients of the spline through an image, and by how much coordinates are moved in them.
+
+    For the mode grid-constant they are those of the image less the constant, which is 0 beyond the ends.
 
     Raises:
         ArgumentError: there is no such mode here.
@@ -78,9 +80,13 @@ def _prepared(name: str, image: Any, order: int, mode: str, prefilter: bool) -> 
         raise ArgumentError(f"asyncgrad.scipy.ndimage.{name} has the modes {', '.join(_MODES)}, not {mode!r}")
     if order not in range(6):
         raise ValueError(f"scipy.ndimage.{name} takes an order of 0 to 5, not {order}")
+    if mode == "grid-constant" and cval:
+        image = image - cval
     if order < 2 or not prefilter:
         return image, 0
     moved = 0
+    if mode == "grid-constant":
+        image, moved = np.pad(image, _EDGE), _EDGE
     if mode == "nearest":
         image, moved = np.pad(image, _EDGE, mode="edge"), _EDGE
     return spline_filter(image, order, image.dtype, mode), moved
@@ -94,8 +100,8 @@ def _mapped(coordinates: Any, length: int, mode: str) -> tuple[Any, Any]:
     if mode == "constant":
         outside = ~((where >= 0) & (where <= length - 1))
         return np.where(outside, 0.0, coordinates), outside
-    if mode == "nearest":
-        # The elements that count beyond the ends are copies of the last one.
+    if mode in ("nearest", "grid-constant"):
+        # The elements that count beyond the ends are copies of the last one, or the constant.
         return coordinates, outside
     if mode == "mirror":
         period = max(2 * (length - 1), 1)
@@ -119,7 +125,7 @@ def _folded(places: Any, length: int, mode: str) -> Any:
         return np.zeros_like(places)
     if mode == "grid-wrap":
         return places % length
-    if mode == "nearest":
+    if mode in ("nearest", "grid-constant"):
         return np.clip(places, 0, length - 1)
     if mode in ("reflect", "grid-mirror"):
         rest = places % (2 * length)
@@ -135,11 +141,12 @@ def _basis(coordinates: Any, order: int, length: int, mode: str) -> tuple[Any, A
     """
     half = 0.0 if order % 2 else 0.5
     start = np.floor(raw(coordinates) + half)
-    places = _folded(
-        start.astype(int) - order // 2 + np.arange(order + 1).reshape((-1,) + (1,) * start.ndim), length, mode
-    )
+    numbers = start.astype(int) - order // 2 + np.arange(order + 1).reshape((-1,) + (1,) * start.ndim)
+    places = _folded(numbers, length, mode)
+    # Beyond the ends stands the constant, which is subtracted.
+    counts = (numbers >= 0) & (numbers < length) if mode == "grid-constant" else 1.0
     if order == 0:
-        return places, np.ones((1, *start.shape))
+        return places, np.ones((1, *start.shape)) * counts
     u = coordinates + half - start
     weights: list[Any] = [1.0]
     for degree in range(1, order + 1):
@@ -148,7 +155,8 @@ def _basis(coordinates: Any, order: int, length: int, mode: str) -> tuple[Any, A
             (degree - index + u) / degree * before[index] + (index + 1 - u) / degree * after[index]
             for index in range(degree + 1)
         ]
-    return places, np.stack(weights)
+    found = np.stack(weights)
+    return places, found * counts if mode == "grid-constant" else found
 
 
 def map_coordinates(
@@ -167,7 +175,8 @@ def map_coordinates(
         coordinates: shape (n, ...), in elements.
         output: the dtype of the result; None for that of the image.
         order: of the spline, 0 to 5.
-        mode: what lies beyond the borders: "constant", "nearest", "mirror", "reflect", "grid-wrap" or "wrap".
+        mode: what lies beyond the borders: "constant", "grid-constant", "nearest", "mirror", "reflect", "grid-wrap" or
+            "wrap".
         cval: the constant.
         prefilter: False if `input` holds the coefficients of the spline.
 
@@ -188,7 +197,7 @@ def map_coordinates(
             f"scipy.ndimage.map_coordinates takes coordinates of shape ({image.ndim}, ...) for an image of shape "
             f"{image.shape}, not {where.shape}"
         )
-    coefficients, moved = _prepared("map_coordinates", image, order, mode, prefilter)
+    coefficients, moved = _prepared("map_coordinates", image, order, mode, cval, prefilter)
     count = image.ndim
     every: Any = np.zeros(where.shape[1:], bool)
     places, weights = [], []
@@ -204,12 +213,13 @@ def map_coordinates(
     for weight in weights:
         result = np.sum(result * weight.reshape((order + 1, *(1,) * (result.ndim - weight.ndim), *every.shape)), 0)
     result = np.where(every, cval, result) if every.any() else result
+    result = result + cval if mode == "grid-constant" and cval else result
     return result.astype(dtype, copy=False)
 
 
 def _on_lines(name: str, image: Any, lines: Sequence[Any], order: int, mode: str, cval: float, prefilter: bool) -> Any:
     """Return the values of the spline at a grid of coordinates, given those along each axis."""
-    coefficients, moved = _prepared(name, image, order, mode, prefilter)
+    coefficients, moved = _prepared(name, image, order, mode, cval, prefilter)
     every: Any = np.zeros((1,) * image.ndim, bool)
     result = coefficients
     for axis, line in enumerate(lines):
@@ -220,6 +230,7 @@ def _on_lines(name: str, image: Any, lines: Sequence[Any], order: int, mode: str
         result = np.moveaxis(np.sum(taken * weight.reshape((*weight.shape, *(1,) * (image.ndim - 1))), 0), 0, axis)
         every = every | outside.reshape([-1 if other == axis else 1 for other in range(image.ndim)])
     result = np.where(every, cval, result) if every.any() else result
+    result = result + cval if mode == "grid-constant" and cval else result
     return result.astype(image.dtype, copy=False)
 
 

@@ -114,13 +114,14 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     b, a = b / a[0], a / a[0]
     if zi is None:
         return filter_.call(b, a, x).swapaxes(axis, -1)
-    zi = floating(zi).swapaxes(axis, -1)
+    zi = floating(zi)
     order = max(b.size, a.size) - 1
-    if zi.ndim != x.ndim or zi.shape[-1] != order:
+    if zi.ndim != x.ndim or zi.shape[axis] != order:
         raise ArgumentError(
             f"scipy.signal.lfilter takes zi with {x.ndim} axes and {order} elements along axis {axis}, not of shape "
-            f"{zi.swapaxes(axis, -1).shape}"
+            f"{zi.shape}"
         )
+    zi = zi.swapaxes(axis, -1)
     y = _from_state(b, a, x, zi)
     return y.swapaxes(axis, -1), _last_state(b, a, x, y, zi).swapaxes(axis, -1)
 

@@ -84,7 +84,15 @@ def add(x: Any, y: Any) -> Any:
 
 
 def _dense(value: Any) -> Any:
-    return asarray(value.toarray()) if sparse.issparse(value) else asarray(value)
+    if not sparse.issparse(value):
+        return asarray(value)
+    try:
+        return asarray(value.toarray())
+    except MemoryError as error:
+        raise MemoryError(
+            f"operators by elements on a sparse matrix of shape {value.shape} and a tensor give a dense one, for which "
+            f"there is no memory ({error}): write asyncgrad.scipy.sparse.csr_array(matrix) * t, which is sparse"
+        ) from error
 
 
 def apply_operator(name: str, tensor: Tensor, matrix: Any, reflected: bool) -> Any:

@@ -17,7 +17,7 @@ __all__ = ["searched"]
 _BOUND = 1e-90
 
 
-def searched(function: Callable[..., Any], names: str, **formulas: Callable[..., Any]) -> Primitive:
+def searched(function: np.ufunc, names: str, **formulas: Callable[..., Any]) -> Primitive:
     """Return `differentiable(...)` for a function whose results are found by a search.
 
     Args:

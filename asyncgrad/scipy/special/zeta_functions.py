@@ -265,7 +265,8 @@ def _agm_slope(a: Any, b: Any) -> Any:
     scale = np.maximum(raw(a), raw(b))
     scale = np.where((scale > 0) & (scale < np.inf), scale, 1.0)
     a, b = a / scale, b / scale
-    a_slope, b_slope = 1.0, 0.0
+    a_slope: Any = 1.0
+    b_slope: Any = 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(16):
             root = np.sqrt(a * b)

@@ -422,10 +422,10 @@ class ContinuousDistribution(UnivariateDistribution):
         factor = factor - (exponent + 1) * np.log(scale)
         if method == "logpdf":
             return distance_log_.call(distance, exponent) + factor
-        start = self._power(at_last, 0.0, *shapes)
+        _, start = self._power(at_last, 0.0, *shapes) or power
         # The integral of a power times an exponential function, next to 0.
-        rate = (power[1] - start[1]) * ((exponent + 1) / (exponent + 2)) - np.log(exponent + 1)
-        factor = start[1] - (exponent + 1) * np.log(scale) + rate
+        rate = (power[1] - start) * ((exponent + 1) / (exponent + 2)) - np.log(exponent + 1)
+        factor = start - (exponent + 1) * np.log(scale) + rate
         is_near = method.endswith("sf") == at_last
         if method.startswith("log") and is_near:
             return distance_log_.call(distance, exponent + 1) + factor

@@ -260,8 +260,7 @@ def _root_scalar(
     async def run() -> Any:
         found = await call_solver(solve, evaluate, is_async, name)
         zero = Zero(function, is_async, name, failure=None if found.converged else str(found.flag))
-        (solution,) = record(zero, params.tensors, (np.reshape(found.root, 1),))
-        found.root = solution[0]
+        found.root = record(zero, params.tensors, (np.reshape(found.root, 1),))[0][0]
         return found
 
     return drive(run(), is_async, name)

@@ -325,6 +325,7 @@ def test_the_slope_of_a_distribution_function_that_is_next_to_one_is_the_density
         ("weibull_min", 0.0, (2.0,), {"pdf": 2.0}),
         ("weibull_max", 0.0, (2.0,), {"pdf": -2.0}),
         ("powerlaw", 0.0, (2.0,), {"pdf": 2.0}),
+        ("powerlaw", 0.0, (0.5,), {"pdf": 0.0, "logpdf": 0.0, "cdf": np.inf}),
         ("rayleigh", 0.0, (), {"pdf": 1.0}),
         ("invgamma", 0.0, (2.0,), {"cdf": 0.0, "logsf": 0.0}),
         ("lognorm", 0.0, (2.0,), {"cdf": 0.0, "logsf": 0.0}),

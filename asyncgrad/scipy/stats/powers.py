@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -192,6 +193,15 @@ class PowerLaw(ContinuousDistribution):
 
     def _power(self, at_last: bool, distance: Any, a: Any) -> tuple[Any, Any] | None:
         return None if at_last else (a - 1, np.log(a) + distance * 0)
+
+    def _evaluated(self, method: str, x: Any, y: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
+        is_left_out = (raw(y) == 0) & (raw(shapes[0]) < 1)
+        if method not in ("pdf", "logpdf") or not np.any(is_left_out):
+            return ContinuousDistribution._evaluated(self, method, x, y, shapes, moves)
+        # SciPy's density has no pole: 0 is no number of the support then.
+        y = np.where(is_left_out, self._inner, y)
+        value = ContinuousDistribution._evaluated(self, method, x, y, shapes, moves)
+        return np.where(is_left_out, 0.0 if method == "pdf" else -np.inf, value)
 
     def _cdf(self, y: Any, a: Any) -> Any:
         return y**a

@@ -7,8 +7,9 @@ operation without observers pays nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..arguments import describe
@@ -50,8 +51,11 @@ class ForwardRecorder(Protocol):
     #: of each argument; then, for a superlinear function, the specs of what it has saved, or None. They do not stand in
     #: tuples, which the garbage collector would visit.
     plain_calls: list[Any]
-    #: The names of files that are not asyncgrad's own and have called it.
-    files: set[str]
+    #: A list of one: the code object of the user's that has called last. None once the profile has ended.
+    last_code: list[CodeType | None]
+    #: Takes a frame and its code; returns the innermost frame, from that one on, that is not asyncgrad's own. None
+    #: where `created` is to be called instead.
+    caller: Callable[[FrameType, CodeType], FrameType | None]
     #: Returns the time.
     clock: Callable[[], float]
 
@@ -66,6 +70,10 @@ class ForwardRecorder(Protocol):
 RECORDERS: ContextVar[tuple[ForwardRecorder, ...]] = ContextVar("asyncgrad_forward_recorders", default=())
 
 
+def _nobody(frame: FrameType, code: CodeType) -> None:
+    """Stand for no caller."""
+
+
 @final
 class Observer:
     """Passes each new node of a context to anomaly mode, the saved-tensor hooks, profiles and the creation hooks.
@@ -76,7 +84,8 @@ class Observer:
     __slots__ = ("_anomaly", "_hooks", "_packing", "_recorders", "_streams")
 
     #: Operations pass each node to `created`: see RecordingOnly.
-    files: Collection[str] = ()
+    last_code: Sequence[CodeType | None] = (None,)
+    caller: Callable[[FrameType, CodeType], None] = staticmethod(_nobody)
 
     def __init__(
         self,
@@ -152,12 +161,13 @@ class Observer:
 class RecordingOnly:
     """The observer of a context in which one profile records, and nothing else observes: one call for each node."""
 
-    __slots__ = ("_recorder", "announce", "clock", "created", "extend", "files", "note")
+    __slots__ = ("_recorder", "announce", "caller", "clock", "created", "last_code", "note", "plain_calls")
 
     def __init__(self, recorder: ForwardRecorder) -> None:
         self._recorder = recorder
-        self.extend: Callable[[Iterable[Any]], None] = recorder.plain_calls.extend
-        self.files: set[str] = recorder.files
+        self.plain_calls: list[Any] = recorder.plain_calls
+        self.last_code: list[CodeType | None] = recorder.last_code
+        self.caller: Callable[[FrameType, CodeType], FrameType | None] = recorder.caller
         self.clock: Callable[[], float] = recorder.clock
         self.created: Callable[[Any], None] = recorder.created
         self.note: Callable[[Any], None] = recorder.note
@@ -177,7 +187,8 @@ class Refusal:
 
     __slots__ = ()
 
-    files: Collection[str] = ()
+    last_code: Sequence[CodeType | None] = (None,)
+    caller: Callable[[FrameType, CodeType], None] = staticmethod(_nobody)
 
     def created(self, node: NodeLike) -> None:
         """Raise."""

@@ -357,8 +357,8 @@ def _tell_observer(tensor_names: Sequence[str]) -> list[str]:
     """Tell the observer of the new node; the mode is True or an observer, see GRAD_MODE.
 
     If a profile is all that observes, its entry is made here: a call would cost as much as all the rest of it. See
-    ForwardRecorder for what it holds. The profile does it itself if the caller is not the user, or if it needs to know
-    more: what a function of the superlinear ones has saved.
+    ForwardRecorder for what it holds. The profile looks for the caller where that is not the function of the last time,
+    and makes the entry itself if it needs to know more: what a function of the superlinear ones has saved.
     """
     if not tensor_names:
         return ["    _mode.created(_node)"]
@@ -367,12 +367,16 @@ def _tell_observer(tensor_names: Sequence[str]) -> list[str]:
         # In locals that are not needed any more: two more would cost each call a dozen instructions.
         "    _key = _getframe(1)",
         "    _data = _key.f_code",
-        "    if _data.co_filename in _mode.files:",
+        "    if _data is not _mode.last_code[0]:",
+        "        _key = _mode.caller(_key, _data)",
+        "        if _key is None:",
+        "            _mode.created(_node)",
+        "            return _out",
+        "        _data = _key.f_code",
         # Bound first, then called: calling a slot directly would look up a method first.
-        "        _known, _gather = _mode.clock, _mode.extend",
-        "        _gather((_plan, _node.order, id(_node), _shape, _dtype, _device, _data, _key.f_lasti, _is_plain,",
-        f"            _known(){nodes}))",
-        "    else: _mode.created(_node)",
+        "    _known, _gather = _mode.clock, _mode.plain_calls",
+        "    _gather += (_plan, _node.order, id(_node), _shape, _dtype, _device, _data, _key.f_lasti, _is_plain,",
+        f"        _known(){nodes})",
     ]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ..graph.node import MAIN_THREAD
 from ..ops.plan import Plan
 from .costs import backward_flops, bytes_of, forward_flops, operand_specs
-from .recording import PLAIN_CALL, BackwardRecord, ForwardCall, NodeFacts, NodeRun, Recorder, Spec
+from .recording import BEGIN, PLAIN_CALL, BackwardRecord, ForwardCall, NodeFacts, NodeRun, Recorder, Spec
 
 if TYPE_CHECKING:
     from .recording import WorkerRun
@@ -164,6 +164,9 @@ class _Reader:
         self._loops = _loops_by_thread(list(recorder.loops))
         self._lines: dict[tuple[int, int], str] = {}
         self._backwards = list(recorder.backwards)
+        for backward in self._backwards:
+            # Of those that have not ended.
+            recorder.note_older(list(backward.nodes))
         #: By the id of a node, what the tensor was or is that it belongs to. Ids come again.
         self._specs: dict[int, Spec] = {}
         known = {address for _, address, _ in recorder.leaves}
@@ -171,7 +174,7 @@ class _Reader:
             for run in list(backward.runs):
                 if run.facts.key > 0 and run.facts.address not in known:
                     self._specs[run.facts.address] = run.facts.outputs[0]
-        older = [call.facts for call in _plain_calls(list(recorder.older_calls))]
+        older = [facts for nodes in list(recorder.older_nodes) for facts in nodes.facts()]
         #: By key, the nodes that had been made before the profile began. They have lived at the same time.
         self._older = {facts.key: facts for facts in [*older, *recorder.older_facts]}
         self._older_specs = {
@@ -294,14 +297,9 @@ class _Reader:
 
     def _plain_runs(self, backward: BackwardRecord) -> Iterator[NodeRun]:
         """Yield the runs of plain nodes in full."""
-        plain = list(backward.plain)
-        began, skipped = backward.began, None
-        for index in range(0, len(plain) - len(plain) % 3, 3):
-            order, ended, plan = plain[index : index + 3]
-            if order is None:
-                began, skipped = ended, plan
-                continue
-            if order != skipped:
+        began, skipped = backward.began, backward.skipped
+        for index, (order, ended, plan) in enumerate(backward.plain_runs()):
+            if order != BEGIN and order != skipped.get(index):
                 facts, inputs = self._facts(order, plan)
                 run = NodeRun(facts, facts.outputs, began)
                 # Nodes that write out their own `run` have no Plan.
@@ -309,7 +307,7 @@ class _Reader:
                 run.outputs = tuple([spec if want else None for spec, want in zip(inputs, wanted, strict=False)])
                 run.ended, run.status, run.thread = ended, "done", backward.thread
                 yield run
-            began, skipped = ended, None
+            began = ended
 
     def _facts(self, order: int, plan: Any) -> tuple[NodeFacts, Sequence[Spec]]:
         call = self._calls.get(order)

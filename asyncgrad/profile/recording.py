@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from math import inf
 from sys import _getframe
 from threading import get_ident
 from time import perf_counter
-from types import CodeType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 from ..engine.instruments import StepObserver, is_cancellation
 from ..graph.callers import is_own_file
 from ..graph.node import LEAF_ORDER, next_order
 from ..graph.tensor_base import TensorBase
+from ..ops.dispatch import call_function, call_ufunc
 from ..ops.plan import Plan
 from .lateness import watch_loop
 
@@ -28,11 +30,23 @@ if TYPE_CHECKING:
     from ..engine.graph_task import GraphTask
     from ..scheduling import Clock
 
-__all__ = ["BackwardRecord", "ForwardCall", "NodeFacts", "NodeRun", "PLAIN_CALL", "Recorder", "Spec", "WorkerRun"]
+__all__ = [
+    "BEGIN",
+    "BackwardRecord",
+    "ForwardCall",
+    "NodeFacts",
+    "NodeRun",
+    "PLAIN_CALL",
+    "Recorder",
+    "Spec",
+    "WorkerRun",
+]
 
 #: The shape and dtype of an array; None where there is none, or they are not known.
 Spec: TypeAlias = tuple[tuple[int, ...], Any] | None
 
+#: Stands for the order of a node where a stretch of plain nodes begins.
+BEGIN = LEAF_ORDER
 #: How many entries a call has in `Recorder.plain_calls`, besides one for each argument that may be a tensor.
 PLAIN_CALL = 10
 
@@ -108,13 +122,16 @@ class BackwardRecord:
         "ended",
         "id",
         "keep_graph",
+        "kept",
+        "nodes",
         "outer",
         "outer_key",
-        "plain",
         "root_key",
         "runs",
+        "skipped",
         "status",
         "thread",
+        "times",
     )
 
     def __init__(self, graph_task: GraphTask, began: float) -> None:
@@ -128,11 +145,75 @@ class BackwardRecord:
         self.began: float = began
         self.ended: float | None = None
         self.status: str = "running"
-        #: For each plain node that has ended its order, the time, and its plan; it began at the time before. Three
-        #: entries for each: None, the time and None where a stretch begins; None, the time and an order where one goes
-        #: on after a node that is in `runs`. They do not stand in tuples, which the garbage collector would visit.
-        self.plain: list[Any] = []
+        #: The plain nodes in the order in which they ended, each of which began at the time before; None where a
+        #: stretch begins. Empty once the backward has ended: until then it holds its graph anyway.
+        self.nodes: list[Any] = []
+        #: Their orders and plans, once it has ended.
+        self.kept: tuple[list[Any], list[Any]] | None = None
+        #: When each of them ended, or the stretch began.
+        self.times: list[float] = []
+        #: By place in `nodes`, the order of a node that is in `runs`: a stretch goes on after it from the place before.
+        self.skipped: dict[int, int] = {}
         self.runs: list[NodeRun] = []
+
+    def plain_runs(self) -> list[tuple[int, float, Any]]:
+        """Return the order, the end and the plan of each plain node; BEGIN, the time and None for that of a stretch."""
+        # In this order, since it may be ending in another thread.
+        nodes = self.nodes
+        orders, plans = self.kept or _orders_and_plans(list(nodes))
+        return list(zip(orders, self.times, plans, strict=False))
+
+
+def _orders_and_plans(nodes: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    orders = [BEGIN if node is None else node.order for node in nodes]
+    return orders, [None if node is None else node.plan for node in nodes]
+
+
+@final
+class OlderNodes:
+    """What is known of plain nodes that had been made before a profile began, a list for each attribute.
+
+    A tuple for each node would cost three times as much.
+    """
+
+    __slots__ = ("addresses", "counts", "devices", "dtypes", "edges", "orders", "plans", "shapes")
+
+    def __init__(self, nodes: Sequence[Any]) -> None:
+        self.plans: list[Any] = [node.plan for node in nodes]
+        self.orders: list[int] = [node.order for node in nodes]
+        self.addresses: list[int] = list(map(id, nodes))
+        self.shapes: list[Any] = [node.shape for node in nodes]
+        self.dtypes: list[Any] = [node.dtype for node in nodes]
+        self.devices: list[Any] = [node.device for node in nodes]
+        edges = [node.next_nodes for node in nodes]
+        #: How many edges each has, and the ids of the nodes that the edges of all lead to.
+        self.counts: list[int] = list(map(len, edges))
+        self.edges: list[int] = list(map(id, chain.from_iterable(edges)))
+
+    def facts(self) -> Iterator[NodeFacts]:
+        """Yield what is known of each."""
+        begin, nothing = 0, id(None)
+        specs = zip(self.shapes, self.dtypes, strict=True)
+        columns = zip(self.plans, self.orders, self.addresses, specs, self.devices, self.counts, strict=True)
+        for plan, order, address, spec, device, count in columns:
+            edges = tuple([None if edge == nothing else edge for edge in self.edges[begin : begin + count]])
+            begin += count
+            yield NodeFacts(
+                plan.primitive.node_name,
+                order,
+                address,
+                edges,
+                (spec,),
+                None if device is None else str(device),
+                None,
+                plan,
+                None,
+            )
+
+
+def _has_more(plan: Any) -> bool:
+    """Tell whether there is more to know of the nodes of a plan than OlderNodes does."""
+    return plan.__class__ is not Plan or plan.primitive.superlinear
 
 
 @final
@@ -146,22 +227,24 @@ class Recorder:
     __slots__ = (
         "__weakref__",
         "_is_open",
+        "_last_older",
         "_pending",
         "backwards",
         "bystanders",
+        "caller",
         "calls",
         "clock",
         "closed_at",
         "created",
         "files",
         "first",
+        "last_code",
         "lateness",
         "leaves",
         "loops",
         "older",
-        "older_calls",
         "older_facts",
-        "older_plans",
+        "older_nodes",
         "own_files",
         "plain_calls",
         "threads",
@@ -174,17 +257,18 @@ class Recorder:
         #: All other calls.
         self.calls: list[ForwardCall] = []
         #: The orders of the plain nodes that earlier backward passes have run.
-        self.older: set[int | None] = set()
-        #: Plans whose nodes fit into `plain_calls`, of those that were made before the profile began.
-        self.older_plans: set[Any] = set()
-        #: What is known of these nodes, as in `plain_calls`, and of those that do not fit in there.
-        self.older_calls: list[Any] = []
+        self.older: set[int] = set()
+        #: Those of the last one, which are not among them yet.
+        self._last_older: list[int] = []
+        #: What is known of these nodes, those of one backward after the other; or in full, if one needs that.
+        self.older_nodes: list[OlderNodes] = []
         self.older_facts: list[NodeFacts] = []
         #: The order of a node that is newer than all of them.
         self.first: int = 0
         self.files: set[str] = set()
         #: The names of files that are asyncgrad's own, as far as they have been met.
         self.own_files: set[str] = set()
+        self.last_code: list[CodeType | None] = [None]
         #: (time, id of the AccumulateGrad, spec) for each leaf that was used for the first time.
         self.leaves: list[tuple[float, int, Spec]] = []
         self.backwards: list[BackwardRecord] = []
@@ -201,6 +285,7 @@ class Recorder:
         self._is_open = [False]
         #: The calls that have begun and not ended, by the id of their node.
         self._pending: dict[int, tuple[CodeType | None, int, float]] = {}
+        self.caller = _make_caller(self)
         self.created = _make_created(self)
 
     @property
@@ -219,16 +304,15 @@ class Recorder:
         self._is_open[0] = False
         self.closed_at = self.clock()
         self.bystanders = {one.ident: one.name for one in threading.enumerate()}
-        # Wrappers record only calls from these.
-        self.files.clear()
+        # Wrappers record only calls from there: see `_make_caller`.
+        self.last_code[0] = None
 
     # For the forward: see ForwardRecorder.
 
     def note(self, node: Any) -> None:
         """Note where and when the call of a Function, or of anything else that makes a node, began."""
         if self.is_open and node.order != LEAF_ORDER:
-            code, instruction = _users_line(_getframe(1), self.files, self.own_files)
-            self._pending[id(node)] = (code, instruction, self.clock())
+            self._pending[id(node)] = (*_users_line(self.caller, _getframe(1)), self.clock())
 
     def announce(self, node: Any) -> None:
         """Record a call that has ended."""
@@ -242,14 +326,22 @@ class Recorder:
 
     # For the backward: see Instrument.
 
-    def note_older(self, node: Any) -> None:
-        """Note what is known of a plain node that has run, and had been made before the profile began."""
-        if isinstance(node.plan, Plan) and not node.plan.primitive.superlinear:
-            self.older_plans.add(node.plan)
-        if (entry := _plain_entry(node, None, 0, _no_time)) is not None:
-            self.older_calls.extend(entry)
+    def note_older(self, nodes: Sequence[Any]) -> None:
+        """Note what is known of those plain nodes that had been made before the profile began; they have run."""
+        first, known = self.first, self.older
+        # Only now, since a profile of one backward needs no set.
+        known.update(self._last_older)
+        older = [node for node in nodes if node is not None and node.order > first]
+        if known:
+            older = [node for node in older if node.order not in known]
+        if not older:
+            return
+        found = OlderNodes(older)
+        self._last_older = found.orders
+        if any(_has_more(plan) for plan in set(found.plans)) or None in found.shapes:
+            self.older_facts += [facts_of(node) for node in older]
         else:
-            self.older_facts.append(facts_of(node))
+            self.older_nodes.append(found)
 
     def backward_begins(self, graph_task: GraphTask) -> StepObserver | None:
         """Return what records a backward, as long as the profile is open."""
@@ -292,24 +384,15 @@ class _RecordedBackward(StepObserver):
 
     def timer(self, executor: Executor, clock: Clock) -> Clock:
         """Return a clock that also appends when each plain node has ended; reading the time twice would cost more."""
-        recorder, now = self._recorder, self._clock
-        extend, older, first = self._record.plain.extend, recorder.older, recorder.first
-        plans, note, note_older = recorder.older_plans, recorder.older_calls.extend, recorder.note_older
-        extend((None, now(), None))
+        now, nodes, times = self._clock, self._record.nodes, self._record.times
+        nodes.append(None)
+        times.append(now())
 
         def tick() -> float:
             # The executor reads the clock after a node, which has no NodeMeta.
             ended = now()
-            node: Any = executor.node
-            order, plan = node.order, node.plan
-            extend((order, ended, plan))
-            if order > first and order not in older:
-                if plan in plans:
-                    # As _plain_entry does, whose call costs a small node too much.
-                    spec = node.shape, node.dtype, node.device
-                    note([plan, order, id(node), *spec, None, 0, True, 0.0, *map(id, node.next_nodes)])
-                else:
-                    note_older(node)
+            nodes.append(executor.node)
+            times.append(ended)
             return ended
 
         def tick_for_another_clock() -> float:
@@ -320,7 +403,10 @@ class _RecordedBackward(StepObserver):
 
     def restarts(self, node: Any) -> None:
         """Append the time; the clock is read for that node next, or not at all."""
-        self._record.plain.extend((None, self._clock(), node.order))
+        record = self._record
+        record.nodes.append(None)
+        record.times.append(self._clock())
+        record.skipped[len(record.nodes)] = node.order
 
     def begins(self, node: Any, grads: Sequence[Any]) -> NodeRun:
         """Append a run that has begun."""
@@ -372,24 +458,69 @@ class _RecordedBackward(StepObserver):
         run = self._running.get(node)
         if node is None or (run is not None and run.status != "running"):
             return
-        now, plain = self._clock(), self._record.plain
-        run = NodeRun(facts_of(node), (), plain[-2] if plain else now)
+        now, times = self._clock(), self._record.times
+        run = NodeRun(facts_of(node), (), times[-1] if times else now)
         run.ended, run.status = now, "failed" if error is None else _status(error)
         self._record.runs.append(run)
 
     def closes(self, has_error: bool) -> None:
         """Note the end of the backward."""
-        self._record.ended = self._clock()
-        self._record.status = "failed" if has_error else "done"
-        self._recorder.older.update(self._record.plain[::3])
+        record, recorder = self._record, self._recorder
+        record.ended = self._clock()
+        record.status = "failed" if has_error else "done"
+        nodes = record.nodes
+        orders, _ = record.kept = _orders_and_plans(nodes)
+        record.nodes = []
+        if max(orders, default=BEGIN) > recorder.first:
+            recorder.note_older(nodes)
         self._running.clear()
+
+
+def _make_caller(recorder: Recorder) -> Callable[[FrameType, CodeType], FrameType | None]:
+    """Return the function that finds the user's frame: see `ForwardRecorder.caller`."""
+    # A closure of these alone, since a bound method in a slot of the recorder would refer to it: a cycle.
+    is_open, threads, last = recorder._is_open, recorder.threads, recorder.last_code
+    files, own = recorder.files, recorder.own_files
+    ufuncs, functions = call_ufunc.__code__, call_function.__code__
+
+    def caller(frame: FrameType, code: CodeType) -> FrameType | None:
+        found: FrameType | None = frame
+        if code is ufuncs or code is functions:
+            # It has been called by the method of the protocol, which is asyncgrad's own.
+            back = frame.f_back
+            found = None if back is None else back.f_back
+            if found is not None and found.f_code is last[0]:
+                return found
+        thread = get_ident()
+        if thread not in threads:
+            threads[thread] = threading.current_thread().name
+        while found is not None:
+            code = found.f_code
+            if code is last[0]:
+                return found
+            name = code.co_filename
+            if name not in own:
+                if name in files or not is_own_file(name):
+                    break
+                own.add(name)
+            found = found.f_back
+        else:
+            return None
+        files.add(name)
+        last[0] = code
+        if not is_open[0]:
+            # Only now, since another thread may have ended the profile meanwhile.
+            last[0] = None
+            return None
+        return found
+
+    return caller
 
 
 def _make_created(recorder: Recorder) -> Callable[[Any], None]:
     """Return the function that records a new node of any kind."""
-    # A closure of these alone, since a bound method in a slot of the recorder would refer to it: a cycle.
     calls, leaves, clock, is_open = recorder.calls, recorder.leaves, recorder.clock, recorder._is_open
-    threads, files, own, extend = recorder.threads, recorder.files, recorder.own_files, recorder.plain_calls.extend
+    caller, extend = recorder.caller, recorder.plain_calls.extend
 
     def created(node: Any) -> None:
         if not is_open[0]:
@@ -397,70 +528,22 @@ def _make_created(recorder: Recorder) -> Callable[[Any], None]:
         if node.order == LEAF_ORDER:
             leaves.append((clock(), id(node), (node.shape, node.dtype)))
             return
-        # As in _users_line, whose call costs a small node too much. What calls this function is asyncgrad's own.
-        frame: Any = _getframe(2)
-        code: Any = frame.f_code
-        name = code.co_filename
-        while name in own:
-            frame = frame.f_back
-            code = None if frame is None else frame.f_code
-            name = None if frame is None else code.co_filename
-        if name in files:
-            instruction = frame.f_lasti
-        else:
-            code, instruction = _users_line(frame, files, own)
-        thread = get_ident()
-        if thread not in threads:
-            threads[thread] = threading.current_thread().name
-        plan = getattr(node, "plan", None)
-        if plan.__class__ is Plan and not plan.primitive.superlinear and node.meta is None and node.shape is not None:
-            extend(
-                [
-                    plan,
-                    node.order,
-                    id(node),
-                    node.shape,
-                    node.dtype,
-                    node.device,
-                    code,
-                    instruction,
-                    thread,
-                    clock(),
-                    *map(id, node.next_nodes),
-                ]
-            )
-        elif (entry := _plain_entry(node, code, instruction, clock)) is not None:
+        # What calls this function is asyncgrad's own.
+        code, instruction = _users_line(caller, _getframe(2))
+        if (entry := _plain_entry(node, code, instruction, clock)) is not None:
             extend(entry)
         else:
-            calls.append(ForwardCall(facts_of(node), code, instruction, thread, None, clock()))
+            calls.append(ForwardCall(facts_of(node), code, instruction, get_ident(), None, clock()))
 
     return created
 
 
-def _users_line(frame: Any, files: set[str], own: set[str]) -> tuple[CodeType | None, int]:
-    """Return the code and the instruction of the innermost frame that is not asyncgrad's own.
-
-    Args:
-        frame: where to begin.
-        files: the names of files that are known not to be asyncgrad's own.
-        own: the names of files that are known to be.
-    """
-    while frame is not None:
-        code = frame.f_code
-        name = code.co_filename
-        if name in files:
-            return code, frame.f_lasti
-        if name not in own:
-            if not is_own_file(name):
-                files.add(name)
-                return code, frame.f_lasti
-            own.add(name)
-        frame = frame.f_back
-    return None, 0
-
-
-def _no_time() -> float:
-    return 0.0
+def _users_line(
+    caller: Callable[[FrameType, CodeType], FrameType | None], frame: FrameType
+) -> tuple[CodeType | None, int]:
+    """Return the code and the instruction of the innermost frame that is not asyncgrad's own."""
+    found = caller(frame, frame.f_code)
+    return (None, 0) if found is None else (found.f_code, found.f_lasti)
 
 
 def _status(error: BaseException) -> str:

@@ -100,6 +100,9 @@ class StepObserver:
         """Return the function that a worker thread calls in place of the body of a node."""
         return body
 
+    def admitted(self, node: Any) -> None:
+        """Note that the body of a node begins now on a device that limits how many do at a time."""
+
     def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
         """Note that another process has run a part of a node.
 
@@ -190,6 +193,11 @@ class ObservedSteps:
         for observer in reversed(self._observers):
             body = observer.in_worker(node, body)
         return body
+
+    def admit(self, node: Any) -> None:
+        """Tell the observers that the body of a node begins now on a device that limits how many do at a time."""
+        for observer in self._observers:
+            observer.admitted(node)
 
     def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
         """Tell the observers that another process has run a part of a node."""

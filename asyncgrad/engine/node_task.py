@@ -188,6 +188,8 @@ class NodeTask:
         try:
             if has_limit(device):
                 permit = await acquire_permit(device, (-graph_task.reentrant_depth, node.order))
+                if graph_task.observed_steps is not None:
+                    graph_task.observed_steps.admit(node)
             outputs: Any = device.run_body(body)
             # If the body is a coroutine function, the device's awaitable may return another awaitable.
             while not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):

@@ -1,13 +1,14 @@
 """The critical path of a backward: the longest chain of work and waits, each of which had to end before the next began.
 
-Each run of a node is a chain of parts, in turn work in a thread and a wait. Two things make a part begin only after
-another: a gradient that has to arrive, and a thread that was busy with the other when it could have begun. The length
-of the longest path is the time that the backward takes if nothing else delays it.
+Each run of a node is a chain of parts, in turn work in a thread and a wait. Three things make a part begin only after
+another: a gradient that has to arrive, a thread that was busy with the other when it could have begun, and a device
+that runs no more bodies at a time. The length of the longest path is the time that the backward takes if nothing else
+delays it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple, final
@@ -48,9 +49,12 @@ class _Part(NamedTuple):
     event: int
     began: int
     ended: int
-    is_work: bool
+    #: The thread that works; None for a wait.
+    thread: int | str | None
     #: When it could have begun had its thread been free.
     ready: int
+    #: Whether it waits for its turn: on a worker thread, or on a device with a limit.
+    is_queued: bool = False
 
 
 def critical_path(record: Record, graph_task_id: int | None) -> list[CriticalNode]:
@@ -96,9 +100,13 @@ class _Network:
             self._parts += parts
         self._before: list[set[int]] = [set() for _ in self._parts]
         self._connect(record)
+        #: Parts that wait for their turn, and only as long as another part takes.
+        explained = self._connect_queued(record)
         self._order = self._sort()
         self._place = {part: place for place, part in enumerate(self._order)}
-        self._weights = [part.ended - part.began for part in self._parts]
+        self._weights = [
+            0 if number in explained else part.ended - part.began for number, part in enumerate(self._parts)
+        ]
         #: The length of the longest path that ends with each part, and of that which begins with it.
         self._heads = self._lengths(self._weights)
         self._tails = self._lengths_backwards()
@@ -112,10 +120,10 @@ class _Network:
             for producer in record.producers[index]:
                 if producer in self._parts_of:
                     self._before[parts[0]].add(self._parts_of[producer][-1])
-        by_thread: dict[int, list[int]] = {}
+        by_thread: dict[int | str, list[int]] = {}
         for number, part in enumerate(self._parts):
-            if part.is_work:
-                by_thread.setdefault(record.events[part.event].thread_id, []).append(number)
+            if part.thread is not None:
+                by_thread.setdefault(part.thread, []).append(number)
         for numbers in by_thread.values():
             self._connect_in_thread(sorted(numbers, key=lambda number: self._parts[number].began))
 
@@ -132,6 +140,32 @@ class _Network:
             longest = max(together, key=lambda number: self._parts[number].ended)
             if latest is None or self._parts[longest].ended >= self._parts[latest].ended:
                 latest = longest
+
+    def _connect_queued(self, record: Record) -> set[int]:
+        """Let what waits for its turn wait for the run before; return the parts that did only that."""
+        explained, admitted = set(), dict[str | None, list[int]]()
+        for number, part in enumerate(self._parts):
+            # That of a worker thread waits already for the one before on the thread.
+            if part.is_queued and any(self._parts[earlier].event != part.event for earlier in self._before[number + 1]):
+                explained.add(number)
+        limited = [
+            (event.ended or 0, event.admitted, index)
+            for index in self._parts_of
+            if (event := record.events[index]).admitted is not None
+        ]
+        # In the order in which they ended; of those that ended at one time, one that took no time comes last.
+        for _, _, index in sorted(limited):
+            event = record.events[index]
+            assert event.admitted is not None
+            before = admitted.setdefault(event.device, [])
+            queued = [one for one in self._parts_of[index] if self._parts[one].is_queued and one not in explained]
+            last = next((one for one in reversed(before) if (record.events[one].ended or 0) <= event.admitted), None)
+            for number in queued:
+                if last is not None and (record.events[last].ended or 0) > self._parts[number].began:
+                    self._before[number + 1].add(self._parts_of[last][-1])
+                    explained.add(number)
+            before.append(index)
+        return explained
 
     def _sort(self) -> list[int]:
         """Return the parts so that each comes after those that it waits for."""
@@ -225,10 +259,23 @@ def _split(index: int, event: ProfileEvent) -> list[_Part]:
     assert event.ended is not None
     parts, began, ready = [], event.began, event.began if event.ready is None else event.ready
     for here, there in zip(event.suspended, (*event.resumed, event.ended), strict=False):
-        parts.append(_Part(index, began, here, is_work=True, ready=ready))
-        parts.append(_Part(index, here, there, is_work=False, ready=here))
+        parts.append(_Part(index, began, here, event.thread_id, ready))
+        parts += _wait(index, event, here, there)
         # When what it waited for has come is not known, only when it went on.
         began = ready = there
     if len(event.suspended) <= len(event.resumed):
-        parts.append(_Part(index, began, event.ended, is_work=True, ready=ready))
+        parts.append(_Part(index, began, event.ended, event.thread_id, ready))
     return parts
+
+
+def _wait(index: int, event: ProfileEvent, here: int, there: int) -> Iterator[_Part]:
+    """Yield the parts of a wait: for its turn, the work of a worker thread, and for all else."""
+    if event.admitted is not None and here < event.admitted <= there:
+        yield _Part(index, here, event.admitted, None, here, is_queued=True)
+        here = event.admitted
+    began, ended = event.worker_began, event.worker_ended
+    if began is not None and ended is not None and here <= began and ended <= there:
+        yield _Part(index, here, began, None, here, is_queued=True)
+        yield _Part(index, began, ended, event.worker, here)
+        here = ended
+    yield _Part(index, here, there, None, here)

@@ -54,6 +54,7 @@ class ProfileEvent(NamedTuple):
         reentrant_depth: inside of how many backward passes that is.
         forward_sequence_nr: of the forward call that made the node, if this profile has recorded it.
         line: the file and line of the forward call, as in `model.py:12`; None if it was not recorded.
+        admitted: when its body could begin on a device that limits how many do at a time; None on any other device.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -93,6 +94,7 @@ class ProfileEvent(NamedTuple):
     reentrant_depth: int
     forward_sequence_nr: int | None
     line: str | None
+    admitted: int | None = None
 
     @property
     def duration(self) -> int | None:
@@ -357,6 +359,7 @@ class _Reader:
             reentrant_depth=backward.depth,
             forward_sequence_nr=None if call is None else -call.facts.key,
             line=None if call is None else self._line(call.code, call.instruction),
+            admitted=_ns(run.admitted),
         )
 
     def _worker(self, run: WorkerRun | None) -> dict[str, Any]:
@@ -428,6 +431,7 @@ def _until(end: float, run: NodeRun) -> NodeRun:
     found.thread = run.thread
     found.suspended = [time for time in run.suspended if time <= end]
     found.resumed = [time for time in run.resumed if time <= end]
+    found.admitted = None if run.admitted is None or run.admitted > end else run.admitted
     found.workers = [worker for worker in run.workers if worker.ended <= end]
     return found
 

@@ -97,7 +97,19 @@ class WorkerRun(NamedTuple):
 class NodeRun:
     """A run of a node that is recorded in full: as a NodeTask, of a leaf, or of a heavy node."""
 
-    __slots__ = ("began", "ended", "facts", "grads", "outputs", "resumed", "status", "suspended", "thread", "workers")
+    __slots__ = (
+        "admitted",
+        "began",
+        "ended",
+        "facts",
+        "grads",
+        "outputs",
+        "resumed",
+        "status",
+        "suspended",
+        "thread",
+        "workers",
+    )
 
     def __init__(self, facts: NodeFacts, grads: tuple[Spec, ...], began: float) -> None:
         self.facts: NodeFacts = facts
@@ -107,6 +119,7 @@ class NodeRun:
         self.suspended: list[float] = []
         self.resumed: list[float] = []
         self.workers: list[WorkerRun] = []
+        self.admitted: float | None = None
         self.began: float = began
         self.ended: float | None = None
         self.status: str = "running"
@@ -445,6 +458,12 @@ class _RecordedBackward(StepObserver):
                     run.workers.append(WorkerRun(thread, began, clock()))
 
         return work
+
+    def admitted(self, node: Any) -> None:
+        """Note the time."""
+        run = self._running.get(node)
+        if run is not None:
+            run.admitted = self._clock()
 
     def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
         """Note where and when: in the middle of the wait, since nothing is known of the way there and back."""

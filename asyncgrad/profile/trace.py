@@ -8,6 +8,7 @@ the lanes; arrows are flows (s, f), and counters are C.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, final
@@ -85,8 +86,7 @@ class _Trace:
         return [*self._names(), *found]
 
     def _event(self, phase: str, name: str, time: int, lane: int, **more: Any) -> dict[str, Any]:
-        # The format counts in microseconds.
-        return {"ph": phase, "name": name, "ts": time / 1000, "pid": self._process, "tid": lane, **more}
+        return {"ph": phase, "name": name, "ts": _microseconds(time), "pid": self._process, "tid": lane, **more}
 
     def _lane(self, event: ProfileEvent) -> int:
         lane = self._thread_lanes.get(event.thread_id)
@@ -101,10 +101,10 @@ class _Trace:
     def _forward(self, event: ProfileEvent) -> dict[str, Any]:
         assert event.ended is not None
         began = event.ended - _MARK if event.began is None else event.began
-        duration = (event.ended - began) / 1000
+        duration = _microseconds(event.ended - began)
         if event.resumed or event.began is not None:
             # An async Function may have waited meanwhile: it has no slice that other work would lie inside of.
-            began, duration = event.ended - _MARK, _MARK / 1000
+            began, duration = event.ended - _MARK, _microseconds(_MARK)
         lane = self._lane(event)
         return self._event("X", event.name, began, lane, dur=duration, cat="forward", args=_arguments(event))
 
@@ -112,16 +112,16 @@ class _Trace:
         lane, arguments = self._lane(event), _arguments(event)
         for part, (began, ended) in enumerate(_work(event)):
             more = arguments if part == 0 else {"part": part + 1, "sequence_nr": event.sequence_nr}
-            yield self._event("X", event.name, began, lane, dur=(ended - began) / 1000, cat="backward", args=more)
+            yield self._event("X", event.name, began, lane, dur=_microseconds(ended - began), cat="backward", args=more)
         if event.worker_began is not None and event.worker_ended is not None:
-            duration = (event.worker_ended - event.worker_began) / 1000
+            duration = _microseconds(event.worker_ended - event.worker_began)
             worker = self._worker_lane(event)
             yield self._event("X", event.name, event.worker_began, worker, dur=duration, cat="worker", args=arguments)
         if event.began is not None and event.ended is not None:
             if event.stream is not None or event.device not in (None, "cpu"):
                 name = f"{event.device}" if event.stream is None else f"{event.device} {event.stream}"
                 own = self._lanes.free(name, event.began, event.ended)
-                duration = (event.ended - event.began) / 1000
+                duration = _microseconds(event.ended - event.began)
                 yield self._event("X", event.name, event.began, own, dur=duration, cat="device", args=arguments)
             if event.suspended:
                 yield from self._waiting(index, event, lane)
@@ -200,6 +200,17 @@ class _Trace:
             lane = self._thread_lanes.get(thread, 0)
             name = "lateness of the loop, ms"
             yield self._event("C", name, time, lane, args={f"thread {thread}": late / 1e6})
+
+
+def _microseconds(nanoseconds: int) -> float:
+    """Return a time in the unit of the format, so that a viewer that drops what is below a nanosecond gets it back.
+
+    Else a slice could begin a nanosecond before the end of the one before, and Perfetto leaves out what overlaps.
+    """
+    time = nanoseconds / 1000
+    while int(time * 1000) < nanoseconds:
+        time = math.nextafter(time, math.inf)
+    return time
 
 
 def _work(event: ProfileEvent) -> Iterator[tuple[int, int]]:

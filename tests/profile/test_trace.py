@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,18 @@ def test_the_checker_of_traces_finds_what_is_wrong(events: list[dict[str, Any]],
     found = violations(json.dumps({"traceEvents": events}))
 
     assert any(complaint in one for one in found), found
+
+
+def test_times_are_whole_nanoseconds_also_where_a_viewer_cuts_off(tmp_path: Path) -> None:
+    ticks = itertools.count(123_456_789_001, 7)
+
+    with ag.profile(clock=lambda: next(ticks) / 1e9) as prof:
+        ag.sync.backward((ag.tensor([1.0, 2.0], requires_grad=True) * 2.0).sum())
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    slices = {event["name"]: event for event in events if event["ph"] == "X" and event["cat"] == "backward"}
+
+    for event in prof.events:
+        if event.kind == "backward":
+            assert int(slices[event.name]["ts"] * 1000) == round(slices[event.name]["ts"] * 1000) == event.began
+            assert int(slices[event.name]["dur"] * 1000) == event.duration

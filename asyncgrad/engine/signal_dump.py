@@ -47,9 +47,13 @@ class SignalDump:
         """
         self._is_open = False
         if signal.getsignal(self.signal) == self._handle:
-            # None is the handler of a program in C, which Python cannot restore.
             _check_thread()
-            signal.signal(self.signal, signal.SIG_DFL if self._former is None else self._former)
+            former = self._former
+            # One that was set before this one may have been closed before it.
+            while isinstance(owner := getattr(former, "__self__", None), SignalDump) and not owner._is_open:
+                former = owner._former
+            # None is the handler of a program in C, which Python cannot restore.
+            signal.signal(self.signal, signal.SIG_DFL if former is None else former)
 
     def __enter__(self) -> Self:
         return self

@@ -9,14 +9,16 @@ from .colours import heat, ink_on
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .picture import Box, Frame, Picture
+    from .picture import Arrow, Box, Frame, Picture
 
-__all__ = ["dot_text"]
+__all__ = ["dot_text", "layout_cost"]
 
 #: Fill and line of each kind of box: dark text has a contrast of at least 7 on each of these.
 _COLOURS = {"node": ("#eef2fb", "#5b6f9b"), "leaf": ("#e2f3e6", "#3f7a52"), "rest": ("#f3f3f3", "#777777")}
 _NEXT = ' [style=dashed, constraint=false, color="#8a5cc2", tooltip="to the next repeat"]'
 _FRAME = 'style=rounded; color="#8a5cc2"; fontcolor="#5d3a8e";'
+#: How many arrows to what was left out are drawn: one from each box would cross the whole picture.
+_MOST_TO_REST = 12
 _ASYNC = ("#fdecd8", "#b0661a")
 
 
@@ -42,8 +44,29 @@ def dot_text(picture: Picture) -> str:
         '  edge [color="#6b7280", arrowsize=0.6];',
         *_within(None, boxes, inside, hottest, "  "),
     ]
-    lines += [f"  {arrow.source} -> {arrow.target}{_NEXT if arrow.is_next else ''};" for arrow in picture.arrows]
+    lines += [f"  {arrow.source} -> {arrow.target}{_NEXT if arrow.is_next else ''};" for arrow in _arrows(picture)]
     return "\n".join([*lines, "}", ""])
+
+
+def layout_cost(picture: Picture) -> int:
+    """Return how many places there are for Graphviz to order: one for each arrow and each rank that it goes down."""
+    ranks = {box.key: 0 for box in picture.boxes}
+    arrows: dict[str, list[str]] = {}
+    for arrow in _arrows(picture):
+        if not arrow.is_next and arrow.source in ranks and arrow.target in ranks:
+            arrows.setdefault(arrow.source, []).append(arrow.target)
+    # Boxes are in the order of a backward, but for repeats, which may lead back.
+    for box in picture.boxes:
+        for target in arrows.get(box.key, ()):
+            ranks[target] = max(ranks[target], ranks[box.key] + 1)
+    return sum(abs(ranks[target] - ranks[source]) for source, targets in arrows.items() for target in targets)
+
+
+def _arrows(picture: Picture) -> list[Arrow]:
+    """Return the arrows that are drawn: of those to what was left out only the last."""
+    to_rest = [arrow for arrow in picture.arrows if arrow.target == "rest"]
+    dropped = set(to_rest[:-_MOST_TO_REST])
+    return [arrow for arrow in picture.arrows if arrow not in dropped]
 
 
 def _legend(picture: Picture, hottest: int) -> str:

@@ -11,7 +11,7 @@ from ..arguments import describe, truth, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.naming import close_names
 from ..graph.walk import names_of_leaves, nodes_below, roots_of
-from .dot import dot_text
+from .dot import dot_text, layout_cost
 from .drawing import Drawing
 from .page import page_text
 from .picture import draw
@@ -27,6 +27,10 @@ _OF_SUFFIX = {"gv": "dot", "htm": "html", "jpeg": "jpg"}
 _TEXTS = ("svg", "json", "plain")
 #: The other formats of Graphviz that are known here: they are written to a path.
 _BINARIES = ("png", "pdf", "jpg", "webp", "eps", "ps", "gif")
+#: A layout of this cost takes Graphviz seconds; of one five times as much, minutes.
+_MOST_COST = 2_500
+#: So many boxes are drawn whatever it costs.
+_FEW = 40
 
 
 @overload
@@ -77,12 +81,13 @@ def visualize(
         path: the file to write. None returns the text, a `str` that a notebook shows as the picture.
         format: "svg"; "dot", which needs no package; "html", a page to zoom, fold and search in a browser, which needs
             none either and fetches nothing; or "png", "pdf" and other formats of Graphviz, which need a path. None is
-            the format of the path's suffix, and "svg" without a path. All but "dot" and "html" need the extra
-            `asyncgrad[visualize]` and Graphviz itself.
+            the format of the path's suffix, and without a path "svg", or "dot" if Graphviz is missing. All but "dot"
+            and "html" need the extra `asyncgrad[visualize]` and Graphviz itself.
         params: a Module or a tree of tensors, such as `{"w": w}`, which names the leaves.
         profile: what `with ag.profile() as prof:` gave. Nodes are coloured by the time that they took in it.
         fold: False draws every repeat of a part.
-        limit: how many nodes are drawn at most, those nearest to `t` first; and how many leaves.
+        limit: how many nodes are drawn at most, those nearest to `t` first; and how many leaves. Fewer where so many
+            arrows cross that Graphviz would take minutes.
 
     Raises:
         RequiresGradError: a tensor has no graph.
@@ -106,8 +111,18 @@ def visualize(
     roots = roots_of(t, "ag.visualize")
     title = ", ".join(root.name for root in roots[:3]) + (f", … {len(roots) - 3} more" if len(roots) > 3 else "")
     names = names_of_leaves(params)
-    picture = draw(nodes_below(roots), title, names, profile, folded=truth(fold, "fold"), most=limit)
-    content = _content(picture, chosen)
+    nodes, folded = nodes_below(roots), truth(fold, "fold")
+    picture = draw(nodes, title, names, profile, folded=folded, most=limit)
+    while chosen not in ("dot", "html") and limit > _FEW and (cost := layout_cost(picture)) > _MOST_COST:
+        limit = max(_FEW, int(min(limit, len(picture.boxes)) * min(0.8, (_MOST_COST / cost) ** 0.5)))
+        picture = draw(nodes, title, names, profile, folded=folded, most=limit)
+    try:
+        content = _content(picture, chosen)
+    except (ModuleNotFoundError, FileNotFoundError):
+        if file is not None or format is not None:
+            raise
+        # Nobody has asked for a picture in particular.
+        content, chosen = dot_text(picture), "dot"
     if file is None:
         assert isinstance(content, str)
         return Drawing(content, chosen)

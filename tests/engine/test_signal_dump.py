@@ -69,6 +69,15 @@ def test_one_that_another_handler_has_replaced_is_passed_through_after_its_end(f
     assert (first.getvalue(), second.getvalue(), len(former)) == ("", NOTHING, 1)
 
 
+def test_the_handler_from_before_all_is_back_in_whatever_order_they_end(former):
+    before = signal.getsignal(signal.SIGUSR1)
+    dumps = [dump_on_signal(file=io.StringIO()) for _ in range(3)]
+    for number in (1, 0, 2):
+        dumps[number].close()
+
+    assert signal.getsignal(signal.SIGUSR1) is before
+
+
 def test_a_body_that_the_signal_interrupts_is_named():
     file = io.StringIO()
     with dump_on_signal(file=file):

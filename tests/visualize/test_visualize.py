@@ -6,6 +6,7 @@ import builtins
 import json
 import re
 import shutil
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -223,6 +224,39 @@ def without_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", missing)
 
 
+def test_without_graphviz_a_drawing_of_no_given_format_is_dot_text(monkeypatch):
+    without_graphviz(monkeypatch)
+
+    drawing = ag.visualize(leaf(1.0) * 2)
+
+    assert drawing.format == "dot"
+    assert drawing.startswith("digraph")
+
+
+def tangled(count: int) -> ag.Tensor:
+    """The end of a graph whose edges cross each other."""
+    random, tensors = Random(0), [leaf(1.0) for _ in range(10)]
+    for one in range(count):
+        first, second = random.sample(tensors, 2)
+        tensors.append(first * second if one % 3 else np.sin(first) + second)
+    return sum(tensors[-100:])
+
+
+def test_a_picture_whose_arrows_cross_shows_so_many_boxes_that_graphviz_takes_seconds():
+    graphviz_or_skip()
+    y = tangled(300)
+
+    drawing = ag.visualize(y)
+
+    boxes = int(re.search(r"shown as (\d+) boxes", drawing).group(1))
+    assert 40 <= boxes < ag.visualize(y, format="dot").count("[label=")
+    assert "left out" in drawing
+
+
+def test_few_arrows_lead_to_what_is_left_out():
+    assert 0 < ag.visualize(tangled(300), format="dot", limit=100).count("-> rest;") <= 12
+
+
 # Bad use.
 
 
@@ -230,7 +264,7 @@ def test_svg_without_the_package_names_the_extra_and_what_needs_none(monkeypatch
     without_graphviz(monkeypatch)
 
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'asyncgrad\[visualize\]'.*format='html'"):
-        ag.visualize(leaf(1.0) * 2)
+        ag.visualize(leaf(1.0) * 2, format="svg")
 
 
 def test_svg_without_graphviz_itself_names_the_package_of_the_system(monkeypatch, tmp_path):
@@ -238,7 +272,7 @@ def test_svg_without_graphviz_itself_names_the_package_of_the_system(monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(FileNotFoundError, match=r"apt install graphviz.*brew install graphviz"):
-        ag.visualize(leaf(1.0) * 2)
+        ag.visualize(leaf(1.0) * 2, format="svg")
 
 
 def test_a_tensor_without_a_graph_is_named_by_its_place():

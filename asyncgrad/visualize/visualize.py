@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -17,6 +18,8 @@ from .page import page_text
 from .picture import draw
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .picture import Picture
 
 __all__ = ["visualize"]
@@ -111,23 +114,32 @@ def visualize(
     roots = roots_of(t, "ag.visualize")
     title = ", ".join(root.name for root in roots[:3]) + (f", … {len(roots) - 3} more" if len(roots) > 3 else "")
     names = names_of_leaves(params)
-    nodes, folded = nodes_below(roots), truth(fold, "fold")
-    picture = draw(nodes, title, names, profile, folded=folded, most=limit)
-    while chosen not in ("dot", "html") and limit > _FEW and (cost := layout_cost(picture)) > _MOST_COST:
-        limit = max(_FEW, int(min(limit, len(picture.boxes)) * min(0.8, (_MOST_COST / cost) ** 0.5)))
-        picture = draw(nodes, title, names, profile, folded=folded, most=limit)
-    try:
+    draws = functools.partial(draw, nodes_below(roots), title, names, profile, folded=truth(fold, "fold"))
+    picture = draws(most=limit) if chosen in ("dot", "html") else _simple(draws, limit)
+    if file is not None:
         content = _content(picture, chosen)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+    return _drawing(picture, chosen, format is not None)
+
+
+def _drawing(picture: Picture, chosen: str, is_asked: bool) -> Drawing:
+    """Return a picture as text; as DOT where Graphviz is missing and nobody has asked for a format."""
+    try:
+        return Drawing(str(_content(picture, chosen)), chosen)
     except (ModuleNotFoundError, FileNotFoundError):
-        if file is not None or format is not None:
+        if is_asked:
             raise
-        # Nobody has asked for a picture in particular.
-        content, chosen = dot_text(picture), "dot"
-    if file is None:
-        assert isinstance(content, str)
-        return Drawing(content, chosen)
-    file.write_bytes(content.encode() if isinstance(content, str) else content)
-    return file
+        return Drawing(dot_text(picture), "dot")
+
+
+def _simple(draws: Callable[..., Picture], most: int) -> Picture:
+    """Return a picture that Graphviz lays out within seconds."""
+    picture = draws(most=most)
+    while most > _FEW and (cost := layout_cost(picture)) > _MOST_COST:
+        most = max(_FEW, int(min(most, len(picture.boxes)) * min(0.8, (_MOST_COST / cost) ** 0.5)))
+        picture = draws(most=most)
+    return picture
 
 
 def _file(path: Any) -> Path:

@@ -4,86 +4,127 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, final, overload
+from itertools import count
+from typing import Any, Self, SupportsIndex, TypeVar, final, overload
 
-from ..arguments import describe
+from ..arguments import describe, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
 from ..tensor import Tensor
 from .module import Module, Parameter
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
+Part = TypeVar("Part")
+#: Parts of a module by name: a mapping, or pairs.
+Named = Mapping[str, Part] | Iterable[tuple[str, Part]]
+
 
 class _NumberedModules(Module):
-    """Abstract base of modules that hold others by number."""
+    """Abstract base of modules that hold others in order."""
+
+    def _named(self) -> dict[str, Module]:
+        """Return the modules in order, by the names of their attributes."""
+        return {name: module for name, module in vars(self).items() if name.isdigit()}
 
     def _all(self) -> list[Module]:
-        return [module for name, module in vars(self).items() if name.isdigit()]
+        return list(self._named().values())
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._named())
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self._all())
 
     def _set_all(self, modules: Iterable[Module]) -> None:
-        given = list(modules)
-        for module in given:
+        """Put modules in place of those that are there, with numbers for names."""
+        self._replace({str(number): module for number, module in enumerate(modules)})
+
+    def _replace(self, named: Mapping[str, Module]) -> None:
+        for module in named.values():
             _check_module(module, type(self).__name__)
-        for name in [name for name in vars(self) if name.isdigit()]:
+        for name in self._named():
             delattr(self, name)
-        for number, module in enumerate(given):
-            setattr(self, str(number), module)
+        for name, module in named.items():
+            setattr(self, name, module)
 
     @overload
-    def __getitem__(self, index: int) -> Module: ...
+    def __getitem__(self, index: SupportsIndex) -> Module: ...
     @overload
     def __getitem__(self, index: slice) -> Any: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
         if isinstance(index, slice):
-            return type(self)(*self._arguments(self._all()[index]))
+            return self._like(dict(list(self._named().items())[index]))
+        return self._named()[self._name_at(index)]
+
+    def _like(self, named: dict[str, Module]) -> Any:
+        """Return another one of this class with other modules."""
+        return type(self)(named.values())  # type: ignore[call-arg]  # as of ModuleList
+
+    def _name_at(self, index: Any) -> str:
+        if not hasattr(index, "__index__"):
+            raise ArgumentTypeError(f"the index of a module is an int or a slice, not {describe(index)}")
+        names = list(self._named())
         try:
-            return self._all()[index]
+            return names[index]
         except IndexError:
-            raise IndexError(f"{type(self).__name__} has {len(self)} modules, and none at index {index}") from None
+            raise IndexError(f"{type(self).__name__} has {len(names)} modules, and none at index {index}") from None
 
-    def _arguments(self, modules: list[Module]) -> tuple[Any, ...]:
-        """Return the arguments that make another one of this class with other modules."""
-        return (modules,)
-
-    def __setitem__(self, index: int, module: Module) -> None:
+    def __setitem__(self, index: SupportsIndex, module: Module) -> None:
         _check_module(module, type(self).__name__)
-        setattr(self, str(range(len(self))[index]), module)
+        setattr(self, self._name_at(index), module)
 
-    def __delitem__(self, index: int | slice) -> None:
-        modules = self._all()
-        del modules[index]
-        self._set_all(modules)
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        named = self._named()
+        for name in list(named)[index] if isinstance(index, slice) else [self._name_at(index)]:
+            del named[name]
+        self._renumber(named)
+
+    def _renumber(self, named: dict[str, Module]) -> None:
+        """Put modules in place of those that are there; their names are their numbers, if all are numbers."""
+        if all(name.isdigit() for name in named):
+            self._set_all(list(named.values()))
+        else:
+            self._replace(named)
 
     def append(self, module: Module) -> Any:
         """Append a module; return this one."""
         _check_module(module, type(self).__name__)
-        setattr(self, str(len(self)), module)
+        setattr(self, self._free_name(), module)
         return self
+
+    def _free_name(self) -> str:
+        names = self._named()
+        return next(str(number) for number in count(len(names)) if str(number) not in names)
 
     def extend(self, modules: Iterable[Module]) -> Any:
         """Append modules; return this one."""
-        for module in list(modules):
+        if not isinstance(modules, Iterable):
+            raise ArgumentTypeError(f"extend takes an iterable of modules, not {describe(modules)}")
+        for module in (given := list(modules)):
+            _check_module(module, type(self).__name__)
+        for module in given:
             self.append(module)
         return self
 
     def __add__(self, modules: Iterable[Module]) -> Any:
-        return type(self)(*self._arguments(self._all())).extend(modules)
+        return self._like(self._named()).extend(modules)
 
     def __iadd__(self, modules: Iterable[Module]) -> Any:
         return self.extend(modules)
 
     def insert(self, index: int, module: Module) -> Any:
         """Insert a module before an index; return this one."""
-        modules = self._all()
-        modules.insert(index, module)
-        self._set_all(modules)
+        _check_module(module, type(self).__name__)
+        items = list(self._named().items())
+        items.insert(index, (self._free_name(), module))
+        self._renumber(dict(items))
         return self
+
+    def pop(self, index: SupportsIndex = -1) -> Module:
+        """Take out the module at an index, and return it."""
+        module = self[index]
+        del self[index]
+        return module
 
 
 @final
@@ -116,14 +157,21 @@ class Sequential(_NumberedModules):
         else:
             self._set_all(modules)
 
-    def _all(self) -> list[Module]:
-        return [module for module in vars(self).values() if isinstance(module, Module)]
+    def _named(self) -> dict[str, Module]:
+        return {name: module for name, module in vars(self).items() if isinstance(module, Module)}
 
-    def _arguments(self, modules: list[Module]) -> tuple[Any, ...]:
-        named = {name: module for name, module in vars(self).items() if isinstance(module, Module)}
-        if all(name.isdigit() for name in named):
-            return tuple(modules)
-        return ({name: module for name, module in named.items() if any(module is one for one in modules)},)
+    def _like(self, named: dict[str, Module]) -> Any:
+        return Sequential(named)
+
+    def __mul__(self, times: SupportsIndex) -> Any:
+        modules = self._all() * _times(times)
+        return Sequential(*modules)
+
+    def __rmul__(self, times: SupportsIndex) -> Any:
+        return self * times
+
+    def __imul__(self, times: SupportsIndex) -> Any:
+        return self.extend(self._all() * (_times(times) - 1))
 
     def forward(self, input: Any) -> Any:
         """Return the output of the last module; an awaitable if one of them is async."""
@@ -161,13 +209,24 @@ class ModuleDict(Module):
     Source: torch.nn.ModuleDict.
     """
 
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
-        self.update(modules or {})
+    def __init__(self, modules: Named[Module] | None = None) -> None:
+        self.update({} if modules is None else modules)
 
-    def update(self, modules: Mapping[str, Module]) -> None:  # type: ignore[override]  # as a dict
-        """Set modules by name."""
-        for name, module in dict(modules).items():
+    def update(self, modules: Named[Module]) -> None:  # type: ignore[override]  # as a dict
+        """Set modules by name: those of a mapping, or of pairs of a name and a module."""
+        for name, module in _pairs(modules).items():
             self[name] = module
+
+    def pop(self, key: str) -> Module:
+        """Take out the module of a name, and return it."""
+        module = self[key]
+        del self[key]
+        return module
+
+    def clear(self) -> None:
+        """Take out all modules."""
+        for name in list(self.keys()):
+            del self[name]
 
     def __getitem__(self, key: str) -> Module:
         found = vars(self).get(key)
@@ -230,8 +289,14 @@ class ParameterList(Module):
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
         """Append parameters; return this list."""
+        if not isinstance(values, Iterable):
+            raise ArgumentTypeError(f"extend takes an iterable of tensors, not {describe(values)}")
         for value in list(values):
             self.append(value)
+        return self
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:
+        self.extend(values)
         return self
 
     def __len__(self) -> int:
@@ -263,13 +328,62 @@ class ParameterDict(Module):
     Source: torch.nn.ParameterDict.
     """
 
-    def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
-        self.update(parameters or {})
+    def __init__(self, parameters: Named[Any] | None = None) -> None:
+        self.update({} if parameters is None else parameters)
 
-    def update(self, parameters: Mapping[str, Any]) -> None:  # type: ignore[override]  # as a dict
-        """Set parameters by name."""
-        for name, value in dict(parameters).items():
+    def update(self, parameters: Named[Any]) -> None:  # type: ignore[override]  # as a dict
+        """Set parameters by name: those of a mapping, or of pairs of a name and a value."""
+        for name, value in _pairs(parameters).items():
             self[name] = value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the parameter of a name, or the default where there is none."""
+        found: Any = vars(self)[key] if key in self else default
+        return found
+
+    def setdefault(self, key: str, default: Any = None) -> Tensor:
+        """Return the parameter of a name, which is set to the default where there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str) -> Tensor:
+        """Take out the parameter of a name, and return it."""
+        param = self[key]
+        del self[key]
+        return param
+
+    def popitem(self) -> tuple[str, Tensor]:
+        """Take out the last parameter; return its name and itself."""
+        if not len(self):
+            raise KeyError("there is no parameter")
+        name = list(self.keys())[-1]
+        return name, self.pop(name)
+
+    def clear(self) -> None:
+        """Take out all parameters."""
+        for name in list(self.keys()):
+            del self[name]
+
+    def copy(self) -> ParameterDict:
+        """Return a new dict of the same parameters."""
+        return ParameterDict(self)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """Return a new dict with one value for all names."""
+        return ParameterDict(dict.fromkeys(keys, default))
+
+    def __or__(self, other: Mapping[str, Any] | ParameterDict) -> ParameterDict:
+        copied = self.copy()
+        copied.update(other)
+        return copied
+
+    def __ior__(self, other: Mapping[str, Any] | ParameterDict) -> Self:
+        self.update(other)
+        return self
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self.keys()))
 
     def __getitem__(self, key: str) -> Tensor:
         if key not in self._record.parameters:
@@ -305,6 +419,20 @@ class ParameterDict(Module):
     def items(self) -> Iterable[tuple[str, Tensor]]:
         """Return the names with the parameters."""
         return [(name, vars(self)[name]) for name in self.keys()]
+
+
+def _pairs(given: Any) -> dict[str, Any]:
+    """Return what a dict is updated by: a mapping, one of these dicts, or pairs of a name and a value."""
+    if isinstance(given, (ModuleDict, ParameterDict)):
+        return dict(given.items())
+    if not isinstance(given, Iterable):
+        raise ArgumentTypeError(f"update takes a dict, or pairs of a name and a value, not {describe(given)}")
+    return dict(given)
+
+
+def _times(times: Any) -> int:
+    """Return how often the modules of a sequence are to be called."""
+    return whole_number(times, "the number of repetitions", 1)
 
 
 def _check_module(module: Any, where: str) -> None:

@@ -368,9 +368,17 @@ class Module:
 
     # State.
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return copies of the parameters and persistent buffers by their paths, with PyTorch's names and order."""
-        return {path: tensor.detach().copy() for path, tensor in self._state().items()}
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+        """Return copies of the parameters and persistent buffers by their paths, with PyTorch's names and order.
+
+        Args:
+            prefix: what each path begins with.
+            keep_vars: return the tensors themselves.
+        """
+        keep_vars = truth(keep_vars, "keep_vars")
+        return {
+            prefix + path: tensor if keep_vars else tensor.detach().copy() for path, tensor in self._state().items()
+        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Write the values of a state dict into the parameters and persistent buffers, all or none of them.

@@ -11,6 +11,7 @@ import numpy as np
 from ..arguments import number, truth
 from ..errors import ArgumentError
 from ..graph.saved_hooks import begin_writes
+from .blas import LEAST, add_multiple, find_axpy
 from .elementwise import ElementwiseOptimizer, Update, as_scalars
 from .fused import FusedUpdate
 from .optimizer import Entries, Group, check_range
@@ -66,6 +67,9 @@ class SGD(ElementwiseOptimizer):
             "maximize": maximize,
         }
         super().__init__(params, defaults)
+        if any(param.size >= LEAST for param in self._params()):
+            # Here, since an import is no part of a training step.
+            find_axpy(np.dtype(np.float32))
 
     @staticmethod
     def _check(group: Group) -> None:
@@ -81,6 +85,9 @@ class SGD(ElementwiseOptimizer):
     def _updater(self, like: Any, group: Group) -> Update:
         momentum, has_dampening, nesterov = group["momentum"], bool(group["dampening"]), group["nesterov"]
         has_l2 = bool(group["weight_decay"])
+        if not momentum and not has_l2:
+            descend = self._descent(like, group["lr"])
+            return lambda param, grad, state: descend(param, grad)
         scratch = self._scratch(like, 2)
         lr, l2, factor, share = as_scalars(like, group["lr"], group["weight_decay"], momentum, 1.0 - group["dampening"])
         multiply, add, subtract = np.multiply, np.add, np.subtract
@@ -111,20 +118,32 @@ class SGD(ElementwiseOptimizer):
             return False
         begin_writes([param for param, _ in entries])
         rate = -group["lr"] if group["maximize"] else group["lr"]
-        multiply, subtract = np.multiply, np.subtract
-        kind, dtype, device, shape = None, None, None, None
+        kind, dtype, device = None, None, None
         for param, grad in entries:
             data = param._data
             if data.dtype is not dtype or param._device is not device or type(data) is not kind:
-                kind, dtype, device, shape = type(data), data.dtype, param._device, None
+                kind, dtype, device = type(data), data.dtype, param._device
                 self._device = device
-                scratch = self._scratch(data, 1)
-                (lr,) = as_scalars(data, rate)
-            if data.shape != shape:
-                shape = data.shape
-                (product,) = scratch[shape]
-            subtract(data, multiply(grad, lr, product), data)
+                descend = self._descent(data, rate)
+            descend(data, grad)
         return True
+
+    def _descent(self, like: Any, rate: float) -> Callable[[Any, Any], None]:
+        """Return what subtracts `rate` times a gradient from a parameter, in place."""
+        scratch = self._scratch(like, 1)
+        (lr,) = as_scalars(like, rate)
+        # Where the rate is 0, BLAS does not look at the gradient, which may be NaN.
+        axpy = find_axpy(like.dtype) if type(like) is np.ndarray and rate else None
+        multiply, subtract = np.multiply, np.subtract
+
+        def descend(param: Any, grad: Any) -> None:
+            if axpy is not None and param.size >= LEAST and param.flags.carray:
+                add_multiple(axpy, param, grad, -rate)
+            else:
+                (product,) = scratch[param.shape]
+                subtract(param, multiply(grad, lr, product), param)
+
+        return descend
 
     def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
         l2, momentum = group["weight_decay"], group["momentum"]

@@ -572,6 +572,93 @@ def test_lists_and_dicts_of_modules_are_those_of_python() -> None:
     assert nn.ParameterDict({"w": np.ones(2)})["w"].requires_grad
 
 
+def named_sizes(module: nn.Module) -> list[tuple[str, int]]:
+    return [(name, child.in_features) for name, child in module.named_children()]  # type: ignore[misc]  # all are Linear
+
+
+@pytest.mark.parametrize("kind", [nn.Sequential, nn.ModuleList])
+def test_a_list_of_modules_has_the_methods_of_a_list_and_renumbers(kind: Any) -> None:
+    modules = [nn.Linear(size, 1) for size in (1, 2, 3, 4)]
+    held, python = (kind(*modules) if kind is nn.Sequential else kind(modules)), list(modules)
+    extra = nn.Linear(5, 1)
+
+    def check() -> None:
+        assert named_sizes(held) == [(str(number), one.in_features) for number, one in enumerate(python)]
+
+    assert held.pop(1) is python.pop(1)
+    check()
+    assert held.pop() is python.pop()
+    check()
+    held.insert(-1, extra)
+    python.insert(-1, extra)
+    check()
+    held[np.int64(-1)] = python[-1] = nn.Linear(6, 1)
+    check()
+    held.extend(module for module in modules)
+    python.extend(modules)
+    check()
+    del held[1:3]
+    del python[1:3]
+    check()
+    assert list(reversed(held)) == python[::-1]
+    assert extra not in held
+    with pytest.raises(ArgumentTypeError, match="holds modules"):
+        held.extend([extra, 3])
+    check()
+    with pytest.raises(IndexError, match="none at index 9"):
+        del held[9]
+
+
+def test_modules_of_a_sequence_keep_their_names_in_a_part_of_it_and_when_others_come_and_go() -> None:
+    first, second, third = (nn.Linear(size, 1) for size in (1, 2, 3))
+    assert named_sizes(nn.Sequential(first, second, third)[1:]) == [("1", 2), ("2", 3)]
+    assert named_sizes(nn.Sequential(first, second, third)[2:].append(first)) == [("2", 3), ("1", 1)]
+    named = nn.Sequential({"a": first, "b": second})
+    named.insert(0, third)
+    named[1] = third
+    del named[-1]
+    assert [name for name, _ in named.named_children()][-1] == "a"
+    assert list(named) == [third, third]
+    twice = 2 * nn.Sequential(first, second)
+    assert named_sizes(twice) == [("0", 1), ("1", 2)]
+    assert list(twice) == [first, second, first, second]
+
+
+def test_dicts_of_modules_and_of_parameters_have_the_methods_of_a_dict() -> None:
+    first, second = nn.Linear(1, 1), nn.Linear(2, 1)
+    modules = nn.ModuleDict([("a", first), ("b", second)])
+    assert modules.pop("a") is first
+    modules.update(nn.ModuleDict({"c": first}))
+    assert list(modules) == ["b", "c"]
+    modules.clear()
+    assert list(modules.parameters()) == []
+    params = nn.ParameterDict({"u": np.ones(1), "v": np.ones(2)})
+    u, v = params["u"], params["v"]
+    assert params.popitem() == ("v", v)
+    assert params.get("v") is None
+    assert params.setdefault("v", v) is v
+    assert list(reversed(params)) == ["v", "u"]
+    joined = params | {"w": np.ones(3)}
+    assert list(joined.keys()) == ["u", "v", "w"]
+    assert joined.pop("u") is u
+    params |= joined
+    assert [name for name, _ in params.copy().named_parameters()] == ["u", "v", "w"]
+    assert list(params.fromkeys(["x", "y"], u).keys()) == ["x", "y"]
+    params.clear()
+    assert len(params) == 0
+    listed = nn.ParameterList([u])
+    listed += [v]
+    assert list(listed) == [u, v]
+
+
+def test_a_state_dict_may_have_a_prefix_and_the_tensors_themselves() -> None:
+    layer = nn.Linear(1, 1)
+    found = layer.state_dict(prefix="head.", keep_vars=True)
+
+    assert list(found) == ["head.weight", "head.bias"]
+    assert found["head.weight"] is layer.weight
+
+
 def computed() -> Any:
     layer = Layer(3, 2)
     layer.weight = layer.weight * 2

@@ -217,8 +217,10 @@ class Hardtanh(_Pointwise):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
-        self.min_val: float = min_val
-        self.max_val: float = max_val
+        self.min_val: float = number(min_val, "min_val")
+        self.max_val: float = number(max_val, "max_val")
+        if self.max_val <= self.min_val:
+            raise ArgumentError(f"Hardtanh needs max_val above min_val, not {max_val} and {min_val}")
 
     def forward(self, input: Any) -> Any:
         """Return `nn.hardtanh(input, min_val, max_val)`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, final
 
+from ..arguments import truth
 from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_max_pool1d, adaptive_max_pool2d
 from .module import Module
 
@@ -68,12 +69,26 @@ class AdaptiveAvgPool2d(AdaptivePool):
     _pool = staticmethod(adaptive_avg_pool2d)
 
 
+class AdaptiveMaxPool(AdaptivePool):
+    """Abstract: a layer that returns the maxima of a given number of windows."""
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices: bool = truth(return_indices, "return_indices")
+
+    def forward(self, input: Any) -> Any:
+        """Return the maxima of the windows, with `return_indices` together with their positions."""
+        pool = type(self)._pool
+        return pool(input, self.output_size, self.return_indices)
+
+
 @final
-class AdaptiveMaxPool1d(AdaptivePool):
+class AdaptiveMaxPool1d(AdaptiveMaxPool):
     """Return the maxima of windows, as many as asked for, that together cover a sequence.
 
     Args:
         output_size: the length of the result.
+        return_indices: return the positions of the maxima too.
 
     Source: torch.nn.AdaptiveMaxPool1d.
 
@@ -88,11 +103,12 @@ class AdaptiveMaxPool1d(AdaptivePool):
 
 
 @final
-class AdaptiveMaxPool2d(AdaptivePool):
+class AdaptiveMaxPool2d(AdaptiveMaxPool):
     """Return the maxima of windows, as many as asked for, that together cover an image.
 
     Args:
         output_size: rows and columns of the result, an int for both or a pair; None keeps a size.
+        return_indices: return the positions of the maxima too.
 
     Source: torch.nn.AdaptiveMaxPool2d.
 

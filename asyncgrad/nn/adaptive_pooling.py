@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import beside
 from .arguments import array_of, check_real, complex_error, floating
 from .linear_maps import linear
-from .pooling import avg_pool2d, max_pool2d
+from .pooling import avg_pool2d, max_pool2d, with_positions
 from .windows import with_height, without_height
 
 __all__ = ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"]
@@ -105,15 +106,16 @@ def adaptive_avg_pool1d(x: Any, output_size: Any) -> Any:
     return without_height(adaptive_avg_pool2d(_sequences("adaptive_avg_pool1d", x), (1, _length(output_size))))
 
 
-def adaptive_max_pool2d(x: Any, output_size: Any) -> Any:
+def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Return the maxima of windows, as many as asked for, that together cover the image.
 
     Args:
         x: images, shape `(n, channels, height, width)` or `(channels, height, width)`.
         output_size: rows and columns of the result, an int for both or a pair; None keeps a size.
+        return_indices: return the positions of the maxima too: their numbers in each image, row by row.
 
     Returns:
-        A tensor of shape `(n, channels, rows, columns)`.
+        A tensor of shape `(n, channels, rows, columns)`; with `return_indices` a pair of it and the positions.
 
     Raises:
         ArgumentError: shapes or options do not fit; the message names them.
@@ -133,25 +135,33 @@ def adaptive_max_pool2d(x: Any, output_size: Any) -> Any:
     rows, columns = _sizes("adaptive_max_pool2d", data.shape, output_size)
     height, width = data.shape[-2:]
     if height % rows == 0 and width % columns == 0:
-        return max_pool2d(x, (height // rows, width // columns))
-    maxima = [
-        max_pool2d(x[..., top:bottom, left:right], (bottom - top, right - left))
-        for top, bottom in _bounds(height, rows)
-        for left, right in _bounds(width, columns)
+        return max_pool2d(x, (height // rows, width // columns), return_indices=return_indices)
+    windows = [(*down, *right) for down in _bounds(height, rows) for right in _bounds(width, columns)]
+    found = [
+        max_pool2d(x[..., top:bottom, left:right], (bottom - top, right - left), return_indices=True)
+        for top, bottom, left, right in windows
     ]
-    joined = np.concatenate(maxima, axis=-1)
-    return np.reshape(joined, (*data.shape[:-2], rows, columns))
+    shape = (*data.shape[:-2], rows, columns)
+    maxima = np.reshape(np.concatenate([each for each, _ in found], axis=-1), shape)
+    if not truth(return_indices, "return_indices"):
+        return maxima
+    positions = []
+    for (_, own), (top, _, left, right) in zip(found, windows, strict=True):
+        row, column = np.divmod(array_of(own), right - left)
+        positions.append((row + top) * width + column + left)
+    return with_positions(x, maxima, np.concatenate(positions, axis=-1).reshape(shape))
 
 
-def adaptive_max_pool1d(x: Any, output_size: Any) -> Any:
+def adaptive_max_pool1d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Return the maxima of windows, as many as asked for, that together cover the sequence.
 
     Args:
         x: sequences, shape `(n, channels, length)` or `(channels, length)`.
         output_size: the length of the result.
+        return_indices: return the positions of the maxima too.
 
     Returns:
-        A tensor of shape `(n, channels, output_size)`.
+        A tensor of shape `(n, channels, output_size)`; with `return_indices` a pair of it and the positions.
 
     Raises:
         ArgumentError: shapes or options do not fit; the message names them.
@@ -166,7 +176,9 @@ def adaptive_max_pool1d(x: Any, output_size: Any) -> Any:
         array([[[1., 2.]]])
     """
     check_real("adaptive_max_pool1d", x=x)
-    return without_height(adaptive_max_pool2d(_sequences("adaptive_max_pool1d", x), (1, _length(output_size))))
+    images = _sequences("adaptive_max_pool1d", x)
+    found = adaptive_max_pool2d(images, (1, _length(output_size)), return_indices)
+    return tuple(map(without_height, found)) if return_indices else without_height(found)
 
 
 def _sequences(function: str, x: Any) -> Any:

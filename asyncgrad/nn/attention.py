@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import truth
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.one_device import check_one_device
 from ..graph.values import beside, is_foreign, kernel_of
 from ..ops.kernels import device_variant
@@ -17,7 +17,7 @@ from .arguments import array_of
 from .regularization import dropout
 from .softmaxes import exponentials, softmax_grad
 
-__all__ = ["attend", "scaled_dot_product_attention"]
+__all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
 
 
 @primitive(superlinear=True)
@@ -180,7 +180,19 @@ def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
         raise ArgumentError(f"attn_mask of shape {data.shape} does not broadcast to the scores' shape, {shape}")
     if data.dtype.kind == "b":
         return beside(data, scores) if has_kernel else _numbers(data, scores)
-    return attn_mask
+    return check_mask("attn_mask", attn_mask)
+
+
+def check_mask(name: str, mask: Any) -> Any:
+    """Return a mask.
+
+    Raises:
+        ArgumentTypeError: it holds integers, which may be meant as truth values or as numbers.
+    """
+    dtype = array_of(mask).dtype
+    if dtype.kind not in "bf":
+        raise ArgumentTypeError(f"{name} holds booleans, or floating numbers to add to the scores, not {dtype}")
+    return mask
 
 
 def _causal(scores: Any) -> Any:

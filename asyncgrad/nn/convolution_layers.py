@@ -59,6 +59,11 @@ class Convolution(Module):
         self.stride: tuple[int, ...] = self._each("stride", stride, 1)
         self.dilation: tuple[int, ...] = self._each("dilation", dilation, 1)
         self.padding: str | tuple[int, ...] = padding if isinstance(padding, str) else self._each("padding", padding, 0)
+        if isinstance(padding, str) and (
+            padding not in ("valid", "same") or self.is_transposed or (padding == "same" and set(self.stride) != {1})
+        ):
+            expected = "an int or a tuple" if self.is_transposed else "'valid', an int, a tuple, or 'same' of stride 1"
+            raise ArgumentError(f"{name}: padding must be {expected}, not {padding!r} with stride {self.stride}")
         self.padding_mode = padding_mode
         channels = (in_channels, out_channels) if self.is_transposed else (out_channels, in_channels)
         self.weight: Tensor = new_parameter((channels[0], channels[1] // groups, *self.kernel_size), device, dtype)

@@ -147,6 +147,8 @@ def cross_entropy(
     if truth.dtype.kind in "fc":
         return _against_probabilities(logits, labels, weight, reduction, label_smoothing)
     scores, samples = _canonicalize("cross_entropy", logits, truth)
+    if not truth.size and reduction == "mean":
+        return np.sum(scores) * np.nan
     data = real_floating("cross_entropy", "logits", array_of(scores))
     if data.__class__ is not np.ndarray and weight is None and not label_smoothing:
         result = _by_kernel(scores, data, truth, ignore_index, reduction)
@@ -265,6 +267,8 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
     check_one_device("nll_loss", input, target, weight)
     labels = array_of(target)
     scores, samples = _canonicalize("nll_loss", input, labels)
+    if not labels.size and reduction == "mean":
+        return np.sum(scores) * np.nan
     data = array_of(scores)
     dtype = real_floating("nll_loss", "input", data).dtype
     selection = select("nll_loss", labels, data, dtype, weight, ignore_index, reduction)

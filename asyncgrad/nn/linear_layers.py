@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import truth, whole_number
+from ..arguments import number, truth, whole_number
 from ..default_dtype import floating_dtype
 from ..engine.device import Device
 from ..errors import ArgumentError
@@ -174,6 +174,10 @@ class Embedding(Module):
         num_embeddings: the number of rows.
         embedding_dim: the size of each row.
         padding_idx: the number of a row that is 0 and gets no gradient; a negative one counts from the end.
+        max_norm: rows whose norm is above this number are scaled down to it, in place, when they are looked up.
+        norm_type: the p of that p-norm.
+        scale_grad_by_freq: divide the gradient of each row by how often it is looked up in a call.
+        sparse: False; gradients are dense.
         device: where the table lives.
         dtype: its dtype; None for the default one.
 
@@ -188,6 +192,10 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         *,
         device: Place = None,
         dtype: Any = None,
@@ -199,17 +207,35 @@ class Embedding(Module):
                 raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
+        self.max_norm: float | None = None if max_norm is None else number(max_norm, "max_norm", 0)
+        self.norm_type: float = number(norm_type, "norm_type")
+        self.scale_grad_by_freq: bool = truth(scale_grad_by_freq, "scale_grad_by_freq")
+        if truth(sparse, "sparse"):
+            raise ArgumentError("Embedding: gradients are dense here, so leave sparse=False")
         self.weight: Tensor = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 
     @classmethod
-    def from_pretrained(cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Embedding:
         """Return a layer with a given table, which it copies.
 
         Args:
             embeddings: shape `(num_embeddings, embedding_dim)`.
             freeze: whether the table does not require grad.
             padding_idx: as for the class; its row stays what it is.
+            max_norm: as for the class, like all that follow.
+            norm_type: of `max_norm`.
+            scale_grad_by_freq: whether gradients are divided.
+            sparse: False.
 
         Raises:
             ArgumentError: the table has not two axes.
@@ -218,7 +244,8 @@ class Embedding(Module):
         if table.ndim != 2:
             raise ArgumentError(f"embeddings must have the shape (num_embeddings, embedding_dim), not {table.shape}")
         rows, features = table.shape
-        layer = cls(rows, features, padding_idx, device=table.device, dtype=table.dtype)
+        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+        layer = cls(rows, features, *options, device=table.device, dtype=table.dtype)
         layer.weight = table.copy().requires_grad_(not truth(freeze, "freeze"))
         return layer
 
@@ -234,12 +261,18 @@ class Embedding(Module):
         Args:
             input: whole numbers of any shape `(...)`.
         """
-        return embedding(input, self.weight, self.padding_idx)
+        return embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
     def extra_repr(self) -> str:
-        """Return the shape of the table."""
-        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+        """Return the shape of the table, and the options."""
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        return text + (", scale_grad_by_freq=True" if self.scale_grad_by_freq else "")
 
 
 @final
@@ -265,13 +298,17 @@ class Flatten(Module):
         Raises:
             ArgumentError: the input has not these axes.
         """
-        shape = np.shape(input)
+        # A number has one axis to join, as in PyTorch.
+        shape = np.shape(input) or (1,)
         try:
             first, last = range(len(shape))[self.start_dim], range(len(shape))[self.end_dim]
         except IndexError:
+            first, last = 1, 0
+        if last < first:
             raise ArgumentError(
-                f"Flatten joins the axes {self.start_dim} to {self.end_dim}, and the input has the shape {shape}"
-            ) from None
+                f"Flatten joins the axes {self.start_dim} to {self.end_dim}, and the input has the shape "
+                f"{np.shape(input)}"
+            )
         return np.reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
     def extra_repr(self) -> str:

@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, IndexRangeError
+from ..arguments import describe, number, truth
+from ..errors import ArgumentError, ArgumentTypeError, IndexRangeError
 from ..graph.one_device import check_one_device
+from ..graph.saved_hooks import prepare_write
+from ..graph.tensor_base import TensorBase
 from ..graph.values import add_into, beside, is_foreign, kernel_of, own_function, zeros_beside
 from ..ops.foreign import add_at
 from ..ops.kernels import device_variant
@@ -180,14 +183,17 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @primitive()
-def rows_at_(weight: Any, indices: Any, padding_index: int | None, rows: Any) -> Any:
-    """Return the rows of a table at an array of indices; `rows`, which are those, where that is not None."""
+def rows_at_(weight: Any, indices: Any, padding_index: int | None, rows: Any, counts: Any) -> Any:
+    """Return the rows of a table at an array of indices; `rows`, which are those, where that is not None.
+
+    The gradient of each row is divided by the row's entry in `counts`, where that is not None.
+    """
     return weight[indices] if rows is None else rows
 
 
 @derivative(rows_at_, "weight")
-def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None) -> Any:
-    return rows_added(g, indices, weight_shape, padding_index)
+def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any) -> Any:
+    return rows_added(g if counts is None else g / counts, indices, weight_shape, padding_index)
 
 
 @primitive()
@@ -207,7 +213,7 @@ def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int
 
 @derivative(rows_added_, "g")
 def _(h: Any, indices: Any, padding_index: int | None) -> Any:
-    rows = rows_at_(h, indices, padding_index, None)
+    rows = rows_at_(h, indices, padding_index, None, None)
     return rows if padding_index is None else rows * (indices != padding_index)[..., np.newaxis]
 
 
@@ -232,13 +238,48 @@ def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
     return rows, indices
 
 
-def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
+def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    """Scale the rows at some indices whose norm is above `max_norm` down to it, in place."""
+    if not isinstance(weight, (TensorBase, np.ndarray)):
+        raise ArgumentTypeError(
+            f"with max_norm, rows are changed in place: weight must be a tensor, not {describe(weight)}"
+        )
+    table = array_of(weight)
+    numbers = np.unique(indices)
+    rows = table[numbers]
+    norms = np.linalg.norm(rows, norm_type, axis=1)
+    is_long = norms > max_norm
+    if not is_long.any():
+        return
+    if isinstance(weight, TensorBase):
+        prepare_write(weight)
+        table = array_of(weight)
+    # The summand is PyTorch's.
+    scales = max_norm / (norms[is_long] + 1e-7)
+    table[numbers[is_long]] = rows[is_long] * scales[:, np.newaxis].astype(table.dtype)
+    if isinstance(weight, TensorBase):
+        weight._bump_version()
+
+
+def embedding(
+    indices: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
     """Return the rows of `weight` at `indices`.
 
     Args:
         indices: integers from 0 to `rows - 1`, of any shape `(...)`.
         weight: a table, shape `(rows, features)`.
         padding_idx: the index of a row that gets no gradient, or None; a negative one counts from the end.
+        max_norm: scale each row at an index whose norm is above this number down to it, in place, first.
+        norm_type: the p of that p-norm.
+        scale_grad_by_freq: divide the gradient of each row by how often its index is among the indices.
+        sparse: False; gradients are dense.
 
     Returns:
         A tensor of shape `(..., features)`.
@@ -277,4 +318,12 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
         if not -rows <= padding_idx < rows:
             raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    return _rows_at(weight, beside(data, table), padding_idx, found)
+    if truth(sparse, "sparse"):
+        raise ArgumentError("embedding: gradients are dense here, so leave sparse=False")
+    if max_norm is not None and data.size:
+        _shorten_rows(weight, data, number(max_norm, "max_norm", 0), number(norm_type, "norm_type"))
+    counts = None
+    if truth(scale_grad_by_freq, "scale_grad_by_freq"):
+        counts = np.bincount(data.reshape(-1), minlength=rows)[data][..., np.newaxis]
+        counts = beside(counts.astype(table.dtype), table)
+    return _rows_at(weight, beside(data, table), padding_idx, found, counts)

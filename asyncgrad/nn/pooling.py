@@ -10,14 +10,16 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
+from ..tensor import asarray
 from .arguments import array_of, check_real, complex_error, pair, single
 from .layouts import empty_laid_like, in_order_of
 from .windows import Window, add_shifted, by_kernel, crop, pad, shifted, with_height, without_height
 
-__all__ = ["avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d"]
+__all__ = ["avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d", "with_positions"]
 
 
 def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
@@ -129,8 +131,31 @@ def _pooling_window(
     return Window.over(function, shape[-2:], kernel, steps, around, dilations, ceil_mode=is_ceiled)
 
 
+def _positions(choice: Any, window: Window, image: tuple[int, ...]) -> Any:
+    """Return the number in its image, row by row, of the element that each window has chosen."""
+    places = []
+    numbers = np.divmod(choice.astype(np.int64), window.kernel[1])
+    for axis, number in enumerate(numbers):
+        steps = np.arange(window.size[axis]) * window.stride[axis] - window.padding[axis][0]
+        place = number * window.dilation[axis] + beside(steps[:, np.newaxis] if axis == 0 else steps, choice)
+        # Where a window has only minus infinity, the first one may be of the padding: take the first of the image.
+        places.append(np.where(place < 0, place % window.dilation[axis], place))
+    return places[0] * image[1] + places[1]
+
+
+def with_positions(x: Any, maxima: Any, positions: Any) -> tuple[Any, Any]:
+    """Return maxima with their positions, which are a tensor if x is one."""
+    return maxima, asarray(positions) if isinstance(x, TensorBase) else positions
+
+
 def max_pool2d(
-    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:
     """Return the maximum of each window; of equal maxima, the first gets the gradient.
 
@@ -141,9 +166,10 @@ def max_pool2d(
         padding: rows and columns of minus infinity on each side, an int or a pair, at most half the kernel.
         dilation: steps between the elements of the window, an int or a pair.
         ceil_mode: let the last windows reach beyond the image, if they begin inside.
+        return_indices: return the positions of the maxima too: their numbers in each image, row by row.
 
     Returns:
-        A tensor of shape `(n, channels, rows, columns)`.
+        A tensor of shape `(n, channels, rows, columns)`; with `return_indices` a pair of it and the positions.
 
     Raises:
         ArgumentError: shapes or options do not fit; the message names them.
@@ -163,7 +189,10 @@ def max_pool2d(
         raise complex_error("max_pool2d", "x", data)
     window = _pooling_window("max_pool2d", data.shape, kernel_size, stride, padding, dilation, ceil_mode)
     maxima, choice = _find_maxima(data, window)
-    return _max_pool2d(x, maxima, choice, window)
+    result = _max_pool2d(x, maxima, choice, window)
+    if not truth(return_indices, "return_indices"):
+        return result
+    return with_positions(x, result, _positions(choice, window, data.shape[-2:]))
 
 
 # Means.
@@ -283,7 +312,13 @@ def _counts(length: int, counted: int, window: Window, axis: int, around: int) -
 
 
 def max_pool1d(
-    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:
     """Return the maximum of each window; of equal maxima, the first gets the gradient.
 
@@ -294,9 +329,10 @@ def max_pool1d(
         padding: how many times minus infinity on each side, at most half the kernel.
         dilation: steps between the elements of the window.
         ceil_mode: let the last window reach beyond the sequence, if it begins inside.
+        return_indices: return the positions of the maxima too.
 
     Returns:
-        A tensor of shape `(n, channels, positions)`.
+        A tensor of shape `(n, channels, positions)`; with `return_indices` a pair of it and those positions.
 
     Raises:
         ArgumentError: shapes or options do not fit; the message names them.
@@ -313,7 +349,8 @@ def max_pool1d(
     check_real("max_pool1d", x=x)
     kernel, steps = _of_one_row("max_pool1d", x, kernel_size, stride)
     around, dilations = (0, single("padding", padding, 0)), (1, single("dilation", dilation, 1))
-    return without_height(max_pool2d(with_height(x), kernel, steps, around, dilations, ceil_mode))
+    found = max_pool2d(with_height(x), kernel, steps, around, dilations, ceil_mode, return_indices)
+    return tuple(map(without_height, found)) if return_indices else without_height(found)
 
 
 def avg_pool1d(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, final
 
+from ..arguments import truth
 from .module import Module
 from .pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 
@@ -30,18 +31,26 @@ class _MaxPool(_Pool):
     _pool: ClassVar[Callable[..., Any]]
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
     ) -> None:
         self.kernel_size: Any = kernel_size
         self.stride: Any = kernel_size if stride is None else stride
         self.padding = padding
         self.dilation: Any = dilation
-        self.ceil_mode: bool = ceil_mode
+        self.return_indices: bool = truth(return_indices, "return_indices")
+        self.ceil_mode: bool = truth(ceil_mode, "ceil_mode")
 
     def forward(self, input: Any) -> Any:
-        """Return the maximum of each window."""
+        """Return the maximum of each window, with `return_indices` together with its position."""
         pool = type(self)._pool
-        return pool(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+        options = (self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices)
+        return pool(input, *options)
 
 
 @final

@@ -15,7 +15,7 @@ from ..tensor import Tensor
 from . import init
 from .activations import relu
 from .arguments import array_of
-from .attention import attend
+from .attention import attend, check_mask
 from .containers import ModuleList
 from .gaussian_units import gelu
 from .linear_layers import Linear, new_parameter, size
@@ -235,6 +235,7 @@ class MultiheadAttention(Module):
                 raise ArgumentError(
                     f"attn_mask must have shape {(targets, sources)} or {(n * heads, targets, sources)}, not {shape}"
                 )
+            check_mask("attn_mask", attn_mask)
             masks.append(attn_mask if len(shape) == 2 else np.reshape(attn_mask, (n, heads, targets, sources)))
         elif is_causal:
             masks.append(beside(~np.tri(targets, sources, dtype=bool), array_of(q)))
@@ -242,6 +243,7 @@ class MultiheadAttention(Module):
             shape = array_of(padding_mask).shape
             if shape != (n, sources) and not (n == 1 and shape == (sources,)):
                 raise ArgumentError(f"key_padding_mask must have shape {(n, sources)}, not {shape}")
+            check_mask("key_padding_mask", padding_mask)
             masks.append(np.reshape(padding_mask, (n, 1, 1, sources)))
         if not masks:
             return None

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from ..arguments import number, truth
-from ..errors import ArgumentError, InvalidGradientError
+from ..errors import InvalidGradientError
 from ..graph.values import as_array, is_foreign
 from ..tensor import Tensor
 from ..tree.registry import container_type
@@ -29,7 +29,8 @@ def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, err
         parameters: tensors that require grad, as an iterable or a tree: their `.grad` are clipped. Or a tree of
             gradients, such as `ag.func.grad` returns, with None where there is none.
         max_norm: the largest norm; `math.inf` to know the norm and clip nothing.
-        norm_type: the p of the p-norm; `math.inf` for the largest absolute value.
+        norm_type: the p of the p-norm; `math.inf` for the largest absolute value, and 0 for the number of gradients
+            that are not zero.
         error_if_nonfinite: raise if the norm is infinite or NaN. Otherwise the gradients become NaN or 0.
 
     Returns:
@@ -191,10 +192,7 @@ def _as_list(given: Any) -> Any:
 def _norm_type(norm_type: Any) -> float:
     if norm_type == math.inf or norm_type == "inf":
         return math.inf
-    order = number(norm_type, "norm_type")
-    if order <= 0:
-        raise ArgumentError(f"norm_type must be above 0, not {norm_type}")
-    return order
+    return number(norm_type, "norm_type", 0)
 
 
 def _norm(array: Any, order: float) -> float:
@@ -202,6 +200,8 @@ def _norm(array: Any, order: float) -> float:
         return 0.0
     if order == math.inf:
         return float(abs(array).max())
+    if order == 0.0:
+        return float(np.count_nonzero(array)) if np.isfinite(array).all() else math.nan
     if order == 2.0:
         flat = array.reshape(-1)
         square = float(np.vdot(flat, flat).real)

@@ -392,6 +392,9 @@ class Optimizer(ABC):
         """Return a copy of a saved state as the state of a parameter, in its dtype and on its device."""
         fitted: dict[str, Any] = {}
         for name, value in state.items():
+            if not _is_array(value) and hasattr(value, "__array__") and not isinstance(value, np.generic):
+                # A tensor, of PyTorch's mostly.
+                value = np.asarray(value)  # noqa: PLW2901
             if name == "step":
                 # PyTorch's is a tensor.
                 fitted[name] = int(value)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
-from ..arguments import describe, number, whole_number
+from ..arguments import describe, number, truth, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
 from ..tensor import Tensor
 from .optimizer import Group, Optimizer
@@ -333,12 +333,15 @@ class OneCycleLR(Schedule):
 
     Args:
         optimizer: the optimizer.
-        max_lr: the highest rate.
+        max_lr: the highest rate, or one for each group.
         total_steps: the number of steps of the cycle.
-        pct_start: the share of it in which the rate rises.
+        epochs: in place of `total_steps`, together with `steps_per_epoch`, whose product it is.
+        steps_per_epoch: the number of steps in each of them.
+        pct_start: the share of the cycle in which the rate rises.
         anneal_strategy: "cos" or "linear".
         div_factor: the first rate is `max_lr / div_factor`.
         final_div_factor: the last rate is the first divided by it.
+        three_phase: fall to the first rate in as many steps as the rate has risen in, and from there to the last one.
 
     Source: torch.optim.lr_scheduler.OneCycleLR with `cycle_momentum=False`; L. Smith and N. Topin,
     "Super-convergence" (2017).
@@ -347,23 +350,39 @@ class OneCycleLR(Schedule):
     def __init__(
         self,
         optimizer: Optimizer,
-        max_lr: float,
-        total_steps: int,
+        max_lr: float | Sequence[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
         pct_start: float = 0.3,
         anneal_strategy: str = "cos",
+        *,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
+        three_phase: bool = False,
     ) -> None:
-        self.max_lr: float = number(max_lr, "max_lr", 0)
+        groups = len(_check_optimizer(optimizer, "OneCycleLR").param_groups)
+        given = list(max_lr) if isinstance(max_lr, Sequence) else [max_lr] * groups
+        if len(given) != groups:
+            raise ArgumentError(f"max_lr has {len(given)} entries, but the optimizer has {groups} groups")
+        self.max_lrs: list[float] = [number(one, "max_lr", 0) for one in given]
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ArgumentError("OneCycleLR needs total_steps, or both epochs and steps_per_epoch")
+            total_steps = whole_number(epochs, "epochs", 1) * whole_number(steps_per_epoch, "steps_per_epoch", 1)
         self.total_steps: int = whole_number(total_steps, "total_steps", 2)
         if not 0 <= number(pct_start, "pct_start") <= 1:
             raise ArgumentError(f"pct_start must be a share from 0 to 1, not {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ArgumentError(f"anneal_strategy must be 'cos' or 'linear', not {anneal_strategy!r}")
         self.anneal_strategy = anneal_strategy
-        self._first = self.max_lr / number(div_factor, "div_factor")
-        self._last = self._first / number(final_div_factor, "final_div_factor")
-        self._top = pct_start * total_steps - 1
+        self._divisor: float = number(div_factor, "div_factor")
+        self._final_divisor: float = number(final_div_factor, "final_div_factor")
+        top = pct_start * self.total_steps - 1
+        #: The steps at which the rate has its extremes after the first one.
+        self._bends: list[float] = [top, self.total_steps - 1]
+        if truth(three_phase, "three_phase"):
+            self._bends.insert(1, 2 * top)
         super().__init__(optimizer)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -374,12 +393,14 @@ class OneCycleLR(Schedule):
         """
         if epoch > self.total_steps:
             raise ArgumentError(f"the cycle has {self.total_steps} steps, and step() was called {epoch} times")
-        if epoch <= self._top:
-            start, end, share = self._first, self.max_lr, epoch / self._top if self._top else 1.0
-        else:
-            start, end = self.max_lr, self._last
-            share = min((epoch - self._top) / (self.total_steps - 1 - self._top), 1.0)
-        return _on_cosine(start, end, share) if self.anneal_strategy == "cos" else start + (end - start) * share
+        highest = self.max_lrs[min(group, len(self.max_lrs) - 1)]
+        first = highest / self._divisor
+        rates = [first, highest, *([first] if len(self._bends) == 3 else []), first / self._final_divisor]
+        phase = next((number for number, end in enumerate(self._bends) if epoch <= end), len(self._bends) - 1)
+        begin, end = self._bends[phase - 1] if phase else 0.0, self._bends[phase]
+        share = min((epoch - begin) / (end - begin), 1.0) if end > begin else 1.0
+        start, stop = rates[phase], rates[phase + 1]
+        return _on_cosine(start, stop, share) if self.anneal_strategy == "cos" else start + (stop - start) * share
 
 
 @final

@@ -224,6 +224,9 @@ def test_a_mean_over_no_labels_is_a_nan() -> None:
     assert np.isnan(nn.cross_entropy(np.ones((2, 3)), np.array([-100, -100])))
     assert np.isnan(nn.nll_loss(np.ones((2, 3)), np.array([-100, -100])))
     assert np.isnan(nn.mse_loss(np.ones((0, 3)), np.ones((0, 3))))
+    assert np.isnan(nn.cross_entropy(np.ones((0, 3)), np.ones(0, int)))
+    assert np.isnan(nn.nll_loss(np.ones((0, 3)), np.ones(0, int)))
+    assert nn.cross_entropy(np.ones((0, 3)), np.ones(0, int), reduction="sum") == 0
 
 
 @DTYPES

@@ -30,7 +30,13 @@ LAYERS: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
     "Identity": (lambda nn: nn.Identity(3, any="thing"), (normal(4, 3),)),
     "Embedding": (lambda nn: nn.Embedding(5, 3), (np.array([[1, 4], [0, 1]]),)),
     "Embedding with padding": (lambda nn: nn.Embedding(5, 3, padding_idx=-1), (np.array([[1, 4], [0, 1]]),)),
+    "Embedding of frequent rows": (
+        lambda nn: nn.Embedding(5, 3, -1, scale_grad_by_freq=True),
+        (np.array([[1, 4, 1], [0, 1, 4]]),),
+    ),
+    "Embedding of short rows": (lambda nn: nn.Embedding(5, 3, None, 0.7, 1.0), (np.array([[1, 4], [0, 1]]),)),
     "Flatten": (lambda nn: nn.Flatten(), (normal(2, 3, 4),)),
+    "Flatten of a number": (lambda nn: nn.Flatten(0), (normal(),)),
     "Flatten of some axes": (lambda nn: nn.Flatten(0, -2), (normal(2, 3, 4),)),
     "Unflatten": (lambda nn: nn.Unflatten(1, (2, 3)), (normal(2, 6, 4),)),
     "ReLU": (lambda nn: nn.ReLU(), (normal(4, 3),)),
@@ -109,6 +115,8 @@ def test_outputs_and_gradients_are_those_of_pytorch_from_the_same_parameters(nam
 
     np.testing.assert_allclose(output.numpy(), expected.detach().numpy(), rtol=1e-10, atol=1e-12)
     pairs = [(one, other) for one, other, flag in zip(ours, theirs, floating, strict=True) if flag]
+    for one, other in zip(layer.parameters(), peer.parameters(), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.detach().numpy(), rtol=1e-12)
     for one, other in [*pairs, *zip(layer.parameters(), peer.parameters(), strict=True)]:
         # PyTorch's Hardsigmoid has a slope of single precision.
         rtol = 1e-7 if name == "Hardsigmoid" else 1e-9
@@ -269,7 +277,61 @@ def test_a_recomputed_dropout_draws_the_same_mask() -> None:
     np.testing.assert_array_equal(x.grad.numpy(), output.numpy())
 
 
+def test_rows_that_are_short_enough_are_not_written_into() -> None:
+    layer = nn.Embedding(5, 3, max_norm=1.0)
+    layer(np.arange(4))
+    version = layer.weight._version
+    layer(np.array([], int))
+    layer(np.arange(4))
+
+    assert layer.weight._version == version
+    norms = np.linalg.norm(layer.weight.numpy(), axis=1)
+    assert (norms[:4] <= 1.0).all()
+
+
+@pytest.mark.parametrize("ndim", [1, 2])
+@pytest.mark.parametrize("is_adaptive", [False, True])
+def test_positions_of_maxima_are_those_of_pytorch(ndim: int, is_adaptive: bool) -> None:
+    torch = pytest.importorskip("torch")
+    x = normal(2, 3, 7, 8)[:, :, : 7 if ndim == 2 else 1][:, :, 0 if ndim == 1 else slice(None)]
+    x[0] = -np.inf
+    name = f"{'Adaptive' if is_adaptive else ''}MaxPool{ndim}d"
+    every: list[tuple[Any, ...]] = (
+        [(3,), (4,)] if is_adaptive else [(2,), (3, 2, 1), (3, 1, 1, 2), (2, 2, 0, 1, False, True)]
+    )
+    for options in every:
+        arguments = {} if len(options) > 4 else {"return_indices": True}
+        layer, peer = (getattr(library, name)(*options, **arguments) for library in (nn, torch.nn))
+        if not arguments:
+            layer.return_indices = peer.return_indices = True
+        maxima, positions = layer(ag.tensor(x))
+        expected, places = peer(torch.tensor(x))
+
+        np.testing.assert_array_equal(maxima.numpy(), expected.numpy())
+        np.testing.assert_array_equal(positions.numpy(), places.numpy())
+        assert isinstance(layer(x)[1], np.ndarray)
+
+
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: nn.Embedding(3, 2, sparse=True), ArgumentError, "gradients are dense here, so leave sparse=False"),
+    (lambda: nn.Hardtanh(1.0, 0.0), ArgumentError, "Hardtanh needs max_val above min_val, not 0.0 and 1.0"),
+    (
+        lambda: nn.Conv1d(1, 1, 3, 2, "same"),
+        ArgumentError,
+        "padding must be 'valid', an int, a tuple, or 'same' of str",
+    ),
+    (lambda: nn.Conv2d(1, 1, 3, padding="full"), ArgumentError, "a tuple, or 'same' of stride 1, not 'full'"),
+    (lambda: nn.Flatten(2, 1)(np.ones((1, 1, 1))), ArgumentError, "Flatten joins the axes 2 to 1, and the input"),
+    (
+        lambda: nn.MultiheadAttention(2, 1)(*[np.ones((3, 2))] * 3, attn_mask=np.ones((3, 3), int)),
+        ArgumentTypeError,
+        "attn_mask holds booleans, or floating numbers to add to the scores, not int64",
+    ),
+    (
+        lambda: nn.scaled_dot_product_attention(*[np.ones((3, 2))] * 3, attn_mask=np.ones((3, 3), int)),
+        ArgumentTypeError,
+        "attn_mask holds booleans, or floating numbers to add to the scores, not int64",
+    ),
     (lambda: nn.Linear(-1, 2), ArgumentError, "in_features must not be negative, but is -1"),
     (lambda: nn.Linear(2.0, 2), ArgumentTypeError, "in_features must be an int"),  # type: ignore[arg-type]
     (lambda: nn.Linear(2, 2, dtype=np.int32), ArgumentError, "the dtype of a parameter is floating or complex"),

@@ -47,13 +47,17 @@ MAKERS: dict[str, Callable[[Any, Any], Any]] = {
 EACH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
-def one_cycle(module: Any, optimizer: Any, anneal: str) -> Any:
-    others = {} if module is schedule else {"cycle_momentum": False}
-    return module.OneCycleLR(optimizer, 0.7, 20, pct_start=0.2, anneal_strategy=anneal, **others)
+def one_cycle(module: Any, optimizer: Any, anneal: str, max_lr: Any = 0.7, **others: Any) -> Any:
+    if module is not schedule:
+        others["cycle_momentum"] = False
+    return module.OneCycleLR(optimizer, max_lr, pct_start=0.2, anneal_strategy=anneal, **others)
 
 
-MAKERS["OneCycleLR-cos"] = lambda module, optimizer: one_cycle(module, optimizer, "cos")
-MAKERS["OneCycleLR-linear"] = lambda module, optimizer: one_cycle(module, optimizer, "linear")
+MAKERS["OneCycleLR-cos"] = lambda module, optimizer: one_cycle(module, optimizer, "cos", total_steps=20)
+MAKERS["OneCycleLR-linear"] = lambda module, optimizer: one_cycle(module, optimizer, "linear", total_steps=20)
+MAKERS["OneCycleLR-three phases"] = lambda module, optimizer: one_cycle(
+    module, optimizer, "cos", [0.7, 0.2], epochs=4, steps_per_epoch=5, three_phase=True
+)
 
 
 def rates(optimizer: Any) -> list[float]:
@@ -157,6 +161,8 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         "is a schedule of another optimizer",
     ),
     (lambda one: stepped(schedule.OneCycleLR(one, 0.1, 5), 6), ArgumentError, "the cycle has 5 steps"),
+    (lambda one: schedule.OneCycleLR(one, 0.1, epochs=5), ArgumentError, "total_steps, or both epochs and steps_per"),
+    (lambda one: schedule.OneCycleLR(one, [0.1], 5), ArgumentError, "max_lr has 1 entries, but the optimizer has 2"),
     (
         lambda one: schedule.ExponentialLR(one, 0.5).load_state_dict({"last_epoch": 3}),
         ArgumentError,

@@ -384,7 +384,7 @@ class Module:
         """Write the values of a state dict into the parameters and persistent buffers, all or none of them.
 
         Args:
-            state_dict: tensors or arrays by path; also those of PyTorch.
+            state_dict: tensors or arrays by path; also those of PyTorch. Of a tensor in two places, one path is enough.
             strict: whether all keys must match. Otherwise those that do not are left out.
 
         Returns:
@@ -401,7 +401,10 @@ class Module:
                 f"state_dict must be a dict of tensors, as model.state_dict() returns it, not {describe(state_dict)}"
             )
         own = self._state()
-        found = IncompatibleKeys([path for path in own if path not in state_dict], [*(set(state_dict) - set(own))])
+        # A tensor in two places is also loaded by one of its paths: files of PyTorch's models have no more.
+        loaded = {id(tensor) for path, tensor in own.items() if path in state_dict}
+        missing = [path for path, tensor in own.items() if id(tensor) not in loaded]
+        found = IncompatibleKeys(missing, [*(set(state_dict) - set(own))])
         found.unexpected_keys.sort(key=list(state_dict).index)
         arrays, problems = fitting_arrays(own, state_dict, "the state dict")
         if truth(strict, "strict"):
@@ -494,7 +497,7 @@ class Module:
         The module then has new tensors, and their gradients move along. So make its optimizer afterwards.
 
         Args:
-            device: a device or its name; a dtype given in its place is one.
+            device: a device or its name; a dtype, or the name of a floating one, given in its place is one.
             dtype: a floating dtype; complex tensors get the complex one of its precision.
 
         Raises:
@@ -870,8 +873,12 @@ def _moved(tensor: Tensor, device: Any, dtype: np.dtype[Any] | None) -> Tensor:
     return result
 
 
+#: The names of dtypes that no device has.
+_DTYPE_NAMES = frozenset({"float16", "float32", "float64", "longdouble", "complex64", "complex128"})
+
+
 def _is_dtype(value: Any) -> bool:
-    return isinstance(value, (np.dtype, type))
+    return isinstance(value, (np.dtype, type)) or (isinstance(value, str) and value in _DTYPE_NAMES)
 
 
 def _known(paths: Iterable[str]) -> str:

@@ -94,6 +94,9 @@ def _as_array(path: str, value: Any, like: Tensor, where: str) -> Any:
     if hasattr(value, "detach"):
         # PyTorch's tensors refuse to be arrays while they require grad.
         value = value.detach()
+        if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+            # NumPy has no bfloat16.
+            value = value.float()
     array = np.asarray(value)
     if array.dtype.kind not in "biufc":
         raise ArgumentTypeError(f"{path} in {where} must be a tensor or an array, not {describe(value)}")

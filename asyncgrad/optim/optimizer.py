@@ -68,8 +68,8 @@ class Optimizer(ABC):
     that update each parameter by itself are subclasses of ElementwiseOptimizer.
 
     Args:
-        params: tensors, as an iterable or a tree (`ag.tree`), or a list of groups: dicts with tensors under "params"
-            and options that differ from the defaults.
+        params: tensors, as an iterable, alone or in pairs with their names, or as a tree (`ag.tree`); or a list of
+            groups: dicts with tensors under "params" and options that differ from the defaults.
         defaults: all options and their default values.
 
     Attributes:
@@ -442,7 +442,21 @@ def _trees_of_groups(grads: Any, count: int) -> Sequence[Any]:
 
 
 def _as_tree(params: Any) -> Any:
-    """Return a tree or a tensor as it is, another iterable of tensors as a list, and None for anything else."""
+    """Return a tree or a tensor as it is, another iterable of tensors as a list, and None for anything else.
+
+    Of pairs of a name and a tensor, as `model.named_parameters()` yields them, the tensors are taken.
+    """
+    found = _as_tree_or_pairs(params)
+    if type(found) is list and found and all(map(_is_named, found)):
+        return [param for _, param in found]
+    return found
+
+
+def _is_named(entry: Any) -> bool:
+    return type(entry) is tuple and len(entry) == 2 and isinstance(entry[0], str)
+
+
+def _as_tree_or_pairs(params: Any) -> Any:
     if isinstance(params, Tensor) or container_type(type(params)) is not None:
         return params
     if isinstance(params, str) or not isinstance(params, Iterable):

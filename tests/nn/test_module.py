@@ -650,6 +650,40 @@ def test_dicts_of_modules_and_of_parameters_have_the_methods_of_a_dict() -> None
     assert list(listed) == [u, v]
 
 
+def test_one_path_of_a_tensor_in_two_places_is_enough_to_load_it() -> None:
+    model = nn.ModuleDict({"a": nn.Linear(2, 2, bias=False), "b": nn.Linear(2, 2, bias=False)})
+    model["b"].weight = model["a"].weight
+    for path in ("a.weight", "b.weight"):
+        values = np.random.default_rng(0).standard_normal((2, 2))
+
+        assert model.load_state_dict({path: values}) == ([], [])
+        np.testing.assert_array_equal(model.get_parameter("b.weight").numpy(), values)
+    with pytest.raises(ArgumentError, match=re.escape("a.weight is missing; b.weight is missing")):
+        model.load_state_dict({})
+
+
+def test_a_state_dict_of_pytorch_may_be_of_bfloat16() -> None:
+    torch = pytest.importorskip("torch")
+    peer = torch.nn.Linear(3, 2).bfloat16()
+    layer = nn.Linear(3, 2)
+    layer.load_state_dict(peer.state_dict())
+
+    np.testing.assert_array_equal(layer.weight.numpy(), peer.weight.detach().double().numpy())
+
+
+def test_the_dtype_of_a_module_may_be_given_by_its_name() -> None:
+    assert nn.Linear(1, 1).to("float32").weight.dtype == np.float32
+    assert nn.Linear(1, 1).to("cpu", "float32").weight.dtype == np.float32
+
+
+def test_an_optimizer_takes_parameters_with_their_names() -> None:
+    layer = nn.Linear(1, 1)
+    for given in (layer.named_parameters(), list(layer.named_parameters()), [{"params": layer.named_parameters()}]):
+        optimizer = optim.SGD(given)
+
+        assert optimizer.param_groups[0]["params"] == [layer.weight, layer.bias]
+
+
 def test_a_state_dict_may_have_a_prefix_and_the_tensors_themselves() -> None:
     layer = nn.Linear(1, 1)
     found = layer.state_dict(prefix="head.", keep_vars=True)

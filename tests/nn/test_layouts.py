@@ -110,3 +110,26 @@ def test_rows_that_are_a_power_of_two_apart_are_spaced_before_they_are_transpose
     assert found.strides[0] % 1024
     odd = numbers(3, 5, 7, 7)
     assert with_spaced_rows(odd) is odd
+
+
+@pytest.mark.parametrize(
+    ("filters", "options"),
+    [
+        ((4, 1, 3, 2), {"groups": 4, "padding": "same", "dilation": (1, 2)}),
+        ((2, 2, 2, 3), {"groups": 2, "padding": (1, 0)}),
+        ((1, 4, 3, 3), {"padding": 2}),
+        ((1, 4, 3, 3), {"padding": 3}),
+        ((4, 1, 3, 3), {"groups": 4, "stride": 2}),
+    ],
+)
+def test_gradients_of_images_are_the_same_by_turned_filters_and_by_sums_over_windows(
+    monkeypatch: pytest.MonkeyPatch, filters: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    x, weight = ag.tensor(numbers(3, 4, 6, 5), requires_grad=True), numbers(*filters)
+    grads = []
+    for turned in (convolution._turned_window, lambda *_: None):
+        monkeypatch.setattr(convolution, "_turned_window", turned)
+        y = nn.conv2d(x, weight, **options)
+        grads.append(sync.grad(y, [x], [ag.tensor(numbers(*y.shape))])[0].numpy())
+
+    np.testing.assert_allclose(grads[0], grads[1], rtol=1e-12, atol=1e-14)

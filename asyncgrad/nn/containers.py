@@ -58,16 +58,17 @@ class _NumberedModules(Module):
 
     def _like(self, named: dict[str, Module]) -> Any:
         """Return another one of this class with other modules."""
-        return type(self)(named.values())  # type: ignore[call-arg]  # as of ModuleList
+        return type(self)(named.values())
 
     def _name_at(self, index: Any) -> str:
         if not hasattr(index, "__index__"):
             raise ArgumentTypeError(f"the index of a module is an int or a slice, not {describe(index)}")
         names = list(self._named())
         try:
-            return names[index]
+            name: str = names[index]
         except IndexError:
             raise IndexError(f"{type(self).__name__} has {len(names)} modules, and none at index {index}") from None
+        return name
 
     def __setitem__(self, index: SupportsIndex, module: Module) -> None:
         _check_module(module, type(self).__name__)
@@ -367,7 +368,7 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """Return a new dict of the same parameters."""
-        return ParameterDict(self)
+        return ParameterDict(self.items())
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """Return a new dict with one value for all names."""
@@ -375,11 +376,11 @@ class ParameterDict(Module):
 
     def __or__(self, other: Mapping[str, Any] | ParameterDict) -> ParameterDict:
         copied = self.copy()
-        copied.update(other)
+        copied.update(_pairs(other))
         return copied
 
     def __ior__(self, other: Mapping[str, Any] | ParameterDict) -> Self:
-        self.update(other)
+        self.update(_pairs(other))
         return self
 
     def __reversed__(self) -> Iterator[str]:

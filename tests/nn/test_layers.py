@@ -328,7 +328,9 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "attn_mask holds booleans, or floating numbers to add to the scores, not int64",
     ),
     (
-        lambda: nn.scaled_dot_product_attention(*[np.ones((3, 2))] * 3, attn_mask=np.ones((3, 3), int)),
+        lambda: nn.scaled_dot_product_attention(
+            np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 3), int)
+        ),
         ArgumentTypeError,
         "attn_mask holds booleans, or floating numbers to add to the scores, not int64",
     ),

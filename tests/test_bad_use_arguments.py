@@ -235,6 +235,11 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: nn.LSTMCell(2, 2, bias=flag),
         lambda flag: nn.MultiheadAttention(2, 1, bias=flag),
     ],
+    "return_indices": [
+        lambda flag: nn.max_pool2d(np.ones((1, 2, 2)), 1, return_indices=flag),
+        lambda flag: nn.adaptive_max_pool1d(np.ones((1, 3)), 2, return_indices=flag),
+    ],
+    "scale_grad_by_freq": [lambda flag: nn.embedding(np.zeros(1, int), np.ones((1, 1)), scale_grad_by_freq=flag)],
     "count_include_pad": [lambda flag: nn.avg_pool2d(np.ones((1, 2, 2)), 1, count_include_pad=flag)],
 }
 CALLS = [pytest.param(name, call, id=f"{name} {index}") for name in FLAGS for index, call in enumerate(FLAGS[name])]

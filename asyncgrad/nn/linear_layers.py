@@ -177,7 +177,6 @@ class Embedding(Module):
         max_norm: rows whose norm is above this number are scaled down to it, in place, when they are looked up.
         norm_type: the p of that p-norm.
         scale_grad_by_freq: divide the gradient of each row by how often it is looked up in a call.
-        sparse: False; gradients are dense.
         device: where the table lives.
         dtype: its dtype; None for the default one.
 
@@ -195,7 +194,6 @@ class Embedding(Module):
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
-        sparse: bool = False,
         *,
         device: Place = None,
         dtype: Any = None,
@@ -210,8 +208,6 @@ class Embedding(Module):
         self.max_norm: float | None = None if max_norm is None else number(max_norm, "max_norm", 0)
         self.norm_type: float = number(norm_type, "norm_type")
         self.scale_grad_by_freq: bool = truth(scale_grad_by_freq, "scale_grad_by_freq")
-        if truth(sparse, "sparse"):
-            raise ArgumentError("Embedding: gradients are dense here, so leave sparse=False")
         self.weight: Tensor = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 
@@ -224,7 +220,6 @@ class Embedding(Module):
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
-        sparse: bool = False,
     ) -> Embedding:
         """Return a layer with a given table, which it copies.
 
@@ -235,7 +230,6 @@ class Embedding(Module):
             max_norm: as for the class, like all that follow.
             norm_type: of `max_norm`.
             scale_grad_by_freq: whether gradients are divided.
-            sparse: False.
 
         Raises:
             ArgumentError: the table has not two axes.
@@ -244,7 +238,7 @@ class Embedding(Module):
         if table.ndim != 2:
             raise ArgumentError(f"embeddings must have the shape (num_embeddings, embedding_dim), not {table.shape}")
         rows, features = table.shape
-        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq)
         layer = cls(rows, features, *options, device=table.device, dtype=table.dtype)
         layer.weight = table.copy().requires_grad_(not truth(freeze, "freeze"))
         return layer

@@ -261,6 +261,12 @@ def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) 
         weight._bump_version()
 
 
+def _frequencies(indices: Any, table: Any) -> Any:
+    """Return for each index how often it is among the indices, shape (..., 1)."""
+    counts = np.bincount(indices.reshape(-1), minlength=len(table))[indices]
+    return beside(counts[..., np.newaxis].astype(table.dtype), table)
+
+
 def embedding(
     indices: Any,
     weight: Any,
@@ -268,7 +274,6 @@ def embedding(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
-    sparse: bool = False,
 ) -> Any:
     """Return the rows of `weight` at `indices`.
 
@@ -279,7 +284,6 @@ def embedding(
         max_norm: scale each row at an index whose norm is above this number down to it, in place, first.
         norm_type: the p of that p-norm.
         scale_grad_by_freq: divide the gradient of each row by how often its index is among the indices.
-        sparse: False; gradients are dense.
 
     Returns:
         A tensor of shape `(..., features)`.
@@ -318,12 +322,7 @@ def embedding(
         if not -rows <= padding_idx < rows:
             raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    if truth(sparse, "sparse"):
-        raise ArgumentError("embedding: gradients are dense here, so leave sparse=False")
     if max_norm is not None and data.size:
         _shorten_rows(weight, data, number(max_norm, "max_norm", 0), number(norm_type, "norm_type"))
-    counts = None
-    if truth(scale_grad_by_freq, "scale_grad_by_freq"):
-        counts = np.bincount(data.reshape(-1), minlength=rows)[data][..., np.newaxis]
-        counts = beside(counts.astype(table.dtype), table)
+    counts = _frequencies(data, table) if truth(scale_grad_by_freq, "scale_grad_by_freq") else None
     return _rows_at(weight, beside(data, table), padding_idx, found, counts)

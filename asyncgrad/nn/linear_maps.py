@@ -246,6 +246,7 @@ def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) 
         )
     table = array_of(weight)
     numbers = np.unique(indices)
+    numbers = numbers[~is_outside(numbers, len(table))]
     rows = table[numbers]
     norms = np.linalg.norm(rows, norm_type, axis=1)
     is_long = norms > max_norm
@@ -311,18 +312,19 @@ def embedding(
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
     rows, found = shape[0], None
-    if data.__class__ is np.ndarray or not is_foreign(data) or table.dtype.kind not in "fc":
+    is_checked = data.__class__ is np.ndarray or not is_foreign(data) or table.dtype.kind not in "fc"
+    if is_checked:
         lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
         if lowest < 0 or highest >= rows:
             worst = lowest if lowest < 0 else highest
             raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
-    else:
-        found, data = _rows_unwaited(table, data)
+    if max_norm is not None and data.size:
+        _shorten_rows(weight, data, number(max_norm, "max_norm", 0), number(norm_type, "norm_type"))
+    if not is_checked:
+        found, data = _rows_unwaited(array_of(weight), data)
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
-    if max_norm is not None and data.size:
-        _shorten_rows(weight, data, number(max_norm, "max_norm", 0), number(norm_type, "norm_type"))
     counts = _frequencies(data, table) if truth(scale_grad_by_freq, "scale_grad_by_freq") else None
     return _rows_at(weight, beside(data, table), padding_idx, found, counts)

@@ -471,8 +471,10 @@ def _as_result(tensor: Tensor, given: Any) -> Any:
 
 def _hint(name: str, leaf: Any) -> str:
     """Return what to write in place of a leaf that is not a number."""
-    if hasattr(leaf, "dtype"):
+    if isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_foreign(leaf):
         return f"write {name}.astype(float)"
+    if hasattr(leaf, "__array__"):
+        return f"write np.asarray({name})"
     if hasattr(leaf, "__float__"):
         return f"write float({name})"
     cls = type(leaf)

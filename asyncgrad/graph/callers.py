@@ -1,9 +1,9 @@
 """The line of the user's code that called asyncgrad, in tracebacks and warnings.
 
-NumPy issues its warnings in C, for the frame that called it. That is a generated function of asyncgrad, which shows no
-one where an operation overflowed. Python shows each warning by a function of the module `warnings`, which is looked up
-each time: the one of this module issues a warning of a generated function again, for the line that called asyncgrad.
-So a call without a warning costs nothing.
+NumPy issues its warnings for the frame that called it, or for one of its own. The first is a generated function of
+asyncgrad; neither shows anyone where an operation overflowed. Python shows each warning by a function of the module
+`warnings`, which is looked up each time: the one of this module issues such a warning again, for the line that called
+asyncgrad. So a call without a warning costs nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _PACKAGE = __file__.rsplit(os.sep, 2)[0] + os.sep
 #: What the file names of generated code begin with.
 _GENERATED = ("<asyncgrad: ", "<derivative of ", "<compiled backward ")
 
+#: Packages whose functions asyncgrad calls, and what they call to issue a warning.
+_LIBRARIES = {"numpy", "scipy", "warnings"}
 #: Modules that run tasks and threads.
 _RUNNERS = {"asyncio", "concurrent", "threading", "uvloop"}
 
@@ -55,11 +57,11 @@ def shorten_traceback(error: BaseException) -> None:
 
 
 def show_warnings_at_the_caller() -> None:
-    """From now on have warnings of generated functions shown at the line that called asyncgrad."""
+    """From now on have warnings of generated functions, and of what they call, shown at the line that called asyncgrad."""
     show: Callable[[warnings.WarningMessage], None] = warnings._showwarnmsg  # type: ignore[attr-defined]
 
     def show_at_the_caller(message: warnings.WarningMessage) -> None:
-        frame = _caller() if message.filename.startswith((_PACKAGE, *_GENERATED)) else None
+        frame = _caller(message)
         if frame is None:
             show(message)
         else:
@@ -68,20 +70,39 @@ def show_warnings_at_the_caller() -> None:
     warnings._showwarnmsg = show_at_the_caller  # type: ignore[attr-defined]
 
 
-def _caller() -> FrameType | None:
-    """Return the frame that called asyncgrad; None where that is an event loop or a thread of asyncgrad's own."""
+def _caller(message: warnings.WarningMessage) -> FrameType | None:
+    """Return the frame that called asyncgrad, which led to the warning.
+
+    None where the warning is not asyncgrad's, or is shown at the right line, or where an event loop or a thread of
+    asyncgrad's own is the caller.
+    """
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not _is_ours(frame.f_code):
+    is_told_by_library = False
+    while frame is not None and _package(frame) in _LIBRARIES:
+        is_told_by_library |= frame.f_code.co_filename == message.filename
         frame = frame.f_back
-    while frame is not None and _is_ours(frame.f_code):
-        # Python would not show a second warning of one line of the generated function.
-        registry = frame.f_globals.get("__warningregistry__")
-        if registry is not None:
-            registry.clear()
-        frame = frame.f_back
-    if frame is None or str(frame.f_globals.get("__name__")).partition(".")[0] in _RUNNERS:
+    if frame is None or not _is_ours(frame.f_code) or not (is_told_by_library or is_own_file(message.filename)):
         return None
-    return frame
+    frame = sys._getframe(2)
+    while frame is not None and (_is_ours(frame.f_code) or _package(frame) in _LIBRARIES):
+        _forget(message, frame)
+        frame = frame.f_back
+    return None if frame is None or _package(frame) in _RUNNERS else frame
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def _forget(message: warnings.WarningMessage, frame: FrameType) -> None:
+    """Have Python show a second warning of one line of asyncgrad's, or of a library that it calls."""
+    registry: dict[Any, Any] | None = frame.f_globals.get("__warningregistry__")
+    if registry is None:
+        return
+    if _is_ours(frame.f_code):
+        registry.clear()
+    else:
+        registry.pop((str(message.message), message.category, message.lineno), None)
 
 
 def _issue_again(message: warnings.WarningMessage, frame: FrameType) -> None:

@@ -406,6 +406,8 @@ def test_a_leaf_that_is_no_number_is_named_by_its_path():
         func.grad(lambda x: x)({"a": np.array([None])})
     with pytest.raises(GradientTypeError, match=r"x\[0\] must be .* SimpleNamespace.*ag\.tree\.register\(SimpleNames"):
         func.grad(lambda x: x)([SimpleNamespace(w=1.0)])
+    with pytest.raises(GradientTypeError, match=r"x\[0\] must be .*: write np\.asarray\(x\[0\]\)"):
+        func.grad(lambda x: x)([SimpleNamespace(__array__=lambda: np.ones(2), dtype=np.dtype(float))])
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,9 @@ CALLS = {
     "without a history": lambda: np.log(X.detach()),
     "in place": lambda: X.detach().copy().__itruediv__(0.0),
     "nn": lambda: ag.nn.softplus(np.log(X)),
+    "function whose warning NumPy shows in a file of its own": lambda: np.mean(X[:0]),
+    "method whose warning NumPy shows in a file of its own": lambda: X[:0].std(),
+    "accumulation": lambda: np.cumprod(X[2:] * np.ones(2)),
 }
 
 
@@ -63,6 +66,19 @@ def test_a_warning_is_shown_once_for_each_line() -> None:
         second = line() - 1
 
     assert [each.lineno for each in told] == [first, second]
+
+
+def test_a_warning_that_numpy_shows_in_a_file_of_its_own_is_shown_once_for_each_line() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            np.median(X[:0])
+            first = line() - 1
+        np.median(X[:0])
+        second = line() - 1
+
+    said = "Mean of empty slice"
+    assert [each.lineno for each in told if str(each.message) == said] == [first, second]
 
 
 def test_filters_are_asked_about_the_module_of_the_caller() -> None:
@@ -100,11 +116,13 @@ def test_other_warnings_are_shown_as_they_were() -> None:
         warnings.simplefilter("always")
         np.sqrt(np.array(-1.0))
         warnings.warn("mine", UserWarning, stacklevel=1)
+        np.median(np.array([]))
 
-    assert [(each.filename, str(each.message)) for each in told] == [
+    assert [(each.filename, str(each.message)) for each in told[:2]] == [
         (__file__, "invalid value encountered in sqrt"),
         (__file__, "mine"),
     ]
+    assert __file__ not in {each.filename for each in told[2:]}
 
 
 def second_backward() -> None:

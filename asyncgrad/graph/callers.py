@@ -57,7 +57,7 @@ def shorten_traceback(error: BaseException) -> None:
 
 
 def show_warnings_at_the_caller() -> None:
-    """From now on have warnings of generated functions, and of what they call, shown at the line that called asyncgrad."""
+    """From now on have warnings of asyncgrad, and of libraries that it calls, shown at the line that called it."""
     show: Callable[[warnings.WarningMessage], None] = warnings._showwarnmsg  # type: ignore[attr-defined]
 
     def show_at_the_caller(message: warnings.WarningMessage) -> None:

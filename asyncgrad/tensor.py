@@ -855,6 +855,8 @@ class Tensor(TensorBase):
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
             return _equal(self, other)  # type: ignore[no-any-return]
+        except ValueError as error:
+            return defer_or_raise(other, error, "equal", self)  # type: ignore[no-any-return]
         except TypeError as error:
             # NumPy answers for what it cannot compare, such as a string: no element is equal to it.
             return wrap_comparison(self, self._data.__eq__(raw(other)), error)  # type: ignore[no-any-return]
@@ -862,6 +864,8 @@ class Tensor(TensorBase):
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
             return _not_equal(self, other)  # type: ignore[no-any-return]
+        except ValueError as error:
+            return defer_or_raise(other, error, "not_equal", self)  # type: ignore[no-any-return]
         except TypeError as error:
             return wrap_comparison(self, self._data.__ne__(raw(other)), error)  # type: ignore[no-any-return]
 
@@ -877,13 +881,13 @@ class Tensor(TensorBase):
         try:
             return _divmod(self, other)  # type: ignore[no-any-return]
         except Exception as error:
-            return defer_or_raise(other, error, "divmod")  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, "divmod", self)  # type: ignore[no-any-return]
 
     def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         try:
             return _divmod(other, self)  # type: ignore[no-any-return]
         except Exception as error:
-            return defer_or_raise(other, error, "divmod")  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, "divmod", self)  # type: ignore[no-any-return]
 
     def __neg__(self) -> Tensor:
         return negative.call(self)  # type: ignore[no-any-return]

@@ -35,9 +35,19 @@ __all__ = [
 
 
 def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
-    """Warn if the shapes of two arrays differ: (n,) with (n, 1), for example, gives n * n differences."""
+    """Warn if the shapes of two arrays differ: (n,) with (n, 1), for example, gives n * n differences.
+
+    Raises:
+        ArgumentError: the shapes do not broadcast.
+    """
     first, second = array_of(input).shape, array_of(target).shape
     if first != second:
+        try:
+            np.broadcast_shapes(first, second)
+        except ValueError:
+            raise ArgumentError(
+                f"{function} takes an input and a target of one shape, not of the shapes {first} and {second}"
+            ) from None
         warnings.warn(
             f"{function} broadcasts an input of shape {first} and a target of shape {second}: "
             "reshape one of them if that is not intended",

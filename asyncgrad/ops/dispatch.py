@@ -203,15 +203,25 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
     if several_met[0]:
         check_one_device(function.__name__, args, kwargs)
-    out = kwargs.pop("out", None)
+    try:
+        if "out" in kwargs:
+            return _call_and_write(function, rule, args, kwargs)
+        return rule(*args, **kwargs)
+    except (TypeError, ValueError, IndexError) as error:
+        name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
+        operands = (*args, *kwargs.values())
+        explain_refusal(name, operands, error)
+        name_shapes(name, operands, error)
+        raise
+
+
+def _call_and_write(
+    function: Callable[..., Any], rule: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run a function's rule, and write what it returns where `out` says."""
+    out = kwargs.pop("out")
     if out is None:
-        try:
-            return rule(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
-            explain_refusal(name, args, error)
-            name_shapes(name, args, error)
-            raise
+        return rule(*args, **kwargs)
     # Of functions that are no ufuncs, clip alone takes a mask of the results; that of a reduction is one of elements.
     mask = kwargs.pop("where", True) if function is np.clip else True
     for one in out if isinstance(out, tuple) else (out,):

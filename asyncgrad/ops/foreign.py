@@ -85,7 +85,7 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
 def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
     """Add to what NumPy says of shapes and axes that do not fit which function and which shapes these are."""
     if type(error) is not np.exceptions.AxisError and (
-        type(error) not in (ValueError, np.linalg.LinAlgError) or len(error.args) != 1
+        type(error) not in (ValueError, IndexError, np.linalg.LinAlgError) or len(error.args) != 1
     ):
         return
     # The function that was called, not one that it calls, is what the user knows.
@@ -108,7 +108,7 @@ def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
 #: How `name_shapes` begins an error.
 _NAMED = re.compile(r"^numpy\.[\w.]+ of (an array of shape|arrays of shapes) .*?: ")
 #: One of them is in what NumPy says where shapes do not fit.
-_OF_SHAPES = ("shape", "broadcast", "dimension", "aligned", "axes", "assign")
+_OF_SHAPES = ("shape", "broadcast", "dimension", "aligned", "axes", "assign", "squeeze", "too deep")
 
 
 def _flat(operands: Iterable[Any]) -> Iterator[Any]:

@@ -293,9 +293,11 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """Return the vectors that are perpendicular to two vectors of three elements each."""
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = moveaxis(array_like(a), axisa, 0), moveaxis(array_like(b), axisb, 0)
+    a, b = array_like(a), array_like(b)
+    shapes = f"{a.shape} and {b.shape}"
+    a, b = moveaxis(a, axisa, 0), moveaxis(b, axisb, 0)
     if a.shape[0] != 3 or b.shape[0] != 3:
-        raise ValueError(f"cross takes vectors of three elements, not of {a.shape[0]} and {b.shape[0]}")
+        raise ValueError(f"numpy.cross takes vectors of three elements, not arrays of shapes {shapes}")
     parts = [a[left] * b[right] - a[right] * b[left] for left, right in ((1, 2), (2, 0), (0, 1))]
     result = np.stack(parts, -1)
     return result if axis_index(axisc, result.ndim) == result.ndim - 1 else moveaxis(result, -1, axisc)

@@ -142,7 +142,10 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     """Return the count of each int from 0 on, or the sum of its weights."""
     if weights is None:
         return array_beside(np.bincount(raw(x), None, minlength), x)
-    return bincount_.call(np.copy(raw(x)), array_beside(weights, x), minlength)
+    x, weights = np.copy(raw(x)), array_beside(weights, x)
+    if x.shape != weights.shape:
+        raise ValueError(f"numpy.bincount takes one weight for each int, not {weights.shape} of them for {x.shape}")
+    return bincount_.call(x, weights, minlength)
 
 
 RULES[np.bincount] = bincount

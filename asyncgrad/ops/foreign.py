@@ -106,7 +106,7 @@ def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
 
 
 #: How `name_shapes` begins an error.
-_NAMED = re.compile(r"^numpy\.[\w.]+ of (an array of shape|arrays of shapes) .*?: ")
+_NAMED = re.compile(r"^[\w.]+ of (an array of shape|arrays of shapes) .*?: ")
 #: One of them is in what NumPy says where shapes do not fit.
 _OF_SHAPES = ("shape", "broadcast", "dimension", "aligned", "axes", "assign", "squeeze", "too deep")
 

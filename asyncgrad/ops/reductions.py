@@ -173,10 +173,10 @@ def _along(weights: Any, a: Any, axis: Any) -> Any:
     if weights.shape == a.shape:
         return weights
     if axis is None:
-        raise TypeError(f"numpy.average got weights of shape {weights.shape} for an array of shape {a.shape}: name their axis")
+        raise TypeError(f"numpy.average of shape {a.shape} has weights of shape {weights.shape}: name their axis")
     axes = reduced_axes(axis, a.ndim)
     if weights.shape != tuple(a.shape[one] for one in axes):
-        raise ValueError(f"numpy.average got weights of shape {weights.shape} for axis {axis} of an array of shape {a.shape}")
+        raise ValueError(f"numpy.average of shape {a.shape} along {axis} has weights of shape {weights.shape}")
     ordered = np.transpose(weights, sorted(range(len(axes)), key=axes.__getitem__))
     return reshape(ordered, tuple(length if one in axes else 1 for one, length in enumerate(a.shape)))
 

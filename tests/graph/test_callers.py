@@ -227,3 +227,4 @@ def test_an_error_of_shapes_names_the_function_and_all_shapes(name: str) -> None
 
     said = str(caught.value)
     assert all(part in said for part in (NAMES.get(name, name), "(2,", "(3,")), said
+    assert said.count(" of arrays of shapes ") <= 1, said

@@ -254,7 +254,7 @@ def _largest(one: float, other: float) -> float:
 
 
 def _as_number(distance: Any) -> float:
-    if getattr(distance, "dtype", type(distance)) == bool:
+    if isinstance(distance, bool) or getattr(distance, "dtype", None) == np.dtype(bool):
         # False, for "not yet", would end the iteration as a distance of 0.
         raise ArgumentTypeError(f"{_WHERE}: distance must return a number, which tol is compared with, not a bool")
     try:

@@ -274,7 +274,7 @@ def test_bad_use_is_told():
     with pytest.raises(ArgumentTypeError, match="distance must return a number"):
         func.fixed_point(newton, 1.0, 1.0, lambda x, y: None)
     for same in (bool, np.bool):
-        with pytest.raises(ArgumentTypeError, match="distance must return a number, .* not a bool"):
+        with pytest.raises(ArgumentTypeError, match=r"distance must return a number, .* not a bool"):
             func.fixed_point(newton, 1.0, 1.0, lambda x, y, same=same: same(x == y))
     with pytest.raises(ArgumentError, match="max_iter must be at least 1"):
         func.fixed_point(newton, 1.0, 1.0, max_iter=0)

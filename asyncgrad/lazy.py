@@ -22,6 +22,10 @@ class _Facade(ModuleType):
             return
         super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it by its name: cloudpickle knows modules by their exact type, and packs what a function refers to."""
+        return import_module, (self.__name__,)
+
 
 def attach(
     package: str, homes: Mapping[str, Sequence[str]], first: str = ""

@@ -175,6 +175,14 @@ def test_a_pickled_tensor_is_loaded_where_nothing_has_been_used_yet():
     assert run_python(f"import pickle; print(pickle.loads({pickled!r}).tolist())") == "[1.0, 2.0]"
 
 
+@pytest.mark.parametrize("facade", ["asyncgrad", "asyncgrad.distributed", "asyncgrad.engine", "asyncgrad.graph"])
+def test_a_lazy_facade_is_pickled_by_its_name(facade):
+    # A function that refers to one can then be sent to a worker.
+    module = importlib.import_module(facade)
+
+    assert pickle.loads(pickle.dumps(module)) is module
+
+
 def test_two_threads_that_use_a_name_first_at_the_same_time_get_the_same_object():
     program = (
         "import asyncgrad as ag, threading\n"

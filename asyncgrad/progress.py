@@ -15,7 +15,7 @@ from .arguments import describe, number, whole_number
 from .context import Mode
 from .engine.dependency_executor import DependencyExecutor
 from .engine.graph_task import GraphTask
-from .engine.observation import OBSERVERS, BackwardObserver, observers_in_use
+from .engine.observation import NODES_ELSEWHERE, OBSERVERS, BackwardObserver, observers_in_use
 from .errors import ArgumentError, ArgumentTypeError
 from .scheduling import CLOCK
 
@@ -161,7 +161,19 @@ class _Display(BackwardObserver):
         interval: the seconds between two refreshes, and before the first.
     """
 
-    __slots__ = ("_bars", "_file", "_is_broken", "_lock", "_minimum", "_own", "_shared", "_style", "_sums", "interval")
+    __slots__ = (
+        "_bars",
+        "_elsewhere",
+        "_file",
+        "_is_broken",
+        "_lock",
+        "_minimum",
+        "_own",
+        "_shared",
+        "_style",
+        "_sums",
+        "interval",
+    )
 
     counts_nodes = True
 
@@ -178,12 +190,20 @@ class _Display(BackwardObserver):
         #: The bar of all others, and for each of them how many nodes have ended, of how many.
         self._shared: Any = None
         self._sums: dict[GraphTask, tuple[int, int]] = {}
+        #: For each backward, how many nodes have ended in other processes, of how many; None where not yet counted.
+        self._elsewhere: dict[GraphTask, tuple[int, int | None]] = {}
 
     def look(self, graph_task: GraphTask) -> None:
         """Draw the bar of a backward anew; the first time, if it has enough nodes, open it."""
-        counts = _counts(graph_task)
+        counts = self._counts(graph_task)
         if counts is not None and counts[1] >= self._minimum and not self._is_broken:
             self._draw(lambda bars: self._show(bars, graph_task, *counts))
+
+    def ran_elsewhere(self, graph_task: GraphTask, count: int) -> None:
+        """Note that nodes have ended in another process."""
+        with self._lock:
+            done, total = self._elsewhere.get(graph_task, (0, None))
+            self._elsewhere[graph_task] = done + count, total
 
     def end(self, graph_task: GraphTask, error: BaseException | None) -> None:
         """Close the bar of a backward, however that has ended."""
@@ -191,8 +211,24 @@ class _Display(BackwardObserver):
             how = "done" if error is None else type(error).__name__
             note = f"{how} after {_seconds(graph_task):.1f} s"
             # After a failure nothing is queued any more, so that the counts of the last look say more.
-            counts = _counts(graph_task) if error is None else None
+            counts = self._counts(graph_task) if error is None else None
             self._draw(lambda bars: self._remove(bars, graph_task, counts, note))
+        self._elsewhere.pop(graph_task, None)
+
+    def _counts(self, graph_task: GraphTask) -> tuple[int, int] | None:
+        """Return how many nodes have ended, of how many, those in other processes included."""
+        executor = graph_task.executor
+        if not isinstance(executor, DependencyExecutor):
+            return None
+        counts = executor.counts()
+        if counts is None or not (NODES_ELSEWHERE or graph_task in self._elsewhere):
+            return counts
+        with self._lock:
+            done, total = self._elsewhere.get(graph_task, (0, None))
+            if total is None:
+                total = sum(count for node, count in list(NODES_ELSEWHERE.items()) if executor.has(node))
+                self._elsewhere[graph_task] = done, total
+        return counts[0] + done, counts[1] + max(done, total)
 
     def _show(self, bars: _Bars, graph_task: GraphTask, done: int, total: int) -> None:
         note = f"{_seconds(graph_task):.1f} s{_waits_for(graph_task)}"
@@ -230,11 +266,6 @@ class _Display(BackwardObserver):
                 self._own.clear()
                 self._sums.clear()
                 LOG.warning("the progress of a backward cannot be shown any more: %r", error)
-
-
-def _counts(graph_task: GraphTask) -> tuple[int, int] | None:
-    executor = graph_task.executor
-    return executor.counts() if isinstance(executor, DependencyExecutor) else None
 
 
 def _seconds(graph_task: GraphTask) -> float:

@@ -152,6 +152,26 @@ def test_of_many_at_once_four_have_a_line_and_the_others_share_one():
     assert "other backward passes: 3 of 12 nodes, done" in lines
 
 
+def test_nodes_at_workers_count_too() -> None:
+    def chain(x: Any) -> Any:
+        for _ in range(5):
+            x = np.tanh(x)
+        return x
+
+    async def main() -> None:
+        transport = ag.distributed.SimulatedTransport(["a", "b"])
+        first, second = (ag.distributed.stage(chain, transport=transport) for _ in range(2))
+        y = await first(ag.tensor([0.5], requires_grad=True))
+        y.register_hook(two_seconds)
+        await (await second(y)).sum().backward()
+
+    lines = shown(main=main, interval=1.5).splitlines()
+
+    # At home there are four: the sum, two calls and the leaf. Each stage has five, and its leaf.
+    assert "8 of 16 nodes" in lines[0]
+    assert "16 of 16 nodes, done" in lines[-1]
+
+
 def test_an_outer_block_shows_nothing_of_an_inner_one():
     outer = io.StringIO()
 

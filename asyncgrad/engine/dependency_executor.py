@@ -220,6 +220,11 @@ class DependencyExecutor:
         total = len(self._dependencies) + self._sources if infos is None else infos.executed
         return ready.pushed - len(ready) - len(self._in_flight), max(total, ready.pushed)
 
+    def has(self, node: Node) -> bool:
+        """Tell whether `node` is one of those that `counts` counts; from any thread."""
+        infos = self.exec_info
+        return (node in self._dependencies or node is self._task.root) and (infos is None or infos.executes(node))
+
     def begin(self, node: Node) -> None:
         """Note that `node`, which another executor has started, is running."""
         self._in_flight.add(node)

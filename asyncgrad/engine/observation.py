@@ -12,6 +12,7 @@ import logging
 from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, Any, final
+from weakref import WeakKeyDictionary
 
 from ..context import BLOCKING
 from ..graph.anomaly import line_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOG",
     "LOG_IS_ENABLED",
+    "NODES_ELSEWHERE",
     "OBSERVERS",
     "BackwardObserver",
     "Observation",
@@ -65,6 +67,9 @@ class BackwardObserver:
     def look(self, graph_task: GraphTask) -> None:
         """Look at a backward that runs; called about every `interval` seconds."""
 
+    def ran_elsewhere(self, graph_task: GraphTask, count: int) -> None:
+        """Note that so many nodes of another process, for which a node here stands, have ended."""
+
     def run_node(
         self, graph_task: GraphTask, node: Node, run: Callable[[], Coroutine[Any, Any, Any]]
     ) -> Coroutine[Any, Any, Any]:
@@ -74,6 +79,9 @@ class BackwardObserver:
     def end(self, graph_task: GraphTask, error: BaseException | None) -> None:
         """Note that a backward has ended, by an error if there is one."""
 
+
+#: By a node that runs a graph of another process, how many nodes that has.
+NODES_ELSEWHERE: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
 
 #: The observers of the backward passes of this context.
 OBSERVERS: ContextVar[tuple[BackwardObserver, ...]] = ContextVar("asyncgrad_observers", default=())
@@ -165,6 +173,10 @@ class Observation:
         for observer in self.observers:
             run = functools.partial(observer.run_node, graph_task, node, run)
         return run()
+
+    def ran_elsewhere(self, graph_task: GraphTask, count: int) -> None:
+        """Tell all that so many nodes of another process have ended."""
+        self._tell("ran_elsewhere", graph_task, count)
 
     def fail(self, error: BaseException) -> None:
         """Note the error that the backward ends with."""

@@ -390,7 +390,9 @@ def may_take(grad: Any, variable: np.ndarray) -> bool:
     if not is_numpy and not hasattr(grad, "strides"):
         return False
     flags = grad.flags
-    if not (flags.owndata and (flags.writeable if is_numpy else values.is_writeable(grad))):
+    if not (flags.owndata or (is_numpy and values.owns_memory(grad))):
+        return False
+    if not (flags.writeable if is_numpy else values.is_writeable(grad)):
         return False
     if variable.flags.c_contiguous or not values.is_dense(variable):
         return bool(flags.c_contiguous)

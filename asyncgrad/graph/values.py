@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Number
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -46,6 +46,8 @@ __all__ = [
     "scalar",
     "on_device",
     "own_function",
+    "owned",
+    "owns_memory",
     "register_functions",
     "on_host",
     "ones_beside",
@@ -364,6 +366,30 @@ def memory_owner(array: Any) -> Any:
     while has_memory(array.base):
         array = array.base
     return array
+
+
+@final
+class _Memory:
+    """What the array that `owned` returns is a view of."""
+
+    __slots__ = ("__array_interface__", "_array")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.__array_interface__: dict[str, Any] = array.__array_interface__
+        self._array = array
+
+
+def owned(array: np.ndarray) -> np.ndarray:
+    """Return an array over the memory of `array`, whose caller vouches that nobody else has that memory.
+
+    A leaf may take it over as its gradient, as it does with arrays whose memory NumPy has allocated for them.
+    """
+    return array if array.flags.owndata else np.asarray(_Memory(array))
+
+
+def owns_memory(array: Any) -> bool:
+    """Tell whether nobody else has the memory of an array, as long as nothing else refers to the array."""
+    return bool(array.flags.owndata) or array.base.__class__ is _Memory
 
 
 def has_memory(value: Any) -> bool:

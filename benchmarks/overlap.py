@@ -20,11 +20,12 @@ from typing import Any, final
 import numpy as np
 
 import asyncgrad as ag
+from examples.data_parallel import Slow
 
 __all__ = ["main", "measure_data_parallel", "measure_pipeline"]
 
 STAGES, MICRO_BATCHES, STAGE_SECONDS = 3, 8, 0.020
-LAYERS, LAYER_SECONDS, LINK_SECONDS = 12, 0.010, 0.008
+LAYERS, LINK_SECONDS = 12, 0.008
 
 
 async def _time(work: Callable[[], Awaitable[Any]]) -> float:
@@ -71,20 +72,6 @@ class Link:
     def abort(self, round_number: int, reason: str) -> bool:
         """Tell nobody."""
         return True
-
-
-@final
-class Slow(ag.Function):
-    """A backward on a device elsewhere."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        return x * 1.0
-
-    @staticmethod
-    async def backward(ctx: Any, grad: Any) -> Any:
-        await asyncio.sleep(LAYER_SECONDS)
-        return grad
 
 
 async def measure_data_parallel(rounds: int) -> dict[str, float]:

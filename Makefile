@@ -16,7 +16,7 @@
 #   make bench-gpu   measure on an NVIDIA GPU beside PyTorch; QUICK=1 takes less than 3 minutes
 #   make programs    random programs, held to NumPy: 25 times as many as in make test-all
 #   make demo-distributed   train three stages on a Dask cluster of this machine, and kill a worker in the midst
-#   make chaos       backward passes on a Dask cluster, during each of which a worker is harmed: 200 times
+#   make chaos       backward passes on a Dask cluster, and over HTTP, during each of which a worker is harmed: 300 times
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test-all
 PYTHON ?= python3
 VENV ?= .venv
@@ -82,7 +82,8 @@ test-compiled: $(VENV)/.dev
 
 # Minutes: a real cluster, whose workers are killed, stopped and cut off.
 chaos: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.distributed --chaos 200
+	$(BIN)/python -m benchmarks.chaos 200 --transport dask
+	$(BIN)/python -m benchmarks.chaos 100 --transport http
 
 # Hours; no test has a limit of its own.
 schedules: $(VENV)/.dev

@@ -1,0 +1,336 @@
+"""`python -m benchmarks.chaos 200 --transport dask`: backward passes during each of which a worker is harmed.
+
+A model of three stages has its workers in processes of their own: on a Dask cluster, or as HTTP servers. At a random
+moment of a backward a worker is killed, or stopped, or its connections are cut. The stages of every other run have no
+backup, and have learned something before, so that no other worker can take over. Either the gradients have the bits of
+a local run, or `StageLost` is raised, and those of all stages that are left and of a leaf at home are as they were
+before. A table counts both for each harm; anything else ends the program with an AssertionError.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol, final
+
+import numpy as np
+import uvicorn
+from distributed import Client, LocalCluster
+
+import asyncgrad as ag
+from asyncgrad.distributed import DaskTransport, Definition, HttpTransport, Stage, http_app, stage
+from asyncgrad.errors import StageLost
+
+__all__ = ["dask_cluster", "main", "run_chaos"]
+
+HARMS = ("kill", "stop", "cut")
+#: After how many runs there are new workers: Dask does not restart one that is harmed again while it starts.
+_RUNS_PER_CLUSTER = 5
+_PATIENCE = 1.0
+
+
+def layer(params: Any, x: Any) -> Any:
+    w, b = params
+    return np.tanh(x @ w + b)
+
+
+def _model() -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
+    rng = np.random.default_rng(0)
+    params = [(rng.normal(size=(8, 8)), rng.normal(size=8)) for _ in range(3)]
+    return params, [rng.normal(size=(4, 8)) for _ in range(4)]
+
+
+class Workers(Protocol):
+    """Abstract: workers in processes, each of which may be harmed."""
+
+    async def make_stages(self, backup: bool) -> list[Stage]:
+        """Return the stages of the model, each at a worker of its own."""
+        ...
+
+    async def process(self, worker: str) -> int:
+        """Return the id of the process of a worker."""
+        ...
+
+    def cut(self, worker: str) -> None:
+        """Break the connections to a worker."""
+        ...
+
+
+@final
+class DaskWorkers:
+    """The workers of a Dask cluster."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def make_stages(self, backup: bool) -> list[Stage]:
+        transport = DaskTransport(self._client, patience=_PATIENCE)
+        # Those that were killed may not all have been restarted.
+        await self._client.wait_for_workers(3, timeout=120)
+        pairs = zip(await transport.workers(), _model()[0], strict=False)
+        return [stage(layer, pair, transport=transport, worker=worker, backup=backup) for worker, pair in pairs]
+
+    async def process(self, worker: str) -> int:
+        return (await self._client.run(os.getpid, workers=[worker]))[worker]  # type: ignore[no-any-return]
+
+    def cut(self, worker: str) -> None:
+        self._client.rpc.remove(worker)
+
+
+@final
+class HttpWorkers:
+    """HTTP servers, each behind a relay of bytes that can cut the connections."""
+
+    def __init__(self, transport: HttpTransport, relays: dict[str, Relay]) -> None:
+        self._transport = transport
+        self._relays = relays
+
+    async def make_stages(self, backup: bool) -> list[Stage]:
+        for relay in self._relays.values():
+            await relay.start_server()
+        found = zip(await self._transport.workers(), range(3), strict=False)
+        return [self._transport.stage(str(at), worker=worker, backup=backup) for worker, at in found]
+
+    async def process(self, worker: str) -> int:
+        return self._relays[worker].process()
+
+    def cut(self, worker: str) -> None:
+        self._relays[worker].cut()
+
+
+@final
+class Relay:
+    """Passes bytes on between a port of its own and that of a server, which it starts."""
+
+    def __init__(self) -> None:
+        self._port = 0
+        self._server: Any = None
+        self._writers: set[Any] = set()
+
+    async def start_server(self) -> None:
+        """Start the server if it does not run."""
+        if self._server is None or self._server.returncode is not None:
+            self._server = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "benchmarks.chaos", "--serve", stdout=asyncio.subprocess.PIPE
+            )
+            self._port = int(await self._server.stdout.readline())
+
+    def process(self) -> int:
+        """Return the id of the server's process."""
+        return self._server.pid  # type: ignore[no-any-return]
+
+    async def end(self) -> None:
+        """End the server."""
+        self.cut()
+        if self._server is not None and self._server.returncode is None:
+            self._server.kill()
+            await self._server.wait()
+
+    async def connect(self, reader: Any, writer: Any) -> None:
+        """Pass the bytes of one connection on."""
+        try:
+            other_reader, other = await asyncio.open_connection("127.0.0.1", self._port)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, other}
+        self._writers |= both
+        try:
+            await asyncio.gather(self._pass(reader, other), self._pass(other_reader, writer))
+        finally:
+            self._writers -= both
+
+    async def _pass(self, reader: Any, writer: Any) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+        except OSError:
+            writer.transport.abort()
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def dask_cluster(workers: int) -> AsyncIterator[tuple[Any, Any]]:
+    """A Dask cluster of processes, and its client."""
+    options: dict[str, Any] = {
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "asynchronous": True,
+        "silence_logs": "CRITICAL",
+    }
+    async with (
+        LocalCluster(n_workers=workers, **options) as cluster,
+        Client(cluster, asynchronous=True, direct_to_workers=True) as client,
+    ):
+        yield cluster, client
+
+
+@asynccontextmanager
+async def _dask_workers() -> AsyncIterator[Workers]:
+    async with dask_cluster(4) as (_, client):
+        yield DaskWorkers(client)
+
+
+@asynccontextmanager
+async def _http_workers() -> AsyncIterator[Workers]:
+    async with AsyncExitStack() as stack:
+        relays = {}
+        for _ in range(4):
+            relay = Relay()
+            stack.push_async_callback(relay.end)
+            relayed = await asyncio.start_server(relay.connect, "127.0.0.1", 0)
+            stack.callback(relayed.close)
+            relays[f"http://127.0.0.1:{relayed.sockets[0].getsockname()[1]}"] = relay
+        transport = await stack.enter_async_context(HttpTransport(list(relays), patience=_PATIENCE))
+        yield HttpWorkers(transport, relays)
+
+
+def serve() -> None:
+    """Serve the stages of the model on a free port, and print the port."""
+    app = http_app({str(at): Definition(layer, pair) for at, pair in enumerate(_model()[0])}, share_parameters=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(listener.getsockname()[1], flush=True)
+        asyncio.run(uvicorn.Server(uvicorn.Config(app, log_level="critical")).serve(sockets=[listener]))
+
+
+_PLACES = {"dask": _dask_workers, "http": _http_workers}
+
+
+async def run_chaos(transport: str, runs: int, seed: int) -> Counter[tuple[str, bool, str]]:
+    """Harm workers in so many backward passes, print a table, and return how many ended in which way.
+
+    Raises:
+        AssertionError: a gradient has other bits than that of a local run, or has changed in spite of an error.
+    """
+    draw, found = random.Random(seed), Counter[tuple[str, bool, str]]()
+    scale = ag.tensor(1.5, requires_grad=True)
+    local = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in _model()[0]]
+    expected = []
+    for _ in range(2):
+        await (await _loss([_awaitable(pair) for pair in local], scale)).backward()
+        expected.append(([[_values(one.grad) for one in pair] for pair in local], _values(scale.grad)))
+    while found.total() < runs:
+        async with _PLACES[transport]() as workers:
+            for number in range(found.total(), min(runs, found.total() + _RUNS_PER_CLUSTER)):
+                backup, harm = number % 2 == 0, draw.choice(HARMS)
+                outcome = await _run(workers, draw, harm, backup, expected)
+                found[harm, backup, outcome] += 1
+        print(f"{found.total()} runs", flush=True)
+    for harm in HARMS:
+        for backup in (True, False):
+            right, lost = (found[harm, backup, outcome] for outcome in ("right", "lost"))
+            print(f"{transport}  {harm}  {'with' if backup else 'no':>4} backup  right: {right:3}  lost: {lost:3}")
+    return found
+
+
+async def _run(workers: Workers, draw: random.Random, harm: str, backup: bool, expected: list[Any]) -> str:
+    """Run two backward passes, harm a worker during the second one, and check the gradients; tell how it ended."""
+    scale = ag.tensor(1.5, requires_grad=True)
+    stages = await workers.make_stages(backup)
+    await (await _loss(stages, scale)).backward()
+    assert (await _gradients(stages), _values(scale.grad)) == expected[0]
+    loss = await _loss(stages, scale)
+    end = await _harm(workers, draw, harm, [str(one.worker) for one in stages])
+    try:
+        await loss.backward()
+        outcome = "right"
+    except StageLost:
+        outcome = "lost"
+    finally:
+        await end()
+    grads, (right, at_home) = await _gradients(stages), expected[outcome == "right"]
+    assert _values(scale.grad) == at_home, f"{harm}, {outcome}: {scale.grad} in place of {at_home}"
+    for mine, theirs in zip(grads, right, strict=True):
+        # None for a stage that has gone with its worker.
+        assert mine == theirs or (mine is None and not backup), f"{harm}, {outcome}: {mine} in place of {theirs}"
+    for one in stages:
+        await one.close()
+    return outcome
+
+
+async def _gradients(stages: Sequence[Stage]) -> list[Any]:
+    found: list[Any] = []
+    for one in stages:
+        try:
+            found.append([_values(grad) for grad in await one.grads()])
+        except StageLost:
+            found.append(None)
+    return found
+
+
+def _values(grad: Any) -> Any:
+    return None if grad is None else grad.tolist()
+
+
+async def _loss(stages: Sequence[Any], scale: Any) -> Any:
+    total: Any = 0.0
+    for x in _model()[1]:
+        y: Any = scale * x
+        for one in stages:
+            y = await one(y)
+        total = total + (y * y).sum()
+    return total
+
+
+def _awaitable(params: Any) -> Callable[[Any], Awaitable[Any]]:
+    async def call(x: Any) -> Any:
+        return layer(params, x)
+
+    return call
+
+
+async def _harm(
+    workers: Workers, draw: random.Random, kind: str, names: Sequence[str]
+) -> Callable[[], Awaitable[None]]:
+    """Harm one of the workers at a random moment from now on; return what ends that."""
+    worker = draw.choice(names)
+    process = await workers.process(worker)
+
+    async def harm() -> None:
+        await asyncio.sleep(draw.random() * 0.1)
+        if kind == "cut":
+            workers.cut(worker)
+        else:
+            os.kill(process, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+
+    task = asyncio.ensure_future(harm())
+
+    async def end() -> None:
+        await task
+        if kind == "stop":
+            os.kill(process, signal.SIGCONT)
+
+    return end
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the chaos, or serve the stages of the model over HTTP."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
+    parser.add_argument("runs", type=int, nargs="?", default=200)
+    parser.add_argument("--transport", choices=sorted(_PLACES), default="dask")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.serve:
+        serve()
+    else:
+        asyncio.run(run_chaos(options.transport, options.runs, options.seed))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,6 +21,7 @@ from ..lazy import attach
 if TYPE_CHECKING:
     from .collective import Collective as Collective
     from .collective import InProcessGroup as InProcessGroup
+    from .collective import RemoteGroup as RemoteGroup
     from .dask import DaskTransport as DaskTransport
     from .data_parallel import DataParallel as DataParallel
     from .definition import Definition as Definition
@@ -43,6 +44,7 @@ __all__ = [
     "Definition",
     "HttpTransport",
     "InProcessGroup",
+    "RemoteGroup",
     "RemoteModule",
     "Reply",
     "Request",
@@ -59,7 +61,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = attach(
         __name__,
         {
-            ".collective": ["Collective", "InProcessGroup"],
+            ".collective": ["Collective", "InProcessGroup", "RemoteGroup"],
             ".dask": ["DaskTransport"],
             ".data_parallel": ["DataParallel"],
             ".definition": ["Definition"],

@@ -9,6 +9,7 @@ from typing import Any, Protocol, final
 from ..context import CURRENT_GRAPH_TASK, current_node
 from ..errors import UnknownCallError
 from ..function import Function
+from ..once_differentiable import once_differentiable
 from .ledger import Contribution
 from .payload import arrays_of
 from .transactions import Participant, Run, join_transaction
@@ -49,7 +50,7 @@ class Call:
         fields: those of the forward request.
     """
 
-    __slots__ = ("_attempts", "_fields", "_is_kept", "key", "name", "number", "outputs", "stage")
+    __slots__ = ("_attempts", "_fields", "_is_kept", "key", "name", "nodes", "number", "outputs", "stage")
 
     def __init__(self, stage: Caller, number: int, fields: dict[str, Any]) -> None:
         self.stage = stage
@@ -60,6 +61,8 @@ class Call:
         self.key: str = self.name
         #: The skeleton of the outputs, once the forward has run.
         self.outputs: Any = None
+        #: How many nodes the graph at the worker has.
+        self.nodes = 0
         self._fields = fields
         self._attempts = 0
         self._is_kept = False
@@ -146,6 +149,7 @@ class StageCall(Function):
         reply = await call.forward(arrays_of(leaves))
         call.outputs = reply.fields["outputs"]
         ctx.call = call
+        call.nodes = reply.fields.get("nodes") or 0
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*leaves)
         pairs = zip(reply.arrays, reply.fields["differentiable"], strict=True)
@@ -153,6 +157,7 @@ class StageCall(Function):
         return tuple(reply.arrays)
 
     @staticmethod
+    @once_differentiable
     async def backward(ctx: Any, *grads: Any) -> Any:
         """Run the backward at the worker, and return the gradients of the leaves."""
         call, node = ctx.call, current_node()
@@ -169,6 +174,8 @@ class StageCall(Function):
             transaction.add(call.stage, run)
         began = perf_counter()
         reply = await call.backward(transaction.id, run, task.keep_graph)
+        if task.observation is not None:
+            task.observation.ran_elsewhere(task, call.nodes)
         if task.observed_steps is not None:
             where, seconds = str(call.stage.worker), reply.fields["seconds"]
             task.observed_steps.ran_elsewhere(node, where, seconds, perf_counter() - began)

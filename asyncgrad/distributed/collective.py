@@ -1,18 +1,26 @@
-"""Collective: how replicas sum arrays; and InProcessGroup, for replicas that are tasks or threads of one process."""
+"""Collective: how replicas sum arrays.
+
+InProcessGroup serves replicas that are tasks or threads of one process, RemoteGroup those that are anywhere: one worker
+of a transport has an InProcessGroup, and all send their arrays there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 import threading
+from collections.abc import Awaitable
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from ..arguments import whole_number
-from ..errors import ArgumentError, ReplicaError
+from ..arguments import number, whole_number
+from ..errors import ArgumentError, ReplicaError, WorkerLostError
+from .failures import restore_error
+from .payload import check_size
+from .transport import Reply, Request, Transport
 
-__all__ = ["Collective", "InProcessGroup"]
+__all__ = ["Collective", "InProcessGroup", "RemoteGroup"]
 
 #: How many rounds that were decided are remembered: a replica is at most one round ahead of the others.
 _REMEMBERED = 64
@@ -48,8 +56,11 @@ class Collective(Protocol):
         """
         ...
 
-    def abort(self, round_number: int, reason: str) -> bool:
-        """End a round without success, for all replicas; return False if its vote is complete, which stays so."""
+    def abort(self, round_number: int, reason: str) -> bool | Awaitable[bool]:
+        """End a round without success, for all replicas; return False if its vote is complete, which stays so.
+
+        May be an `async def`.
+        """
         ...
 
 
@@ -91,6 +102,9 @@ class InProcessGroup:
         with self._lock:
             if key[0] in self._aborted:
                 future.set_exception(ReplicaError(self._aborted[key[0]][0]))
+                return future
+            if key[0] in self._decided:
+                future.set_exception(ReplicaError(f"round {key[0]} of this group is over: a new run needs a new group"))
                 return future
             waiting = self._waiting.setdefault(key, {})
             waiting[rank] = array, future
@@ -140,6 +154,143 @@ class _Member:
     def abort(self, round_number: int, reason: str) -> bool:
         """End a round; see `Collective.abort`."""
         return self._group.abort(self.rank, round_number, reason)
+
+
+@final
+class RemoteGroup:
+    """Replicas in processes of their own, on any machines: their arrays are summed at one worker of a transport.
+
+    Each replica makes one with the same arguments. If one fails, all raise `ReplicaError`, and so do those that wait
+    for one that has died for `timeout` seconds, or whose worker is lost.
+
+    Args:
+        transport: carries the arrays; over HTTP the server must allow it, by `http_app(..., replicas=True)`.
+        size: how many replicas there are.
+        worker: the address of the worker where they meet.
+        name: that of this run; another run, also of the same program, needs another one.
+        timeout: how many seconds a replica waits for the others.
+
+    Example:
+        >>> import asyncio, numpy as np, asyncgrad as ag
+        >>> transport = ag.distributed.SimulatedTransport(["a"])
+        >>> async def replica(rank):
+        ...     group = ag.distributed.RemoteGroup(transport, 2, worker="a", name="run 7")
+        ...     return await group.member(rank).all_reduce((1, 0), np.array([1.0, rank]))
+        >>> async def main():
+        ...     return await asyncio.gather(replica(0), replica(1))
+        >>> ag.run(main())
+        [array([2., 1.]), array([2., 1.])]
+    """
+
+    def __init__(self, transport: Transport, size: int, *, worker: str, name: str, timeout: float = 600.0) -> None:
+        self.transport: Transport = transport
+        self.size: int = whole_number(size, "size", 1)
+        self.worker: str = worker
+        self.name: str = name
+        self.timeout: float = number(timeout, "timeout", 0)
+
+    def member(self, rank: int) -> Collective:
+        """Return the Collective of one replica."""
+        if not 0 <= whole_number(rank, "rank") < self.size:
+            raise ArgumentError(f"rank is a number from 0 to {self.size - 1}, not {rank}")
+        return _RemoteMember(self, rank)
+
+    async def close(self) -> None:
+        """Have the worker forget the group; when all replicas have ended."""
+        await self.transport.call(self.worker, Request("drop", self.name))
+
+
+@final
+class _RemoteMember:
+    """A Collective of a RemoteGroup."""
+
+    __slots__ = ("_group", "rank", "size")
+
+    def __init__(self, group: RemoteGroup, rank: int) -> None:
+        self._group = group
+        self.rank: int = rank
+        self.size: int = group.size
+
+    async def all_reduce(self, key: tuple[int, ...], array: np.ndarray) -> np.ndarray:
+        """Return the sum; see `Collective.all_reduce`."""
+        group = self._group
+        check_size([array], group.transport.max_bytes, "a bucket of gradients")
+        try:
+            async with asyncio.timeout(group.timeout):
+                reply = await self._ask("all_reduce", {"key": list(key)}, [array])
+        except TimeoutError:
+            reason = f"replica {self.rank} has waited {group.timeout:g} s for the others"
+            await self.abort(key[0], reason)
+            raise ReplicaError(reason) from None
+        return reply.arrays[0]  # type: ignore[no-any-return]
+
+    async def abort(self, round_number: int, reason: str) -> bool:
+        """End a round; see `Collective.abort`."""
+        try:
+            reply = await self._ask("abort", {"round": round_number, "reason": reason}, [])
+        except ReplicaError:
+            # Where the others meet is lost: they raise by themselves.
+            return True
+        return bool(reply.fields["aborted"])
+
+    async def _ask(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> Any:
+        group = self._group
+        request = Request(op, group.name, {"rank": self.rank, "size": self.size, **fields}, arrays)
+        try:
+            reply = await group.transport.call(group.worker, request)
+        except WorkerLostError as lost:
+            raise ReplicaError(f"the worker where replicas meet is lost: {lost}") from lost
+        error = reply.fields.get("error")
+        if error is not None:
+            raise restore_error(error, group.worker, group.transport.load_error)
+        return reply
+
+
+@final
+class GroupHost:
+    """Where the replicas of a RemoteGroup meet: answers what they ask.
+
+    Args:
+        size: how many replicas there are.
+    """
+
+    __slots__ = ("_futures", "_group", "_size", "touched")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._group = InProcessGroup(size)
+        #: By rank and key, for a request that comes twice; those of rounds that a replica has ended are dropped.
+        self._futures: dict[tuple[int, tuple[int, ...]], concurrent.futures.Future[np.ndarray]] = {}
+        #: When somebody has asked for anything last.
+        self.touched = 0.0
+
+    async def answer(self, request: Request) -> Reply:
+        """Answer a request of a replica."""
+        fields = request.fields
+        rank, size = fields["rank"], fields["size"]
+        if size != self._size or not 0 <= rank < size:
+            raise ReplicaError(f"this group has {self._size} replicas, and one says that it is number {rank} of {size}")
+        if request.op == "abort":
+            return Reply({"aborted": self._group.abort(rank, fields["round"], fields["reason"])})
+        key, (array,) = tuple(fields["key"]), request.arrays
+        if array is None:
+            raise ReplicaError(f"replica {rank} gives no array under {key}")
+        future = self._futures.get((rank, key))
+        if future is None:
+            for known in [one for one in self._futures if one[0] == rank and one[1][0] < key[0]]:
+                del self._futures[known]
+            future = self._futures[rank, key] = self._group.give(rank, key, array)
+        # Whoever waits may go: what it has given is given.
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(_set_done, ended))
+        await ended
+        return Reply({}, [future.result()])
+
+
+def _set_done(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def _resolve(key: tuple[int, ...], given: list[tuple[np.ndarray, Any]]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, final
 
@@ -26,7 +26,7 @@ from ..nn.module import Module
 from ..tensor import Tensor, asarray
 from ..tree.structure import leaves as leaves_of
 from .collective import Collective
-from .together import wait_until_done
+from .together import start_unawaited, wait_until_done
 
 if TYPE_CHECKING:
     from ..engine.graph_task import GraphTask
@@ -80,6 +80,7 @@ class DataParallel:
         self.buckets: list[_Bucket] = _make_buckets(self._params, whole_number(bucket_bytes, "bucket_bytes", 1))
         self._is_paused = False
         self._rounds = 0
+        self._aborting: set[EagerTask] = set()
         self._round: _Round | None = None
         self._hooks = [
             param.register_post_accumulate_grad_hook(_make_hook(self, bucket, place))
@@ -126,7 +127,10 @@ class DataParallel:
             if self._rounds == before:
                 self._rounds += 1
                 what = f"failed with {type(error).__name__}: {error}"
-                self.collective.abort(self._rounds, f"the step of replica {self.collective.rank} {what}")
+                reason = f"the step of replica {self.collective.rank} {what}"
+                aborting = self.collective.abort(self._rounds, reason)
+                if not isinstance(aborting, bool):
+                    start_unawaited(_wait_for(aborting), self._aborting, "abort a step")
             raise
 
     def remove(self) -> None:
@@ -244,7 +248,8 @@ class _Round:
         """Have the backward fail at all replicas; if all have voted already, set the gradients that the others have."""
         self._owner.end_round()
         reason = f"the backward of replica {self._owner.collective.rank} failed with {type(error).__name__}: {error}"
-        is_aborted = self._owner.collective.abort(self._number, reason)
+        aborting = self._owner.collective.abort(self._number, reason)
+        is_aborted = aborting if isinstance(aborting, bool) else await aborting
         for exchanges in self._passes.values():
             for one in exchanges:
                 if is_aborted:
@@ -331,6 +336,10 @@ class _Exchange:
                 )
             found.append(None if count == 0 else value / size if self._owner.is_average else value.copy())
         return found
+
+
+async def _wait_for(aborting: Awaitable[bool]) -> None:
+    await aborting
 
 
 def _make_hook(owner: DataParallel, bucket: _Bucket, place: int) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import describe
 from ..context import GENERATOR
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..nn.module import Module
 from ..optim.optimizer import Optimizer
 from ..tensor import Tensor, tensor
@@ -77,7 +77,7 @@ class Program:
         definition: where it comes from.
     """
 
-    __slots__ = ("_optimizer", "_tree", "definition", "fn", "params", "steps")
+    __slots__ = ("_optimizer", "_tree", "definition", "fn", "params", "restored", "steps")
 
     def __init__(self, fn: Any, tree: Any, params: list[Tensor], definition: Definition) -> None:
         self.fn = fn
@@ -87,6 +87,8 @@ class Program:
         self.definition: Definition = definition
         #: How many steps the optimizer has made.
         self.steps = 0
+        #: How often home has set the state.
+        self.restored = 0
         make = definition.optimizer
         self._optimizer: Any = (
             None if make is None or not params else make(tree if isinstance(tree, Module) else params)
@@ -96,19 +98,20 @@ class Program:
                 f"optimizer must be a function that makes one of ag.optim, and made {describe(self._optimizer)}"
             )
 
-    def call(self, params: list[Any], inputs: tuple[Any, ...]) -> Any:
+    def call(self, params: list[Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """Return what the stage computes; an awaitable of it where it is async.
 
         Args:
             params: those that have come from home; empty where they are here.
             inputs: the inputs.
+            keywords: those that are passed by name.
         """
         if self.definition.params_at_home:
             structure = flatten(self.definition.params)[1]
-            return self.fn(unflatten(structure, params), *inputs)
+            return self.fn(unflatten(structure, params), *inputs, **keywords)
         if self._tree is None or isinstance(self._tree, Module):
-            return self.fn(*inputs)
-        return self.fn(self._tree, *inputs)
+            return self.fn(*inputs, **keywords)
+        return self.fn(self._tree, *inputs, **keywords)
 
     def step(self, number: int, options: Mapping[str, Any]) -> None:
         """Make a step of the optimizer, unless the step of that number has been made.
@@ -122,6 +125,12 @@ class Program:
             raise ArgumentTypeError(
                 "this stage has no optimizer: give it one, as in optimizer=lambda params: ag.optim.SGD(params, lr=0.1)"
             )
+        for group in self._optimizer.param_groups:
+            if unknown := sorted(set(options) - (set(group) - {"params"})):
+                raise ArgumentError(
+                    f"{type(self._optimizer).__name__} has no option {', '.join(unknown)}: "
+                    f"it has {', '.join(sorted(set(group) - {'params'}))}"
+                )
         for group in self._optimizer.param_groups:
             group.update(options)
         self._optimizer.step()
@@ -143,7 +152,15 @@ class Program:
         return [next(left) if param.requires_grad else None for param in self.params]
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Set the state to one that `state` returned, as arrays."""
+        """Set the state to one that `state` returned, as arrays.
+
+        Raises:
+            ArgumentError: it is that of another model.
+        """
+        for name, mine in (("params", self.params), ("buffers", self._buffers())):
+            shapes, found = [one.shape for one in mine], [np.shape(one) for one in state[name]]
+            if shapes != found:
+                raise ArgumentError(f"this state has {name} of shapes {found}, and the stage has {shapes}")
         for param, value in zip(self.params, state["params"], strict=True):
             param.detach()[...] = value
         for buffer, value in zip(self._buffers(), state["buffers"], strict=True):

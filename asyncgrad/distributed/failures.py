@@ -5,13 +5,18 @@ from __future__ import annotations
 import builtins
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.notes import add_note
-from ..errors import RemoteError
+from ..errors import ArgumentError, RemoteError
 
-__all__ = ["describe_error", "restore_error"]
+__all__ = ["describe_error", "restore_error", "unknown_worker"]
+
+
+def unknown_worker(worker: Any, known: Iterable[str]) -> ArgumentError:
+    """Return the error for an address that no worker has or has had."""
+    return ArgumentError(f"there is no worker {worker!r}; there are {sorted(known)}")
 
 
 def describe_error(error: BaseException, dumps: Callable[[Any], bytes] | None) -> dict[str, Any]:

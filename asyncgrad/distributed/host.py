@@ -8,7 +8,9 @@ inputs, then has the forward run again, under another key.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import math
 import time
 from collections.abc import Callable
 from typing import Any, final
@@ -18,10 +20,13 @@ import numpy as np
 from ..backward import grad as differentiate
 from ..context import GENERATOR, enable_grad, no_grad
 from ..engine.eager_task import EagerTask
+from ..engine.exec_info import count_reachable
 from ..errors import UnknownCallError, UnknownStageError
+from ..graph.leaf import get_gradient_edge
 from ..graph.tensor_base import TensorBase
 from ..learn.calls import MeasuredCalls, start_task
 from ..tensor import Tensor, asarray
+from .collective import GroupHost
 from .definition import Definition, Program
 from .failures import describe_error
 from .ledger import Contribution, GradientLedger
@@ -49,6 +54,7 @@ class StageHost:
         load: makes a Definition of what `Transport.export` made of it.
         dumps: pickles errors for a home that trusts this host; None leaves that out.
         ttl: after how many seconds a graph or transaction that nobody asks for is dropped.
+        stage_ttl: after how many seconds a stage is, whose home has probably gone.
         max_bytes: the most bytes that the arrays of a reply may have.
         clock: the seconds since some time.
 
@@ -72,15 +78,20 @@ class StageHost:
         load: Callable[[Any], Definition] = _identity,
         dumps: Callable[[Any], bytes] | None = None,
         ttl: float = 3600.0,
+        stage_ttl: float = 86400.0,
         max_bytes: int = 1 << 30,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
         self._dumps = dumps
         self._ttl = ttl
+        self._stage_ttl = stage_ttl
         self._max_bytes = max_bytes
         self._clock = clock
         self._stages: dict[str, _HostedStage] = {}
+        self._groups: dict[str, GroupHost] = {}
+        #: Set when the worker leaves, and done when others have its stages.
+        self._leaving: asyncio.Event | None = None
         #: When to look next for what has been kept too long.
         self._expires_at = clock()
 
@@ -100,9 +111,13 @@ class StageHost:
         """Drop what nobody has asked for in the time to live; called by requests, and may be called by a timer."""
         now = self._clock()
         if now >= self._expires_at:
-            self._expires_at = now + self._ttl / 10
-            for stage in self._stages.values():
+            self._expires_at = now + min(self._ttl, self._stage_ttl) / 10
+            for name, stage in list(self._stages.items()):
                 stage.expire(now - self._ttl)
+                if stage.touched < now - self._stage_ttl and not stage.running:
+                    del self._stages[name]
+            for name in [one for one, group in self._groups.items() if group.touched < now - self._stage_ttl]:
+                del self._groups[name]
 
     def counts(self) -> dict[str, int]:
         """Return how many stages, calls, transactions and running requests are here."""
@@ -118,11 +133,21 @@ class StageHost:
         fields = request.fields
         if request.op == "ping":
             return Reply(dict(self.counts()))
+        if self._leaving is not None and request.op != "drop":
+            # What was done here now would be lost: the stages have been packed.
+            await self._leaving.wait()
+            raise UnknownStageError(f"stage {request.stage} has left with its worker")
         if request.op == "create":
             return self._create(request.stage, fields)
         if request.op == "adopt":
             return self._adopt(request.stage, fields, request.arrays)
+        if request.op in ("all_reduce", "abort"):
+            self.expire()
+            group = self._groups.get(request.stage) or self._groups.setdefault(request.stage, GroupHost(fields["size"]))
+            group.touched = self._clock()
+            return await group.answer(request)
         if request.op == "drop":
+            self._groups.pop(request.stage, None)
             if (dropped := self._stages.pop(request.stage, None)) is not None:
                 dropped.close()
             return Reply()
@@ -132,20 +157,24 @@ class StageHost:
         stage.is_handed_over = False
         self.expire()
         stage.touch(self._clock(), fields)
+        for transaction in fields.get("dead", ()):
+            await stage.roll_back({"transaction": transaction}, [])
         for transaction in fields.get("finish", ()):
             stage.finish(transaction)
         return await getattr(stage, _METHODS[request.op])(fields, request.arrays)  # type: ignore[no-any-return]
 
     def _create(self, name: str, fields: dict[str, Any]) -> Reply:
         stage, attempt = self._stages.get(name), fields["attempt"]
+        # What another worker has handed over, or what a home still has here whose connection broke.
+        has_state = stage is not None and (stage.is_handed_over or stage.attempt >= fields.get("known", math.inf))
         # A stage that is left from an earlier attempt may be half begun; a late copy of a request is no new attempt.
-        if stage is None or not (stage.is_handed_over or attempt <= stage.attempt):
+        if stage is None or not (has_state or attempt <= stage.attempt):
             if "definition" not in fields:
                 raise UnknownStageError(f"there is no stage {name} here")
             stage = self._stages[name] = _HostedStage(self._load(fields["definition"]), fields["definition"])
             stage.touch(self._clock(), {})
         stage.attempt = attempt
-        committed = list(stage.ledger.history) if stage.is_handed_over else None
+        committed = list(stage.ledger.history) if has_state else None
         return Reply({"parameters": len(stage.ledger.params), "committed": committed})
 
     # --- a worker that leaves in an orderly way ---------------------------------------------------
@@ -153,8 +182,10 @@ class StageHost:
     def hand_over(self) -> list[Request]:
         """Return requests by which the host of another worker adopts the stages of this one, with their state.
 
-        Graphs are not among it: home has their forwards run again.
+        Graphs are not among it: home has their forwards run again. Requests that come from now on wait until `leave`.
         """
+        if self._leaving is None:
+            self._leaving = asyncio.Event()
         requests = []
         for name, stage in self._stages.items():
             grads, committed = stage.ledger.final()
@@ -162,6 +193,11 @@ class StageHost:
             fields = {"definition": stage.exported, "attempt": 0, "state": skeleton, "committed": committed}
             requests.append(Request("adopt", name, fields, arrays_of(leaves)))
         return requests
+
+    def leave(self) -> None:
+        """Send homes elsewhere: all that `hand_over` has returned is where it goes."""
+        assert self._leaving is not None
+        self._leaving.set()
 
     def _adopt(self, name: str, fields: dict[str, Any], arrays: list[Any]) -> Reply:
         self._create(name, fields)
@@ -186,18 +222,20 @@ _METHODS = {
     "zero_grad": "zero_grad",
     "state": "state",
     "load_state": "load_state",
+    "restore": "restore",
 }
 
 
 @final
 class _SavedCall:
-    """A forward whose graph is kept: its inputs, those parameters among them that have come from home, and outputs."""
+    """A forward whose graph is kept: its inputs, those parameters among them that have come from home, and roots."""
 
-    __slots__ = ("inputs", "outputs", "reply", "touched")
+    __slots__ = ("inputs", "reply", "roots", "touched")
 
-    def __init__(self, inputs: list[Any], outputs: list[Any], reply: Reply, touched: float) -> None:
+    def __init__(self, inputs: list[Any], roots: list[Any], reply: Reply, touched: float) -> None:
         self.inputs = inputs
-        self.outputs = outputs
+        #: The edges of the outputs, None for one without a history: the outputs themselves need not be kept.
+        self.roots = roots
         #: For a second request of the same forward; dropped by the first backward.
         self.reply: Reply | None = reply
         self.touched = touched
@@ -222,7 +260,8 @@ class _HostedStage:
         self._touched: dict[str, float] = {}
         self._given_up: dict[str, None] = {}
         self._forward_calls = MeasuredCalls()
-        self._now = 0.0
+        #: When somebody has asked for anything last.
+        self.touched = 0.0
 
     # --- calls -----------------------------------------------------------------------------------
 
@@ -239,17 +278,22 @@ class _HostedStage:
         leaves = [_leaf(array, needs) for array, needs in zip(arrays, fields["needs"], strict=True)]
         params = leaves[: fields.get("params", 0)]
         args = unpack({"tuple": fields["inputs"]}, leaves[len(params) :])
+        keywords = unpack(fields.get("keywords", {"dict": []}), leaves[len(params) :])
         saves = fields.get("saves", False)
         GENERATOR.set(np.random.default_rng([self.program.definition.seed, fields["number"]]))
         with enable_grad() if saves else no_grad():
-            found = await self._forward_calls.call(self.program.call, params, args)
+            found = await self._forward_calls.call(self.program.call, params, args, keywords)
         skeleton, outputs = pack(found, "a stage")
         is_tracked = [isinstance(one, TensorBase) and one._requires_grad() for one in outputs]
         reply = Reply({"outputs": skeleton, "differentiable": is_tracked}, arrays_of(outputs))
         if saves:
             if fields["key"] in self._given_up:
                 raise UnknownCallError(f"call {fields['key']} was given up while its forward ran")
-            self.calls[fields["key"]] = _SavedCall(leaves, outputs, reply, self._now)
+            roots = [
+                get_gradient_edge(one) if tracked else None for one, tracked in zip(outputs, is_tracked, strict=True)
+            ]
+            reply.fields["nodes"] = count_reachable({root.node: None for root in roots if root is not None}, None)
+            self.calls[fields["key"]] = _SavedCall(leaves, roots, reply, self.touched)
         return reply
 
     async def backward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
@@ -268,11 +312,11 @@ class _HostedStage:
         call.reply = None
         inputs = [one for one, wanted in zip(call.inputs, fields["wants"], strict=True) if wanted]
         params = self.ledger.params if fields["wants_params"] else []
-        pairs = [(out, grad) for out, grad in zip(call.outputs, arrays, strict=True) if grad is not None]
+        pairs = [(root, grad) for root, grad in zip(call.roots, arrays, strict=True) if grad is not None]
         grads: tuple[Any, ...] = (None,) * (len(inputs) + len(params))
         if pairs and grads:
             grads = await differentiate(
-                [out for out, _ in pairs],
+                [root for root, _ in pairs],
                 [*inputs, *params],
                 [asarray(grad) for _, grad in pairs],
                 retain_graph=True if fields["keep"] else None,
@@ -377,6 +421,14 @@ class _HostedStage:
         self.program.load_state(unpack(fields["state"], arrays))
         return Reply()
 
+    async def restore(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Set the state to one that home has kept; once for each number."""
+        if fields["number"] > self.program.restored:
+            self.ledger.settle()
+            self.program.load_state(unpack(fields["state"], arrays))
+            self.program.restored = fields["number"]
+        return Reply()
+
     async def nothing(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Answer a request that only carries notices."""
         return Reply()
@@ -393,7 +445,7 @@ class _HostedStage:
 
     def touch(self, now: float, fields: dict[str, Any]) -> None:
         """Note that somebody asks for a call or a transaction."""
-        self._now = now
+        self.touched = now
         if (call := self.calls.get(fields.get("key", ""))) is not None:
             call.touched = now
         if transaction := fields.get("transaction"):

@@ -15,6 +15,7 @@ from ..arguments import describe, number
 from ..engine.eager_task import EagerTask
 from ..errors import ArgumentError, ArgumentTypeError, PayloadError, RemoteError, WorkerLostError
 from .definition import Definition
+from .failures import unknown_worker
 from .stage import Stage
 from .together import run_patiently, start_unawaited, wait_until_done
 from .transport import Reply, Request
@@ -119,6 +120,8 @@ class HttpTransport:
             PayloadError: the request or the reply is larger than the server, or this transport, allows.
             PermissionError: the server does not allow the request.
         """
+        if worker not in self._workers:
+            raise unknown_worker(worker, self._workers)
         client = self._client()
         exchange, check = self._exchange(client, worker, request), partial(self._check, client, worker)
         reply: Reply = await run_patiently(exchange, check, self._patience, "ask a server")
@@ -186,7 +189,7 @@ class HttpTransport:
             raise WorkerLostError(f"server {worker} does not answer: {error or type(error).__name__}") from error
         if response.status_code != 200:
             raise _refusal(worker, response.status_code, data)
-        head, arrays = decode(data)
+        head, arrays = decode(data, self.max_bytes)
         return Reply(head["fields"], arrays)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from ..arguments import describe, number
-from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError
+from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, UnknownStageError
 from ..nn.module import Module
 from .definition import Definition
 from .failures import describe_error
@@ -35,13 +35,17 @@ _OPEN = frozenset(
 )
 
 #: What shows or sets the parameters.
-_PRIVATE = frozenset(("load_state", "state"))
+_PRIVATE = frozenset(("load_state", "restore", "state"))
+
+#: What replicas ask for.
+_OF_REPLICAS = frozenset(("abort", "all_reduce"))
 
 
 def http_app(
     stages: Mapping[str, Any],
     *,
     share_parameters: bool = False,
+    replicas: bool = False,
     max_bytes: int = 1 << 28,
     max_stages: int = 256,
     body_timeout: float = 60.0,
@@ -51,15 +55,14 @@ def http_app(
     """Return an ASGI application that serves stages to `HttpTransport`: run it by uvicorn, or mount it.
 
     A client names a stage, calls it with arrays, and gets its outputs and the gradients of its inputs. It has the
-    stage's optimizer make steps, and sees no parameter. Who may connect is for the server to decide: by TLS, or a
-    middleware that asks for a token.
+    stage's optimizer make steps, and sees no parameter. Who may connect is the server's to decide, by TLS or a token.
 
     Args:
         stages: by name, a Module, a function of the inputs, or an `ag.distributed.Definition`, which may have
-            parameters and an optimizer. A Module is the owner's own: it learns, and one client at a time has it;
-            another one is refused until that has closed its stage, or has been silent for `ttl` seconds. Of a function
-            with parameters each client has a copy.
+            parameters and an optimizer. A Module is the owner's own: it learns, and one client at a time has it, until
+            that closes its stage or is silent for `ttl` seconds. Of a function with parameters each has a copy.
         share_parameters: whether clients may read and set parameters, which `backup=True` at the client needs.
+        replicas: whether the clients may meet here as replicas: see `RemoteGroup`.
         max_bytes: the most bytes that the arrays of a message may have, on either way.
         max_stages: how many stages clients may have at a time.
         body_timeout: the seconds in which a message must arrive.
@@ -74,14 +77,14 @@ def http_app(
         >>> [route.path for route in app.routes]
         ['/call']
     """
-    server = _Server(stages, share_parameters, max_bytes, max_stages, ttl, clock)
+    server = _Server(stages, share_parameters, replicas, max_bytes, max_stages, ttl, clock)
     seconds = number(body_timeout, "body_timeout", 0)
 
     async def call(http: Any) -> Any:
         try:
             async with asyncio.timeout(seconds):
                 data = await read_bytes(http.stream(), message_bytes(max_bytes), "the request")
-            head, arrays = decode(data)
+            head, arrays = decode(data, max_bytes)
             request = Request(str(head["op"]), str(head["stage"]), dict(head["fields"]), arrays)
         except PayloadError as error:
             return PlainTextResponse(str(error), 413)
@@ -108,14 +111,17 @@ class _Server:
         self,
         stages: Mapping[str, Any],
         share_parameters: bool,
+        replicas: bool,
         max_bytes: int,
         max_stages: int,
         ttl: float,
         clock: Callable[[], float],
     ) -> None:
         self._definitions = {name: _as_definition(name, one) for name, one in stages.items()}
-        self._host = StageHost(load=self._definitions.__getitem__, ttl=ttl, max_bytes=max_bytes, clock=clock)
-        self._allowed = _OPEN | _PRIVATE if share_parameters else _OPEN
+        self._host = StageHost(
+            load=self._definitions.__getitem__, ttl=ttl, stage_ttl=ttl, max_bytes=max_bytes, clock=clock
+        )
+        self._allowed = _OPEN | (_PRIVATE if share_parameters else set()) | (_OF_REPLICAS if replicas else set())
         self._share_parameters = share_parameters
         self._max_stages = max_stages
         self._ttl = ttl
@@ -149,6 +155,11 @@ class _Server:
 
     async def _admit(self, request: Request) -> None:
         name, now = request.fields.get("definition"), self._clock()
+        if "definition" not in request.fields:
+            # A client that goes on with what it had, after its connection broke.
+            if request.stage not in self._open:
+                raise UnknownStageError(f"there is no stage {request.stage} here")
+            name = self._open[request.stage][0]
         if not isinstance(name, str) or name not in self._definitions:
             raise ArgumentError(f"no stage is registered under {name!r} here; there are {sorted(self._definitions)}")
         for stage, (_, touched) in list(self._open.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -115,7 +115,7 @@ class _Flow:
         reduction: str,
         loss: Any,
     ) -> None:
-        self._stages = list(stages)
+        self._stages = list(stages) if isinstance(stages, Iterable) else []
         if not self._stages or not all(callable(one) for one in self._stages):
             raise ArgumentTypeError(f"stages is a list of functions, not {describe(stages)}")
         self.count: int = whole_number(micro_batches, "micro_batches", 1)

@@ -10,9 +10,11 @@ from typing import Any, final
 
 from ..engine.eager_task import EagerTask
 from ..errors import WorkerLostError
+from .failures import unknown_worker
 from .host import StageHost
 from .together import start_unawaited
 from .transport import Reply, Request
+from .wire import compact, expand
 
 __all__ = ["SimulatedTransport"]
 
@@ -26,6 +28,7 @@ class SimulatedTransport:
     Args:
         workers: the addresses of the workers.
         ttl: that of the hosts.
+        stage_ttl: that of the hosts.
         max_bytes: the most bytes that the arrays of a message may have.
         clock: that of the hosts.
         on_message: called with the worker and the request before a message arrives, and with the worker and the reply
@@ -44,13 +47,15 @@ class SimulatedTransport:
         workers: Iterable[str],
         *,
         ttl: float = 3600.0,
+        stage_ttl: float = 86400.0,
         max_bytes: int = 1 << 30,
         clock: Callable[[], float] = time.monotonic,
         on_message: Callable[[str, Request | Reply], int | None] | None = None,
     ) -> None:
         self.max_bytes: int = max_bytes
         self._hosts: dict[str, StageHost] = {
-            one: StageHost(load=copy.deepcopy, ttl=ttl, max_bytes=max_bytes, clock=clock) for one in workers
+            one: StageHost(load=copy.deepcopy, ttl=ttl, stage_ttl=stage_ttl, max_bytes=max_bytes, clock=clock)
+            for one in workers
         }
         self._dead: set[str] = set()
         self.on_message: Callable[[str, Request | Reply], int | None] | None = on_message
@@ -69,6 +74,7 @@ class SimulatedTransport:
         others = [one for one in await self.workers() if one != worker]
         for request in self._hosts[worker].hand_over():
             await self.call(others[0], request)
+        self._hosts[worker].leave()
         self.kill(worker)
 
     def export(self, definition: Any) -> Any:
@@ -87,14 +93,13 @@ class SimulatedTransport:
         """Return the reply of a worker, after a yield to the loop on each way."""
         await asyncio.sleep(0)
         times = self._arrive(worker, request)
-        copies = [None if array is None else array.copy() for array in request.arrays]
-        message = Request(request.op, request.stage, request.fields, copies)
+        message = Request(request.op, request.stage, request.fields, _carry(request.arrays))
         reply = await self._hosts[worker].handle(message)
         for _ in range(times - 1):
             await self._hosts[worker].handle(message)
         await asyncio.sleep(0)
         self._arrive(worker, reply)
-        return Reply(reply.fields, [None if array is None else array.copy() for array in reply.arrays])
+        return Reply(reply.fields, _carry(reply.arrays))
 
     def send(self, worker: str, request: Request) -> None:
         """Send a request whose reply nobody needs, if a loop runs here."""
@@ -113,6 +118,17 @@ class SimulatedTransport:
 
     def _arrive(self, worker: str, message: Request | Reply) -> int:
         times = None if self.on_message is None else self.on_message(worker, message)
-        if worker in self._dead or worker not in self._hosts:
+        if worker not in self._hosts:
+            raise unknown_worker(worker, self._hosts)
+        if worker in self._dead:
             raise WorkerLostError(f"worker {worker} does not answer")
         return 1 if times is None else times
+
+
+def _carry(arrays: Sequence[Any]) -> list[Any]:
+    """Return copies, laid out as every transport does."""
+    found: list[Any] = []
+    for array in arrays:
+        block, layout = (None, None) if array is None else compact(array)
+        found.append(None if block is None else expand(block.copy(), layout))
+    return found

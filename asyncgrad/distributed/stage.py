@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextvars
 import uuid
+from collections.abc import Mapping
 from typing import Any, final
 
 from ..context import CURRENT_NODE, is_grad_enabled
 from ..engine.eager_task import EagerTask
+from ..engine.observation import NODES_ELSEWHERE
 from ..errors import (
     StageLost,
     UnknownStageError,
@@ -25,7 +27,7 @@ from .calls import Call, StageCall
 from .definition import Definition
 from .failures import restore_error
 from .ledger import Contribution
-from .payload import check_size, pack, size_of, unpack
+from .payload import arrays_of, check_size, pack, size_of, unpack
 from .together import run_together, wait_until_done
 from .transactions import Run
 from .transport import Reply, Request, Transport
@@ -102,17 +104,21 @@ class Stage:
         self._is_closed = False
         #: Rises when another worker takes over.
         self._epoch = 0
-        #: How often it has been brought to a worker.
+        #: How often it was to be brought to a worker, and which time succeeded last.
         self._attempts = 0
+        self._begun = 0
         self._moving: EagerTask | None = None
         self._calls = 0
         self._steps = 0
+        self._restored = 0
         #: The state after the last step as arrays; None before the first, which the definition tells.
         self._state: tuple[Any, list[Any]] | None = None
         #: The transactions that have a part here and have not ended.
         self._open: set[str] = set()
         #: Those that are final, and of which the host may not know.
         self._final: set[str] = set()
+        #: Those that were rolled back, and of which the host may not know.
+        self._dead: set[str] = set()
         #: What brings the state home, while it does.
         self._saving: EagerTask | None = None
         #: The transactions that have been committed since then, in order.
@@ -135,8 +141,8 @@ class Stage:
             await self._move(self._epoch, None)
         return self
 
-    async def __call__(self, *inputs: Any) -> Any:
-        """Return what the stage computes of `inputs`: arrays, tensors and numbers, in lists, tuples and dicts.
+    async def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        """Return what the stage computes of its inputs: arrays, tensors and numbers, in lists, tuples and dicts.
 
         Raises:
             StageLost: its worker has gone, and no other can take over.
@@ -144,14 +150,16 @@ class Stage:
         """
         await self.start()
         await self._shorten_log()
-        skeleton, found = pack(inputs, f"stage {self.name}")
+        skeleton, found = pack((*inputs, keywords), f"stage {self.name}")
+        *positional, named = skeleton["tuple"]
         leaves = [leaf if isinstance(leaf, Tensor) else asarray(leaf) for leaf in [*self._home_params, *found]]
         saves = is_grad_enabled() and (self._anchor.requires_grad or any(leaf.requires_grad for leaf in leaves))
         call = Call(
             self,
             self._calls,
             {
-                "inputs": skeleton["tuple"],
+                "inputs": positional,
+                "keywords": named,
                 "params": len(self._home_params),
                 "needs": [bool(saves and leaf.requires_grad) for leaf in leaves],
                 "saves": saves,
@@ -159,6 +167,9 @@ class Stage:
         )
         self._calls += 1
         outputs = await StageCall.apply(call, self._anchor, *leaves)
+        node = next(filter(None, (one.grad_fn for one in outputs if isinstance(one, Tensor))), None)
+        if node is not None:
+            NODES_ELSEWHERE[node] = call.nodes
         return unpack(call.outputs, outputs)
 
     # --- the state at the worker -----------------------------------------------------------------
@@ -191,6 +202,24 @@ class Stage:
     async def grads(self) -> list[Tensor | None]:
         """Return copies of the gradients of the parameters, None where there is none."""
         return (await self._fetch())["grads"]  # type: ignore[no-any-return]
+
+    async def state_dict(self) -> dict[str, Any]:
+        """Return copies of all that the stage has learned: parameters, gradients, buffers, the optimizer's state."""
+        return await self._fetch()
+
+    async def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Set all that the stage has learned to what `state_dict` returned, here or elsewhere.
+
+        Raises:
+            ArgumentError: the state is that of a stage with other parameters.
+        """
+        await self.start()
+        skeleton, leaves = pack(dict(state), "the state of a stage")
+        arrays = [array.copy() for array in arrays_of(leaves)]
+        number = self._restored = self._restored + 1
+        await self.ask("restore", {"state": skeleton, "number": number}, arrays)
+        self._steps = int(state["steps"])
+        self._keep(Reply({"state": skeleton}, arrays))
 
     async def _fetch(self) -> dict[str, Any]:
         await self.start()
@@ -228,9 +257,9 @@ class Stage:
         Raises:
             StageLost: the worker has gone, and no other can take over.
         """
-        final = list(self._final)
-        if final:
-            fields = {**fields, "finish": final}
+        final, dead = list(self._final), list(self._dead)
+        if final or dead:
+            fields = {**fields, "finish": final, "dead": dead}
         for _ in range(_MOVES):
             epoch, worker = self._epoch, self._address()
             try:
@@ -240,6 +269,7 @@ class Stage:
                     # test_a_reply_of_a_worker_that_was_given_up_counts_for_nothing
                     raise WorkerLostError(f"worker {worker} has been given up")
                 self._final.difference_update(final)
+                self._dead.difference_update(dead)
                 return reply
             except (WorkerLostError, UnknownStageError) as lost:
                 await self._move(epoch, lost)
@@ -305,8 +335,9 @@ class Stage:
         try:
             await self._ask_worker(self._address(), "roll_back", fields, [])
         except (WorkerLostError, UnknownStageError):
-            # It has gone, and its gradients with it.
-            return
+            # It has gone, and its gradients with it; or the connection, and then it is told with the next request.
+            if task is None:
+                self._dead.add(transaction)
 
     def finish(self, transaction: str) -> None:
         """Tell the host that a transaction is final: now, and again with the next request."""
@@ -365,13 +396,13 @@ class Stage:
     async def _relocate(self, lost: BaseException | None) -> None:
         before = self._worker
         can_begin = lost is None or self._backup or self._is_new
-        for worker in await self._candidates(lost):
+        for worker in await self._candidates(lost, can_begin):
             try:
                 await self._begin_at(worker, can_begin)
             except (WorkerLostError, UnknownStageError) as error:
                 lost = lost or error
                 continue
-            self._worker, self._is_started = worker, True
+            self._worker, self._is_started, self._begun = worker, True, self._attempts
             self._epoch += 1
             if before is not None and before != worker:
                 # Should it come back, it is to keep nothing.
@@ -382,15 +413,16 @@ class Stage:
             why = "what it had learned is nowhere else: give the stage backup=True"
         raise StageLost(f"stage {self.name} was at worker {before}, which has gone ({lost}){_where()}; {why}") from lost
 
-    async def _candidates(self, lost: BaseException | None) -> list[str]:
+    async def _candidates(self, lost: BaseException | None, can_begin: bool) -> list[str]:
         known = list(await self._transport.workers())
         if self._worker is None:
             return known
         if not self._allow_other_workers or lost is None:
             first = [self._worker]
         else:
-            # A worker that answers and does not know the stage has been restarted.
-            first = [self._worker] if isinstance(lost, UnknownStageError) else []
+            # A worker that answers and does not know the stage has been restarted. Where it alone has what the stage
+            # has learned, perhaps only the connection broke.
+            first = [self._worker] if isinstance(lost, UnknownStageError) or not can_begin else []
         others = [one for one in known if one != self._worker] if self._allow_other_workers else []
         return first + others
 
@@ -404,7 +436,7 @@ class Stage:
             can_begin: whether the stage may begin with the state that is at home.
 
         Raises:
-            UnknownStageError: it may not, and the worker has not been handed the stage.
+            UnknownStageError: it may not, and the worker neither has it still nor has been handed it.
         """
         if self._exported is None:
             self._exported = self._transport.export(self._definition)
@@ -412,6 +444,8 @@ class Stage:
         fields = {"attempt": self._attempts}
         if can_begin:
             fields["definition"] = self._exported
+        else:
+            fields["known"] = self._begun
         reply = await self._ask_worker(worker, "create", fields, [])
         self._anchor = tensor(0.0, requires_grad=reply.fields["parameters"] > 0)
         committed = reply.fields["committed"]

@@ -80,6 +80,7 @@ class Transport(Protocol):
 
         Raises:
             WorkerLostError: the worker has gone, or does not answer.
+            ArgumentError: there has never been such a worker.
         """
         ...
 

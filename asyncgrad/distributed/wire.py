@@ -1,4 +1,8 @@
-"""Messages as bytes: a short JSON head, then the raw bytes of the arrays. Reading one runs no code that it contains."""
+"""Messages as bytes: a short JSON head, then the raw bytes of the arrays. Reading one runs no code that it contains.
+
+`compact` and `expand` keep the order of an array's axes in memory, for every transport: NumPy sums in that order, so
+an array that arrived in another one would give a stage other bits than a run at home has.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, PayloadError
+from .payload import check_size
 
-__all__ = ["decode", "encode", "message_bytes", "read_bytes"]
+__all__ = ["compact", "decode", "encode", "expand", "message_bytes", "read_bytes"]
 
 #: The most bytes of a head.
 _HEAD_BYTES = 1 << 20
@@ -21,7 +26,7 @@ _ALIGNMENT = 16
 
 
 def encode(head: dict[str, Any], arrays: Sequence[np.ndarray | None]) -> bytes:
-    """Return a message: 16 bytes with the length of the head, the head, and the arrays in C order.
+    """Return a message: 16 bytes with the length of the head, the head, and the elements of the arrays.
 
     Args:
         head: what else it says, as JSON.
@@ -33,22 +38,29 @@ def encode(head: dict[str, Any], arrays: Sequence[np.ndarray | None]) -> bytes:
         >>> decode(bytearray(encode({"op": "ping"}, [np.array([1.0, 2.0]), None])))
         ({'op': 'ping'}, [array([1., 2.]), None])
     """
-    specs = [None if array is None else [array.dtype.str, list(array.shape)] for array in arrays]
+    found = [None if array is None else compact(array) for array in arrays]
+    specs = [None if one is None else [one[0].dtype.str, list(one[0].shape), one[1]] for one in found]
     text = json.dumps({**head, "arrays": specs}).encode()
     if len(text) > _HEAD_BYTES:
         raise PayloadError(f"a message says {len(text)} bytes besides its arrays, and may say {_HEAD_BYTES}")
-    parts = [len(text).to_bytes(_ALIGNMENT, "little"), text, _padding(len(text))]
-    for array in arrays:
-        if array is not None:
-            parts += [np.ascontiguousarray(array).tobytes(), _padding(array.nbytes)]
+    parts: list[Any] = [len(text).to_bytes(_ALIGNMENT, "little"), text, _padding(len(text))]
+    for one in found:
+        if one is not None:
+            # The memory itself: `join` alone copies it.
+            parts += [one[0].reshape(-1).view(np.uint8).data, _padding(one[0].nbytes)]
     return b"".join(parts)
 
 
-def decode(data: bytearray) -> tuple[dict[str, Any], list[np.ndarray | None]]:
+def decode(data: bytearray, max_bytes: int | None = None) -> tuple[dict[str, Any], list[np.ndarray | None]]:
     """Return the head and the arrays of a message; the arrays share its memory, and may be written into.
+
+    Args:
+        data: the message.
+        max_bytes: how many bytes the arrays may have, those included that a broadcast array has not in the message.
 
     Raises:
         ArgumentError: it is no message.
+        PayloadError: its arrays are larger than they may be.
     """
     try:
         length = int.from_bytes(data[:_ALIGNMENT], "little")
@@ -60,14 +72,57 @@ def decode(data: bytearray) -> tuple[dict[str, Any], list[np.ndarray | None]]:
         arrays: list[np.ndarray | None] = []
         for spec in specs:
             begin += -begin % _ALIGNMENT
-            array = None if spec is None else _array_at(data, begin, *spec)
-            begin += 0 if array is None else array.nbytes
-            arrays.append(array)
+            if spec is None:
+                arrays.append(None)
+                continue
+            dtype, shape, layout = spec
+            array = _array_at(data, begin, dtype, shape)
+            begin += array.nbytes
+            arrays.append(expand(array, layout))
         if begin + -begin % _ALIGNMENT != len(data):
             raise ValueError(f"its arrays end at byte {begin} of {len(data)}")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ArgumentError(f"this is no message of a stage: {error}") from None
+    if max_bytes is not None:
+        check_size(arrays, max_bytes, "a message")
     return head, arrays
+
+
+def compact(array: np.ndarray) -> tuple[np.ndarray, list[list[int]] | None]:
+    """Return the elements of an array as one block in C order, and what `expand` needs to lay them out as they were.
+
+    The order of the axes in memory stays, and which of them run backwards or are broadcast; gaps go. An array in C
+    order is returned itself, with None.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad.distributed.wire import compact, expand
+        >>> block, layout = compact(np.broadcast_to(np.arange(3.0), (1000, 3)))
+        >>> block.size, expand(block, layout).strides
+        (3, (0, 8))
+    """
+    if array.flags.c_contiguous:
+        return array, None
+    strides = array.strides
+    order = sorted(range(array.ndim), key=lambda axis: -abs(strides[axis]))
+    backwards = [axis for axis in range(array.ndim) if strides[axis] < 0]
+    index = tuple([slice(0, 1) if stride == 0 else slice(None, None, -1 if stride < 0 else 1) for stride in strides])
+    return np.ascontiguousarray(array[index].transpose(order)), [order, backwards, list(array.shape)]
+
+
+def expand(block: np.ndarray, layout: Sequence[Sequence[int]] | None) -> np.ndarray:
+    """Return the array that `compact` has made a block of; it shares memory with the block.
+
+    Raises:
+        ValueError: the layout does not fit the block.
+    """
+    if layout is None:
+        return block
+    order, backwards, shape = layout
+    found = block.transpose(np.argsort(order))
+    for axis in backwards:
+        found = np.flip(found, axis)
+    return found if found.shape == tuple(shape) else np.broadcast_to(found, tuple(shape))
 
 
 def _array_at(data: bytearray, begin: int, dtype: str, shape: list[int]) -> np.ndarray:

@@ -63,3 +63,29 @@ async def gradients(stages):
 
 def simulated(**options):
     return SimulatedTransport(WORKERS, **options)
+
+
+def laid_out_arrays():
+    """Large arrays whose sums depend on how they lie in memory, and small ones."""
+    rng = np.random.default_rng(2)
+    cube = rng.normal(size=(20, 30, 40))
+    views = [cube, cube.transpose(1, 2, 0), cube[::-1], cube[:, :, ::-1].transpose(2, 0, 1), np.asfortranarray(cube[0])]
+    return [
+        *views,
+        np.broadcast_to(cube[0, 0], (700, 40)),
+        np.broadcast_to(cube[0, :, 0].copy()[:, None], (30, 900)),
+        cube[0, 0, 0],
+    ]
+
+
+def sum_and_strides(x):
+    """What a stage sees of an array."""
+    return x.sum(), np.array(x.strides), x.numpy().flags.aligned
+
+
+async def check_layouts(one):
+    """Raise unless a stage of `sum_and_strides` sees the bits and the order of axes that home has."""
+    for array in laid_out_arrays():
+        total, strides, is_aligned = await one(array)
+        assert (total.item(), is_aligned) == (array.sum(), True)
+        assert strides.tolist() == list(array.strides)

@@ -10,9 +10,17 @@ from distributed import Client, LocalCluster
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.distributed import DaskTransport, RemoteModule, Request, stage
-from asyncgrad.errors import PayloadError, WorkerLostError
-from tests.distributed.parts import forward, gradients, layer, local_gradients, make_params
+from asyncgrad.distributed import DaskTransport, RemoteGroup, RemoteModule, Request, stage
+from asyncgrad.errors import ArgumentTypeError, PayloadError, WorkerLostError
+from tests.distributed.parts import (
+    check_layouts,
+    forward,
+    gradients,
+    layer,
+    local_gradients,
+    make_params,
+    sum_and_strides,
+)
 
 
 def process_of(client, worker):
@@ -109,6 +117,21 @@ def test_payloads_have_a_limit(client, workers):
     ag.run(main())
 
 
+def test_arrays_arrive_aligned_and_in_the_order_of_memory_that_they_had(client, workers):
+    ag.run(check_layouts(stage(sum_and_strides, client=client, worker=workers[0])))
+
+
+def test_a_leaf_takes_over_a_large_gradient_that_has_come_home(client, workers):
+    async def main():
+        one = stage(lambda x: 2 * x, client=client, worker=workers[0])
+        x = ag.tensor(np.ones(1 << 16), requires_grad=True)
+        await (await one(x)).sum().backward()
+        # A copy would own its memory.
+        return x.grad.numpy().flags.owndata, x.grad.numpy().flags.aligned, x.grad.sum().item()
+
+    assert ag.run(main()) == (False, True, 2.0 * (1 << 16))
+
+
 def test_a_killed_worker_changes_no_bit(client, workers):
     async def main():
         scale = ag.tensor(1.5, requires_grad=True)
@@ -150,6 +173,60 @@ def test_a_stalled_worker_changes_no_bit(client, workers):
     assert ag.run(main()) == ag.run(local_gradients())
 
 
+def test_a_function_of_a_script_takes_what_it_refers_to_along(client, workers):
+    # As a notebook's functions, it is in no module that the worker can import.
+    namespace = {"np": np, "ag": ag, "__name__": "__main__"}
+    exec("def double(x): return ag.nn.relu(2 * np.abs(x))", namespace)  # noqa: S102
+
+    async def main():
+        return (await stage(namespace["double"], client=client, worker=workers[0])(np.array([-1.0, 2.0]))).tolist()
+
+    assert ag.run(main()) == [2.0, 4.0]
+
+
+def test_replicas_meet_at_a_worker():
+    async def main(client, workers):
+        groups = [RemoteGroup(DaskTransport(client), 2, worker=workers[0], name="run") for _ in range(2)]
+        arrays = [np.full(100_000, 1.0 + rank) for rank in range(2)]
+        calls = [one.member(rank).all_reduce((1, 0), arrays[rank]) for rank, one in enumerate(groups)]
+        return [(one.shape, set(one.tolist())) for one in await asyncio.gather(*calls)]
+
+    assert asyncio.run(with_cluster_here(main)) == [((100_000,), {3.0})] * 2
+
+
+def test_a_client_that_is_closed_or_none_is_refused_by_name():
+    async def main(client, workers):
+        one = stage(lambda w, x: w * x, 2.0, client=client, worker=workers[0])
+        y = await one(3.0)
+        await client.close()
+        with pytest.raises(WorkerLostError, match="client of this transport is closed"):
+            await y.backward()
+
+    asyncio.run(with_cluster_here(main))
+    with pytest.raises(ArgumentTypeError, match=r"client is a distributed.Client, not int 3"):
+        stage(lambda x: x, client=3)
+
+
+def test_workers_in_this_process_share_no_memory_with_home():
+    async def main(client, workers):
+        one = stage(np.tanh, client=client, worker=workers[0])
+        x = ag.tensor(np.ones(1 << 14), requires_grad=True)
+        y = await one(x)
+        expected = 1 - y.numpy() ** 2
+        y *= 2
+        await y.sum().backward()
+        return np.array_equal(x.grad.numpy(), 2 * expected)
+
+    assert asyncio.run(with_cluster_here(main))
+
+
+async def with_cluster_here(main):
+    """Run something on a cluster of its own, in this process."""
+    options = {"n_workers": 2, "processes": False, "dashboard_address": ":0", "asynchronous": True}
+    async with LocalCluster(**options) as cluster, Client(cluster, asynchronous=True) as client:
+        return await main(client, [worker.address for worker in cluster.workers.values()])
+
+
 def test_a_worker_that_retires_hands_its_state_on():
     async def main(client, workers):
         transport = DaskTransport(client, patience=1.0)
@@ -161,13 +238,8 @@ def test_a_worker_that_retires_hands_its_state_on():
             # Asked over and over until it has closed.
             await until_running(transport, workers[0], -1)
         await y.backward()
-        return one.worker, (await one.grads())[0].item()
+        assert one.worker == workers[1]
+        return (await one.grads())[0].item()
 
-    async def with_cluster():
-        # One of its own, in this process: the other tests need all their workers.
-        options = {"n_workers": 2, "processes": False, "dashboard_address": ":0", "asynchronous": True}
-        async with LocalCluster(**options) as cluster, Client(cluster, asynchronous=True) as client:
-            workers = [worker.address for worker in cluster.workers.values()]
-            assert await main(client, workers) == (workers[1], 7.0)
-
-    asyncio.run(with_cluster())
+    # One of its own: the other tests need all their workers.
+    assert asyncio.run(with_cluster_here(main)) == 7.0

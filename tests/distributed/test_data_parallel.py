@@ -10,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.distributed import Collective, DataParallel, InProcessGroup, pipeline
+from asyncgrad.distributed import Collective, DataParallel, InProcessGroup, RemoteGroup, SimulatedTransport, pipeline
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError, ReplicaError
 from asyncgrad.testing import explore
 
@@ -100,6 +100,68 @@ def test_bits_do_not_depend_on_the_schedule():
 
     with ag.workers(0):
         explore(main, seeds=30)
+
+
+def remote_replicas(size=2, timeout=600.0, **options):
+    """Replicas of which each knows the others only by the worker where they meet."""
+    transport = SimulatedTransport(["a"], **options)
+    groups = [RemoteGroup(transport, size, worker="a", name="run", timeout=timeout) for _ in range(size)]
+    return transport, [DataParallel(Net(), one.member(rank), bucket_bytes=100) for rank, one in enumerate(groups)]
+
+
+def test_replicas_that_meet_at_a_worker_have_the_same_bits_also_if_messages_come_twice():
+    mean = expected(3)
+
+    async def main():
+        _, parallel = remote_replicas(3, on_message=lambda worker, message: 2)
+        await asyncio.gather(*(train(one, rank) for rank, one in enumerate(parallel)))
+        assert [grads(one.module) for one in parallel] == [mean] * 3
+
+    with ag.workers(0):
+        explore(main, seeds=10)
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_a_failure_of_a_replica_elsewhere_fails_all_and_the_next_step_is_right(where):
+    mean = expected(2)
+
+    async def main():
+        _, parallel = remote_replicas()
+        model = parallel[1].module
+        if where == "backward":
+            model.fails = 1
+        first, second = await outcomes(
+            train(parallel[0], 0), train(parallel[1], 1) if model.fails else fail(parallel[1])
+        )
+        assert isinstance(first, ReplicaError)
+        assert isinstance(second, ZeroDivisionError)
+        assert [grads(one.module) for one in parallel] == [[None] * LAYERS] * 2
+        model.fails = None
+        await asyncio.gather(*(train(one, rank) for rank, one in enumerate(parallel)))
+        assert [grads(one.module) for one in parallel] == [mean] * 2
+
+    async def fail(replica):
+        with replica.step():
+            raise ZeroDivisionError("in the forward")
+
+    with ag.workers(0):
+        explore(main, seeds=10)
+
+
+def test_a_replica_that_never_comes_and_a_meeting_place_that_is_lost_are_errors_that_change_nothing():
+    async def main():
+        transport, parallel = remote_replicas(timeout=5.0)
+        (first,) = await outcomes(train(parallel[0], 0))
+        assert isinstance(first, ReplicaError)
+        assert "has waited 5 s for the others" in str(first)
+        transport.kill("a")
+        (second,) = await outcomes(train(parallel[0], 0))
+        assert isinstance(second, ReplicaError)
+        assert "where replicas meet is lost" in str(second)
+        assert grads(parallel[0].module) == [None] * LAYERS
+
+    with ag.workers(0):
+        explore(main, seeds=3)
 
 
 def test_replicas_in_threads_with_loops_of_their_own_learn_together():

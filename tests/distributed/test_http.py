@@ -15,7 +15,7 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.distributed import Definition, HttpTransport, Request, http_app, stage
+from asyncgrad.distributed import Definition, HttpTransport, RemoteGroup, Request, http_app, stage
 from asyncgrad.distributed.wire import decode, encode
 from asyncgrad.errors import (
     ArgumentError,
@@ -26,7 +26,7 @@ from asyncgrad.errors import (
     StageLost,
     WorkerLostError,
 )
-from tests.distributed.parts import forward, layer, local_gradients, make_params
+from tests.distributed.parts import check_layouts, forward, layer, local_gradients, make_params, sum_and_strides
 from tests.sampling import cases
 
 URL = "http://owner"
@@ -251,6 +251,45 @@ def test_another_server_takes_over_where_the_owner_shares_the_parameters():
     assert ag.run(main()) == (2.0, [3.0], "http://1")
 
 
+def test_a_stage_that_learned_at_a_server_that_was_restarted_is_lost_and_one_whose_connection_broke_is_not():
+    async def main(is_restarted):
+        apps = [http_app({"scale": Definition(lambda w, x: w * x, 2.0)}) for _ in range(2)]
+        breaks = [False]
+
+        async def serve(scope, receive, send):
+            if breaks[0]:
+                breaks[0] = False
+                raise httpx.ReadError("the connection broke")
+            await apps[0](scope, receive, send)
+
+        async with connected(serve) as transport:
+            scale = transport.stage("scale")
+            await (await scale(3.0)).backward()
+            x = ag.tensor(4.0, requires_grad=True)
+            y = await scale(x)
+            breaks[0] = True
+            if is_restarted:
+                del apps[0]
+            await y.backward()
+            return x.grad.item()
+
+    assert ag.run(main(False)) == 2.0
+    with pytest.raises(StageLost, match="what it had learned is nowhere else"):
+        ag.run(main(True))
+
+
+def test_replicas_meet_at_a_server_that_lets_them():
+    async def main(**options):
+        async with connected(http_app({}, **options)) as transport:
+            groups = [RemoteGroup(transport, 2, worker="http://0", name="run") for _ in range(2)]
+            calls = [one.member(rank).all_reduce((1, 0), np.array([1.0, rank])) for rank, one in enumerate(groups)]
+            return [one.tolist() for one in await asyncio.gather(*calls)]
+
+    assert ag.run(main(replicas=True)) == [[2.0, 1.0]] * 2
+    with pytest.raises(PermissionError, match="does not answer 'all_reduce'"):
+        ag.run(main())
+
+
 def test_a_cancelled_call_is_cancelled_at_the_server():
     async def main():
         steps = Steps()
@@ -360,6 +399,23 @@ def test_arrays_of_every_dtype_order_and_shape_arrive_with_their_bits():
             assert arrived.flags.aligned
 
 
+def test_arrays_arrive_in_the_order_of_memory_that_they_had():
+    async def main():
+        async with connected(http_app({"look": sum_and_strides})) as transport, transport.stage("look") as look:
+            await check_layouts(look)
+
+    ag.run(main())
+
+
+def test_a_broadcast_array_is_as_large_as_its_shape_says():
+    huge = np.broadcast_to(np.ones(1), (1 << 40,))
+    message = bytearray(encode({"op": "ping"}, [huge]))
+
+    assert len(message) < 200
+    with pytest.raises(PayloadError, match=f"has {8 << 40} bytes"):
+        decode(message, 1 << 30)
+
+
 def test_a_message_that_is_cut_or_changed_is_refused_or_read():
     message = encode({"op": "forward", "fields": {"key": "1"}}, [np.arange(6.0).reshape(2, 3), None])
     for length in range(len(message)):
@@ -374,7 +430,12 @@ def test_a_message_that_is_cut_or_changed_is_refused_or_read():
 
 
 @pytest.mark.parametrize(
-    "spec", ['["O", [1]]', '["f8", [-1]]', '["f8", [1e3]]', '["f8", [1180591620717411303424]]', "[8, [1]]"]
+    "spec",
+    [
+        *('["O", [1], null]', '["f8", [-1], null]', '["f8", [1e3], null]', '["f8", [1180591620717411303424], null]'),
+        *("[8, [1], null]", '["f8", [1]]', '["f8", [1], [[0, 1], [], [1]]]', '["f8", [1], 5]'),
+        *('["f8", [1], [[0], [7], [1]]]', '["f8", [1], [[0], [], [-1]]]', '["f8", [1], [[0], [], ["x"]]]'),
+    ],
 )
 def test_an_array_that_is_none_is_refused(spec):
     text = f'{{"arrays": [{spec}]}}'.encode()

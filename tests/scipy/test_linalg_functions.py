@@ -286,3 +286,28 @@ def test_dtypes_are_those_of_scipy(name: str, dtype: Any) -> None:
 
     pairs = [pair for pair in zip(found, expected, strict=True) if isinstance(pair[0], ag.Tensor)]
     assert [one.dtype for one, _ in pairs] == [np.asarray(one).dtype for _, one in pairs]
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (0, 0, 0)])
+@pytest.mark.parametrize("name", ["sqrtm", "expm", "cosm", "signm", "lu", "solve_triangular", "solve_sylvester"])
+def test_a_stack_without_elements_has_a_gradient_of_its_shape(name: str, shape: tuple[int, ...]) -> None:
+    count = {"solve_triangular": 2, "solve_sylvester": 3}.get(name, 1)
+    tensors = [ag.tensor(np.zeros(shape), requires_grad=True) for _ in range(count)]
+
+    results = flat(getattr(linalg, name)(*tensors))
+    grads = sync.grad([one.sum() for one in results if one.requires_grad], tensors, create_graph=True)
+
+    # SciPy's permutation of no matrices has no rows, either.
+    assert {one.shape for one in results if one.requires_grad} == {shape}
+    assert {one.shape for one in grads} == {shape}
+    recorded = [one.sum() for one in grads if one.requires_grad]
+    assert not recorded or sync.grad(recorded, tensors, allow_unused=True)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2), (2, 3, 0), (3, 0), (0, 3)])
+def test_the_triangles_of_a_matrix_without_rows_or_columns_have_an_empty_gradient(shape: tuple[int, ...]) -> None:
+    a = ag.tensor(np.zeros(shape), requires_grad=True)
+
+    _, lower, upper = linalg.lu(a)
+
+    assert sync.grad([lower.sum(), upper.sum()], [a], allow_unused=True)[0].shape == shape

@@ -64,10 +64,16 @@ def _blocks(a: Any, e: Any) -> Any:
 @primitive(superlinear=True)
 def matrix_function_(a: Any, function: Callable[[Any], Any]) -> Any:
     """Return a function of square matrices."""
+    return _of_each(function, a)
+
+
+def _of_each(function: Callable[[Any], Any], a: Any) -> Any:
+    """Return a function of each matrix; of no matrices, or of those without elements, what is as empty."""
     if a.ndim == 2:
         return np.asarray(function(a))
-    stack = [np.asarray(function(one)) for one in a.reshape(-1, *a.shape[-2:])]
-    return np.array(stack).reshape(a.shape) if stack else np.zeros(a.shape, a.dtype)
+    if not a.size:
+        return np.zeros(a.shape, np.asarray(function(np.eye(1, dtype=a.dtype))).dtype)
+    return np.array([function(one) for one in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
 
 
 @derivative(matrix_function_, "a")
@@ -139,9 +145,7 @@ def logm(A: Any, disp: Any = None) -> Any:
 @primitive(superlinear=True)
 def square_root_(a: Any) -> Any:
     """Return the principal square roots of square matrices."""
-    if a.ndim == 2:
-        return np.asarray(linalg.sqrtm(a))
-    return np.array([linalg.sqrtm(one) for one in a.reshape(-1, *a.shape[-2:])]).reshape(a.shape)
+    return _of_each(linalg.sqrtm, a)
 
 
 @derivative(square_root_, "a")

@@ -87,6 +87,10 @@ def solve_triangle(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
     Infinity and NaN are allowed.
     """
     dtype = np.result_type(a, b)
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if 0 in stack:
+        # SciPy has no stacks of no matrices.
+        return np.zeros((*stack, *b.shape[-2:]), dtype)
     if dtype.char not in _KINDS or not b.size or a.ndim != 2 or b.ndim > 2:
         return linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit_diagonal, check_finite=False)
     # LAPACK reads columns first: an array of rows is the transpose to it.

@@ -29,7 +29,13 @@ __all__ = [
 @primitive(superlinear=True)
 def sylvester_solution(a: Any, b: Any, q: Any) -> Any:
     """Return x with `a @ x + x @ b == q`."""
-    return solve_by_schur_forms(a, b, q) if a.ndim == b.ndim == q.ndim == 2 else linalg.solve_sylvester(a, b, q)
+    if a.ndim == b.ndim == q.ndim == 2:
+        return solve_by_schur_forms(a, b, q)
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])
+    if 0 in stack:
+        # SciPy has no stacks of no matrices.
+        return np.zeros((*stack, *q.shape[-2:]), np.result_type(a, b, q))
+    return linalg.solve_sylvester(a, b, q)
 
 
 @derivative(sylvester_solution, "a")

@@ -313,6 +313,9 @@ def _(gp: Any, gl: Any, gu: Any, p: Any, l: Any, u: Any) -> Any:  # noqa: E741
     # The first rows and columns are a square; the rows below it are those of l, and the columns beside it those of u,
     # that solve a triangular system.
     size = l.shape[-1]
+    if not p.size:
+        # SciPy's p has no rows where there are no columns, or no matrices.
+        return np.zeros((*l.shape[:-1], u.shape[-1]), l.dtype)
     square_l, square_u = l[..., :size, :], u[..., :, :size]
     below = beside = None
     lower: Any = 0.0

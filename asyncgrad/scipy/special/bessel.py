@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import by_order, i_by_order, k_by_order
+from .rules import differentiable
 
 __all__ = [
     "h1vp",

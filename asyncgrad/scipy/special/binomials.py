@@ -8,11 +8,12 @@ import numpy as np
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
 from ...tensor import asarray
 from ..arguments import floating
 from ..ufuncs import special
 from .gamma_functions import psi_difference
+from .rules import differentiable
 
 __all__ = ["binom", "comb", "factorial", "perm", "poch"]
 

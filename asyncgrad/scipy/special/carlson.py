@@ -13,8 +13,9 @@ import numpy as np
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import Primitive, derivative, differentiable, primitive
+from ...ops.primitive import Primitive, derivative, primitive
 from ..ufuncs import special
+from .rules import differentiable
 
 __all__ = ["elliprc", "elliprd", "elliprf", "elliprg", "elliprj", "power_integral"]
 

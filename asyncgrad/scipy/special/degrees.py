@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
 from ..ufuncs import special
+from .rules import differentiable
 
 __all__ = ["cosdg", "cotdg", "radian", "sindg", "tandg"]
 

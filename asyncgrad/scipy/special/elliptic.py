@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .carlson import power_integral
+from .rules import differentiable
 
 __all__ = [
     "ellipe",

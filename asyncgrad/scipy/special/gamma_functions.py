@@ -12,9 +12,10 @@ from ...errors import ArgumentTypeError
 from ...graph.values import raw
 from ...ops.axes import array_like
 from ...ops.nondifferentiable import NonDifferentiable
-from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
+from .rules import differentiable
 
 __all__ = [
     "beta",

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .hypergeometric_series import series
+from .rules import differentiable
 from .tricomi import tricomi, tricomi_by_parameter
 
 __all__ = ["confluent_by", "gauss_by", "hyp0f1", "hyp1f1", "hyp2f1", "hyperu"]
@@ -136,7 +137,7 @@ def _gauss_by(a: Any, b: Any, c: Any, z: Any, parameter: int) -> Any:
     safe = np.where(left, z, 0.0)
     moved, scale = safe / (safe - 1), (1 - safe) ** -a
     if parameter == 0:
-        logarithm = np.log1p(-safe) if raw(z).dtype.kind != "c" else np.log(1 - safe)
+        logarithm = np.log1p(-safe) if not np.iscomplexobj(raw(z)) else np.log(1 - safe)
         slope = _gauss(a, c - b, c, moved, 0) - logarithm * _gauss(a, c - b, c, moved)
     elif parameter == 1:
         slope = -_gauss(a, c - b, c, moved, 1)

@@ -76,6 +76,9 @@ def _series(parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], p
         else:
             _fail(name, "converges too slowly")
         trusted = np.maximum(np.abs(total[orders]), np.abs(total[(0,) * len(orders)]))
+        # Real numbers outside the circle of convergence are outside the domain, too; complex ones are not.
+        if len(parameters) == 2 * numerators - 1 and np.iscomplexobj(z) and np.any((np.abs(z) > 1) & np.isnan(scale)):
+            _fail(name, "diverges")
         if np.any(1e-16 * largest > _TOLERANCE * trusted):
             _fail(name, "loses its digits")
     return total[orders]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
 from ..ufuncs import special
 from .incomplete import (
     beta_by_first,
@@ -24,6 +24,7 @@ from .incomplete import (
     t_density,
     t_quantile_by_df,
 )
+from .rules import differentiable
 from .searches import searched
 
 __all__ = [

@@ -13,8 +13,9 @@ import numpy as np
 
 from ...graph.values import raw
 from ...numpy.random.shapes import beta_slope, gamma_slope
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
 from ..ufuncs import special
+from .rules import differentiable
 
 __all__ = [
     "bdtr",

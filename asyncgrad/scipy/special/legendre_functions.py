@@ -10,10 +10,11 @@ import numpy as np
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import Primitive, derivative, differentiable, primitive
+from ...ops.primitive import Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .polynomials_by_parameters import jacobi_slope
+from .rules import differentiable
 
 __all__ = [
     "assoc_legendre_p",

@@ -15,8 +15,9 @@ import numpy as np
 
 from ...graph.values import raw
 from ...numpy.random.shapes import gamma_slope, noncentral_chisquare_slope, noncentral_f_slope
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
 from ..ufuncs import special
+from .rules import differentiable
 from .searches import searched
 from .trapezoid import trapezoid_nodes
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
 from ..ufuncs import special
 from .error_functions import gaussian_
+from .rules import differentiable
 
 __all__ = ["log_ndtr", "ndtr", "ndtri", "ndtri_exp"]
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from ...graph.values import raw
 from ...ops.axes import array_like
-from ...ops.primitive import Primitive, derivative, differentiable, primitive
+from ...ops.primitive import Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .polynomials_by_parameters import is_whole, jacobi_slope, laguerre_slope
+from .rules import differentiable
 
 __all__ = [
     "diric",

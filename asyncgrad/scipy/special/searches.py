@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import Primitive, differentiable
+from ...ops.primitive import Primitive
+from .rules import differentiable
 
 __all__ = ["searched"]
 

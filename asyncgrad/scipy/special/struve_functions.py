@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
-from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..missing import no_derivative
 from ..ufuncs import special
 from .bessel_orders import by_differences, by_order, double
 from .gamma_functions import rgamma_slope
 from .kelvin_functions import over
+from .rules import differentiable
 
 __all__ = [
     "besselpoly",

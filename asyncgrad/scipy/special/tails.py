@@ -9,10 +9,11 @@ import numpy as np
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import Primitive, derivative, differentiable, primitive
+from ...ops.primitive import Primitive, derivative, primitive
 from ..ufuncs import special
 from .elementary import exprel_slope
 from .error_functions import gaussian_
+from .rules import differentiable
 
 __all__ = ["kolmogi", "kolmogorov", "owens_t", "smirnov", "smirnovi", "tklmbda"]
 

@@ -16,10 +16,11 @@ import numpy as np
 
 from ...errors import MissingDerivativeError
 from ...graph.values import raw
-from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .cylinder import cylinder_by_order
 from .error_functions import wofz_slope
+from .rules import differentiable
 
 __all__ = ["mathieu_a", "mathieu_b", "modfresnelm", "modfresnelp", "obl_cv", "pro_cv"]
 

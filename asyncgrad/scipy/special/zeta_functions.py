@@ -10,10 +10,11 @@ from scipy.special import _ufuncs
 
 from ...errors import ArgumentTypeError
 from ...graph.values import raw
-from ...ops.primitive import RULES, Primitive, derivative, differentiable, primitive
+from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import double, slope_by_differences
+from .rules import differentiable
 
 __all__ = [
     "agm",

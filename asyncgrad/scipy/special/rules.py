@@ -1,0 +1,50 @@
+"""Derivative formulas of ufuncs of several arguments, which may be given arguments of narrow dtypes.
+
+SciPy computes in floating-point numbers whatever it is given. A formula computes with the arguments themselves: the
+degree 200 in an array of uint8 would be 144 when it is doubled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...ops.primitive import Primitive
+from ...ops.primitive import differentiable as _differentiable
+
+__all__ = ["differentiable"]
+
+#: By the character of a narrow dtype, the dtype that formulas compute in: a whole number stays one, if it may.
+_WIDER: dict[str, Any] = {
+    **dict.fromkeys("?bBhHiI", np.int64),
+    **dict.fromkeys("LQ", np.float64),
+    "e": np.float32,
+}
+
+
+def differentiable(ufunc: np.ufunc, parameters: str, **formulas: Callable[..., Any]) -> Primitive:
+    """Make a ufunc of SciPy a primitive, given the names of its parameters and a formula for each.
+
+    The formulas of several parameters are called with arguments in wide dtypes. One parameter is of the dtype of its
+    gradient.
+    """
+    if ufunc.nin > 1:
+        formulas = {name: _widened(formula) for name, formula in formulas.items()}
+    return _differentiable(ufunc, parameters, **formulas)
+
+
+def _widened(formula: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(formula)
+    def widened(g: Any, *needed: Any) -> Any:
+        return formula(g, *map(_wide, needed))
+
+    return widened
+
+
+def _wide(value: Any) -> Any:
+    dtype = getattr(value, "dtype", None)
+    wider = None if dtype is None else _WIDER.get(dtype.char)
+    return value if wider is None else value.astype(wider)

@@ -154,6 +154,29 @@ def test_many_degrees_of_freedom_keep_their_derivative(t: float, expected: float
     np.testing.assert_allclose(df.grad.numpy(), expected, rtol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("name", "point", "by", "expected"),
+    [
+        # By mpmath, as limits from above; those of hyperu at 0 by gamma(1 - b) / gamma(a - b + 1).
+        ("gammainc", (0.0, 1.5), 0, -0.1000195824),
+        ("gammaincc", (0.0, 1.5), 0, 0.1000195824),
+        ("betainc", (0.0, 1.5, 0.3), 0, -0.7465500),
+        ("betainc", (1.5, 0.0, 0.3), 1, 0.1347989),
+        ("hyperu", (0.5, 0.5, 0.0), 0, 1.0230878),
+        ("hyperu", (0.5, 0.5, 0.0), 1, 2.4571433),
+        ("hyp2f1", (0.0, 1.5, 2.5, 1.0), 3, 0.0),
+    ],
+)
+def test_the_ends_of_the_parameters_have_the_derivative_that_is_the_limit(
+    name: str, point: tuple[float, ...], by: int, expected: float
+) -> None:
+    tensors = [ag.tensor(value, requires_grad=True) for value in point]
+
+    (grad,) = sync.grad(getattr(scipy.special, name)(*tensors), [tensors[by]])
+
+    np.testing.assert_allclose(grad.numpy(), expected, rtol=2e-6)
+
+
 def test_combinations_and_factorials_of_whole_numbers_are_those_of_scipy() -> None:
     n, k = np.array([1, 3, 5]), np.array([[0], [2], [7]])
 

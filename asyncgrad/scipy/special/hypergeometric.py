@@ -91,11 +91,24 @@ def _tricomi(a: Any, b: Any, x: Any) -> Any:
     return np.where(at_zero, special.hyperu(a, b, x), tricomi(a, b, np.where(at_zero, 1.0, x)))
 
 
+def _tricomi_by(a: Any, b: Any, x: Any, *, by_second: bool) -> Any:
+    at_zero = (raw(x) == 0) & (raw(b) < 1)
+    if not np.any(at_zero):
+        return tricomi_by_parameter(a, b, x, by_second=by_second)
+    elsewhere = tricomi_by_parameter(a, b, np.where(at_zero, 1.0, x), by_second=by_second)
+    # There the function is gamma(1 - b) / gamma(a - b + 1).
+    b = np.where(at_zero, b, 0.0)
+    slope = rgamma_slope(a - b + 1)
+    if by_second:
+        slope = -slope - special.psi(1 - b) * special.rgamma(a - b + 1)
+    return np.where(at_zero, special.gamma(1 - b) * slope, elsewhere)
+
+
 hyperu: Primitive = differentiable(
     special.hyperu,
     "a b x",
-    a=lambda g, a, b, x: g * tricomi_by_parameter(a, b, x, by_second=False),
-    b=lambda g, a, b, x: g * tricomi_by_parameter(a, b, x, by_second=True),
+    a=lambda g, a, b, x: g * _tricomi_by(a, b, x, by_second=False),
+    b=lambda g, a, b, x: g * _tricomi_by(a, b, x, by_second=True),
     x=lambda g, a, b, x: -g * (a * _tricomi(a + 1, b + 1, x)),
 )
 
@@ -149,11 +162,18 @@ def _gauss_by(a: Any, b: Any, c: Any, z: Any, parameter: int) -> Any:
     return np.where(left, result, _gauss(a, b, c, np.where(left, 0.0, z), parameter))
 
 
+def _gauss_by_argument(a: Any, b: Any, c: Any, z: Any) -> Any:
+    # Where the function is constant, its slope is 0, also where the other factor is infinite.
+    is_constant = (np.asarray(raw(a)) * raw(b) == 0) & (np.asarray(raw(z)) == 1)
+    z = np.where(is_constant, 0.0, z) if np.any(is_constant) else z
+    return a * b / c * special.hyp2f1(a + 1, b + 1, c + 1, z)
+
+
 hyp2f1: Primitive = differentiable(
     special.hyp2f1,
     "a b c z",
     a=lambda g, a, b, c, z: g * gauss_by(a, b, c, z, 0),
     b=lambda g, a, b, c, z: g * gauss_by(a, b, c, z, 1),
     c=lambda g, a, b, c, z: g * gauss_by(a, b, c, z, 2),
-    z=lambda g, a, b, c, z: g * (a * b / c * special.hyp2f1(a + 1, b + 1, c + 1, z)),
+    z=lambda g, a, b, c, z: g * _gauss_by_argument(a, b, c, z),
 )

@@ -92,10 +92,15 @@ def _finite_gamma_density(a: Any, x: Any) -> Any:
 
 def gamma_by_shape(a: Any, x: Any) -> Any:
     """Return the derivative of gammainc by its shape; at both ends, where the function is constant, it is 0."""
-    inside = (raw(x) > 0) & (raw(x) < np.inf) & (raw(a) > 0) & (raw(a) < np.inf)
-    a, x = _inside(inside, a, 1.0), _inside(inside, x, 1.0)
-    slope = -gamma_density(a, x) * x * gamma_slope(a, x)
-    return slope if np.all(inside) else np.where(inside, slope, 0.0)
+    is_between = (raw(x) > 0) & (raw(x) < np.inf)
+    inside = is_between & (raw(a) > 0) & (raw(a) < np.inf)
+    safe_a, safe_x = _inside(inside, a, 1.0), _inside(inside, x, 1.0)
+    slope = -gamma_density(safe_a, safe_x) * safe_x * gamma_slope(safe_a, safe_x)
+    if np.all(inside):
+        return slope
+    # The limit for a shape of 0.
+    at_start = is_between & (raw(a) == 0)
+    return np.where(inside, slope, np.where(at_start, -special.exp1(np.where(at_start, x, 1.0)), 0.0))
 
 
 def _gamma_quantile_by_shape(a: Any, x: Any) -> Any:
@@ -236,6 +241,14 @@ def _beta_quantile_by_second(a: Any, b: Any, x: Any) -> Any:
 
 def _beta_by_shapes(a: Any, b: Any, x: Any, of_second: bool) -> Any:
     """Return the derivative of betainc by its first or second shape."""
+    shape, other = (b, a) if of_second else (a, b)
+    at_start = (raw(shape) == 0) & (raw(other) > 0) & (raw(other) < np.inf) & (raw(x) > 0) & (raw(x) < 1)
+    if np.any(at_start):
+        # The limit, by the integral of a density without its constant.
+        power, share = _inside(at_start, other, 1.0), _inside(at_start, x if of_second else 1 - x, 0.5)
+        limit = share**power / power * special.hyp2f1(1.0, power, power + 1, share)
+        a, b = (np.where(at_start, 1.0, one) for one in (a, b))
+        return np.where(at_start, limit if of_second else -limit, _beta_by_shapes(a, b, x, of_second))
     inside = (raw(x) > 0) & (raw(x) < 1)
     density = beta_density(a, b, _inside(inside, x, 0.5))
     return -density * _beta_quantile_by_shapes(a, b, x, of_second)

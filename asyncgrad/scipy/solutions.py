@@ -81,7 +81,11 @@ def check_user_function(function: Any, name: str, parameter: str) -> bool:
 
 
 async def call_user(function: Callable[..., Any], *args: Any) -> Any:
-    """Return the result of a function of the user, awaited if it is an awaitable."""
+    """Return the result of a function of the user, awaited if it is an awaitable.
+
+    Raises:
+        ArgumentTypeError: the function returns nothing.
+    """
     is_blocking = BLOCKING.get()
     if not is_blocking:
         result = function(*args)
@@ -92,7 +96,14 @@ async def call_user(function: Callable[..., Any], *args: Any) -> Any:
             result = function(*args)
         finally:
             BLOCKING.set(True)
-    return await result if not isinstance(result, Tensor) and inspect.isawaitable(result) else result
+    if not isinstance(result, Tensor) and inspect.isawaitable(result):
+        result = await result
+    if result is None:
+        raise ArgumentTypeError(
+            f"the function {getattr(function, '__qualname__', repr(function))} returned None: return the numbers that "
+            "it computes"
+        )
+    return result
 
 
 def array_of(value: Any) -> Any:

@@ -388,6 +388,32 @@ def test_what_is_left_out_names_what_to_write_instead() -> None:
         optimize.newton(np.sin, [1.0, 2.0], x1=[2.0, 3.0])
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda f: optimize.minimize(f, START),
+        lambda f: optimize.root(f, START),
+        lambda f: optimize.least_squares(f, START),
+        lambda f: integrate.solve_ivp(f, (0.0, 1.0), START),
+        lambda f: integrate.quad(f, 0.0, 1.0),
+    ],
+)
+def test_a_function_that_returns_nothing_is_named(find: Any, is_async: bool) -> None:
+    def forgetful(*args: Any) -> None:
+        pass
+
+    async def forgetful_later(*args: Any) -> None:
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        found = find(forgetful_later if is_async else forgetful)
+        await found if is_async else None
+
+    with pytest.raises(ArgumentTypeError, match=r"forgetful.* returned None: return the numbers"):
+        asyncio.run(main())
+
+
 def test_errors_say_what_to_write_instead() -> None:
     a = leaf(PARAMETERS)
     with pytest.raises(ArgumentTypeError, match="fun must be a function, not int"):

@@ -164,7 +164,7 @@ def test_a_narrow_dtype_beside_a_tensor_gives_the_gradient_of_a_wide_one(
         ]
         grads.append(ag.sync.grad(ufunc(*given).sum(), [x])[0].numpy())
 
-    np.testing.assert_allclose(*grads, rtol=1e-6)
+    np.testing.assert_allclose(grads[0], grads[1], rtol=1e-6)
 
 
 def test_numbers_of_half_precision_have_finite_derivatives() -> None:

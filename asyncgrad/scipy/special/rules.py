@@ -17,6 +17,7 @@ from ...ops.primitive import differentiable as _differentiable
 
 __all__ = ["differentiable"]
 
+_DOUBLE = np.dtype(np.float64)
 #: By the character of a narrow dtype, the dtype that formulas compute in: a whole number stays one, if it may.
 _WIDER: dict[str, Any] = {
     **dict.fromkeys("?bBhHiI", np.int64),
@@ -39,7 +40,11 @@ def differentiable(ufunc: np.ufunc, parameters: str, **formulas: Callable[..., A
 def _widened(formula: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(formula)
     def widened(g: Any, *needed: Any) -> Any:
-        return formula(g, *map(_wide, needed))
+        for one in needed:
+            # Asked first, for that is what most are.
+            if getattr(one, "dtype", None) is not _DOUBLE:
+                return formula(g, *map(_wide, needed))
+        return formula(g, *needed)
 
     return widened
 

@@ -35,6 +35,9 @@ class SGD(ElementwiseOptimizer):
     Raises:
         ArgumentError: an option or a parameter is invalid; the message names it.
 
+    Without momentum and decay, parameters of 1,024 elements or more are updated by BLAS where SciPy is installed. That
+    may round once where NumPy rounds twice.
+
     Source: torch.optim.SGD.
 
     Example:

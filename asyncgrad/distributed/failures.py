@@ -82,7 +82,7 @@ def _rebuilt(fields: dict[str, Any]) -> BaseException:
         try:
             return _make(kind, fields["args"], {})
         except Exception:
-            # It takes other arguments than those that it keeps.
+            # It takes other arguments than those that it keeps, or keeps more than its arguments.
             kind = None
     return RemoteError(f"{module}.{name}: {fields['text']}")
 
@@ -106,6 +106,8 @@ def _make(kind: Any, args: Sequence[Any], attributes: dict[str, Any]) -> BaseExc
         error = kind.__new__(kind, *args)
         error.args = tuple(args)
     vars(error).update(attributes)
+    # Raises where its text needs what has not come along, as that of NumPy's UFuncTypeError does.
+    str(error)
     return error
 
 

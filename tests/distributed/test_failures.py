@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from asyncgrad.distributed.failures import describe_error, restore_error
@@ -31,16 +32,20 @@ def raised(function: Callable[[], Any]) -> Exception:
         lambda: 1 / 0,
         lambda: int("a"),
         lambda: next(iter(())),
+        lambda: np.multiply(np.array("text"), 1.0),
     ],
-    ids=["OSError", "KeyError", "UnicodeDecodeError", "JSONDecodeError", "ZeroDivisionError", "ValueError", "empty"],
+    ids=[
+        *("OSError", "KeyError", "UnicodeDecodeError", "JSONDecodeError", "ZeroDivisionError", "ValueError", "empty"),
+        "UFuncTypeError",
+    ],
 )
 def test_an_error_arrives_with_its_type_and_text(fails, dumps):
     there = raised(fails)
 
     here = restore_error(json.loads(json.dumps(describe_error(there, dumps))), "worker-1", pickle.loads)
 
-    # JSON has no bytes to make a UnicodeDecodeError of.
-    is_whole = dumps is not None or not isinstance(there, UnicodeDecodeError)
+    # JSON has no bytes to make a UnicodeDecodeError of, and no ufunc, without which NumPy's error has no text.
+    is_whole = dumps is not None or not (isinstance(there, UnicodeDecodeError) or hasattr(there, "ufunc"))
     assert type(here) is (type(there) if is_whole else RemoteError)
     assert str(there) in str(here)
     assert "worker-1" in here.__notes__[-1]

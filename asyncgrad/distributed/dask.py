@@ -265,6 +265,10 @@ class DaskTransport:
         except (OSError, TimeoutError) as error:
             self._lost.add(worker)
             raise WorkerLostError(f"worker {worker} does not answer: {error}") from error
+        except RuntimeError:
+            # Dask's, where the client has been closed meanwhile.
+            self._check_client()
+            raise
         self._lost.discard(worker)
         return Reply(answer["fields"], _arrays_of_message(answer))
 

@@ -207,6 +207,18 @@ def test_a_client_that_is_closed_or_none_is_refused_by_name():
         stage(lambda x: x, client=3)
 
 
+def test_a_client_that_is_closed_while_a_request_is_under_way_is_named():
+    async def main(client, workers):
+        transport = DaskTransport(client)
+        # Closed after the request has looked whether it is.
+        exchange = transport._send_and_receive(workers[0], Request("ping", ""))
+        await client.close()
+        with pytest.raises(WorkerLostError, match="client of this transport is closed"):
+            await exchange
+
+    asyncio.run(with_cluster_here(main))
+
+
 def test_workers_in_this_process_share_no_memory_with_home():
     async def main(client, workers):
         one = stage(np.tanh, client=client, worker=workers[0])

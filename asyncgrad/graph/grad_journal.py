@@ -390,7 +390,7 @@ def may_take(grad: Any, variable: np.ndarray) -> bool:
     if not is_numpy and not hasattr(grad, "strides"):
         return False
     flags = grad.flags
-    if not (flags.owndata or (is_numpy and values.owns_memory(grad))):
+    if not (flags.owndata or (is_numpy and grad.base.__class__ is values.OwnedMemory)):
         return False
     if not (flags.writeable if is_numpy else values.is_writeable(grad)):
         return False

@@ -46,8 +46,8 @@ __all__ = [
     "scalar",
     "on_device",
     "own_function",
+    "OwnedMemory",
     "owned",
-    "owns_memory",
     "register_functions",
     "on_host",
     "ones_beside",
@@ -369,8 +369,8 @@ def memory_owner(array: Any) -> Any:
 
 
 @final
-class _Memory:
-    """What the array that `owned` returns is a view of."""
+class OwnedMemory:
+    """What the array that `owned` returns is a view of: nobody else has its memory."""
 
     __slots__ = ("__array_interface__", "_array")
 
@@ -384,12 +384,7 @@ def owned(array: np.ndarray) -> np.ndarray:
 
     A leaf may take it over as its gradient, as it does with arrays whose memory NumPy has allocated for them.
     """
-    return array if array.flags.owndata else np.asarray(_Memory(array))
-
-
-def owns_memory(array: Any) -> bool:
-    """Tell whether nobody else has the memory of an array, as long as nothing else refers to the array."""
-    return bool(array.flags.owndata) or array.base.__class__ is _Memory
+    return array if array.flags.owndata else np.asarray(OwnedMemory(array))
 
 
 def has_memory(value: Any) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, Self, SupportsIndex, TypeVar, final, overload
+from typing import Any, Generic, Self, SupportsIndex, TypeVar, final, overload
 
 from ..arguments import describe, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
@@ -203,8 +204,48 @@ class ModuleList(_NumberedModules):
         self._set_all(modules)
 
 
+class _NamedParts(Module, Generic[Part]):
+    """Abstract base of modules that hold modules or parameters by name, as a dict does."""
+
+    @abstractmethod
+    def __getitem__(self, key: str) -> Part: ...
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[str, Part]]:
+        """Return the names with what they stand for."""
+
+    def __delitem__(self, key: str) -> None:
+        self[key]
+        delattr(self, key)
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def keys(self) -> list[str]:
+        """Return the names."""
+        return [name for name, _ in self.items()]
+
+    def values(self) -> list[Part]:
+        """Return what the names stand for."""
+        return [part for _, part in self.items()]
+
+    def pop(self, key: str) -> Part:
+        """Take out what a name stands for, and return it."""
+        part = self[key]
+        del self[key]
+        return part
+
+    def clear(self) -> None:
+        """Take out all."""
+        for name in self.keys():
+            del self[name]
+
+
 @final
-class ModuleDict(Module):
+class ModuleDict(_NamedParts[Module]):
     """A dict of modules, whose parameters are those of the module that has it.
 
     Source: torch.nn.ModuleDict.
@@ -213,21 +254,10 @@ class ModuleDict(Module):
     def __init__(self, modules: Named[Module] | None = None) -> None:
         self.update({} if modules is None else modules)
 
-    def update(self, modules: Named[Module]) -> None:  # type: ignore[override]  # as a dict
+    def update(self, modules: Named[Module] | ModuleDict) -> None:  # type: ignore[override]  # as a dict
         """Set modules by name: those of a mapping, or of pairs of a name and a module."""
         for name, module in _pairs(modules).items():
             self[name] = module
-
-    def pop(self, key: str) -> Module:
-        """Take out the module of a name, and return it."""
-        module = self[key]
-        del self[key]
-        return module
-
-    def clear(self) -> None:
-        """Take out all modules."""
-        for name in list(self.keys()):
-            del self[name]
 
     def __getitem__(self, key: str) -> Module:
         found = vars(self).get(key)
@@ -240,26 +270,8 @@ class ModuleDict(Module):
         _check_name(self, key)
         setattr(self, key, module)
 
-    def __delitem__(self, key: str) -> None:
-        self[key]
-        delattr(self, key)
-
-    def __len__(self) -> int:
-        return len(list(self.keys()))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
     def __contains__(self, key: object) -> bool:
         return isinstance(vars(self).get(key), Module)  # type: ignore[call-overload]  # any object may be asked for
-
-    def keys(self) -> Iterable[str]:
-        """Return the names."""
-        return [name for name, _ in self.items()]
-
-    def values(self) -> Iterable[Module]:
-        """Return the modules."""
-        return [module for _, module in self.items()]
 
     def items(self) -> Iterable[tuple[str, Module]]:
         """Return the names with the modules."""
@@ -320,7 +332,7 @@ class ParameterList(Module):
 
 
 @final
-class ParameterDict(Module):
+class ParameterDict(_NamedParts[Tensor]):
     """A dict of parameters of the module that has it.
 
     Args:
@@ -332,7 +344,7 @@ class ParameterDict(Module):
     def __init__(self, parameters: Named[Any] | None = None) -> None:
         self.update({} if parameters is None else parameters)
 
-    def update(self, parameters: Named[Any]) -> None:  # type: ignore[override]  # as a dict
+    def update(self, parameters: Named[Any] | ParameterDict) -> None:  # type: ignore[override]  # as a dict
         """Set parameters by name: those of a mapping, or of pairs of a name and a value."""
         for name, value in _pairs(parameters).items():
             self[name] = value
@@ -348,23 +360,12 @@ class ParameterDict(Module):
             self[key] = default
         return self[key]
 
-    def pop(self, key: str) -> Tensor:
-        """Take out the parameter of a name, and return it."""
-        param = self[key]
-        del self[key]
-        return param
-
     def popitem(self) -> tuple[str, Tensor]:
         """Take out the last parameter; return its name and itself."""
         if not len(self):
             raise KeyError("there is no parameter")
-        name = list(self.keys())[-1]
+        name = self.keys()[-1]
         return name, self.pop(name)
-
-    def clear(self) -> None:
-        """Take out all parameters."""
-        for name in list(self.keys()):
-            del self[name]
 
     def copy(self) -> ParameterDict:
         """Return a new dict of the same parameters."""
@@ -376,15 +377,15 @@ class ParameterDict(Module):
 
     def __or__(self, other: Mapping[str, Any] | ParameterDict) -> ParameterDict:
         copied = self.copy()
-        copied.update(_pairs(other))
+        copied.update(other)
         return copied
 
     def __ior__(self, other: Mapping[str, Any] | ParameterDict) -> Self:
-        self.update(_pairs(other))
+        self.update(other)
         return self
 
     def __reversed__(self) -> Iterator[str]:
-        return reversed(list(self.keys()))
+        return reversed(self.keys())
 
     def __getitem__(self, key: str) -> Tensor:
         if key not in self._record.parameters:
@@ -396,35 +397,17 @@ class ParameterDict(Module):
         _check_name(self, key)
         self.register_parameter(key, value if isinstance(value, Tensor) else Parameter(value))
 
-    def __delitem__(self, key: str) -> None:
-        self[key]
-        delattr(self, key)
-
-    def __len__(self) -> int:
-        return len(self._record.parameters)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
     def __contains__(self, key: object) -> bool:
         return key in self._record.parameters
 
-    def keys(self) -> Iterable[str]:
-        """Return the names."""
-        return list(self._record.parameters)
-
-    def values(self) -> Iterable[Tensor]:
-        """Return the parameters."""
-        return [vars(self)[name] for name in self.keys()]
-
     def items(self) -> Iterable[tuple[str, Tensor]]:
         """Return the names with the parameters."""
-        return [(name, vars(self)[name]) for name in self.keys()]
+        return [(name, vars(self)[name]) for name in self._record.parameters]
 
 
 def _pairs(given: Any) -> dict[str, Any]:
     """Return what a dict is updated by: a mapping, one of these dicts, or pairs of a name and a value."""
-    if isinstance(given, (ModuleDict, ParameterDict)):
+    if isinstance(given, _NamedParts):
         return dict(given.items())
     if not isinstance(given, Iterable):
         raise ArgumentTypeError(f"update takes a dict, or pairs of a name and a value, not {describe(given)}")

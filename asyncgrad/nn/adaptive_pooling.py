@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import beside
 from .arguments import array_of, check_real, complex_error, floating
@@ -138,17 +137,17 @@ def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) 
         return max_pool2d(x, (height // rows, width // columns), return_indices=return_indices)
     windows = [(*down, *right) for down in _bounds(height, rows) for right in _bounds(width, columns)]
     found = [
-        max_pool2d(x[..., top:bottom, left:right], (bottom - top, right - left), return_indices=True)
+        max_pool2d(x[..., top:bottom, left:right], (bottom - top, right - left), return_indices=return_indices)
         for top, bottom, left, right in windows
     ]
     shape = (*data.shape[:-2], rows, columns)
-    maxima = np.reshape(np.concatenate([each for each, _ in found], axis=-1), shape)
-    if not truth(return_indices, "return_indices"):
-        return maxima
+    if not return_indices:
+        return np.reshape(np.concatenate(found, axis=-1), shape)
     positions = []
     for (_, own), (top, _, left, right) in zip(found, windows, strict=True):
         row, column = np.divmod(array_of(own), right - left)
         positions.append((row + top) * width + column + left)
+    maxima = np.reshape(np.concatenate([each for each, _ in found], axis=-1), shape)
     return with_positions(x, maxima, np.concatenate(positions, axis=-1).reshape(shape))
 
 

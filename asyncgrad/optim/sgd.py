@@ -70,7 +70,7 @@ class SGD(ElementwiseOptimizer):
             "maximize": maximize,
         }
         super().__init__(params, defaults)
-        if any(param.size >= LEAST for param in self._params()):
+        if not (momentum or weight_decay) and any(param.size >= LEAST for param in self._params()):
             # Here, since an import is no part of a training step.
             find_axpy(np.dtype(np.float32))
 

@@ -159,6 +159,12 @@ def _basis(coordinates: Any, order: int, length: int, mode: str) -> tuple[Any, A
     return places, found * counts if mode == "grid-constant" else found
 
 
+def _with_constant(result: Any, outside: Any, mode: str, cval: float) -> Any:
+    """Return values of a spline, with the constant where they are outside; and back, where `_prepared` took it away."""
+    result = np.where(outside, cval, result) if outside.any() else result
+    return result + cval if mode == "grid-constant" and cval else result
+
+
 def map_coordinates(
     input: Any,
     coordinates: Any,
@@ -212,8 +218,7 @@ def map_coordinates(
     result = coefficients[tuple(places)]
     for weight in weights:
         result = np.sum(result * weight.reshape((order + 1, *(1,) * (result.ndim - weight.ndim), *every.shape)), 0)
-    result = np.where(every, cval, result) if every.any() else result
-    result = result + cval if mode == "grid-constant" and cval else result
+    result = _with_constant(result, every, mode, cval)
     return result.astype(dtype, copy=False)
 
 
@@ -229,8 +234,7 @@ def _on_lines(name: str, image: Any, lines: Sequence[Any], order: int, mode: str
         taken = np.moveaxis(result, axis, 0)[place]
         result = np.moveaxis(np.sum(taken * weight.reshape((*weight.shape, *(1,) * (image.ndim - 1))), 0), 0, axis)
         every = every | outside.reshape([-1 if other == axis else 1 for other in range(image.ndim)])
-    result = np.where(every, cval, result) if every.any() else result
-    result = result + cval if mode == "grid-constant" and cval else result
+    result = _with_constant(result, every, mode, cval)
     return result.astype(image.dtype, copy=False)
 
 

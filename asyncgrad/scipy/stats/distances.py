@@ -20,11 +20,16 @@ def distance_power_(distance: Any, exponent: Any) -> Any:
         return np.power(distance, exponent)
 
 
+def _slope(distance: Any, exponent: Any, reduced: Any) -> Any:
+    """Return `exponent * distance**reduced`, which is 0 where the exponent is."""
+    is_constant = raw(exponent) == 0
+    slope = exponent * distance_power_.call(np.where(is_constant, 1.0, distance), reduced)
+    return np.where(is_constant, 0.0, slope)
+
+
 @derivative(distance_power_, "distance")
 def _(g: Any, distance: Any, exponent: Any) -> Any:
-    is_constant = raw(exponent) == 0
-    slope = exponent * distance_power_.call(np.where(is_constant, 1.0, distance), exponent - 1)
-    return g * np.where(is_constant, 0.0, slope)
+    return g * _slope(distance, exponent, exponent - 1)
 
 
 @derivative(distance_power_, "exponent")
@@ -43,9 +48,7 @@ def distance_log_(distance: Any, exponent: Any) -> Any:
 
 @derivative(distance_log_, "distance")
 def _(g: Any, distance: Any, exponent: Any) -> Any:
-    is_constant = raw(exponent) == 0
-    slope = exponent * distance_power_.call(np.where(is_constant, 1.0, distance), -1.0)
-    return g * np.where(is_constant, 0.0, slope)
+    return g * _slope(distance, exponent, -1.0)
 
 
 @derivative(distance_log_, "exponent")

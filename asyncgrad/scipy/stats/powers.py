@@ -22,7 +22,12 @@ class _Weibull(ContinuousDistribution):
 
     __slots__ = ()
 
+    _has_powers = True
+
     shapes: tuple[str, ...] = ("c",)
+
+    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any]:
+        return c - 1, np.log(c) - distance * _is_one(c)
 
     def _moments_of_size(self, c: Any) -> tuple[Any, Any]:
         mean = special.gamma(1 + 1 / c)
@@ -53,16 +58,11 @@ class WeibullMinimum(_Weibull):
 
     __slots__ = ()
 
-    _has_powers = True
-
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
         return 0.0, np.inf
 
     def _logpdf(self, y: Any, c: Any) -> Any:
         return _weibull_logpdf(y, c)
-
-    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any]:
-        return c - 1, np.log(c) - distance * _is_one(c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
         return one_minus_exp_.call(y**c)
@@ -92,8 +92,6 @@ class WeibullMaximum(_Weibull):
 
     __slots__ = ()
 
-    _has_powers = True
-
     _inner = -0.5
 
     def _support(self, *shapes: Any) -> tuple[Any, Any]:
@@ -101,9 +99,6 @@ class WeibullMaximum(_Weibull):
 
     def _logpdf(self, y: Any, c: Any) -> Any:
         return _weibull_logpdf(-y, c)
-
-    def _power(self, at_last: bool, distance: Any, c: Any) -> tuple[Any, Any]:
-        return c - 1, np.log(c) - distance * _is_one(c)
 
     def _cdf(self, y: Any, c: Any) -> Any:
         return np.exp(-((-y) ** c))

@@ -92,8 +92,7 @@ class InProcessGroup:
 
     def member(self, rank: int) -> Collective:
         """Return the Collective of one replica."""
-        if not 0 <= whole_number(rank, "rank") < self._size:
-            raise ArgumentError(f"rank is a number from 0 to {self._size - 1}, not {rank}")
+        _check_rank(rank, self._size)
         return _Member(self, rank, self._size)
 
     def give(self, rank: int, key: tuple[int, ...], array: np.ndarray) -> concurrent.futures.Future[np.ndarray]:
@@ -191,8 +190,7 @@ class RemoteGroup:
 
     def member(self, rank: int) -> Collective:
         """Return the Collective of one replica."""
-        if not 0 <= whole_number(rank, "rank") < self.size:
-            raise ArgumentError(f"rank is a number from 0 to {self.size - 1}, not {rank}")
+        _check_rank(rank, self.size)
         return _RemoteMember(self, rank)
 
     async def close(self) -> None:
@@ -291,6 +289,11 @@ class GroupHost:
 def _set_done(ended: asyncio.Future[None]) -> None:
     if not ended.done():
         ended.set_result(None)
+
+
+def _check_rank(rank: int, size: int) -> None:
+    if not 0 <= whole_number(rank, "rank") < size:
+        raise ArgumentError(f"rank is a number from 0 to {size - 1}, not {rank}")
 
 
 def _resolve(key: tuple[int, ...], given: list[tuple[np.ndarray, Any]]) -> None:

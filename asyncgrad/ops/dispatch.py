@@ -175,15 +175,18 @@ def _resolved_dtypes(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any, casti
 def _cast_operands(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any, casting: Any) -> tuple[Any, ...]:
     """Return the operands in the dtypes that give a result of `dtype`: an order may stay real beside a complex one."""
     resolved = _resolved_dtypes(ufunc, inputs, dtype, casting)
-    return tuple(
-        as_dtype(value, wanted, casting)
-        if is_foreign(value)
-        else value.astype(wanted, casting=casting)
-        if hasattr(value, "astype")
-        else wanted.type(value)
+    return tuple(_cast(value, wanted, casting) for value, wanted in zip(inputs, resolved, strict=False))
+
+
+def _cast(value: Any, wanted: np.dtype[Any], casting: Any) -> Any:
+    if is_foreign(value):
+        return as_dtype(value, wanted, casting)
+    if hasattr(value, "astype"):
+        return value.astype(wanted, casting=casting)
+    return (
+        wanted.type(value)
         if isinstance(value, (int, float, complex))
         else np.asarray(value).astype(wanted, casting=casting)
-        for value, wanted in zip(inputs, resolved, strict=False)
     )
 
 
@@ -227,9 +230,7 @@ def _run_masked(ufunc: np.ufunc, arrays: tuple[Any, ...], outs: tuple[Any, ...],
     if getattr(np, ufunc.__name__, None) is ufunc:
         ufunc(*arrays, out=outs, where=mask)
         return
-    shape = np.broadcast_shapes(*map(np.shape, arrays), np.shape(mask))
-    if shape != outs[0].shape:
-        shape = np.broadcast_shapes(shape, outs[0].shape)
+    shape = np.broadcast_shapes(*map(np.shape, arrays), np.shape(mask), outs[0].shape)
     chosen = np.broadcast_to(mask, shape)
     found = ufunc(*(np.broadcast_to(one, shape)[chosen] if np.ndim(one) else one for one in arrays))
     for target, part in zip(outs, found if isinstance(found, tuple) else (found,), strict=True):

@@ -234,6 +234,8 @@ async def run_chaos(transport: str, runs: int, seed: int) -> Counter[tuple[str, 
         for backup in (True, False):
             right, lost = (found[harm, backup, outcome] for outcome in ("right", "lost"))
             print(f"{transport}  {harm}  {'with' if backup else 'no':>4} backup  right: {right:3}  lost: {lost:3}")
+    if skipped := sum(count for (_, _, outcome), count in found.items() if outcome == "lost before"):
+        print(f"{transport}  a worker was silent before it was harmed: {skipped}")
     return found
 
 

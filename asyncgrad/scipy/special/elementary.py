@@ -11,7 +11,7 @@ from ...graph.values import raw
 from ...ops.nondifferentiable import NonDifferentiable
 from ...ops.primitive import RULES, Primitive
 from ..ufuncs import special
-from .rules import differentiable
+from .rules import compute_where, differentiable
 
 __all__ = [
     "boxcox",
@@ -172,9 +172,7 @@ inv_boxcox1p: Primitive = differentiable(
 
 def _powm1_by_exponent(x: Any, y: Any, out: Any) -> Any:
     at_zero = (raw(x) == 0) & (raw(y) > 0)
-    if not np.any(at_zero):
-        return (out + 1) * np.log(x)
-    return np.where(at_zero, 0.0, (out + 1) * np.log(np.where(at_zero, 1.0, x)))
+    return compute_where(~at_zero, lambda x, out: (out + 1) * np.log(x), x, out)
 
 
 powm1: Primitive = differentiable(

@@ -15,7 +15,7 @@ from ...ops.nondifferentiable import NonDifferentiable
 from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
-from .rules import differentiable
+from .rules import compute_where, differentiable
 
 __all__ = [
     "beta",
@@ -137,9 +137,10 @@ def polygamma(n: Any, x: Any) -> Any:
 
 def rgamma_slope(x: Any) -> Any:
     """Return the derivative of 1 / gamma, which has derivatives of every order at the poles of gamma, too."""
-    infinite = np.isposinf(raw(x).real)
-    if np.any(infinite):
-        return np.where(infinite, 0.0, rgamma_slope(np.where(infinite, 1.0, x)))
+    return compute_where(~np.isposinf(raw(x).real), _finite_rgamma_slope, x)
+
+
+def _finite_rgamma_slope(x: Any) -> Any:
     # Far from the real axis there is no pole near, and the sine would overflow.
     is_low = (raw(x).real < 0.5) & (np.abs(raw(x).imag) < 1)
     high = np.where(is_low, 1.0, x)
@@ -172,11 +173,8 @@ betaln: Primitive = differentiable(
 
 def _beta_by(a: Any, b: Any, out: Any) -> Any:
     """Return the derivative of the beta function by `a`; where it is 0 at infinity so is that."""
-    infinite = (np.isposinf(raw(a)) | np.isposinf(raw(b))) & (raw(out) == 0)
-    if not np.any(infinite):
-        return out * psi_difference(a, b)
-    a, b = (np.where(infinite, 1.0, one) for one in (a, b))
-    return np.where(infinite, 0.0, out * psi_difference(a, b))
+    is_zero = (np.isposinf(raw(a)) | np.isposinf(raw(b))) & (raw(out) == 0)
+    return compute_where(~is_zero, lambda a, b, out: out * psi_difference(a, b), a, b, out)
 
 
 def psi_difference(a: Any, b: Any) -> Any:

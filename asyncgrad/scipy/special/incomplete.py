@@ -15,7 +15,7 @@ from ...graph.values import raw
 from ...numpy.random.shapes import beta_slope, gamma_slope
 from ...ops.primitive import Primitive
 from ..ufuncs import special
-from .rules import differentiable
+from .rules import compute_where, differentiable
 
 __all__ = [
     "bdtr",
@@ -74,8 +74,7 @@ def _where_finite(function: Callable[..., Any], *arguments: Any) -> Any:
     for one in bare:
         missing, inside = missing | np.isnan(one), inside & np.isfinite(one)
     # All functions have derivatives where all arguments are 1 / 2.
-    value = function(*(np.where(inside, one, 0.5) for one in arguments))
-    return np.where(inside, value, np.where(missing, np.nan, 0.0))
+    return compute_where(inside, function, *arguments, safe=0.5, outside=np.where(missing, np.nan, 0.0))
 
 
 # The gamma distribution.
@@ -428,10 +427,12 @@ def _finite_f_density(dfn: Any, dfd: Any, x: Any) -> Any:
 
 def _f_by(quantile_by: Callable[..., Any], dfn: Any, dfd: Any, x: Any) -> Any:
     """Return the derivative of fdtr by degrees of freedom; at both ends, where the function is constant, it is 0."""
+
+    def finite(dfn: Any, dfd: Any, x: Any) -> Any:
+        return -f_density(dfn, dfd, x) * quantile_by(dfn, dfd, x)
+
     inside = (raw(x) > 0) & np.isfinite(raw(dfn) + raw(dfd) + raw(x))
-    dfn, dfd, x = (_inside(inside, one, 1.0) for one in (dfn, dfd, x))
-    slope = -f_density(dfn, dfd, x) * quantile_by(dfn, dfd, x)
-    return slope if np.all(inside) else np.where(inside, slope, 0.0)
+    return compute_where(inside, finite, dfn, dfd, x)
 
 
 stdtr: Primitive = differentiable(

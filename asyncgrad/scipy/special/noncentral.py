@@ -17,7 +17,7 @@ from ...graph.values import raw
 from ...numpy.random.shapes import gamma_slope, noncentral_chisquare_slope, noncentral_f_slope
 from ...ops.primitive import Primitive
 from ..ufuncs import special
-from .rules import differentiable
+from .rules import compute_where, differentiable
 from .searches import searched
 from .trapezoid import trapezoid_nodes
 
@@ -57,7 +57,7 @@ def _where_finite(function: Callable[..., Any], arguments: tuple[Any, ...], posi
     others = [value for index, value in enumerate(values) if index != position]
     is_end = np.isinf(values[position]) | (values[position] == 0)
     outside = np.where(is_end & np.isfinite(sum(others)), 0.0, np.nan)
-    return np.where(inside, function(*(np.where(inside, one, 1.0) for one in arguments)), outside)
+    return compute_where(inside, function, *arguments, outside=outside)
 
 
 def _mixture(peak: Any, product: Any, logarithm: Any) -> Any:

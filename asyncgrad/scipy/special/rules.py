@@ -15,7 +15,7 @@ import numpy as np
 from ...ops.primitive import Primitive
 from ...ops.primitive import differentiable as _differentiable
 
-__all__ = ["differentiable"]
+__all__ = ["compute_where", "differentiable"]
 
 _DOUBLE = np.dtype(np.float64)
 #: By the character of a narrow dtype, the dtype that formulas compute in: a whole number stays one, if it may.
@@ -35,6 +35,24 @@ def differentiable(ufunc: np.ufunc, parameters: str, **formulas: Callable[..., A
     if ufunc.nin > 1:
         formulas = {name: _widened(formula) for name, formula in formulas.items()}
     return _differentiable(ufunc, parameters, **formulas)
+
+
+def compute_where(
+    inside: Any, formula: Callable[..., Any], *arguments: Any, safe: float = 1.0, outside: Any = 0.0
+) -> Any:
+    """Return a formula's value where a mask holds, and another elsewhere, where its derivatives are 0.
+
+    Args:
+        inside: the mask.
+        formula: a function of arrays, element by element.
+        arguments: its arguments.
+        safe: what takes the place of each argument elsewhere, where the formula could divide by zero or overflow: a
+            number at which it has derivatives of every order.
+        outside: the value elsewhere.
+    """
+    if np.all(inside):
+        return formula(*arguments)
+    return np.where(inside, formula(*(np.where(inside, one, safe) for one in arguments)), outside)
 
 
 def _widened(formula: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...graph.values import raw
 from ...ops.primitive import Primitive
-from .rules import differentiable
+from .rules import compute_where, differentiable
 
 __all__ = ["searched"]
 
@@ -34,9 +34,6 @@ def _bounded(formula: Callable[..., Any]) -> Callable[..., Any]:
     def bounded(g: Any, *arguments: Any) -> Any:
         size = np.abs(raw(arguments[-1]))
         is_found = (size > _BOUND) & (size < 1 / _BOUND) | np.isnan(size)
-        if np.all(is_found):
-            return formula(g, *arguments)
-        slope = formula(g, *(np.where(is_found, one, 0.5) for one in arguments))
-        return np.where(is_found, slope, 0.0)
+        return compute_where(is_found, lambda *inside: formula(g, *inside), *arguments, safe=0.5)
 
     return bounded

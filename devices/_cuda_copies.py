@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from asyncgrad.errors import DeviceError
+from asyncgrad.graph.device_work import record_work
 
 from ._cuda_streams import CudaEvent, CudaStream, Gpu
 
@@ -57,7 +58,8 @@ def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False) -> Any
     array, flat = _in_memory_order(_in_native_order(device, array))
     current = device.current_stream().cuda_stream
     is_large = array.nbytes >= LARGE
-    stream = device.copy_streams[0].cuda_stream if is_large else current
+    copying: CudaStream = device.copy_streams[0] if is_large else device.current_stream()
+    stream = copying.cuda_stream
     with stream:
         memory = cupy.cuda.alloc(array.nbytes)
     if is_large:
@@ -67,7 +69,8 @@ def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False) -> Any
         pinned = flat if may_be_read_later and _is_pinned(flat) else _pinned_like(flat)
         if pinned is not flat:
             pinned[...] = flat
-        cupy.cuda.runtime.memcpyAsync(memory.ptr, pinned.ctypes.data, array.nbytes, _TO_GPU, stream.ptr)
+        with record_work(copying, "copy to the device", "copy", array.nbytes):
+            cupy.cuda.runtime.memcpyAsync(memory.ptr, pinned.ctypes.data, array.nbytes, _TO_GPU, stream.ptr)
         copied = stream.record(cupy.cuda.Event(disable_timing=True))
         if is_large:
             current.wait_event(copied)
@@ -80,8 +83,9 @@ def copy_to_host(device: Gpu, array: Any) -> np.ndarray:
     array, flat = _on_current_stream(device, array)
     host = np.empty(flat.shape, array.dtype)
     if array.nbytes:
-        stream = _stream_to_host(device, array).cuda_stream
-        _copy_by_chunks(flat.data.ptr, host.reshape(-1).view(np.uint8), stream)
+        stream = _stream_to_host(device, array)
+        with record_work(stream, "copy to the host", "copy", array.nbytes):
+            _copy_by_chunks(flat.data.ptr, host.reshape(-1).view(np.uint8), stream.cuda_stream)
     return _with_axes_of(array, host)
 
 
@@ -93,7 +97,9 @@ def copy_to_host_later(device: Gpu, array: Any) -> tuple[np.ndarray, CudaEvent]:
     stream = _stream_to_host(device, array)
     host = _pinned_like(flat)
     if array.nbytes:
-        cupy.cuda.runtime.memcpyAsync(host.ctypes.data, flat.data.ptr, array.nbytes, _TO_HOST, stream.cuda_stream.ptr)
+        source, pointer = flat.data.ptr, stream.cuda_stream.ptr
+        with record_work(stream, "copy to the host", "copy", array.nbytes):
+            cupy.cuda.runtime.memcpyAsync(host.ctypes.data, source, array.nbytes, _TO_HOST, pointer)
     copied = stream.record_event()
     # Until then neither may be freed: CuPy's pools would hand the memory to others.
     device.hold([copied.cuda_event], (array, host))

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["CudaEvent", "CudaStream", "Gpu", "translate_errors"]
 
 
+#: The streams of copies, by their numbers.
+_COPY_LABELS = {-1: "copies to the device", -2: "copies to the host"}
+
+
 class Gpu(Protocol):
     """What streams and copies ask of their GPU; see `CudaDevice`."""
 
@@ -69,18 +73,19 @@ class CudaEvent(Event):
 
     Args:
         stream: the stream that it is recorded on, now.
+        enable_timing: whether the GPU notes the time.
     """
 
     __slots__ = ("cuda_event",)
 
     stream: CudaStream
 
-    def __init__(self, stream: CudaStream) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: CudaStream, enable_timing: bool = False) -> None:
+        super().__init__(stream, enable_timing)
         from cupy.cuda import Event as BareEvent
 
         # A thread that waits for it sleeps.
-        self.cuda_event = BareEvent(block=True, disable_timing=True)
+        self.cuda_event = BareEvent(block=True, disable_timing=not enable_timing)
         self.cuda_event.record(stream.cuda_stream)
 
     def query(self) -> bool:
@@ -105,6 +110,19 @@ class CudaEvent(Event):
         with translate_errors(self.stream.device):
             self.cuda_event.synchronize()
         return DONE
+
+    def elapsed_time(self, end: Event) -> float:
+        """Return the milliseconds from this event to `end`, with a resolution of about half a microsecond.
+
+        Raises:
+            DeviceError: one of the two has no time, has not completed, or is of another device; or the GPU has failed.
+        """
+        from cupy.cuda import get_elapsed_time
+
+        self.must_have_times(end)
+        assert isinstance(end, CudaEvent)
+        with translate_errors(self.stream.device):
+            return float(get_elapsed_time(self.cuda_event, end.cuda_event))
 
     async def _suspend(self) -> None:
         loop = running_loop()
@@ -132,7 +150,7 @@ class CudaStream(Stream):
 
     Args:
         device: the GPU.
-        index: 0 for the default stream.
+        index: 0 for the default stream, below 0 for a stream of copies.
         cuda_stream: CuPy's object for it.
     """
 
@@ -146,15 +164,23 @@ class CudaStream(Stream):
         #: What the thread of this stream is to wait for; None before the first wait.
         self._waits: SimpleQueue[tuple[Any, Callable[[], None]] | None] | None = None
 
-    def record_event(self) -> CudaEvent:
+    @property
+    def label(self) -> str:
+        """What it is called in the timeline of a profile."""
+        return _COPY_LABELS.get(self.index) or super().label
+
+    def record_event(self, *, enable_timing: bool = False) -> CudaEvent:
         """Return an Event that completes when all work that is on this stream now has ended.
+
+        Args:
+            enable_timing: whether the GPU notes when that is.
 
         Raises:
             DeviceError: the GPU has failed.
         """
         self.device.check()
         with translate_errors(self.device):
-            return CudaEvent(self)
+            return CudaEvent(self, enable_timing)
 
     def wait_event(self, event: Event) -> None:
         """Let later work on this stream begin only once `event` has completed; never waits itself.

@@ -57,6 +57,7 @@ class CudaDevice(Device):
     has_strides = False
     has_host_arrays = False
     is_asynchronous = True
+    has_timing = True
 
     def __init__(self, index: int, cupy: Any) -> None:
         self._index = index
@@ -178,6 +179,14 @@ class CudaDevice(Device):
         with suppress(IndexError):  # another thread may have dropped the last one
             while held and all(event.done for event in held[0][0]):
                 held.popleft()
+
+    def holds(self, array: Any) -> bool:
+        """Tell whether this is an array in the memory of this GPU."""
+        return isinstance(array, self._cupy.ndarray) and array.data.device_id == self._index
+
+    def kernels_launched(self) -> int:
+        """Return how many fused kernels of asyncgrad have been launched so far, on any GPU; not those of libraries."""
+        return install_kernels(self._cupy).launches
 
     def memory_allocated(self) -> int:
         """Return how many bytes of the GPU's memory arrays occupy."""

@@ -1,7 +1,8 @@
 """A stand-in for CuPy where there is no GPU: its module in the memory of the host, as far as `devices/cuda.py` uses it.
 
 Arrays have CuPy's functions and refusals (`DeviceArray`). Work is done at once, but events can be held back: what is
-recorded on a stream between `stream.block()` and `stream.unblock()` is not done before the latter. Kernels in CUDA's C
+recorded on a stream between `stream.block()` and `stream.unblock()` is not done before the latter. Events tell the time
+at which they are done, by the host's clock or the one that a test puts in `Event.clock`. Kernels in CUDA's C
 cannot be launched. `open_gpus` puts the modules in the place of the real ones for a test, and opens the devices.
 """
 
@@ -11,6 +12,7 @@ import ctypes
 import itertools
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -104,11 +106,22 @@ class FakeGpu:
 class Event:
     """`cupy.cuda.Event`: what was held back on its stream when it was recorded."""
 
+    #: Returns the time in seconds.
+    clock: ClassVar[Callable[[], float]] = time.perf_counter
+
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
-        self._gates: tuple[threading.Event, ...] = ()
+        self._gates: tuple[Gate, ...] = ()
+        self._recorded: float | None = None
+        self.disable_timing = disable_timing
 
     @property
-    def gates(self) -> tuple[threading.Event, ...]:
+    def time(self) -> float:
+        """When it is done; of one that has been recorded, and is."""
+        assert self._recorded is not None
+        return max([self._recorded, *(gate.opened for gate in self._gates)])
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
         """What it waits for."""
         return self._gates
 
@@ -119,12 +132,35 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Complete once the work that is on a stream now is done."""
+        self._recorded = Event.clock()
         self._gates = (get_current_stream() if stream is None else stream).gates
 
     def synchronize(self) -> None:
         """Wait until it is done."""
         for gate in self._gates:
             assert gate.wait(timeout=60), "a stream that was blocked has not been unblocked"
+
+
+def get_elapsed_time(start_event: Event, end_event: Event) -> float:
+    """Return the milliseconds between two events, as a float32; CUDA refuses such that have no time, or none yet."""
+    for event in (start_event, end_event):
+        if event.disable_timing or event._recorded is None:
+            raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
+        if not event.done:
+            raise CUDARuntimeError("cudaErrorNotReady: device not ready")
+    return float(np.float32((end_event.time - start_event.time) * 1e3))
+
+
+@final
+class Gate(threading.Event):
+    """What holds work back until it is set."""
+
+    opened = 0.0
+
+    def set(self) -> None:
+        """Let the work be done."""
+        self.opened = self.opened or Event.clock()
+        super().set()
 
 
 @final
@@ -138,13 +174,13 @@ class Stream:
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
         self.ptr = Stream._next_ptr()
-        self.gates: tuple[threading.Event, ...] = ()
+        self.gates: tuple[Gate, ...] = ()
         self._before: list[Stream] = []
         Stream.all.add(self)
 
     def block(self) -> None:
         """Hold back what is recorded on this stream from now on."""
-        self.gates = (*self.gates, threading.Event())
+        self.gates = (*self.gates, Gate())
 
     def unblock(self) -> None:
         """Let everything on this stream be done."""
@@ -467,6 +503,7 @@ def _modules() -> dict[str, ModuleType]:
         device=device,
         driver=driver,
         get_current_stream=get_current_stream,
+        get_elapsed_time=get_elapsed_time,
         memory=memory,
         runtime=runtime,
     )

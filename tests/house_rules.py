@@ -84,6 +84,7 @@ DEVICES_MAY_IMPORT = {
     "asyncgrad.engine.streams",
     "asyncgrad.errors",
     "asyncgrad.graph.current_streams",
+    "asyncgrad.graph.device_work",
     "asyncgrad.graph.values",
     "asyncgrad.ops.formula",
     "asyncgrad.ops.kernels",

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar, Token
 from typing import Any, final
 
+from ..errors import DeviceError
 from .loops import loop_is_running
 from .streams import DONE, Event, Stream, StreamOwner
 
@@ -225,8 +226,14 @@ class CallStream(Stream):
                 self._after -= work.waits_for
             return work
 
-    def record_event(self) -> CallEvent:
-        """Return an Event that stands for the calls on this stream that have not ended."""
+    def record_event(self, *, enable_timing: bool = False) -> CallEvent:
+        """Return an Event that stands for the calls on this stream that have not ended.
+
+        Raises:
+            DeviceError: `enable_timing` is true: calls of functions have no events with the time.
+        """
+        if enable_timing:
+            raise DeviceError(f"'{self.device}' has no events with the time: only a device that has_timing has them")
         with _MUTEX:
             self._wanted()
             return CallEvent(self, frozenset(self._works | self._after))

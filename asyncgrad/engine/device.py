@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from ..arguments import describe
 from ..context import CURRENT_STREAMS, DEFAULT_DEVICE, Mode
 from ..errors import ArgumentTypeError, DeviceError
+from ..graph.device_work import note_timed_device
 from ..graph.one_device import several_met
 from ..graph.values import is_foreign, moved_array, on_device
 from .call_streams import CallStream
@@ -89,6 +90,11 @@ class Device:
     #: Whether functions put work on the current stream and return before it is done. If so, a gradient that goes from
     #: one stream to another is waited for by an event, not by the order of calls.
     is_asynchronous = False
+    #: Whether its streams record events that tell the time, by `record_event(enable_timing=True)`. A profile shows when
+    #: such a device does its work.
+    has_timing = False
+    #: The streams on which it makes copies by itself, beside those that users make.
+    copy_streams: Sequence[Stream] = ()
     #: Whether this device has a thread of its own, to which NodeTasks are sent as Jobs by `submit`.
     has_worker = False
     #: How many bodies may run here at a time; None for any number. A body does not count while it awaits a backward. A
@@ -238,6 +244,14 @@ class Device:
         """
         return nullcontext()
 
+    def holds(self, array: Any) -> bool:
+        """Tell whether this is an array in the memory of this device; implemented where the device `has_timing`."""
+        return False
+
+    def kernels_launched(self) -> int | None:
+        """Return how many kernels have been launched on this device so far; None where nobody counts."""
+        return None
+
     # How arrays move.
 
     def from_host(self, array: Any) -> Any:
@@ -322,6 +336,8 @@ def device(name: str | Device) -> Device:
                 found = _open(str(name))
                 several_met[0] = bool(_opened)
                 _opened[name] = found
+                if found.has_timing:
+                    note_timed_device(found)
     found.reopen()
     return found
 
@@ -344,6 +360,8 @@ def register_device(made: Device) -> Device:
             raise DeviceError(f"there is another device named {made.name!r}: give this one another index")
         _registered[made.name] = made
         several_met[0] = True
+        if made.has_timing:
+            note_timed_device(made)
     return made
 
 

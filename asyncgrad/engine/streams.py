@@ -74,11 +74,13 @@ class Event:
         True
     """
 
-    __slots__ = ("stream",)
+    __slots__ = ("enable_timing", "stream")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, enable_timing: bool = False) -> None:
         #: The stream on which it was recorded.
         self.stream: Stream = stream
+        #: Whether it tells the time, by `elapsed_time`.
+        self.enable_timing: bool = enable_timing
 
     def query(self) -> bool:
         """Tell whether the event has completed; never waits."""
@@ -91,6 +93,37 @@ class Event:
         other thread it blocks, and needs no await.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement synchronize()")
+
+    def elapsed_time(self, end: Event) -> float:
+        """Return the milliseconds from this event to `end`, as the device has measured them; never waits.
+
+        Raises:
+            DeviceError: one of the two was not recorded with `enable_timing=True`, is of another device, or has not
+                completed.
+
+        Source: torch.cuda.Event.elapsed_time.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement elapsed_time(end)")
+
+    def must_have_times(self, end: Any) -> None:
+        """Raise unless `elapsed_time(end)` can be told; for its implementations.
+
+        Raises:
+            DeviceError: as `elapsed_time`.
+        """
+        device = self.stream.device
+        if not isinstance(end, Event) or end.stream.device is not device:
+            raise DeviceError(f"elapsed_time takes an event of a stream of '{device}', not {end!r}")
+        for event in (self, end):
+            if not event.enable_timing:
+                raise DeviceError(
+                    f"an event of {event.stream!r} has no time: write stream.record_event(enable_timing=True)"
+                )
+            if not event.query():
+                raise DeviceError(
+                    f"an event of {event.stream!r} has no time yet, since it has not completed: first write "
+                    "await event.synchronize()"
+                )
 
 
 class Stream(Mode):
@@ -125,8 +158,13 @@ class Stream(Mode):
 
     # What a device must implement.
 
-    def record_event(self) -> Event:
-        """Return an Event that completes when all work that is on this stream now has ended."""
+    def record_event(self, *, enable_timing: bool = False) -> Event:
+        """Return an Event that completes when all work that is on this stream now has ended.
+
+        Args:
+            enable_timing: whether the device notes when that is, for `Event.elapsed_time`. Only a device that
+                `has_timing` can.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement record_event()")
 
     def wait_event(self, event: Event) -> None:
@@ -151,6 +189,11 @@ class Stream(Mode):
             )
 
     # Defaults, for a device whose functions put work on the current stream by themselves.
+
+    @property
+    def label(self) -> str:
+        """What it is called in the timeline of a profile."""
+        return f"stream {self.index}" if self.index else "default stream"
 
     def wait_stream(self, other: Stream) -> None:
         """Let later work on this stream begin only once all work that is on `other` now has ended.

@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from ..context import GRAD_MODE
+from ..graph.device_work import call_recorded
 from ..graph.leaf import gradient_edge
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
@@ -132,7 +133,8 @@ def concatenate(
         arrays, axis = [reshape(array_like(array), -1) for array in arrays], 0
     raw = _raw(arrays)
     if raw and dtype is None and casting == "same_kind" and is_foreign(raw[0]):
-        data = own_function(np.concatenate, raw[0])(raw, axis)
+        function = own_function(np.concatenate, raw[0])
+        data = call_recorded("Concatenate", function, raw, axis)
     else:
         data = np.concatenate(raw, axis, dtype=dtype, casting=casting)
     if axis < 0:
@@ -149,7 +151,11 @@ RULES[np.concatenate] = concatenate
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Return arrays of one shape laid side by side along a new axis."""
     arrays = list(arrays)
-    data = np.stack(_raw(arrays), axis, dtype=dtype, casting=casting)
+    raw = _raw(arrays)
+    if raw and is_foreign(raw[0]):
+        data = call_recorded("Stack", np.stack, raw, axis, dtype=dtype, casting=casting)
+    else:
+        data = np.stack(raw, axis, dtype=dtype, casting=casting)
     return _joined(arrays, data, axis + data.ndim if axis < 0 else axis, None, out)
 
 

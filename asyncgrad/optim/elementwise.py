@@ -13,6 +13,7 @@ import numpy as np
 from ..engine.device import Device
 from ..errors import ArgumentError, OverlappingStepsError
 from ..graph.current_streams import follow_streams
+from ..graph.device_work import record_step
 from ..graph.saved import version_of
 from ..graph.saved_hooks import begin_writes
 from ..graph.values import empty_beside
@@ -138,6 +139,11 @@ class ElementwiseOptimizer(Optimizer):
         The new values go into the arrays that `places` returns; without it, into those of the parameters.
         """
         follow_streams()
+        devices = (param._device for entries in found for param, _ in entries)
+        with record_step(f"{type(self).__name__}.step", devices):
+            self._apply_to_groups(found, places)
+
+    def _apply_to_groups(self, found: list[Entries], places: Places | None) -> None:
         for group, given in zip(self.param_groups, found, strict=True):
             maximize = group.get("maximize", False)
             entries = self._apply_fused(group, given, maximize) if COMPILERS else given

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -14,6 +15,7 @@ from .costs import backward_flops, bytes_of, forward_flops, operand_specs
 from .recording import BEGIN, PLAIN_CALL, BackwardRecord, ForwardCall, NodeFacts, NodeRun, Recorder, Spec
 
 if TYPE_CHECKING:
+    from .device_work import DeviceSpan, Work
     from .recording import WorkerRun
 
 __all__ = ["BackwardSpan", "ProfileEvent", "Record", "read"]
@@ -35,7 +37,8 @@ class ProfileEvent(NamedTuple):
         flops: how many operations it takes; None where that is not known.
         bytes: how many bytes those inputs and outputs have; None where that is not known.
         ready: when the node had all its gradients; None for a forward call.
-        began: when it began; None for a forward call of a NumPy function, of which only the end is noted.
+        began: when it began; None for a forward call of a NumPy function, of which only the end is noted, except where
+            an asynchronous device did its work.
         suspended: when it began to wait, each time.
         resumed: when it went on, each time.
         ended: when it ended; None if it had not when the events were read.
@@ -55,6 +58,11 @@ class ProfileEvent(NamedTuple):
         forward_sequence_nr: of the forward call that made the node, if this profile has recorded it.
         line: the file and line of the forward call, as in `model.py:12`; None if it was not recorded.
         admitted: when its body could begin on a device that limits how many do at a time; None on any other device.
+        device_began: when an asynchronous device began with its work; None for any other device. The times above are
+            then those of the host, which launched the work.
+        device_ended: when the device had done it.
+        device_time: the nanoseconds that it took the device: without the waits of a node that suspends.
+        kernels: how many kernels were launched, as far as the device counts them; None where it does not.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -95,6 +103,10 @@ class ProfileEvent(NamedTuple):
     forward_sequence_nr: int | None
     line: str | None
     admitted: int | None = None
+    device_began: int | None = None
+    device_ended: int | None = None
+    device_time: int | None = None
+    kernels: int | None = None
 
     @property
     def duration(self) -> int | None:
@@ -135,7 +147,7 @@ class Record(NamedTuple):
         spans: the backward passes.
         lateness: (time, thread id, nanoseconds) for each timer of the profile that has fired.
         threads: the name of each thread, by its id.
-        loops: by thread, the event loops that ran there, each with the time from which on.
+        device_spans: the work of devices, in the order in which it began.
     """
 
     events: tuple[ProfileEvent, ...]
@@ -144,15 +156,21 @@ class Record(NamedTuple):
     spans: tuple[BackwardSpan, ...]
     lateness: tuple[tuple[int, int, int], ...]
     threads: dict[int, str]
+    device_spans: tuple[DeviceSpan, ...] = ()
 
 
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e9)
 
 
-def read(recorder: Recorder) -> Record:
-    """Return what a recorder has recorded so far."""
-    return _Reader(recorder).read()
+def read(recorder: Recorder, *, with_devices: bool) -> Record:
+    """Return what a recorder has recorded so far.
+
+    Args:
+        recorder: the recorder.
+        with_devices: whether the devices have done their work, so that their times can be told.
+    """
+    return _Reader(recorder).read(with_devices)
 
 
 @final
@@ -182,10 +200,12 @@ class _Reader:
         self._older_specs = {
             facts.address: facts.outputs[0] if len(facts.outputs) == 1 else None for facts in self._older.values()
         }
+        #: The calls that wrappers have recorded, each with its place in the recorder's list.
+        self._plain = list(_plain_calls(list(recorder.plain_calls)))
         self._calls = {call.facts.key: call for call in self._read_calls()}
         self._spans = sorted(self._backwards, key=lambda backward: backward.began)
 
-    def read(self) -> Record:
+    def read(self, with_devices: bool) -> Record:
         entries: list[tuple[ProfileEvent, int, int, tuple[Any, ...]]] = [
             (self._forward_event(call), 0, _bytes_saved(call), ()) for call in self._calls.values()
         ]
@@ -194,6 +214,7 @@ class _Reader:
         entries.sort(key=lambda entry: _order(entry[0]))
         index_of = {(entry[0].graph_task_id, entry[1]): index for index, entry in enumerate(entries) if entry[1]}
         events = tuple(entry[0] for entry in entries)
+        events, device_spans = self._with_spans(events, index_of) if with_devices else (events, ())
         producers = tuple(
             tuple(
                 index_of[event.graph_task_id, address]
@@ -210,12 +231,66 @@ class _Reader:
             self._spans_of(events),
             lateness,
             self._threads,
+            device_spans,
         )
+
+    def _with_spans(
+        self, events: tuple[ProfileEvent, ...], index_of: dict[tuple[int | None, int], int]
+    ) -> tuple[tuple[ProfileEvent, ...], tuple[DeviceSpan, ...]]:
+        """Return the events with the times of devices, and what these did, each with the index of its event."""
+        works = self._recorder.work.spans()
+        forward = {-(event.sequence_nr or 0): index for index, event in enumerate(events) if event.kind == "forward"}
+        by_work = {number: forward.get(key) for number, key in self._keys_of_calls([work for work, _ in works])}
+        spans: list[DeviceSpan] = []
+        by_event: dict[int, list[DeviceSpan]] = {}
+        for number, (work, span) in enumerate(works):
+            found = by_work.get(number)
+            if isinstance(work.key, tuple):
+                graph_task_id, order, address = work.key
+                found = index_of.get((graph_task_id, address), index_of.get((graph_task_id, order)))
+            elif work.key is not None:
+                found = forward.get(work.key)
+            spans.append(span._replace(event=found))
+            if found is not None:
+                by_event.setdefault(found, []).append(span)
+        timed = tuple(
+            _with_device_times(event, by_event[index]) if index in by_event else event
+            for index, event in enumerate(events)
+        )
+        spans.sort(key=lambda span: (span.began, -span.ended))
+        return timed, tuple(spans)
+
+    def _keys_of_calls(self, works: Sequence[Work]) -> Iterator[tuple[int, int]]:
+        """Yield the number of each work of a function's call, and the key of the node that the call made.
+
+        The node is recorded right after the work, in the same thread.
+        """
+        made: dict[int, int] = {}
+        for number, work in enumerate(works):
+            if work.kind != "forward" or work.key is not None:
+                continue
+            call = self._next_call(work)
+            if call is not None:
+                # Of several works before one call, the others have made no node.
+                made[call.facts.key] = number
+        yield from ((number, key) for key, number in made.items())
+
+    def _next_call(self, work: Work) -> ForwardCall | None:
+        """Return the first call that was recorded in a thread after some work, if it is one of the same function."""
+        plain, other = work.after
+        calls, later = self._recorder.calls, islice(self._plain, bisect_left(self._plain, plain, key=_offset), None)
+        found = (
+            next((call for _, call in later if call.thread == work.thread), None),
+            next((call for call in islice(calls, other, None) if call.thread == work.thread), None),
+        )
+        same = [call for call in found if call is not None and _function_name(call.facts) == work.name]
+        # Orders go down.
+        return max(same, key=lambda call: call.facts.key, default=None)
 
     def _read_calls(self) -> Iterator[ForwardCall]:
         """Yield the forward calls in their order, each with the specs of its arguments."""
         # What was recorded in full comes in between.
-        calls = [*_plain_calls(list(self._recorder.plain_calls)), *self._recorder.calls]
+        calls = [*(call for _, call in self._plain), *self._recorder.calls]
         specs, leaves = self._specs, deque(self._recorder.leaves)
         for call in sorted(calls, key=lambda call: call.ended):
             while leaves and leaves[0][0] <= call.ended:
@@ -233,7 +308,7 @@ class _Reader:
         ended = round(call.ended * 1e9)
         return ProfileEvent(
             kind="forward",
-            name=facts.name.removesuffix("Backward") if plan is None else plan.primitive.name,
+            name=_function_name(facts),
             sequence_nr=-facts.key,
             node_id=facts.address,
             **_shapes(call.inputs, facts.outputs),
@@ -394,11 +469,31 @@ class _Reader:
         )
 
 
-def _plain_calls(flat: list[Any]) -> Iterator[ForwardCall]:
-    """Yield the calls that wrappers of primitives have recorded: see `ForwardRecorder.plain_calls`."""
+def _function_name(facts: NodeFacts) -> str:
+    return facts.name.removesuffix("Backward") if facts.plan is None else facts.plan.primitive.name
+
+
+def _offset(entry: tuple[int, ForwardCall]) -> int:
+    return entry[0]
+
+
+def _with_device_times(event: ProfileEvent, spans: Sequence[DeviceSpan]) -> ProfileEvent:
+    """Return an event with the times of its device; `spans` are the parts of its work."""
+    kernels = [span.kernels for span in spans if span.kernels is not None]
+    return event._replace(
+        began=spans[0].launched if event.began is None else event.began,
+        device_began=min(span.began for span in spans),
+        device_ended=max(span.ended for span in spans),
+        device_time=sum(span.duration for span in spans),
+        kernels=sum(kernels) if kernels else None,
+    )
+
+
+def _plain_calls(flat: list[Any]) -> Iterator[tuple[int, ForwardCall]]:
+    """Yield the calls that wrappers of primitives have recorded, each with its place: see ForwardRecorder."""
     index, nothing = 0, id(None)
     while index < len(flat):
-        plan = flat[index]
+        begin, plan = index, flat[index]
         count = PLAIN_CALL + len(plan.primitive.tensor_names)
         _, order, address, shape, dtype, device, code, instruction, thread, ended, *edges = flat[index : index + count]
         index += count
@@ -418,9 +513,8 @@ def _plain_calls(flat: list[Any]) -> Iterator[ForwardCall]:
             saved,
         )
         # Wrappers write a bool for the main thread: asking which it is would cost too much.
-        yield ForwardCall(
-            facts, code, instruction, (MAIN_THREAD or 0) if isinstance(thread, bool) else thread, None, ended
-        )
+        number = (MAIN_THREAD or 0) if isinstance(thread, bool) else thread
+        yield begin, ForwardCall(facts, code, instruction, number, None, ended)
 
 
 def _until(end: float, run: NodeRun) -> NodeRun:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 from ..arguments import describe, truth
 from ..engine.instruments import INSTRUMENTS, PROCESS_INSTRUMENTS
+from ..engine.loops import loop_is_running
 from ..engine.observation import observers_in_use
-from ..errors import ArgumentTypeError, ProfileError
+from ..errors import ArgumentTypeError, DeviceError, ProfileError
 from ..graph.creation import RECORDERS, observe_nodes, record_everywhere
+from ..graph.device_work import start_recording, stop_recording
 from ..html import panel
 from .critical_path import CriticalNode, critical_path
+from .device_work import DeviceSpan
 from .events import ProfileEvent, Record, read
 from .recording import Recorder
 from .table import make_html, make_table
 from .trace import make_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from types import TracebackType
     from typing import Self
 
@@ -81,11 +86,13 @@ class profile:
             with _MUTEX:
                 _process_recorders.append(recorder)
                 PROCESS_INSTRUMENTS.append(recorder)
+                PROCESS_INSTRUMENTS.append(recorder.work)
                 record_everywhere(_process_recorders)
         else:
-            INSTRUMENTS.set((*INSTRUMENTS.get(), recorder))
+            INSTRUMENTS.set((*INSTRUMENTS.get(), recorder, recorder.work))
             RECORDERS.set((*RECORDERS.get(), recorder))
             observe_nodes()
+        start_recording(recorder.work, self._whole_process)
         return self
 
     def __exit__(
@@ -95,13 +102,16 @@ class profile:
         if not recorder.is_open:
             raise ProfileError("this profile does not record: its with block has ended, or has not begun")
         recorder.close()
+        stop_recording(recorder.work, self._whole_process)
         if self._whole_process:
             with _MUTEX:
                 _process_recorders.remove(recorder)
                 PROCESS_INSTRUMENTS.remove(recorder)
+                PROCESS_INSTRUMENTS.remove(recorder.work)
                 record_everywhere(_process_recorders)
         else:
-            INSTRUMENTS.set(tuple(one for one in INSTRUMENTS.get() if one is not recorder))
+            ended = (recorder, recorder.work)
+            INSTRUMENTS.set(tuple(one for one in INSTRUMENTS.get() if one not in ended))
             RECORDERS.set(tuple(one for one in RECORDERS.get() if one is not recorder))
             observe_nodes()
 
@@ -112,35 +122,64 @@ class profile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         self.__exit__(kind, error, trace)
+        if error is None:
+            # A device that has failed is left out.
+            with suppress(DeviceError):
+                await self._recorder.work.synchronize()
+
+    def synchronize(self) -> Awaitable[None]:
+        """Wait until asynchronous devices have done what this profile has seen the host launch on them.
+
+        In a thread with a running event loop it must be awaited, `await prof.synchronize()`, and suspends. In any other
+        thread it blocks, and needs no await. `async with ag.profile()` does it at its end.
+
+        Raises:
+            ProfileError: the block has not ended.
+            DeviceError: a device has failed.
+        """
+        self._must_have_ended("synchronize()")
+        return self._recorder.work.synchronize()
 
     @property
     def events(self) -> tuple[ProfileEvent, ...]:
         """What happened, in the order in which it ended: one ProfileEvent for each call and each run of a node.
 
         Raises:
-            ProfileError: the block has not ended.
+            ProfileError: the block has not ended, or a device has not done its work.
         """
         return self._read("events").events
+
+    @property
+    def device_spans(self) -> tuple[DeviceSpan, ...]:
+        """What asynchronous devices did, in the order in which they began: one DeviceSpan for each piece of work.
+
+        Those are calls of functions, runs of nodes, copies from and to the host, and steps of optimizers.
+
+        Raises:
+            ProfileError: the block has not ended, or a device has not done its work.
+        """
+        return self._read("device_spans").device_spans
 
     def table(self, sort_by: str = "total", *, limit: int | None = None) -> str:
         """Return a table of what took how long, one line for each name and kind.
 
         Args:
             sort_by: the column that comes first: "name", "kind", "count", "total", "mean", "longest", "waited",
-                "share", "flops" or "bytes". The largest comes first, and names in their order.
+                "share", "flops", "bytes", "device" or "kernels". The largest comes first, and names in their order.
             limit: how many lines to show; None shows all.
 
         Raises:
-            ProfileError: the block has not ended.
+            ProfileError: the block has not ended, or a device has not done its work.
             ArgumentError: there is no such column, or `limit` is below 1.
         """
-        return make_table(self._read("table()").events, sort_by, limit)
+        record = self._read("table()")
+        return make_table(record.events, record.device_spans, sort_by, limit)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the trace that https://ui.perfetto.dev and chrome://tracing open, in the trace event format (JSON).
 
         Raises:
-            ProfileError: the block has not ended.
+            ProfileError: the block has not ended, or a device has not done its work.
             ArgumentTypeError: `path` is no path.
             OSError: the file cannot be written. The profile is as it was, and can be written elsewhere.
         """
@@ -153,33 +192,59 @@ class profile:
     def critical_path(self, graph_task_id: int | None = None) -> list[CriticalNode]:
         """Return the nodes that decided how long a backward took, in the order in which they ran.
 
+        It is the time of the host: of work on an asynchronous device, that of its launch.
+
         Args:
             graph_task_id: which backward; None for the one that took longest.
 
         Raises:
             ProfileError: the block has not ended, or has seen no such backward.
         """
-        return critical_path(self._read("critical_path()"), graph_task_id)
+        return critical_path(self._read_host("critical_path()"), graph_task_id)
 
-    def _read(self, what: str) -> Record:
+    def _must_have_ended(self, what: str) -> None:
         if not self._is_entered:
             raise ProfileError(f"this profile has recorded nothing: read {what} after with ag.profile() as prof:")
         if self._recorder.is_open:
             raise ProfileError(f"this profile is still recording: read {what} after the end of its with block")
+
+    def _read(self, what: str) -> Record:
+        self._must_have_ended(what)
         if self._record is None:
-            self._record = read(self._recorder)
+            work = self._recorder.work
+            if pending := work.pending():
+                if loop_is_running():
+                    names = ", ".join(sorted({f"'{event.stream.device}'" for event in pending}))
+                    raise ProfileError(
+                        f"{names} has not done yet what this profile has seen, and to wait for that would block the "
+                        f"event loop: write await prof.synchronize() before {what}, or async with ag.profile() as prof:"
+                    )
+                with suppress(DeviceError):
+                    work.synchronize()
+            self._record = read(self._recorder, with_devices=True)
         return self._record
+
+    def _read_host(self, what: str) -> Record:
+        """Return the record; without what devices do if they have not done it yet."""
+        self._must_have_ended(what)
+        if self._record is None and self._recorder.work.pending():
+            return read(self._recorder, with_devices=False)
+        return self._read(what)
 
     def __repr__(self) -> str:
         return f"<profile, {self._state()}>"
 
     def _repr_html_(self) -> str:
-        is_read = self._is_entered and not self._recorder.is_open
-        return panel("profile", make_html(self._read("").events, _LINES) if is_read else "", self._state())
+        text = ""
+        if self._is_entered and not self._recorder.is_open:
+            record = self._read_host("")
+            text = make_html(record.events, record.device_spans, _LINES)
+        return panel("profile", text, self._state())
 
     def _state(self) -> str:
         if not self._is_entered or self._recorder.is_open:
             return "recording" if self._is_entered else "not begun"
-        events = self._read("").events
+        events = self._read_host("").events
         backwards = len({event.graph_task_id for event in events if event.kind == "backward"})
-        return f"{len(events):,} events, {backwards:,} backward {'pass' if backwards == 1 else 'passes'}"
+        waits = "" if self._record is not None else ", without devices that are at work: await prof.synchronize()"
+        return f"{len(events):,} events, {backwards:,} backward {'pass' if backwards == 1 else 'passes'}{waits}"

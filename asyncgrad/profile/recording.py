@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 from ..engine.instruments import StepObserver, is_cancellation
 from ..graph.callers import is_own_file
+from ..graph.device_work import recorders_in_use
 from ..graph.node import LEAF_ORDER, next_order
 from ..graph.tensor_base import TensorBase
 from ..ops.dispatch import call_function, call_ufunc
 from ..ops.plan import Plan
+from .device_work import DeviceRecorder
 from .lateness import watch_loop
 
 if TYPE_CHECKING:
@@ -261,6 +263,7 @@ class Recorder:
         "own_files",
         "plain_calls",
         "threads",
+        "work",
     )
 
     def __init__(self, clock: Clock) -> None:
@@ -296,6 +299,8 @@ class Recorder:
         self.lateness: list[tuple[float, int, float]] = []
         #: A list of one, which `created` refers to.
         self._is_open = [False]
+        #: What devices do.
+        self.work: DeviceRecorder = DeviceRecorder(clock, self._is_open, (self.plain_calls, self.calls))
         #: The calls that have begun and not ended, by the id of their node.
         self._pending: dict[int, tuple[CodeType | None, int, float]] = {}
         self.caller = _make_caller(self)
@@ -311,6 +316,7 @@ class Recorder:
         self.first = next_order()
         self._is_open[0] = True
         self.note_thread()
+        self.work.open()
 
     def close(self) -> None:
         """End recording; tasks made meanwhile still have this recorder in their contexts."""
@@ -326,9 +332,13 @@ class Recorder:
         """Note where and when the call of a Function, or of anything else that makes a node, began."""
         if self.is_open and node.order != LEAF_ORDER:
             self._pending[id(node)] = (*_users_line(self.caller, _getframe(1)), self.clock())
+            if recorders_in_use[0]:
+                self.work.note(node)
 
     def announce(self, node: Any) -> None:
         """Record a call that has ended."""
+        if recorders_in_use[0]:
+            self.work.announce(node)
         found = self._pending.pop(id(node), None)
         if found is None:
             self.created(node)

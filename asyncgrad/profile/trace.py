@@ -2,7 +2,8 @@
 
 The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Work is a complete slice
 (X) in the lane of its thread, and of its stream where it has one; a node that waits is an async slice (b, n, e) beside
-the lanes; arrows are flows (s, f), and counters are C.
+the lanes; arrows are flows (s, f), and counters are C. A stream of a device whose work was timed has a lane with what
+the device did there, and when, and an arrow leads to each slice from its launch on the host.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, final
 
+from .events import ProfileEvent
+
 if TYPE_CHECKING:
-    from .events import ProfileEvent, Record
+    from .device_work import DeviceSpan
+    from .events import Record
 
 __all__ = ["make_trace"]
 
@@ -78,6 +82,8 @@ class _Trace:
                 found.append(self._forward(event))
             else:
                 found += self._backward(index, event)
+        for number, span in enumerate(self._record.device_spans):
+            found += self._device_span(number, span)
         found += self._spans()
         found += self._arrows()
         found += self._counters()
@@ -86,11 +92,14 @@ class _Trace:
         return [*self._names(), *found]
 
     def _event(self, phase: str, name: str, time: int, lane: int, **more: Any) -> dict[str, Any]:
-        return {"ph": phase, "name": name, "ts": _microseconds(time), "pid": self._process, "tid": lane, **more}
+        return {"ph": phase, "name": name, "ts": _microseconds(max(time, 0)), "pid": self._process, "tid": lane, **more}
 
-    def _lane(self, event: ProfileEvent) -> int:
+    def _lane(self, event: ProfileEvent | DeviceSpan) -> int:
         lane = self._thread_lanes.get(event.thread_id)
-        return self._lanes.number(f"{event.thread} #{event.thread_id}") if lane is None else lane
+        if lane is not None:
+            return lane
+        name = event.thread if isinstance(event, ProfileEvent) else "thread"
+        return self._lanes.number(f"{name} #{event.thread_id}")
 
     def _names(self) -> Iterator[dict[str, Any]]:
         yield self._event("M", "process_name", 0, 0, args={"name": "asyncgrad"})
@@ -102,7 +111,7 @@ class _Trace:
         assert event.ended is not None
         began = event.ended - _MARK if event.began is None else event.began
         duration = _microseconds(event.ended - began)
-        if event.resumed or event.began is not None:
+        if (event.resumed or event.began is not None) and event.device_began is None:
             # An async Function may have waited meanwhile: it has no slice that other work would lie inside of.
             began, duration = event.ended - _MARK, _microseconds(_MARK)
         lane = self._lane(event)
@@ -118,13 +127,28 @@ class _Trace:
             worker = self._worker_lane(event)
             yield self._event("X", event.name, event.worker_began, worker, dur=duration, cat="worker", args=arguments)
         if event.began is not None and event.ended is not None:
-            if event.stream is not None or event.device not in (None, "cpu"):
+            if event.device_began is None and (event.stream is not None or event.device not in (None, "cpu")):
                 name = f"{event.device}" if event.stream is None else f"{event.device} {event.stream}"
                 own = self._lanes.free(name, event.began, event.ended)
                 duration = _microseconds(event.ended - event.began)
                 yield self._event("X", event.name, event.began, own, dur=duration, cat="device", args=arguments)
             if event.suspended:
                 yield from self._waiting(index, event, lane)
+
+    def _device_span(self, number: int, span: DeviceSpan) -> Iterator[dict[str, Any]]:
+        """Yield the slice of what a device did, that of its launch where no other shows it, and the arrow between."""
+        arguments = _launch_arguments(span)
+        if span.event is not None:
+            arguments |= _arguments(self._record.events[span.event])
+        host = self._lane(span)
+        if span.event is None:
+            duration = _microseconds(span.returned - span.launched)
+            yield self._event("X", span.name, span.launched, host, dur=duration, cat="launch", args=arguments)
+        lane, duration = self._lanes.number(f"{span.device} {span.stream}"), _microseconds(span.duration)
+        yield self._event("X", span.name, span.began, lane, dur=duration, cat="device", args=arguments)
+        same = {"cat": "launch", "id": number}
+        yield self._event("s", "launch", span.launched, host, **same)
+        yield self._event("f", "launch", span.began, lane, **same, bp="e")
 
     def _worker_lane(self, event: ProfileEvent) -> int:
         for thread, name in self._record.threads.items():
@@ -235,6 +259,12 @@ def _arguments(event: ProfileEvent) -> dict[str, Any]:
         "reentrant depth": event.reentrant_depth if event.kind == "backward" else None,
         "device": event.device,
     }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _launch_arguments(span: DeviceSpan) -> dict[str, Any]:
+    late = (span.began - span.launched) / 1e3
+    found = {"kernels": span.kernels, "bytes": span.bytes, "µs from launch to begin": late}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..engine.device import Device, register_device
 from ..engine.streams import DONE, Event, Stream
 from ..errors import ArgumentError, DeviceError, HazardError
+from ..graph.device_work import record_work
 from .device_array import DeviceArray, unwrapped, wrapped
 
 if TYPE_CHECKING:
@@ -115,12 +116,13 @@ class SimulatedEvent(Event):
         stream: the stream that it was recorded on.
         time: when it completes.
         seen: the operations that are known to be done then.
+        enable_timing: whether it tells the time.
     """
 
     __slots__ = ("seen", "time")
 
-    def __init__(self, stream: SimulatedStream, time: float, seen: Seen) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: SimulatedStream, time: float, seen: Seen, enable_timing: bool = False) -> None:
+        super().__init__(stream, enable_timing)
         self.time: float = time
         self.seen: Seen = seen
 
@@ -138,6 +140,18 @@ class SimulatedEvent(Event):
         assert isinstance(self.stream, SimulatedStream)
         self.stream.device.host_waits_for(self)
         return DONE
+
+    def elapsed_time(self, end: Event) -> float:
+        """Return the milliseconds of virtual time from this event to `end`.
+
+        Raises:
+            DeviceError: one of the two has no time, has not completed, or is of another device; or the device has died.
+        """
+        assert isinstance(self.stream, SimulatedStream)
+        self.stream.device.check()
+        self.must_have_times(end)
+        assert isinstance(end, SimulatedEvent)
+        return (end.time - self.time) * 1e3
 
 
 @final
@@ -160,14 +174,18 @@ class SimulatedStream(Stream):
         #: The operations that are known to be done when the next one begins.
         self.seen: Seen = {}
 
-    def record_event(self) -> SimulatedEvent:
+    def record_event(self, *, enable_timing: bool = False) -> SimulatedEvent:
         """Return an Event that completes when all operations on this stream are done.
+
+        Args:
+            enable_timing: whether it tells the time. On a stream without work that is the time now.
 
         Raises:
             DeviceError: the device has died.
         """
         self.device.check()
-        return SimulatedEvent(self, self.free_at, dict(self.seen))
+        time = max(self.free_at, self.device.clock.now) if enable_timing else self.free_at
+        return SimulatedEvent(self, time, dict(self.seen), enable_timing)
 
     def wait_event(self, event: Event) -> None:
         """Make later operations on this stream begin after `event`.
@@ -326,6 +344,7 @@ class SimulatedAccelerator(Device):
     has_strides = False
     has_host_arrays = False
     is_asynchronous = True
+    has_timing = True
 
     def __init__(
         self,
@@ -381,6 +400,14 @@ class SimulatedAccelerator(Device):
             until = max(until, end)
         return total
 
+    def holds(self, array: Any) -> bool:
+        """Tell whether this is an array of this device."""
+        return isinstance(array, SimulatedArray) and array.device is self
+
+    def kernels_launched(self) -> int:
+        """Return how many operations have been put on streams."""
+        return len(self.timeline)
+
     def host_waits_for(self, event: SimulatedEvent) -> None:
         """Move the clock to the time of an event, if it is later."""
         self.check()
@@ -410,21 +437,26 @@ class SimulatedAccelerator(Device):
         """Return a copy of a NumPy array in this device's memory, as an operation on the current stream."""
         copied = np.array(array, order="K")
         made = SimulatedArray(self, copied, Memory())
-        self._put("from_host", (), (made,), self.latency + copied.nbytes / self.host_bandwidth)
+        with record_work(self.current_stream(), "copy to the device", "copy", copied.nbytes):
+            self._put("from_host", (), (made,), self.latency + copied.nbytes / self.host_bandwidth)
         return made
 
     def to_host(self, array: Any) -> np.ndarray:
         """Return a copy as a NumPy array; the host waits for the current stream."""
-        self._put("to_host", (array,), (), self.latency + array.nbytes / self.host_bandwidth)
+        self._copy_to_host(array)
         self._wait_for_stream()
         return np.array(array._array, order="K")
 
     def to_host_async(self, array: Any) -> tuple[np.ndarray, SimulatedEvent]:
         """Return a copy as a NumPy array, and the Event after which it is filled; the host does not wait."""
-        self._put("to_host", (array,), (), self.latency + array.nbytes / self.host_bandwidth)
+        self._copy_to_host(array)
         event = self.current_stream().record_event()
         assert isinstance(event, SimulatedEvent)
         return np.array(array._array, order="K"), event
+
+    def _copy_to_host(self, array: Any) -> None:
+        with record_work(self.current_stream(), "copy to the host", "copy", array.nbytes):
+            self._put("to_host", (array,), (), self.latency + array.nbytes / self.host_bandwidth)
 
     # Operations.
 

@@ -1,0 +1,186 @@
+"""Work on asynchronous devices, as those see it who record when the device does it: profiles.
+
+A function of such a device returns before its work is done, so the time that a call takes does not tell. A recorder
+puts an event with the time on the stream before the work and one after it. While something records, and there is a
+device whose events tell the time, each wrapper of a primitive calls `_recorded_function` in the place of `_function`;
+at all other times nothing here is called.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "WORK_RECORDERS",
+    "WorkRecorder",
+    "add_recordable",
+    "call_recorded",
+    "note_timed_device",
+    "record_step",
+    "record_work",
+    "recorders_in_use",
+    "start_recording",
+    "stop_recording",
+    "timed_devices",
+]
+
+
+class WorkRecorder(Protocol):
+    """What a profile does with work that is put on a stream."""
+
+    def begins(self, name: str, kind: str, stream: Any, size: int | None = None) -> Any:
+        """Note the work that is put on a stream from now on; return a token of it.
+
+        Args:
+            name: what is done.
+            kind: "forward", "backward", "copy" or "optimizer".
+            stream: the stream.
+            size: the bytes that a copy copies.
+        """
+
+    def ends(self, work: Any) -> None:
+        """Note that all of the work has been put on its stream; not called where that has failed."""
+
+
+#: The recorders of this context, outermost first.
+WORK_RECORDERS: ContextVar[tuple[WorkRecorder, ...]] = ContextVar("asyncgrad_work_recorders", default=())
+#: Those of the whole process. Append and remove only: other threads may be reading it.
+_of_process: list[WorkRecorder] = []
+#: Whether something records, and there is a device that can be recorded.
+recorders_in_use: list[bool] = [False]
+_count = [0]
+#: The devices whose streams record events with the time.
+_devices: WeakSet[Any] = WeakSet()
+#: The wrappers of primitives that have been generated, and their code where nothing records.
+_wrappers: list[tuple[FunctionType, CodeType]] = []
+_mutex = threading.RLock()
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
+
+def start_recording(recorder: WorkRecorder, whole_process: bool) -> None:
+    """Have a recorder see the work that is put on streams from now on, in this context or in all of the process."""
+    with _mutex:
+        _count[0] += 1
+        if whole_process:
+            _of_process.append(recorder)
+        else:
+            WORK_RECORDERS.set((*WORK_RECORDERS.get(), recorder))
+        _update()
+
+
+def stop_recording(recorder: WorkRecorder, whole_process: bool) -> None:
+    """End what `start_recording` has begun."""
+    with _mutex:
+        _count[0] -= 1
+        if whole_process:
+            _of_process.remove(recorder)
+        else:
+            WORK_RECORDERS.set(tuple(one for one in WORK_RECORDERS.get() if one is not recorder))
+        _update()
+
+
+def note_timed_device(device: Any) -> None:
+    """Note a device whose streams record events with the time; as long as there is none, nothing can be recorded."""
+    with _mutex:
+        _devices.add(device)
+        _update()
+
+
+def timed_devices() -> list[Any]:
+    """Return the devices whose streams record events with the time."""
+    with _mutex:
+        return list(_devices)
+
+
+def add_recordable(namespace: dict[str, Any]) -> None:
+    """Let the calls of a wrapper be recorded, which has just been generated.
+
+    Args:
+        namespace: the globals of the wrapper, in which that is `call`, and what it calls `_function`.
+    """
+    call = namespace["call"]
+    namespace["_recorded_function"] = _recorded(namespace, call.__name__)
+    with _mutex:
+        _wrappers.append((call, call.__code__))
+        if recorders_in_use[0]:
+            _record_calls(call, call.__code__)
+
+
+def _update() -> None:
+    is_on = _count[0] > 0 and len(_devices) > 0
+    if is_on == recorders_in_use[0]:
+        return
+    recorders_in_use[0] = is_on
+    for call, code in _wrappers:
+        if is_on:
+            _record_calls(call, code)
+        else:
+            call.__code__ = code
+
+
+def _record_calls(call: FunctionType, code: CodeType) -> None:
+    """Have a wrapper call `_recorded_function`: the same code, with another name in one place."""
+    names = tuple(["_recorded_function" if name == "_function" else name for name in code.co_names])
+    call.__code__ = code.replace(co_names=names)
+
+
+def _recorded(namespace: dict[str, Any], name: str) -> Callable[..., Any]:
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        # It may have been replaced: see current_streams.py and ops/kernels.py.
+        return _call(name, namespace["_function"], args, args, kwargs)
+
+    return recorded
+
+
+def call_recorded(name: str, function: Callable[..., Any], arrays: list[Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the result of a function of several arrays, given as a list; its work is that of a forward call."""
+    if not recorders_in_use[0]:
+        return function(arrays, *args, **kwargs)
+    return _call(name, function, arrays, (arrays, *args), kwargs)
+
+
+def _call(name: str, function: Callable[..., Any], arrays: Iterable[Any], args: Any, kwargs: Any) -> Any:
+    device = _device_of(arrays) if _of_process or WORK_RECORDERS.get() else None
+    if device is None:
+        return function(*args, **kwargs)
+    with _record(device.current_stream(), name, "forward", None):
+        return function(*args, **kwargs)
+
+
+def _device_of(arrays: Iterable[Any]) -> Any:
+    devices = timed_devices()
+    return next((device for array in arrays for device in devices if device.holds(array)), None)
+
+
+@contextmanager
+def _record(stream: Any, name: str, kind: str, size: int | None) -> Iterator[None]:
+    recorders = (*_of_process, *WORK_RECORDERS.get())
+    works = [(recorder, recorder.begins(name, kind, stream, size)) for recorder in recorders]
+    yield
+    for recorder, work in reversed(works):
+        recorder.ends(work)
+
+
+def record_work(stream: Any, name: str, kind: str, size: int | None = None) -> AbstractContextManager[None]:
+    """Return a context manager for work that is put on a stream inside; its arguments are those of `begins`."""
+    return _record(stream, name, kind, size) if recorders_in_use[0] else _NOTHING
+
+
+def record_step(name: str, devices: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Return a context manager for a step of an optimizer, whose parameters are on these devices."""
+    if not recorders_in_use[0]:
+        return _NOTHING
+    stack, timed = ExitStack(), timed_devices()
+    for device in dict.fromkeys(devices):
+        if device in timed:
+            stack.enter_context(_record(device.current_stream(), name, "optimizer", None))
+    return stack

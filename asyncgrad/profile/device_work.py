@@ -1,0 +1,352 @@
+"""What the streams of devices did, and when: recorded by events with the time, which are read once the work is done.
+
+An event tells no more than its distance from another event of its device. So each device gets an event, the origin,
+when the profile first sees it, and its clock is set against that of the host by the work that began soonest after its
+launch: what a device does cannot begin before the host has asked for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from ..engine.instruments import StepObserver
+from ..engine.streams import DONE
+from ..errors import DeviceError
+from ..function import FunctionNode
+from ..graph.device_work import recorders_in_use, timed_devices
+from ..graph.node import LEAF_ORDER
+
+if TYPE_CHECKING:
+    from ..scheduling import Clock
+
+__all__ = ["DeviceRecorder", "DeviceSpan", "Work"]
+
+#: The milliseconds between two events from which on a later one is measured from: a distance is a float32.
+_LONG = 1000.0
+
+
+class DeviceSpan(NamedTuple):
+    """A piece of work that a device did on one of its streams.
+
+    Times are in nanoseconds of the profile's clock, that of the host.
+
+    Attributes:
+        kind: "forward", "backward", "copy" or "optimizer".
+        name: of the function, of the node, or of what else was done.
+        device: the name of the device.
+        stream: the name of the stream, such as "stream 1", "default stream" or "copies to the device".
+        launched: when the host began to put it on the stream.
+        returned: when the host had done so.
+        began: when the device began. A device without other work has begun when the host launched the work, and waits.
+        ended: when the device had done it.
+        bytes: how many bytes a copy has copied; None for other work.
+        kernels: how many kernels were launched meanwhile, as far as the device counts them; None where it does not.
+        thread_id: the id of the thread that launched it.
+        event: the index in `prof.events` of the call or the run that it belongs to; None for what has none.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad.testing import SimulatedAccelerator
+        >>> accelerator = SimulatedAccelerator()
+        >>> with ag.profile() as prof:
+        ...     x = ag.tensor([1.0, 2.0], device=accelerator, requires_grad=True)
+        ...     ag.sync.backward(np.tanh(x).sum())
+        >>> [(span.kind, span.name) for span in prof.device_spans][:4]
+        [('copy', 'copy to the device'), ('forward', 'tanh'), ('forward', 'sum'), ('backward', 'SumBackward')]
+    """
+
+    kind: str
+    name: str
+    device: str
+    stream: str
+    launched: int
+    returned: int
+    began: int
+    ended: int
+    bytes: int | None
+    kernels: int | None
+    thread_id: int
+    event: int | None = None
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds from the beginning to the end."""
+        return self.ended - self.began
+
+
+@final
+class _Mark:
+    """A point in the order of a stream."""
+
+    __slots__ = ("event", "milliseconds")
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+        #: After the origin of the device.
+        self.milliseconds = 0.0
+
+
+@final
+class Work:
+    """A piece of work whose end may have been recorded."""
+
+    __slots__ = (
+        "after",
+        "begin",
+        "end",
+        "kernels",
+        "key",
+        "kind",
+        "launched",
+        "name",
+        "returned",
+        "size",
+        "stream",
+        "thread",
+    )
+
+    def __init__(self, name: str, kind: str, stream: Any, size: int | None, key: Any) -> None:
+        self.name: str = name
+        self.kind: str = kind
+        self.stream: Any = stream
+        self.size: int | None = size
+        #: Of a run, the id of the backward, and the order and the id of the node; of a call of a Function, the order of
+        #: its node. None for a call of another function, which is told by `after`.
+        self.key: Any = key
+        #: How many entries the recorder's lists of calls had when it ended.
+        self.after: tuple[int, int] = (0, 0)
+        self.thread: int = get_ident()
+        self.launched = self.returned = 0.0
+        self.begin: _Mark | None = None
+        self.end: _Mark | None = None
+        self.kernels: int | None = None
+
+
+@final
+class DeviceRecorder:
+    """Records what one profile sees of the work of devices.
+
+    Args:
+        clock: returns the time in seconds.
+        is_open: a list of one, whether the profile is recording.
+        recorded: the lists of the calls of functions that have been recorded.
+    """
+
+    __slots__ = ("_calls", "_clock", "_is_open", "_lock", "_marks", "_origins", "_recorded", "works")
+
+    def __init__(self, clock: Clock, is_open: list[bool], recorded: tuple[list[Any], list[Any]]) -> None:
+        self._clock = clock
+        self._is_open = is_open
+        self._recorded = recorded
+        #: In the order in which it began on the host.
+        self.works: list[Work] = []
+        #: By device, the time of the host just before its origin, and that event.
+        self._origins: dict[Any, tuple[float, Any]] = {}
+        #: By stream, in its order.
+        self._marks: dict[Any, list[_Mark]] = {}
+        #: The calls of Functions that have begun and not ended, by the id of their node.
+        self._calls: dict[int, Work] = {}
+        #: The order in the list of a stream is that in which events were recorded there.
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Record the origins of the devices that there are."""
+        for device in timed_devices():
+            with suppress(DeviceError):
+                self._note_device(device)
+
+    # As a WorkRecorder.
+
+    def begins(self, name: str, kind: str, stream: Any, size: int | None = None, key: Any = None) -> Work | None:
+        """Record an event before work; return the work. None where there is none to record: the device has failed."""
+        if not self._is_open[0]:
+            return None
+        work = Work(name, kind, stream, size, key)
+        try:
+            self._note_device(stream.device)
+            work.kernels = stream.device.kernels_launched()
+            work.launched = self._clock()
+            work.begin = self._mark(stream)
+        except DeviceError:
+            # The operation that follows says so.
+            return None
+        self.works.append(work)
+        return work
+
+    def ends(self, work: Work | None) -> None:
+        """Record an event after work."""
+        if work is None or not self._is_open[0]:
+            return
+        with suppress(DeviceError):
+            end = self._mark(work.stream)
+            work.returned = self._clock()
+            if work.kernels is not None:
+                work.kernels = work.stream.device.kernels_launched() - work.kernels
+            plain_calls, calls = self._recorded
+            work.after = len(plain_calls), len(calls)
+            work.end = end
+
+    def _note_device(self, device: Any) -> None:
+        if device in self._origins:
+            return
+        # Copies need little of a device: the event is not held up by the computation that is queued there.
+        stream = (*device.copy_streams, device.current_stream())[0]
+        now = self._clock()
+        self._origins[device] = now, stream.record_event(enable_timing=True)
+
+    def _mark(self, stream: Any) -> _Mark:
+        with self._lock:
+            mark = _Mark(stream.record_event(enable_timing=True))
+            self._marks.setdefault(stream, []).append(mark)
+        return mark
+
+    # Calls of Functions: see Recorder.
+
+    def note(self, node: Any) -> None:
+        """Begin with the call of a Function; one that may suspend is left out, since other work comes between."""
+        if isinstance(node, FunctionNode) and node.device is not None and node.device.has_timing:
+            function = node.function
+            if not any(map(inspect.iscoroutinefunction, (function.forward, function.setup_context))):
+                work = self.begins(function.__name__, "forward", node.device.current_stream(), key=node.order)
+                if work is not None:
+                    self._calls[id(node)] = work
+
+    def announce(self, node: Any) -> None:
+        """End with the call of a Function."""
+        self.ends(self._calls.pop(id(node), None))
+
+    # As an Instrument.
+
+    def backward_begins(self, graph_task: Any) -> StepObserver | None:
+        """Return what records the nodes of a backward, while there is a device whose work can be recorded."""
+        return _DeviceSteps(self, graph_task.id) if recorders_in_use[0] and self._is_open[0] else None
+
+    # Reading.
+
+    def pending(self) -> list[Any]:
+        """Return the last events of the streams, as far as they have not completed."""
+        last = [marks[-1].event for marks in list(self._marks.values())]
+        return [event for event in last if not _has_passed(event)]
+
+    def synchronize(self) -> Awaitable[None]:
+        """Wait until all work that has been recorded is done; awaited where an event loop runs in this thread."""
+        waits = [wait for event in self.pending() if (wait := event.synchronize()) is not DONE]
+        return _await_all(waits) if waits else DONE
+
+    def spans(self) -> list[tuple[Work, DeviceSpan]]:
+        """Return what has been done, in the order in which it was launched; of a device that has failed nothing."""
+        failed = set()
+        for stream, marks in self._marks.items():
+            try:
+                _measure(marks, self._origins[stream.device][1])
+            except DeviceError:
+                failed.add(stream.device)
+        whole = [work for work in self.works if work.end is not None and work.stream.device not in failed]
+        offsets = self._offsets(whole)
+        return [(work, _span(work, offsets[work.stream.device])) for work in whole]
+
+    def _offsets(self, works: Iterable[Work]) -> dict[Any, float]:
+        """Return for each device the host's time at its origin."""
+        found = {device: time for device, (time, _) in self._origins.items()}
+        for work in works:
+            assert work.begin is not None
+            device = work.stream.device
+            found[device] = max(found[device], work.launched - work.begin.milliseconds / 1e3)
+        return found
+
+
+@final
+class _DeviceSteps(StepObserver):
+    """Records when devices run the nodes of one backward; of a node that suspends, each part by itself.
+
+    Args:
+        recorder: keeps what is recorded.
+        graph_task_id: the id of the backward.
+    """
+
+    __slots__ = ("_graph_task_id", "_recorder")
+
+    def __init__(self, recorder: DeviceRecorder, graph_task_id: int) -> None:
+        self._recorder = recorder
+        self._graph_task_id = graph_task_id
+
+    def begins(self, node: Any, grads: Sequence[Any]) -> Any:
+        """Begin with a node."""
+        if node.device is None or not node.device.has_timing:
+            return None
+        token = [node, None]
+        self.resumes(token)
+        return token
+
+    def suspends(self, token: Any) -> None:
+        """End with a part of a node."""
+        if token is not None:
+            self._recorder.ends(token[1])
+            token[1] = None
+
+    def resumes(self, token: Any) -> None:
+        """Begin with a part of a node."""
+        if token is not None:
+            node = token[0]
+            key = self._graph_task_id, node.order, id(node)
+            token[1] = self._recorder.begins(node.name, "backward", node.stream, key=key)
+
+    def ends(self, token: Any, outputs: Sequence[Any] | None, error: BaseException | None) -> None:
+        """End with a node; one that only captures has not run."""
+        if token is not None and (outputs is not None or error is not None or token[0].order == LEAF_ORDER):
+            self.suspends(token)
+
+
+def _has_passed(event: Any) -> bool:
+    try:
+        return bool(event.query())
+    except DeviceError:
+        # Nobody needs to wait for a device that has failed.
+        return True
+
+
+async def _await_all(waits: Iterable[Awaitable[None]]) -> None:
+    for wait in waits:
+        await wait
+
+
+def _measure(marks: Iterable[_Mark], origin: Any) -> None:
+    """Set the time of each mark of a stream, and drop the events."""
+    base, anchor, last = 0.0, origin, None
+    for mark in marks:
+        if mark.event is None:
+            last = mark.milliseconds
+            continue
+        distance = anchor.elapsed_time(mark.event)
+        mark.milliseconds = base + distance
+        if last is not None:
+            # The order is certain, and the last digit is not.
+            mark.milliseconds = max(mark.milliseconds, last)
+        last = mark.milliseconds
+        if distance > _LONG:
+            base, anchor = base + distance, mark.event
+
+
+def _span(work: Work, offset: float) -> DeviceSpan:
+    assert work.begin is not None
+    assert work.end is not None
+    launched = round(work.launched * 1e9)
+    return DeviceSpan(
+        work.kind,
+        work.name,
+        str(work.stream.device),
+        work.stream.label,
+        launched,
+        round(work.returned * 1e9),
+        # Rounding must not move it before its launch.
+        began := max(launched, round(offset * 1e9 + work.begin.milliseconds * 1e6)),
+        max(began, round(offset * 1e9 + work.end.milliseconds * 1e6)),
+        work.size,
+        work.kernels,
+        work.thread,
+    )

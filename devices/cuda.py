@@ -21,7 +21,7 @@ from asyncgrad.graph.values import register_functions
 
 from ._cuda_all_reduce import all_reduce_hook as all_reduce_hook
 from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
-from ._cuda_kernels import install_kernels
+from ._cuda_kernels import count_launches, install_kernels
 from ._cuda_library import library_functions
 from ._cuda_losses import loss_functions
 from ._cuda_rows import row_functions
@@ -184,9 +184,9 @@ class CudaDevice(Device):
         """Tell whether this is an array in the memory of this GPU."""
         return isinstance(array, self._cupy.ndarray) and array.data.device_id == self._index
 
-    def kernels_launched(self) -> int:
+    def kernels_launched(self) -> int | None:
         """Return how many fused kernels of asyncgrad have been launched so far, on any GPU; not those of libraries."""
-        return install_kernels(self._cupy).launches
+        return count_launches(self._cupy)
 
     def memory_allocated(self) -> int:
         """Return how many bytes of the GPU's memory arrays occupy."""

@@ -30,7 +30,6 @@ __all__ = [
     "recorders_in_use",
     "start_recording",
     "stop_recording",
-    "timed_devices",
 ]
 
 
@@ -95,7 +94,7 @@ def note_timed_device(device: Any) -> None:
         _update()
 
 
-def timed_devices() -> list[Any]:
+def _timed_devices() -> list[Any]:
     """Return the devices whose streams record events with the time."""
     with _mutex:
         return list(_devices)
@@ -157,7 +156,7 @@ def _call(name: str, function: Callable[..., Any], arrays: Iterable[Any], args: 
 
 
 def _device_of(arrays: Iterable[Any]) -> Any:
-    devices = timed_devices()
+    devices = _timed_devices()
     return next((device for array in arrays for device in devices if device.holds(array)), None)
 
 
@@ -179,7 +178,7 @@ def record_step(name: str, devices: Iterable[Any]) -> AbstractContextManager[Any
     """Return a context manager for a step of an optimizer, whose parameters are on these devices."""
     if not recorders_in_use[0]:
         return _NOTHING
-    stack, timed = ExitStack(), timed_devices()
+    stack, timed = ExitStack(), _timed_devices()
     for device in dict.fromkeys(devices):
         if device in timed:
             stack.enter_context(_record(device.current_stream(), name, "optimizer", None))

@@ -18,7 +18,7 @@ from ..engine.instruments import StepObserver
 from ..engine.streams import DONE
 from ..errors import DeviceError
 from ..function import FunctionNode
-from ..graph.device_work import recorders_in_use, timed_devices
+from ..graph.device_work import recorders_in_use
 from ..graph.node import LEAF_ORDER
 
 if TYPE_CHECKING:
@@ -154,12 +154,6 @@ class DeviceRecorder:
         #: The order in the list of a stream is that in which events were recorded there.
         self._lock = threading.Lock()
 
-    def open(self) -> None:
-        """Record the origins of the devices that there are."""
-        for device in timed_devices():
-            with suppress(DeviceError):
-                self._note_device(device)
-
     # As a WorkRecorder.
 
     def begins(self, name: str, kind: str, stream: Any, size: int | None = None, key: Any = None) -> Work | None:
@@ -185,8 +179,8 @@ class DeviceRecorder:
         with suppress(DeviceError):
             end = self._mark(work.stream)
             work.returned = self._clock()
-            if work.kernels is not None:
-                work.kernels = work.stream.device.kernels_launched() - work.kernels
+            launched = work.stream.device.kernels_launched()
+            work.kernels = None if launched is None or work.kernels is None else launched - work.kernels
             plain_calls, calls = self._recorded
             work.after = len(plain_calls), len(calls)
             work.end = end

@@ -257,7 +257,8 @@ class _Reader:
             _with_device_times(event, by_event[index]) if index in by_event else event
             for index, event in enumerate(events)
         )
-        spans.sort(key=lambda span: (span.began, -span.ended))
+        # Of those that begin at one time, the one that was launched first comes first.
+        spans.sort(key=lambda span: span.began)
         return timed, tuple(spans)
 
     def _keys_of_calls(self, works: Sequence[Work]) -> Iterator[tuple[int, int]]:
@@ -481,7 +482,7 @@ def _with_device_times(event: ProfileEvent, spans: Sequence[DeviceSpan]) -> Prof
     """Return an event with the times of its device; `spans` are the parts of its work."""
     kernels = [span.kernels for span in spans if span.kernels is not None]
     return event._replace(
-        began=spans[0].launched if event.began is None else event.began,
+        began=spans[0].launched if event.began is None else min(event.began, spans[0].launched),
         device_began=min(span.began for span in spans),
         device_ended=max(span.ended for span in spans),
         device_time=sum(span.duration for span in spans),

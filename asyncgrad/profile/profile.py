@@ -220,7 +220,7 @@ class profile:
                         f"event loop: write await prof.synchronize() before {what}, or async with ag.profile() as prof:"
                     )
                 with suppress(DeviceError):
-                    work.synchronize()
+                    _ = work.synchronize()
             self._record = read(self._recorder, with_devices=True)
         return self._record
 

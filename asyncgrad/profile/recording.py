@@ -316,7 +316,6 @@ class Recorder:
         self.first = next_order()
         self._is_open[0] = True
         self.note_thread()
-        self.work.open()
 
     def close(self) -> None:
         """End recording; tasks made meanwhile still have this recorder in their contexts."""

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..engine.device import Device, default_device, device
 from ..engine.loops import run
 from ..errors import DeviceError
 from ..function import Function
+from ..profile import profile
 from ..tensor import Tensor, tensor
 
 __all__ = ["DEVICE_CHECKS", "check_device"]
@@ -267,6 +269,42 @@ async def tensors_of_two_devices_do_not_mix(target: Device) -> None:
         _require(False, "an operation on tensors of two devices must raise")
 
 
+async def timed_events_tell_how_long_the_work_between_them_took(target: Device) -> None:
+    """In milliseconds, once both have completed; an event without a time is refused."""
+    if not target.has_timing:
+        return
+    stream = target.current_stream()
+    plain, begin = stream.record_event(), stream.record_event(enable_timing=True)
+    x = _leaf(target)
+    _ = x * 2
+    end = stream.record_event(enable_timing=True)
+    await end.synchronize()
+    _require(begin.elapsed_time(end) >= 0, "the work between two events of one stream takes no less than no time")
+    _require(begin.elapsed_time(begin) == 0, "no time passes between an event and itself")
+    _require(target.holds(x._data), "a device that has_timing holds the arrays of its tensors")
+    _require(not target.holds(np.ones(2)), "a device with arrays of its own does not hold those of NumPy")
+    try:
+        plain.elapsed_time(end)
+    except DeviceError:
+        return
+    _require(False, "an event that was recorded without enable_timing has no time")
+
+
+async def a_profile_shows_when_a_device_works(target: Device) -> None:
+    """Each function and each node on the stream that it is put on, no sooner than the host launches it."""
+    if not target.has_timing:
+        return
+    async with profile() as recorded:
+        await backward(np.tanh(_leaf(target) * 2).sum())
+    spans = recorded.device_spans
+    names = {span.name for span in spans}
+    expected = {"multiply", "tanh", "sum", "SumBackward", "TanhBackward", "MultiplyBackward", "AccumulateGrad"}
+    _require(expected <= names, f"a profile shows all functions and nodes, and these are missing: {expected - names}")
+    _require(all(span.launched <= span.began <= span.ended for span in spans), "work begins after its launch, and ends")
+    apart = all(one.ended <= other.began for one, other in pairwise(spans))
+    _require(apart, "the work of one stream does not overlap")
+
+
 async def at_most_max_in_flight_bodies_run_at_a_time(target: Device) -> None:
     """A suspended body counts, except on a device with a worker, which takes the next body meanwhile."""
     running, peak = 0, 0
@@ -374,6 +412,8 @@ DEVICE_CHECKS: tuple[Callable[[Device], Coroutine[Any, Any, None]], ...] = (
     a_function_is_called_there,
     tensors_are_made_there_by_default,
     tensors_of_two_devices_do_not_mix,
+    timed_events_tell_how_long_the_work_between_them_took,
+    a_profile_shows_when_a_device_works,
     at_most_max_in_flight_bodies_run_at_a_time,
     the_deepest_backward_runs_first,
     a_closed_device_refuses_waiting_and_new_work,

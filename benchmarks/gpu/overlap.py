@@ -49,26 +49,20 @@ class Overlap:
 
 @final
 class Recorder:
-    """Records CUDA events, and reads the times between them.
+    """Records events with the time, and reads the times between them.
 
     Args:
         device: the device of asyncgrad.
     """
 
     def __init__(self, device: Any) -> None:
-        import cupy
-
-        self.make_event: Callable[[], Any] = cupy.cuda.Event
-        self.elapsed: Callable[[Any, Any], float] = cupy.cuda.get_elapsed_time
         self.device = device
         self.marks: list[tuple[str, Any, Any]] = []
         self.origin = self.event()
 
     def event(self, stream: Any = None) -> Any:
         """Record an event on a stream, or on the current stream for None, and return it."""
-        event = self.make_event()
-        event.record((self.device.current_stream() if stream is None else stream).cuda_stream)
-        return event
+        return (self.device.current_stream() if stream is None else stream).record_event(enable_timing=True)
 
     def add(self, what: str, begin: Any, end: Any) -> None:
         """Add a piece of work with the events before and after it."""
@@ -77,7 +71,7 @@ class Recorder:
     def spans(self) -> list[Span]:
         """Return the pieces of work in the order in which they began; all of them must have ended."""
         found = [
-            Span(what, self.elapsed(self.origin, begin), self.elapsed(self.origin, end))
+            Span(what, self.origin.elapsed_time(begin), self.origin.elapsed_time(end))
             for what, begin, end in self.marks
         ]
         return sorted(found, key=lambda span: span.begin)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.errors import DeviceError
+from asyncgrad.errors import DeviceError, ProfileError
 from asyncgrad.testing import DEVICE_CHECKS
-from tests.fake_cupy import OutOfMemoryError, Stream, get_current_stream, memory_pool, ndarray, open_gpus
+from tests.fake_cupy import Event, OutOfMemoryError, Stream, get_current_stream, memory_pool, ndarray, open_gpus
 
 #: Elements of an array that is copied on a stream of its own.
 LARGE = 200_003
@@ -105,6 +105,108 @@ def test_what_a_copy_has_brought_is_kept_while_work_may_use_it(gpu: Any) -> None
     Stream.null.unblock()
     gpu.empty_cache()
     assert gpu.memory_allocated() == before
+
+
+# Times.
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Each event is a millisecond later than the one recorded before."""
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 1e-3
+        return now[0]
+
+    monkeypatch.setattr(Event, "clock", staticmethod(clock))
+    return now
+
+
+def test_timed_events_measure_milliseconds_and_others_have_no_time(gpu: Any, ticking: list[float]) -> None:
+    stream = gpu.current_stream()
+    begin, plain, end = (stream.record_event(enable_timing=which) for which in (True, False, True))
+
+    assert begin.elapsed_time(end) == pytest.approx(2.0)
+    for one, other in ((begin, plain), (plain, begin), (begin, None)):
+        with pytest.raises(DeviceError, match=r"record_event\(enable_timing=True\)|takes an event of a stream"):
+            one.elapsed_time(other)
+
+
+def test_an_event_that_has_not_completed_has_no_time_yet(gpu: Any, gpus: list[Any]) -> None:
+    begin = gpu.current_stream().record_event(enable_timing=True)
+    Stream.null.block()
+    end = gpu.current_stream().record_event(enable_timing=True)
+
+    with pytest.raises(DeviceError, match=r"await event\.synchronize\(\)"):
+        begin.elapsed_time(end)
+    Stream.null.unblock()
+    assert begin.elapsed_time(end) >= 0
+    with pytest.raises(DeviceError, match="takes an event of a stream of 'cuda:0'"):
+        begin.elapsed_time(gpus[1].current_stream().record_event(enable_timing=True))
+
+
+def test_a_profile_has_a_lane_for_the_copies_in_each_direction(gpu: Any, ticking: list[float]) -> None:
+    with ag.profile() as prof:
+        x = ag.tensor(np.ones(LARGE), device=gpu)
+        (x * 2).to("cpu")
+    copied, computed, returned = prof.device_spans
+
+    assert (copied.stream, copied.name, copied.bytes) == ("copies to the device", "copy to the device", LARGE * 8)
+    assert (computed.stream, computed.name) == ("default stream", "multiply")
+    assert (returned.stream, returned.name) == ("copies to the host", "copy to the host")
+    assert all(span.duration == pytest.approx(1e6, rel=1e-3) for span in (copied, computed))
+
+
+def test_a_profile_shows_work_on_each_gpu_and_stream(run: Any, gpus: list[Any]) -> None:
+    async def main() -> ag.profile:
+        leaves = [ag.tensor([1.0, 2.0], device=gpu, requires_grad=True) for gpu in gpus]
+        async with ag.profile() as prof:
+            for gpu, x in zip(gpus, leaves, strict=True):
+                with gpu.stream() as stream:
+                    y = np.tanh(x).sum()
+                gpu.current_stream().wait_stream(stream)
+                await y.backward()
+        return prof
+
+    spans = run(main()).device_spans
+
+    assert {span.device for span in spans} == {"cuda:0", "cuda:1"}
+    assert {span.stream for span in spans if span.name == "TanhBackward"} == {"stream 1"}
+    assert all(span.launched <= span.began <= span.ended and span.kernels is None for span in spans)
+
+
+def test_a_profile_waits_for_the_gpu_without_a_wait_of_the_loop(run: Any, gpu: Any) -> None:
+    async def main() -> None:
+        x = ag.tensor([1.0, 2.0], device=gpu)
+        with ag.profile() as prof:
+            Stream.null.block()
+            np.tanh(x)
+        with pytest.raises(ProfileError, match=r"'cuda:0' has not done yet .* write await prof\.synchronize\(\)"):
+            prof.table()
+        waiting = asyncio.ensure_future(prof.synchronize())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        Stream.null.unblock()
+        await waiting
+        assert [span.name for span in prof.device_spans] == ["tanh"]
+
+    run(main())
+
+
+def test_times_of_a_long_profile_are_exact(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1e5]
+    monkeypatch.setattr(Event, "clock", staticmethod(lambda: now[0]))
+    x = ag.tensor([1.0, 2.0], device=gpu)
+    with ag.profile(clock=lambda: now[0]) as prof:
+        for _ in range(2000):
+            np.tanh(x)
+            now[0] += 0.9000011
+    begins = [span.began for span in prof.device_spans]
+
+    # Half an hour in single precision is exact to a tenth of a millisecond.
+    assert begins[-1] - begins[0] == pytest.approx(1999 * 900_001_100, abs=1e5)
+    assert all(abs(span.began - span.launched) < 1e5 for span in prof.device_spans)
 
 
 # Waiting.

@@ -56,6 +56,27 @@ def test_a_time_that_is_negative_and_a_speed_that_is_not_above_zero_are_refused(
         SimulatedAccelerator(**{name: wrong})
 
 
+def test_timed_events_measure_virtual_milliseconds_and_refuse_what_has_no_time() -> None:
+    device, other = slow_accelerator(), slow_accelerator()
+    stream = device.current_stream()
+    device.clock.advance(5.0)
+    begin = stream.record_event(enable_timing=True)
+    device.from_host(np.ones(1))
+    plain, end = stream.record_event(), stream.record_event(enable_timing=True)
+
+    with pytest.raises(DeviceError, match=r"await event\.synchronize\(\)"):
+        begin.elapsed_time(end)
+    device.synchronize()
+    assert begin.elapsed_time(end) == 1000.0
+    assert end.elapsed_time(begin) == -1000.0
+    with pytest.raises(DeviceError, match=r"write stream\.record_event\(enable_timing=True\)"):
+        begin.elapsed_time(plain)
+    with pytest.raises(DeviceError, match="takes an event of a stream of"):
+        begin.elapsed_time(other.current_stream().record_event(enable_timing=True))
+    with pytest.raises(DeviceError, match="has no events with the time"):
+        ag.device("cpu").current_stream().record_event(enable_timing=True)
+
+
 def test_a_matrix_product_takes_the_time_of_its_operations() -> None:
     device = SimulatedAccelerator(latency=0.0, bandwidth=inf, flops=10.0, host_bandwidth=inf)
     x, y = device.from_host(np.ones((3, 4))), device.from_host(np.ones((4, 5)))

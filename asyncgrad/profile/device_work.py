@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -232,6 +233,12 @@ class DeviceRecorder:
         waits = [wait for event in self.pending() if (wait := event.synchronize()) is not DONE]
         return _await_all(waits) if waits else DONE
 
+    def block(self) -> None:
+        """Block until all work that has been recorded is done, in a thread without an event loop."""
+        for event in self.pending():
+            with suppress(DeviceError):
+                _ = event.synchronize()
+
     def spans(self) -> list[tuple[Work, DeviceSpan]]:
         """Return what has been done, in the order in which it was launched; of a device that has failed nothing."""
         failed = set()
@@ -243,6 +250,10 @@ class DeviceRecorder:
         whole = [work for work in self.works if work.end is not None and work.stream.device not in failed]
         offsets = self._offsets(whole)
         return [(work, _span(work, offsets[work.stream.device])) for work in whole]
+
+    def clear(self) -> None:
+        """Drop the events, which have been read."""
+        self.works, self._marks, self._origins = [], {}, {}
 
     def _offsets(self, works: Iterable[Work]) -> dict[Any, float]:
         """Return for each device the host's time at its origin."""
@@ -310,18 +321,16 @@ async def _await_all(waits: Iterable[Awaitable[None]]) -> None:
 
 
 def _measure(marks: Iterable[_Mark], origin: Any) -> None:
-    """Set the time of each mark of a stream, and drop the events."""
-    base, anchor, last = 0.0, origin, None
+    """Set the time of each mark of a stream.
+
+    Raises:
+        DeviceError: the device has failed.
+    """
+    base, anchor, last = 0.0, origin, -inf
     for mark in marks:
-        if mark.event is None:
-            last = mark.milliseconds
-            continue
         distance = anchor.elapsed_time(mark.event)
-        mark.milliseconds = base + distance
-        if last is not None:
-            # The order is certain, and the last digit is not.
-            mark.milliseconds = max(mark.milliseconds, last)
-        last = mark.milliseconds
+        # The order is certain, and the last digit is not.
+        last = mark.milliseconds = max(base + distance, last)
         if distance > _LONG:
             base, anchor = base + distance, mark.event
 

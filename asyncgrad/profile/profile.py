@@ -219,9 +219,9 @@ class profile:
                         f"{names} has not done yet what this profile has seen, and to wait for that would block the "
                         f"event loop: write await prof.synchronize() before {what}, or async with ag.profile() as prof:"
                     )
-                with suppress(DeviceError):
-                    _ = work.synchronize()
+                work.block()
             self._record = read(self._recorder, with_devices=True)
+            work.clear()
         return self._record
 
     def _read_host(self, what: str) -> Record:

@@ -87,8 +87,9 @@ class _Trace:
         found += self._spans()
         found += self._arrows()
         found += self._counters()
-        # Where two begin at one time the longer comes first, so that the other is inside of it.
-        found.sort(key=lambda one: (one["ts"], -one.get("dur", 0)))
+        # Where two begin at one time the longer comes first, so that the other is inside of it. Arrows come after the
+        # slices that they lead from and to, their beginnings first.
+        found.sort(key=lambda one: (one["ts"], -one.get("dur", 0), "sf".find(one["ph"])))
         return [*self._names(), *found]
 
     def _event(self, phase: str, name: str, time: int, lane: int, **more: Any) -> dict[str, Any]:

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.devices._cuda_kernels import install_kernels
 from asyncgrad.errors import DeviceError, ProfileError
+from asyncgrad.ops.kernels import unregister_kernel_compiler
 from asyncgrad.testing import DEVICE_CHECKS
 from tests.fake_cupy import Event, OutOfMemoryError, Stream, get_current_stream, memory_pool, ndarray, open_gpus
 
@@ -192,6 +194,30 @@ def test_a_profile_waits_for_the_gpu_without_a_wait_of_the_loop(run: Any, gpu: A
         assert [span.name for span in prof.device_spans] == ["tanh"]
 
     run(main())
+
+
+def test_copies_that_are_under_way_when_a_profile_begins_do_not_disturb_its_times(
+    gpu: Any, ticking: list[float]
+) -> None:
+    x, copies = ag.tensor([1.0, 2.0], device=gpu), gpu.copy_streams[0].cuda_stream
+    copies.block()
+    with ag.profile() as prof:
+        for _ in range(3):
+            np.tanh(x)
+        copies.unblock()
+
+    assert [span.duration for span in prof.device_spans] == [pytest.approx(1e6, rel=1e-3)] * 3
+    assert prof.device_spans[2].began - prof.device_spans[0].began == pytest.approx(4e6, rel=1e-3)
+
+
+def test_a_gpu_counts_the_kernels_of_asyncgrad_where_there_are_any(gpu: Any) -> None:
+    assert gpu.kernels_launched() is None
+    kernels = install_kernels(sys.modules["cupy"])
+    try:
+        kernels.launched[0] += 3
+        assert gpu.kernels_launched() == 3
+    finally:
+        unregister_kernel_compiler(ndarray)
 
 
 def test_times_of_a_long_profile_are_exact(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:

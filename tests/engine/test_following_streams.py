@@ -33,7 +33,7 @@ class NoWait(Event):
 class NamedStream(Stream):
     """A stream whose work is done at once."""
 
-    def record_event(self) -> Event:
+    def record_event(self, *, enable_timing: bool = False) -> Event:
         return NoWait(self)
 
     def wait_event(self, event: Event) -> None:

@@ -198,7 +198,7 @@ def test_each_call_and_each_run_has_the_times_of_its_device(device: SimulatedAcc
 def test_no_span_begins_before_the_host_has_launched_it(device: SimulatedAccelerator) -> None:
     with ag.profile(clock=lambda: 1000.0 + device.clock.now) as prof:
         x = leaf(device)
-        device.synchronize()
+        _ = device.synchronize()
         np.tanh(x).sum().item()
         np.exp(x)
     begins = {span.name: seconds(span)[0] for span in prof.device_spans}

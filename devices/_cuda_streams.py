@@ -82,10 +82,8 @@ class CudaEvent(Event):
 
     def __init__(self, stream: CudaStream, enable_timing: bool = False) -> None:
         super().__init__(stream, enable_timing)
-        from cupy.cuda import Event as BareEvent
-
         # A thread that waits for it sleeps.
-        self.cuda_event = BareEvent(block=True, disable_timing=not enable_timing)
+        self.cuda_event = stream.make_event(block=True, disable_timing=not enable_timing)
         self.cuda_event.record(stream.cuda_stream)
 
     def query(self) -> bool:
@@ -154,13 +152,17 @@ class CudaStream(Stream):
         cuda_stream: CuPy's object for it.
     """
 
-    __slots__ = ("_waits", "cuda_stream")
+    __slots__ = ("_waits", "cuda_stream", "make_event")
 
     device: Gpu
 
     def __init__(self, device: Gpu, index: int, cuda_stream: Any) -> None:
         super().__init__(device, index)
+        from cupy.cuda import Event as BareEvent
+
         self.cuda_stream: Any = cuda_stream
+        #: CuPy's class of events.
+        self.make_event: Callable[..., Any] = BareEvent
         #: What the thread of this stream is to wait for; None before the first wait.
         self._waits: SimpleQueue[tuple[Any, Callable[[], None]] | None] | None = None
 
@@ -179,8 +181,12 @@ class CudaStream(Stream):
             DeviceError: the GPU has failed.
         """
         self.device.check()
-        with translate_errors(self.device):
+        try:
             return CudaEvent(self, enable_timing)
+        except RuntimeError:
+            # Not around the line above: a profile records two events for each operation.
+            with translate_errors(self.device):
+                raise
 
     def wait_event(self, event: Event) -> None:
         """Let later work on this stream begin only once `event` has completed; never waits itself.

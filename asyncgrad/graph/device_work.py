@@ -57,8 +57,9 @@ _of_process: list[WorkRecorder] = []
 #: Whether something records, and there is a device that can be recorded.
 recorders_in_use: list[bool] = [False]
 _count = [0]
-#: The devices whose streams record events with the time.
+#: The devices whose streams record events with the time; and the same, as a tuple, while something records.
 _devices: WeakSet[Any] = WeakSet()
+_watched: list[tuple[Any, ...]] = [()]
 #: The wrappers of primitives that have been generated, and their code where nothing records.
 _wrappers: list[tuple[FunctionType, CodeType]] = []
 _mutex = threading.RLock()
@@ -94,12 +95,6 @@ def note_timed_device(device: Any) -> None:
         _update()
 
 
-def _timed_devices() -> list[Any]:
-    """Return the devices whose streams record events with the time."""
-    with _mutex:
-        return list(_devices)
-
-
 def add_recordable(namespace: dict[str, Any]) -> None:
     """Let the calls of a wrapper be recorded, which has just been generated.
 
@@ -116,6 +111,7 @@ def add_recordable(namespace: dict[str, Any]) -> None:
 
 def _update() -> None:
     is_on = _count[0] > 0 and len(_devices) > 0
+    _watched[0] = tuple(_devices) if is_on else ()
     if is_on == recorders_in_use[0]:
         return
     recorders_in_use[0] = is_on
@@ -148,24 +144,36 @@ def call_recorded(name: str, function: Callable[..., Any], arrays: list[Any], *a
 
 
 def _call(name: str, function: Callable[..., Any], arrays: Iterable[Any], args: Any, kwargs: Any) -> Any:
-    device = _device_of(arrays) if _of_process or WORK_RECORDERS.get() else None
+    recorders = _recorders()
+    device = _device_of(arrays) if recorders else None
     if device is None:
         return function(*args, **kwargs)
-    with _record(device.current_stream(), name, "forward", None):
-        return function(*args, **kwargs)
+    stream = device.current_stream()
+    works = [recorder.begins(name, "forward", stream) for recorder in recorders]
+    result = function(*args, **kwargs)
+    for recorder, work in zip(recorders, works, strict=True):
+        recorder.ends(work)
+    return result
+
+
+def _recorders() -> tuple[WorkRecorder, ...]:
+    recorders = WORK_RECORDERS.get()
+    return (*_of_process, *recorders) if _of_process else recorders
 
 
 def _device_of(arrays: Iterable[Any]) -> Any:
-    devices = _timed_devices()
-    return next((device for array in arrays for device in devices if device.holds(array)), None)
+    for device in _watched[0]:
+        for array in arrays:
+            if device.holds(array):
+                return device
+    return None
 
 
 @contextmanager
 def _record(stream: Any, name: str, kind: str, size: int | None) -> Iterator[None]:
-    recorders = (*_of_process, *WORK_RECORDERS.get())
-    works = [(recorder, recorder.begins(name, kind, stream, size)) for recorder in recorders]
+    works = [(recorder, recorder.begins(name, kind, stream, size)) for recorder in _recorders()]
     yield
-    for recorder, work in reversed(works):
+    for recorder, work in works:
         recorder.ends(work)
 
 
@@ -178,8 +186,8 @@ def record_step(name: str, devices: Iterable[Any]) -> AbstractContextManager[Any
     """Return a context manager for a step of an optimizer, whose parameters are on these devices."""
     if not recorders_in_use[0]:
         return _NOTHING
-    stack, timed = ExitStack(), _timed_devices()
+    stack = ExitStack()
     for device in dict.fromkeys(devices):
-        if device in timed:
+        if device in _watched[0]:
             stack.enter_context(_record(device.current_stream(), name, "optimizer", None))
     return stack

@@ -81,18 +81,6 @@ class DeviceSpan(NamedTuple):
 
 
 @final
-class _Mark:
-    """A point in the order of a stream."""
-
-    __slots__ = ("event", "milliseconds")
-
-    def __init__(self, event: Any) -> None:
-        self.event = event
-        #: After the origin of the device.
-        self.milliseconds = 0.0
-
-
-@final
 class Work:
     """A piece of work whose end may have been recorded."""
 
@@ -123,8 +111,9 @@ class Work:
         self.after: tuple[int, int] = (0, 0)
         self.thread: int = get_ident()
         self.launched = self.returned = 0.0
-        self.begin: _Mark | None = None
-        self.end: _Mark | None = None
+        #: The numbers, in the list of the stream, of the events before and after it.
+        self.begin = 0
+        self.end: int | None = None
         self.kernels: int | None = None
 
 
@@ -148,8 +137,8 @@ class DeviceRecorder:
         self.works: list[Work] = []
         #: By device, the time of the host just before its origin, and that event.
         self._origins: dict[Any, tuple[float, Any]] = {}
-        #: By stream, in its order.
-        self._marks: dict[Any, list[_Mark]] = {}
+        #: By stream, the events in its order.
+        self._marks: dict[Any, list[Any]] = {}
         #: The calls of Functions that have begun and not ended, by the id of their node.
         self._calls: dict[int, Work] = {}
         #: The order in the list of a stream is that in which events were recorded there.
@@ -194,11 +183,14 @@ class DeviceRecorder:
         now = self._clock()
         self._origins[device] = now, stream.record_event(enable_timing=True)
 
-    def _mark(self, stream: Any) -> _Mark:
+    def _mark(self, stream: Any) -> int:
+        """Record an event; return its number."""
         with self._lock:
-            mark = _Mark(stream.record_event(enable_timing=True))
-            self._marks.setdefault(stream, []).append(mark)
-        return mark
+            marks = self._marks.get(stream)
+            if marks is None:
+                marks = self._marks[stream] = []
+            marks.append(stream.record_event(enable_timing=True))
+            return len(marks) - 1
 
     # Calls of Functions: see Recorder.
 
@@ -225,7 +217,7 @@ class DeviceRecorder:
 
     def pending(self) -> list[Any]:
         """Return the last events of the streams, as far as they have not completed."""
-        last = [marks[-1].event for marks in list(self._marks.values())]
+        last = [marks[-1] for marks in list(self._marks.values()) if marks]
         return [event for event in last if not _has_passed(event)]
 
     def synchronize(self) -> Awaitable[None]:
@@ -241,27 +233,30 @@ class DeviceRecorder:
 
     def spans(self) -> list[tuple[Work, DeviceSpan]]:
         """Return what has been done, in the order in which it was launched; of a device that has failed nothing."""
-        failed = set()
+        times, failed = dict[Any, list[float]](), set()
         for stream, marks in self._marks.items():
             try:
-                _measure(marks, self._origins[stream.device][1])
+                times[stream] = _measure(marks, self._origins[stream.device][1])
             except DeviceError:
                 failed.add(stream.device)
-        whole = [work for work in self.works if work.end is not None and work.stream.device not in failed]
+        whole = [
+            (work, times[work.stream][work.begin], times[work.stream][work.end])
+            for work in self.works
+            if work.end is not None and work.stream.device not in failed
+        ]
         offsets = self._offsets(whole)
-        return [(work, _span(work, offsets[work.stream.device])) for work in whole]
+        return [(work, _span(work, offsets[work.stream.device], begin, end)) for work, begin, end in whole]
 
     def clear(self) -> None:
         """Drop the events, which have been read."""
         self.works, self._marks, self._origins = [], {}, {}
 
-    def _offsets(self, works: Iterable[Work]) -> dict[Any, float]:
-        """Return for each device the host's time at its origin."""
+    def _offsets(self, works: Iterable[tuple[Work, float, float]]) -> dict[Any, float]:
+        """Return for each device the host's time at its origin; takes works with the milliseconds of begin and end."""
         found = {device: time for device, (time, _) in self._origins.items()}
-        for work in works:
-            assert work.begin is not None
+        for work, begin, _ in works:
             device = work.stream.device
-            found[device] = max(found[device], work.launched - work.begin.milliseconds / 1e3)
+            found[device] = max(found[device], work.launched - begin / 1e3)
         return found
 
 
@@ -320,25 +315,28 @@ async def _await_all(waits: Iterable[Awaitable[None]]) -> None:
         await wait
 
 
-def _measure(marks: Iterable[_Mark], origin: Any) -> None:
-    """Set the time of each mark of a stream.
+def _measure(events: Iterable[Any], origin: Any) -> list[float]:
+    """Return the milliseconds from the origin of a device to each event of one of its streams.
 
     Raises:
         DeviceError: the device has failed.
     """
+    times = []
     base, anchor, last = 0.0, origin, -inf
-    for mark in marks:
-        distance = anchor.elapsed_time(mark.event)
+    for event in events:
+        distance = anchor.elapsed_time(event)
         # The order is certain, and the last digit is not.
-        last = mark.milliseconds = max(base + distance, last)
+        last = max(base + distance, last)
+        times.append(last)
         if distance > _LONG:
-            base, anchor = base + distance, mark.event
+            base, anchor = base + distance, event
+    return times
 
 
-def _span(work: Work, offset: float) -> DeviceSpan:
-    assert work.begin is not None
-    assert work.end is not None
+def _span(work: Work, offset: float, begin: float, end: float) -> DeviceSpan:
     launched = round(work.launched * 1e9)
+    # Rounding must not move it before its launch.
+    began = max(launched, round(offset * 1e9 + begin * 1e6))
     return DeviceSpan(
         work.kind,
         work.name,
@@ -346,9 +344,8 @@ def _span(work: Work, offset: float) -> DeviceSpan:
         work.stream.label,
         launched,
         round(work.returned * 1e9),
-        # Rounding must not move it before its launch.
-        began := max(launched, round(offset * 1e9 + work.begin.milliseconds * 1e6)),
-        max(began, round(offset * 1e9 + work.end.milliseconds * 1e6)),
+        began,
+        max(began, round(offset * 1e9 + end * 1e6)),
         work.size,
         work.kernels,
         work.thread,

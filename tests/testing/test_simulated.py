@@ -66,7 +66,7 @@ def test_timed_events_measure_virtual_milliseconds_and_refuse_what_has_no_time()
 
     with pytest.raises(DeviceError, match=r"await event\.synchronize\(\)"):
         begin.elapsed_time(end)
-    device.synchronize()
+    _ = device.synchronize()
     assert begin.elapsed_time(end) == 1000.0
     assert end.elapsed_time(begin) == -1000.0
     with pytest.raises(DeviceError, match=r"write stream\.record_event\(enable_timing=True\)"):

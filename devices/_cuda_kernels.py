@@ -35,7 +35,7 @@ from ._kernel_text import (
     update_text,
 )
 
-__all__ = ["CudaKernels", "count_launches", "install_kernels", "mixed_error"]
+__all__ = ["CudaKernels", "install_kernels", "mixed_error"]
 
 #: Without it, a product and a sum may be rounded once, and a kernel gives other bits than its operations one by one.
 _OPTIONS = ("--fmad=false",)
@@ -63,16 +63,6 @@ def install_kernels(cupy: Any) -> CudaKernels:
     kernels = CudaKernels(cupy)
     register_kernel_compiler(cupy.ndarray, kernels)
     return kernels
-
-
-def count_launches(cupy: Any) -> int | None:
-    """Return how many fused kernels have been launched on the arrays of CuPy so far; None where there are none.
-
-    Args:
-        cupy: the module.
-    """
-    found = COMPILERS.get(cupy.ndarray)
-    return found.launches if isinstance(found, CudaKernels) else None
 
 
 @final

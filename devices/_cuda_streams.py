@@ -81,7 +81,8 @@ class CudaEvent(Event):
     stream: CudaStream
 
     def __init__(self, stream: CudaStream, enable_timing: bool = False) -> None:
-        super().__init__(stream, enable_timing)
+        # Without a call of `super`: a profile makes two for each operation.
+        self.stream, self.enable_timing = stream, enable_timing
         # A thread that waits for it sleeps.
         self.cuda_event = stream.make_event(block=True, disable_timing=not enable_timing)
         self.cuda_event.record(stream.cuda_stream)

@@ -21,7 +21,7 @@ from asyncgrad.graph.values import register_functions
 
 from ._cuda_all_reduce import all_reduce_hook as all_reduce_hook
 from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
-from ._cuda_kernels import count_launches, install_kernels
+from ._cuda_kernels import CudaKernels, install_kernels
 from ._cuda_library import library_functions
 from ._cuda_losses import loss_functions
 from ._cuda_rows import row_functions
@@ -50,17 +50,19 @@ class CudaDevice(Device):
     Args:
         index: its number, as CUDA counts.
         cupy: the module.
+        kernels: what counts the fused kernels.
     """
 
-    __slots__ = ("_backward_ends", "_cupy", "_gpu", "_held", "_index", "_process", "copy_streams")
+    __slots__ = ("_backward_ends", "_cupy", "_gpu", "_held", "_index", "_kernels", "_process", "copy_streams")
 
     has_strides = False
     has_host_arrays = False
     is_asynchronous = True
     has_timing = True
 
-    def __init__(self, index: int, cupy: Any) -> None:
+    def __init__(self, index: int, cupy: Any, kernels: CudaKernels) -> None:
         self._index = index
+        self._kernels = kernels
         self._cupy = cupy
         self._gpu = cupy.cuda.Device(index)
         self._process = os.getpid()
@@ -184,9 +186,9 @@ class CudaDevice(Device):
         """Tell whether this is an array in the memory of this GPU."""
         return isinstance(array, self._cupy.ndarray) and array.data.device_id == self._index
 
-    def kernels_launched(self) -> int | None:
+    def kernels_launched(self) -> int:
         """Return how many fused kernels of asyncgrad have been launched so far, on any GPU; not those of libraries."""
-        return count_launches(self._cupy)
+        return self._kernels.launched[0]
 
     def memory_allocated(self) -> int:
         """Return how many bytes of the GPU's memory arrays occupy."""
@@ -253,4 +255,4 @@ def open_device(index: int | None) -> CudaDevice:
     for make in (library_functions, row_functions, loss_functions, window_functions):
         own.update(make(cupy))
     register_functions(cupy.ndarray, own)
-    return CudaDevice(index, cupy)
+    return CudaDevice(index, cupy, kernels)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from ..engine.device import Device
 from ..engine.instruments import StepObserver
 from ..engine.streams import DONE
 from ..errors import DeviceError
@@ -107,14 +108,37 @@ class Work:
         #: Of a run, the id of the backward, and the order and the id of the node; of a call of a Function, the order of
         #: its node. None for a call of another function, which is told by `after`.
         self.key: Any = key
-        #: How many entries the recorder's lists of calls had when it ended.
-        self.after: tuple[int, int] = (0, 0)
         self.thread: int = get_ident()
-        self.launched = self.returned = 0.0
-        #: The numbers, in the list of the stream, of the events before and after it.
-        self.begin = 0
         self.end: int | None = None
-        self.kernels: int | None = None
+
+    # Set where it begins, and where it ends.
+
+    launched: float
+    returned: float
+    #: The number, in the list of the stream, of the event before it; `end` is that of the event after it.
+    begin: int
+    #: How many kernels had been launched before it; then, in it.
+    kernels: int | None
+    #: How many entries the recorder's lists of calls had when it ended.
+    after: tuple[int, int]
+
+
+@final
+class _Lane:
+    """What is recorded on one stream.
+
+    Args:
+        stream: the stream.
+    """
+
+    __slots__ = ("count", "events", "record")
+
+    def __init__(self, stream: Any) -> None:
+        #: In the order of the stream.
+        self.events: list[Any] = []
+        # Bound once, since each operation calls them twice.
+        self.record: Callable[..., Any] = stream.record_event
+        self.count: Callable[[], int | None] = stream.device.kernels_launched
 
 
 @final
@@ -127,7 +151,7 @@ class DeviceRecorder:
         recorded: the lists of the calls of functions that have been recorded.
     """
 
-    __slots__ = ("_calls", "_clock", "_is_open", "_lock", "_marks", "_origins", "_recorded", "works")
+    __slots__ = ("_calls", "_clock", "_is_open", "_lanes", "_lock", "_origins", "_recorded", "works")
 
     def __init__(self, clock: Clock, is_open: list[bool], recorded: tuple[list[Any], list[Any]]) -> None:
         self._clock = clock
@@ -137,8 +161,7 @@ class DeviceRecorder:
         self.works: list[Work] = []
         #: By device, the time of the host just before its origin, and that event.
         self._origins: dict[Any, tuple[float, Any]] = {}
-        #: By stream, the events in its order.
-        self._marks: dict[Any, list[Any]] = {}
+        self._lanes: dict[Any, _Lane] = {}
         #: The calls of Functions that have begun and not ended, by the id of their node.
         self._calls: dict[int, Work] = {}
         #: The order in the list of a stream is that in which events were recorded there.
@@ -152,10 +175,12 @@ class DeviceRecorder:
             return None
         work = Work(name, kind, stream, size, key)
         try:
-            self._note_device(stream.device)
-            work.kernels = stream.device.kernels_launched()
+            lane = self._lanes.get(stream) or self._add_lane(stream)
+            work.kernels = lane.count()
             work.launched = self._clock()
-            work.begin = self._mark(stream)
+            with self._lock:
+                work.begin = len(lane.events)
+                lane.events.append(lane.record(enable_timing=True))
         except DeviceError:
             # The operation that follows says so.
             return None
@@ -166,37 +191,35 @@ class DeviceRecorder:
         """Record an event after work."""
         if work is None or not self._is_open[0]:
             return
-        with suppress(DeviceError):
-            end = self._mark(work.stream)
-            work.returned = self._clock()
-            launched = work.stream.device.kernels_launched()
-            work.kernels = None if launched is None or work.kernels is None else launched - work.kernels
-            plain_calls, calls = self._recorded
-            work.after = len(plain_calls), len(calls)
-            work.end = end
-
-    def _note_device(self, device: Any) -> None:
-        if device in self._origins:
+        lane = self._lanes[work.stream]
+        try:
+            with self._lock:
+                end = len(lane.events)
+                lane.events.append(lane.record(enable_timing=True))
+        except DeviceError:
             return
-        # Copies need little of a device: the event is not held up by the computation that is queued there.
-        stream = (*device.copy_streams, device.current_stream())[0]
-        now = self._clock()
-        self._origins[device] = now, stream.record_event(enable_timing=True)
+        work.returned = self._clock()
+        launched = lane.count()
+        work.kernels = None if launched is None or work.kernels is None else launched - work.kernels
+        plain_calls, calls = self._recorded
+        work.after = len(plain_calls), len(calls)
+        work.end = end
 
-    def _mark(self, stream: Any) -> int:
-        """Record an event; return its number."""
+    def _add_lane(self, stream: Any) -> _Lane:
+        device = stream.device
         with self._lock:
-            marks = self._marks.get(stream)
-            if marks is None:
-                marks = self._marks[stream] = []
-            marks.append(stream.record_event(enable_timing=True))
-            return len(marks) - 1
+            if device not in self._origins:
+                # Copies need little of a device: the event is not held up by the computation that is queued there.
+                quiet = (*device.copy_streams, stream)[0]
+                now = self._clock()
+                self._origins[device] = now, quiet.record_event(enable_timing=True)
+            return self._lanes.setdefault(stream, _Lane(stream))
 
     # Calls of Functions: see Recorder.
 
     def note(self, node: Any) -> None:
         """Begin with the call of a Function; one that may suspend is left out, since other work comes between."""
-        if isinstance(node, FunctionNode) and node.device is not None and node.device.has_timing:
+        if isinstance(node, FunctionNode) and isinstance(node.device, Device) and node.device.has_timing:
             function = node.function
             if not any(map(inspect.iscoroutinefunction, (function.forward, function.setup_context))):
                 work = self.begins(function.__name__, "forward", node.device.current_stream(), key=node.order)
@@ -217,7 +240,7 @@ class DeviceRecorder:
 
     def pending(self) -> list[Any]:
         """Return the last events of the streams, as far as they have not completed."""
-        last = [marks[-1] for marks in list(self._marks.values()) if marks]
+        last = [lane.events[-1] for lane in list(self._lanes.values()) if lane.events]
         return [event for event in last if not _has_passed(event)]
 
     def synchronize(self) -> Awaitable[None]:
@@ -234,9 +257,9 @@ class DeviceRecorder:
     def spans(self) -> list[tuple[Work, DeviceSpan]]:
         """Return what has been done, in the order in which it was launched; of a device that has failed nothing."""
         times, failed = dict[Any, list[float]](), set()
-        for stream, marks in self._marks.items():
+        for stream, lane in self._lanes.items():
             try:
-                times[stream] = _measure(marks, self._origins[stream.device][1])
+                times[stream] = _measure(lane.events, self._origins[stream.device][1])
             except DeviceError:
                 failed.add(stream.device)
         whole = [
@@ -249,7 +272,7 @@ class DeviceRecorder:
 
     def clear(self) -> None:
         """Drop the events, which have been read."""
-        self.works, self._marks, self._origins = [], {}, {}
+        self.works, self._lanes, self._origins = [], {}, {}
 
     def _offsets(self, works: Iterable[tuple[Work, float, float]]) -> dict[Any, float]:
         """Return for each device the host's time at its origin; takes works with the milliseconds of begin and end."""
@@ -277,7 +300,7 @@ class _DeviceSteps(StepObserver):
 
     def begins(self, node: Any, grads: Sequence[Any]) -> Any:
         """Begin with a node."""
-        if node.device is None or not node.device.has_timing:
+        if not isinstance(node.device, Device) or not node.device.has_timing:
             return None
         token = [node, None]
         self.resumes(token)

@@ -187,7 +187,7 @@ class CudaDevice(Device):
         return isinstance(array, self._cupy.ndarray) and array.data.device_id == self._index
 
     def kernels_launched(self) -> int:
-        """Return how many fused kernels of asyncgrad have been launched so far, on any GPU; not those of libraries."""
+        """Return how many kernels made of formulas have been launched so far, on any GPU."""
         return self._kernels.launched[0]
 
     def memory_allocated(self) -> int:

@@ -95,18 +95,19 @@ def note_timed_device(device: Any) -> None:
         _update()
 
 
-def add_recordable(namespace: dict[str, Any]) -> None:
+def add_recordable(namespace: dict[str, Any], code: CodeType) -> None:
     """Let the calls of a wrapper be recorded, which has just been generated.
 
     Args:
         namespace: the globals of the wrapper, in which that is `call`, and what it calls `_function`.
+        code: of the wrapper.
     """
     call = namespace["call"]
     namespace["_recorded_function"] = _recorded(namespace, call.__name__)
     with _mutex:
-        _wrappers.append((call, call.__code__))
+        _wrappers.append((call, code))
         if recorders_in_use[0]:
-            _record_calls(call, call.__code__)
+            _record_calls(call, code)
 
 
 def _update() -> None:

@@ -121,7 +121,7 @@ def generate_call(
         generated, namespace["call"] = namespace["call"], call
         call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
         call.__code__ = generated.__code__
-        add_recordable(namespace)
+        add_recordable(namespace, generated.__code__)
 
     call = FunctionType(_generate_first.__code__, namespace, name)
     namespace.update(call=call, _generate=generate)

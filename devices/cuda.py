@@ -24,6 +24,7 @@ from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
 from ._cuda_kernels import CudaKernels, install_kernels
 from ._cuda_library import library_functions
 from ._cuda_losses import loss_functions
+from ._cuda_products import product_functions
 from ._cuda_rows import row_functions
 from ._cuda_streams import CudaStream, translate_errors
 from ._cuda_windows import window_functions
@@ -252,7 +253,7 @@ def open_device(index: int | None) -> CudaDevice:
         raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
     kernels = install_kernels(cupy)
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
-    for make in (library_functions, row_functions, loss_functions, window_functions):
+    for make in (library_functions, product_functions, row_functions, loss_functions, window_functions):
         own.update(make(cupy))
     register_functions(cupy.ndarray, own)
     return CudaDevice(index, cupy, kernels)

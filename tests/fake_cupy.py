@@ -28,8 +28,12 @@ from asyncgrad.graph.current_streams import stop_following
 from asyncgrad.graph.values import register_functions
 from asyncgrad.ops.kernels import unregister_kernel_compiler
 from asyncgrad.testing.device_array import DeviceArray, DevicePointer, unwrapped, wrapped
+from tests.fake_cublas import cublas
 
-__all__ = ["CUDARuntimeError", "OutOfMemoryError", "Stream", "memory_pool", "ndarray", "open_gpus"]
+__all__ = ["CUDARuntimeError", "OutOfMemoryError", "Stream", "memory_pool", "modules", "ndarray", "open_gpus"]
+
+#: The functions of the device that need no kernel.
+_PRODUCTS = (np.matmul, "linear", "linear_input_grad", "linear_weight_grad")
 
 _thread = threading.local()
 
@@ -433,7 +437,7 @@ def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
     return ndarray(shape, dtype, order=order)
 
 
-# Kernels, and products by cuBLAS.
+# Kernels.
 
 
 @final
@@ -448,36 +452,13 @@ class RawModule:
         raise NotImplementedError(f"the kernel {name} is CUDA's C, for which there is no compiler here")
 
 
-def _product(char: str) -> Callable[..., None]:
-    """Return gemm of a dtype: C = alpha op(A) op(B) + beta C, for matrices whose columns lie without gaps."""
-    dtype = np.dtype(char)
-
-    def matrix(address: int, rows: int, columns: int, step: int) -> np.ndarray:
-        assert step >= rows, "a column is longer than the way to the next one"
-        whole = (ctypes.c_char * (step * columns * dtype.itemsize)).from_address(address)
-        return np.ndarray((step, columns), dtype, whole, order="F")[:rows]
-
-    def gemm(
-        handle: int, a_is_transposed: int, b_is_transposed: int, m: int, n: int, k: int,
-        alpha: int, a: int, a_step: int, b: int, b_step: int, beta: int, c: int, c_step: int,
-    ) -> None:  # fmt: skip
-        assert handle == 1
-        first = matrix(a, k, m, a_step).T if a_is_transposed else matrix(a, m, k, a_step)
-        second = matrix(b, n, k, b_step).T if b_is_transposed else matrix(b, k, n, b_step)
-        factor, kept = (matrix(one, 1, 1, 1)[0, 0] for one in (alpha, beta))
-        out = matrix(c, m, n, c_step)
-        out[...] = factor * (first @ second) + (kept * out if kept else 0)
-
-    return gemm
-
-
 def _module(name: str, **names: Any) -> ModuleType:
     made = ModuleType(name)
     vars(made).update(names)
     return made
 
 
-def _modules() -> dict[str, ModuleType]:
+def modules() -> dict[str, ModuleType]:
     """Return the modules by their names."""
     runtime = _module(
         "cupy.cuda.runtime",
@@ -519,11 +500,11 @@ def _modules() -> dict[str, ModuleType]:
         get_default_pinned_memory_pool=PinnedMemoryPool,
         ndarray=ndarray,
     )
-    cublas = _module("cupy_backends.cuda.libs.cublas", sgemm=_product("f"), dgemm=_product("d"))
-    libs = _module("cupy_backends.cuda.libs", cublas=cublas)
+    products = cublas()
+    libs = _module("cupy_backends.cuda.libs", cublas=products)
     backends_cuda = _module("cupy_backends.cuda", libs=libs)
     backends = _module("cupy_backends", cuda=backends_cuda)
-    found = (cupy, cuda, runtime, driver, device, memory, backends, backends_cuda, libs, cublas)
+    found = (cupy, cuda, runtime, driver, device, memory, backends, backends_cuda, libs, products)
     return {one.__name__: one for one in found}
 
 
@@ -536,13 +517,13 @@ def open_gpus(count: int = 2) -> Iterator[list[Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GpuCount, "value", count)
         patch.setattr(device_registry, "_opened", dict(device_registry._opened))
-        for name, module in _modules().items():
+        for name, module in modules().items():
             patch.setitem(sys.modules, name, module)
         gpus: list[Any] = [device_registry.device(f"cuda:{number}") for number in range(count)]
         if gpus:
             unregister_kernel_compiler(ndarray)
-            product = library_functions(sys.modules["cupy"])[np.matmul]
-            register_functions(ndarray, {np.matmul: product})
+            found = library_functions(sys.modules["cupy"])
+            register_functions(ndarray, {name: found[name] for name in _PRODUCTS})
         try:
             yield gpus
         finally:

@@ -20,20 +20,44 @@ from .softmaxes import exponentials, softmax_grad
 __all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
 
 
+def _product_on_device(x: Any, y: Any, scale: float = 1.0, **transposed: bool) -> Any:
+    """Return scale * x @ y by a kernel of the device of the arrays; None where it has none for these."""
+    kernel = kernel_of("batched_product", x)
+    return None if kernel is None else kernel(x, y, scale, **transposed)
+
+
+def _scores_on_device(query: Any, key: Any, scale: float) -> Any:
+    result = _product_on_device(query, key, scale, y_is_transposed=True)
+    return attention_scores_.function(query, key, scale) if result is None else result
+
+
 @primitive(superlinear=True)
+@device_variant(_scores_on_device)
 def attention_scores_(query: Any, key: Any, scale: float) -> Any:
     """Return scale * query @ key.T, the last two axes of each as a matrix."""
     # Scale the queries rather than the scores, which usually are more.
     return (query * scale) @ key.swapaxes(-1, -2)
 
 
+def _query_gradient_on_device(g: Any, key: Any, scale: float) -> Any:
+    result = _product_on_device(g, key, scale)
+    return _query_gradient(g, key, scale) if result is None else result
+
+
 @derivative(attention_scores_, "query")
-def _(g: Any, key: Any, scale: float) -> Any:
+@device_variant(_query_gradient_on_device)
+def _query_gradient(g: Any, key: Any, scale: float) -> Any:
     return (g @ key) * scale
 
 
+def _key_gradient_on_device(g: Any, query: Any, scale: float) -> Any:
+    result = _product_on_device(g, query, scale, x_is_transposed=True)
+    return _key_gradient(g, query, scale) if result is None else result
+
+
 @derivative(attention_scores_, "key")
-def _(g: Any, query: Any, scale: float) -> Any:
+@device_variant(_key_gradient_on_device)
+def _key_gradient(g: Any, query: Any, scale: float) -> Any:
     return g.swapaxes(-1, -2) @ (query * scale)
 
 
@@ -71,19 +95,37 @@ def _(g: Any, out: Any) -> Any:
     return softmax_grad(g, out, -1)
 
 
+def _attended_on_device(weights: Any, value: Any) -> Any:
+    result = _product_on_device(weights, value)
+    return attended_.function(weights, value) if result is None else result
+
+
 @primitive(superlinear=True)
+@device_variant(_attended_on_device)
 def attended_(weights: Any, value: Any) -> Any:
     """Return weights @ value, the last two axes of each as a matrix."""
     return weights @ value
 
 
+def _weights_gradient_on_device(g: Any, value: Any) -> Any:
+    result = _product_on_device(g, value, y_is_transposed=True)
+    return _weights_gradient(g, value) if result is None else result
+
+
 @derivative(attended_, "weights")
-def _(g: Any, value: Any) -> Any:
+@device_variant(_weights_gradient_on_device)
+def _weights_gradient(g: Any, value: Any) -> Any:
     return g @ value.swapaxes(-1, -2)
 
 
+def _value_gradient_on_device(g: Any, weights: Any) -> Any:
+    result = _product_on_device(weights, g, x_is_transposed=True)
+    return _value_gradient(g, weights) if result is None else result
+
+
 @derivative(attended_, "value")
-def _(g: Any, weights: Any) -> Any:
+@device_variant(_value_gradient_on_device)
+def _value_gradient(g: Any, weights: Any) -> Any:
     return weights.swapaxes(-1, -2) @ g
 
 

@@ -23,7 +23,7 @@ from ..ops.foreign import add_at
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, is_outside
-from .rows import leading_sum
+from .rows import leading_sum, leading_sum_on_device
 
 __all__ = ["embedding", "linear"]
 
@@ -38,12 +38,16 @@ def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
     shape = x.shape
     if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1] or (bias is not None and not is_foreign(bias)):
         return linear_.function(x, weight, bias)
-    result = own_function(np.matmul, x)(_rows(x), weight.T)
-    if bias is not None:
-        if bias.shape != weight.shape[:1]:
-            raise _bias_error(weight, bias)
-        result = add_into(result, bias) if result.dtype == bias.dtype else result + bias
-    return result if len(shape) == 2 else result.reshape(*shape[:-1], weight.shape[0])
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise _bias_error(weight, bias)
+    kernel = kernel_of("linear", x)
+    result = None if kernel is None else kernel(x, weight)
+    if result is None:
+        result = own_function(np.matmul, x)(_rows(x), weight.T)
+        result = result if len(shape) == 2 else result.reshape(*shape[:-1], weight.shape[0])
+    if bias is None:
+        return result
+    return add_into(result, bias) if result.dtype == bias.dtype else result + bias
 
 
 @primitive(superlinear=True)
@@ -83,24 +87,38 @@ def _shape_error(x: Any, weight: Any) -> ArgumentError:
     )
 
 
+def _input_grad_on_device(g: Any, weight: Any) -> Any:
+    kernel = kernel_of("linear_input_grad", g)
+    result = None if kernel is None else kernel(g, weight)
+    if result is None:
+        result = own_function(np.matmul, g)(_rows(g), weight)
+        result = result if g.ndim == 2 else result.reshape(*g.shape[:-1], weight.shape[1])
+    return result
+
+
+# What a formula calls has the same variant, which the engine calls at once.
 @derivative(linear_, "x")
+@device_variant(_input_grad_on_device)
 def _(g: Any, weight: Any) -> Any:
     return linear_input_grad(g, weight)
 
 
+def _weight_grad_on_device(g: Any, x: Any) -> Any:
+    kernel = kernel_of("linear_weight_grad", g)
+    result = None if kernel is None else kernel(g, x)
+    return own_function(np.matmul, g)(_rows(g).T, _rows(x)) if result is None else result
+
+
 @derivative(linear_, "weight")
+@device_variant(_weight_grad_on_device)
 def _(g: Any, x: Any) -> Any:
     return linear_weight_grad(g, x)
 
 
 @derivative(linear_, "bias")
+@device_variant(leading_sum_on_device)
 def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)
-
-
-def _input_grad_on_device(g: Any, weight: Any) -> Any:
-    result = own_function(np.matmul, g)(_rows(g), weight)
-    return result if g.ndim == 2 else result.reshape(*g.shape[:-1], weight.shape[1])
 
 
 @primitive(superlinear=True)
@@ -122,10 +140,6 @@ def _(g: Any, weight: Any) -> Any:
 @derivative(linear_input_grad_, "weight")
 def _(h: Any, g: Any) -> Any:
     return linear_weight_grad(g, h)
-
-
-def _weight_grad_on_device(g: Any, x: Any) -> Any:
-    return own_function(np.matmul, g)(_rows(g).T, _rows(x))
 
 
 @primitive(superlinear=True)

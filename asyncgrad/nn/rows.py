@@ -17,7 +17,7 @@ from ..graph.values import is_foreign, ones_beside, own_function
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 
-__all__ = ["leading_sum", "maximum_along", "sum_along", "sum_rows"]
+__all__ = ["leading_sum", "leading_sum_on_device", "maximum_along", "sum_along", "sum_rows"]
 
 #: Longer rows are summed by NumPy's pairwise summation, which is more accurate and as fast there.
 LONG = 2048
@@ -57,13 +57,14 @@ def maximum_along(x: Any, axis: int) -> Any:
     return np.maximum.reduce(columns, axis=0).reshape(*x.shape[:-1], 1)
 
 
-def _leading_sum_on_device(a: Any, shape: tuple[int, ...]) -> Any:
+def leading_sum_on_device(a: Any, shape: tuple[int, ...]) -> Any:
+    """Return what `leading_sum` does, for an array of a device."""
     extra = a.ndim - len(shape)
     return own_function(np.sum, a)(a, axis=tuple(range(extra))) if extra else leading_sum_.function(a, shape)
 
 
 @primitive()
-@device_variant(_leading_sum_on_device)
+@device_variant(leading_sum_on_device)
 def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum over the leading axes of `a`, so that its trailing axes, of shape `shape`, remain."""
     if a.ndim == 2 and len(shape) == 1:

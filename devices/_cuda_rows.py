@@ -79,14 +79,22 @@ template <typename T> __device__ void layer_norm(
     if (threadIdx.x == 0) { means[blockIdx.x] = mean; inverses[blockIdx.x] = inverse; }
 }
 
+// The gradient is g, times a weight where there is one.
 template <typename T> __device__ void standardize_grad(
-    const T* g, const T* x, const T* means, const T* inverses, T* out, long long length) {
+    const T* g, const T* x, const T* weight, const T* means, const T* inverses, T* out, long long length) {
     g += blockIdx.x * length; x += blockIdx.x * length; out += blockIdx.x * length;
     T mean = means[blockIdx.x], inverse = inverses[blockIdx.x], total = 0, product = 0;
-    EACH(k) { total += g[k]; product += g[k] * ((x[k] - mean) * inverse); }
+    EACH(k) {
+        T value = weight ? g[k] * weight[k] : g[k];
+        total += value;
+        product += value * ((x[k] - mean) * inverse);
+    }
     total = SUM(total) / length;
     product = SUM(product) / length;
-    EACH(k) out[k] = (g[k] - (x[k] - mean) * inverse * product - total) * inverse;
+    EACH(k) {
+        T value = weight ? g[k] * weight[k] : g[k];
+        out[k] = (value - (x[k] - mean) * inverse * product - total) * inverse;
+    }
 }
 
 // The sum over rows of g times the standardized x; 32 columns for each block, by 8 rows at a time.
@@ -129,8 +137,8 @@ template <typename T> __device__ void rows_at(
     KERNEL log_softmax_grad_##T(const T* g, const T* y, T* out, long long n) { softmax_grad<T, true>(g, y, out, n); } \\
     KERNEL layer_norm_##T(const T* x, const T* w, const T* b, T* out, T* m, T* s, long long n, T eps) \\
         { layer_norm<T>(x, w, b, out, m, s, n, eps); } \\
-    KERNEL standardize_grad_##T(const T* g, const T* x, const T* m, const T* s, T* out, long long n) \\
-        { standardize_grad<T>(g, x, m, s, out, n); } \\
+    KERNEL standardize_grad_##T(const T* g, const T* x, const T* w, const T* m, const T* s, T* out, long long n) \\
+        { standardize_grad<T>(g, x, w, m, s, out, n); } \\
     KERNEL weight_grad_##T(const T* g, const T* x, const T* m, const T* s, T* out, long long rows, long long n) \\
         { weight_grad<T>(g, x, m, s, out, rows, n); }
 KERNELS(float)
@@ -224,15 +232,25 @@ class _Rows:
         self._kernel("layer_norm", dtype.char)((rows,), (threads_for(length),), (*pointers, length, number(eps)))
         return out, mean, inverse
 
-    def standardize_grad(self, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
-        """Return the gradient of the standardized rows for x, in the shape of x."""
+    def standardize_grad(self, g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+        """Return the gradient of the standardized rows for x, in the shape of x; that of the rows is g times a weight.
+
+        Args:
+            g: of the size of x.
+            x: the rows.
+            weight: a number for each place in a row; None for ones.
+            mean: of each row.
+            inverse: the inverse deviation of each row.
+        """
         if not x.size or g.size != x.size or not self._fit(g, x, mean, inverse):
+            return None
+        if weight is not None and not self._fit(x, weight):
             return None
         rows = mean.shape[0]
         out = self._ndarray(x.shape, x.dtype)
         length = x.size // rows
         self._kernel("standardize_grad", x.dtype.char)(
-            (rows,), (threads_for(length),), (g, x, mean, inverse, out, length)
+            (rows,), (threads_for(length),), (g, x, 0 if weight is None else weight, mean, inverse, out, length)
         )
         return out
 

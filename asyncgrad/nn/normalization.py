@@ -24,7 +24,7 @@ from ..graph.values import kernel_of, ones_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, complex_error, real_floating
-from .rows import leading_sum, sum_rows
+from .rows import leading_sum, leading_sum_on_device, sum_rows
 
 __all__ = ["layer_norm"]
 
@@ -65,25 +65,34 @@ def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: 
     return value
 
 
+def _input_grad_on_device(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+    kernel = kernel_of("standardize_grad", x)
+    result = None if kernel is None else kernel(g, x, weight, mean, inverse)
+    return _input_grad(g, x, weight, mean, inverse) if result is None else result
+
+
 @derivative(layer_norm_, "x")
-def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+@device_variant(_input_grad_on_device)
+def _input_grad(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
     return standardize_grad(g if weight is None else g * weight, x, mean, inverse)
-
-
-@derivative(layer_norm_, "weight")
-def _(g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
-    return layer_norm_weight_grad(g, x, weight_shape, mean, inverse)
-
-
-@derivative(layer_norm_, "bias")
-def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
-    return leading_sum(g, bias_shape)
 
 
 def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     kernel = kernel_of("layer_norm_weight_grad", x)
     result = None if kernel is None else kernel(g, x, shape, mean, inverse)
     return layer_norm_weight_grad_.function(g, x, shape, mean, inverse) if result is None else result
+
+
+@derivative(layer_norm_, "weight")
+@device_variant(_weight_grad_on_device)
+def _(g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+    return layer_norm_weight_grad(g, x, weight_shape, mean, inverse)
+
+
+@derivative(layer_norm_, "bias")
+@device_variant(leading_sum_on_device)
+def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
+    return leading_sum(g, bias_shape)
 
 
 @primitive()
@@ -133,7 +142,7 @@ def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
 
 def _standardize_grad_on_device(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     kernel = kernel_of("standardize_grad", x)
-    result = None if kernel is None else kernel(g, x, mean, inverse)
+    result = None if kernel is None else kernel(g, x, None, mean, inverse)
     return standardize_grad_.function(g, x, mean, inverse) if result is None else result
 
 

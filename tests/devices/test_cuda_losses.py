@@ -269,3 +269,27 @@ def test_the_row_at_an_index_that_there_is_not_is_nan(device: Device) -> None:
 
     assert np.isnan(host(rows)).all(axis=1).tolist() == [True, False, True]
     np.testing.assert_array_equal(host(rows)[1], SCORES[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(7,), (2, 3, 7)])
+@pytest.mark.parametrize("affine", ["neither", "weight", "bias", "both"])
+def test_layer_norm_and_its_gradient_are_those_of_numpy_by_one_kernel_each(
+    device: Device, cupy: BlockCupy, dtype: Any, shape: tuple[int, ...], affine: str
+) -> None:
+    rng = np.random.default_rng(1)
+    x, weight, bias = (rng.normal(size=one).astype(dtype) for one in (shape, 7, 7))
+
+    def results(where: Any) -> list[Any]:
+        leaf = ag.tensor(x, device=where, requires_grad=True)
+        given = {"weight": weight, "bias": bias}
+        chosen = {name: ag.tensor(one, device=where) for name, one in given.items() if affine in (name, "both")}
+        out = nn.layer_norm(leaf, 7, **chosen)
+        sync.backward(out, ag.tensor(x[..., ::-1].copy(), device=where))
+        return [out, leaf.grad]
+
+    for found, right in zip(results(device), results("cpu"), strict=True):
+        tolerance = 10 * TOLERANCE[dtype]
+        np.testing.assert_allclose(host(found.detach()), host(right.detach()), rtol=tolerance, atol=tolerance)
+    name = "float" if dtype is np.float32 else "double"
+    assert cupy.launched == [f"layer_norm_{name}", f"standardize_grad_{name}"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.values import empty_beside
-from ..ops.kernels import FusedFormula, fused
+from ..ops.kernels import COMPILERS, FusedFormula, fused
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, as_saved, real_floating, records
 from .error_function import normal_cdf, normal_pdf_into
@@ -18,14 +18,20 @@ from .error_function import normal_cdf, normal_pdf_into
 __all__ = ["gelu"]
 
 
-# Exact: x cdf(x), where cdf is the normal distribution function. It is by far the most expensive part, so it is saved.
+# Exact: x cdf(x), where cdf is the normal distribution function. It is by far the most expensive part, so it is saved,
+# and so is the tanh of the approximation. In a kernel neither takes any time, while an array of it would take memory:
+# there it is None, and computed again.
+
+
+#: The formula itself: what a formula calls becomes a part of its kernel.
+_cdf = normal_cdf.formula
 
 
 @primitive()
-@fused(lambda x, cdf: x * cdf)
+@fused(lambda x, cdf: x * (_cdf(x) if cdf is None else cdf))
 def gelu_(x: Any, cdf: Any) -> Any:
-    """Return x * cdf, which is gelu(x) if `cdf` is the normal distribution function at x."""
-    return x * cdf
+    """Return x * cdf, which is gelu(x) if `cdf` is the normal distribution function at x, or None for that."""
+    return x * (normal_cdf(x) if cdf is None else cdf)
 
 
 @derivative(gelu_, "x")
@@ -38,13 +44,18 @@ def _(g: Any) -> None:
     """Return no gradient: `cdf` is a function of x, and the derivative by x includes it."""
 
 
+def _gelu_slope(x: Any, cdf: Any) -> Any:
+    """Return the derivative of gelu."""
+    return np.exp(np.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi)) * x + (_cdf(x) if cdf is None else cdf)
+
+
 @primitive()
-@fused(lambda g, x, cdf: (np.exp(np.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi)) * x + cdf) * g)
+@fused(lambda g, x, cdf: _gelu_slope(x, cdf) * g)
 def gelu_grad_(g: Any, x: Any, cdf: Any) -> Any:
     """Return g (cdf + x pdf(x))."""
     value = normal_pdf_into(x)
     value *= x
-    value += cdf
+    value += normal_cdf(x) if cdf is None else cdf
     value *= g
     return value
 
@@ -89,9 +100,11 @@ _bend = FusedFormula(_bend_of)
 
 
 @primitive()
-@fused(lambda x, bend: (bend + 1) * x * 0.5)
+@fused(lambda x, bend: ((_bend_of(x) if bend is None else bend) + 1) * x * 0.5)
 def gelu_tanh_(x: Any, bend: Any) -> Any:
-    """Return x (1 + bend) / 2, where `bend` is that tanh."""
+    """Return x (1 + bend) / 2, where `bend` is that tanh, or None for it."""
+    if bend is None:
+        bend = _bend(x)
     value = np.add(bend, 1, out=empty_beside(bend))
     value *= x
     value *= 0.5
@@ -110,6 +123,8 @@ def _(g: Any) -> None:
 
 def _gelu_tanh_slope(x: Any, bend: Any) -> Any:
     """Return the derivative of gelu by tanh."""
+    if bend is None:
+        bend = _bend_of(x)
     inner_slope = np.square(x) * (0.5 * INNER * CUBIC * 3) + 0.5 * INNER
     # (1 + t) (1/2 + x (1 - t) a (1 + 3 b x**2) / 2)
     return (inner_slope * x * (1 - bend) + 0.5) * (1 + bend)
@@ -119,6 +134,8 @@ def _gelu_tanh_slope(x: Any, bend: Any) -> Any:
 @fused(lambda g, x, bend: _gelu_tanh_slope(x, bend) * g)
 def gelu_tanh_grad_(g: Any, x: Any, bend: Any) -> Any:
     """Return g (1 + t + x (1 - t**2) a (1 + 3 b x**2)) / 2, where t is the tanh."""
+    if bend is None:
+        bend = _bend(x)
     value = np.square(x, out=empty_beside(x))
     value *= 0.5 * INNER * CUBIC * 3
     value += 0.5 * INNER
@@ -176,6 +193,8 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"gelu takes approximate='none' or 'tanh', not {approximate!r}")
     data = real_floating("gelu", "x", array_of(x))
+    if data.__class__ is not np.ndarray and data.__class__ in COMPILERS:
+        return (_gelu if approximate == "none" else _gelu_tanh)(x, None)
     if approximate == "none":
         cdf = normal_cdf(data)
         return _gelu(x, as_saved(cdf, x) if records(x) else cdf)

@@ -65,6 +65,7 @@ from .ops.linear_algebra import dot, matmul
 from .ops.primitive import RULES
 from .ops.reductions import max, mean, min, prod, std, sum, var
 from .ops.shaping import copy, matrix_transpose, ravel, reshape, squeeze, swapaxes, transpose
+from .ops.splitting import unstacked
 from .ops.windows import as_strided
 from .views.history import regenerate
 
@@ -917,6 +918,9 @@ class Tensor(TensorBase):
     def __iter__(self) -> Iterator[Tensor]:
         if self._data.ndim == 0:
             raise TypeError("a tensor without axes cannot be iterated over: t.item() is its one element")
+        if self._data.__class__ is not np.ndarray:
+            # A node for all of them spares a device arrays of zeros, and launches.
+            return unstacked(self)
         return (part(self, index) for index in range(len(self._data)))
 
     def __contains__(self, value: object) -> bool:

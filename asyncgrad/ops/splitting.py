@@ -1,12 +1,12 @@
-"""SplitNode: one node for all pieces of an array that is split along an axis.
+"""One node for all pieces of an array: a SplitNode where it is split along an axis, an UnstackNode for its subarrays.
 
 If each piece had a node of its own, the gradient of the array would be a sum of arrays that are mostly zeros. One node
-for all pieces concatenates their gradients.
+for all pieces lays their gradients side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, final
 
@@ -20,32 +20,26 @@ from ..graph.node import THREADS, Edge, next_order
 from ..graph.tensor_base import CreationMeta, TensorBase
 from ..graph.values import own_function, raw, zeros_beside
 from ..graph.wrappers import register_wrapper
+from .axes import inverse_permutation
 from .handwritten_node import HandwrittenNode
+from .indexing import part
 
-__all__ = ["SplitNode", "split_views"]
+__all__ = ["SplitNode", "UnstackNode", "split_views", "unstacked"]
 
 #: A profile of the whole process replaces it: see graph/wrappers.py.
 _grad_mode = GRAD_MODE.get
 register_wrapper(globals())
 
 _new: Any = object.__new__
-_MULTI_OUTPUT, _NO_GRAD = CreationMeta.MULTI_OUTPUT, CreationMeta.NO_GRAD
+_DEFAULT, _MULTI_OUTPUT, _NO_GRAD = CreationMeta.DEFAULT, CreationMeta.MULTI_OUTPUT, CreationMeta.NO_GRAD
 
 
-@final
-class SplitNode(HandwrittenNode):
-    """The node of a split: it concatenates the gradients of the pieces, and saves only metadata.
+class PiecesNode(HandwrittenNode):
+    """Abstract: the node of all pieces of an array, which saves only metadata."""
 
-    Args:
-        edge: where the gradient of the array flows.
-        metadata: the InputMetadata of each piece.
-        axis: the axis of the split.
-        device: of the array.
-    """
+    __slots__ = ("_metadata",)
 
-    __slots__ = ("_axis", "_metadata")
-
-    def __init__(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], axis: int, device: Any) -> None:
+    def _begin(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], device: Any) -> None:
         node, input_nr = edge
         self.connect((node,), (input_nr,))
         self.order: int = next_order()
@@ -54,12 +48,6 @@ class SplitNode(HandwrittenNode):
         self.shape = self.dtype = self.meta = None
         self.device = device
         self._metadata = metadata
-        self._axis = axis
-
-    @property
-    def name(self) -> str:
-        """The name that errors and drawings show."""
-        return "SplitBackward"
 
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:
@@ -75,7 +63,7 @@ class SplitNode(HandwrittenNode):
         return self.apply_generic(grads) if wanted[0] else (None,)
 
     def apply_generic(self, grads: Sequence[Any] | None) -> tuple[Any, ...]:
-        """Concatenate the gradients, with zeros for undefined ones; return None if all are undefined."""
+        """Lay the gradients side by side, with zeros for undefined ones; return None if all are undefined."""
         if grads is None:
             return (None,)
         defined = [grad for grad in grads if grad is not None]
@@ -88,10 +76,41 @@ class SplitNode(HandwrittenNode):
                 else grad
                 for grad, metadata in zip(grads, self._metadata, strict=True)
             ]
+        return (self.joined(grads),)
+
+    def joined(self, grads: Sequence[Any]) -> Any:
+        """Return the gradient of the array, given those of all its pieces."""
+        raise NotImplementedError(f"{type(self).__name__} must implement joined(grads)")
+
+
+@final
+class SplitNode(PiecesNode):
+    """The node of a split: it concatenates the gradients of the pieces.
+
+    Args:
+        edge: where the gradient of the array flows.
+        metadata: the InputMetadata of each piece.
+        axis: the axis of the split.
+        device: of the array.
+    """
+
+    __slots__ = ("_axis",)
+
+    def __init__(self, edge: Edge, metadata: tuple[InputMetadata | None, ...], axis: int, device: Any) -> None:
+        self._begin(edge, metadata, device)
+        self._axis = axis
+
+    @property
+    def name(self) -> str:
+        """The name that errors and drawings show."""
+        return "SplitBackward"
+
+    def joined(self, grads: Sequence[Any]) -> Any:
+        """Concatenate the gradients."""
         first = grads[0]
         if first.__class__ is np.ndarray:
-            return (np.concatenate(grads, self._axis),)
-        return (own_function(np.concatenate, first)(grads, self._axis),)
+            return np.concatenate(grads, self._axis)
+        return own_function(np.concatenate, first)(grads, self._axis)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return the source that concatenates the gradients, or a call of the body if some are undefined."""
@@ -104,6 +123,70 @@ class SplitNode(HandwrittenNode):
             constants={"concatenate": np.concatenate},
             may_be_heavy=self.reads_large(),
         )
+
+
+@final
+class UnstackNode(PiecesNode):
+    """The node of all subarrays of an array along its first axis: it stacks their gradients.
+
+    Args:
+        edge: where the gradient of the array flows.
+        metadata: the InputMetadata of each subarray.
+        order: the axes of the array in the order in which they lie in memory; its gradient lies likewise.
+        device: of the array.
+    """
+
+    __slots__ = ("_order",)
+
+    def __init__(
+        self, edge: Edge, metadata: tuple[InputMetadata | None, ...], order: tuple[int, ...], device: Any
+    ) -> None:
+        self._begin(edge, metadata, device)
+        self._order = order
+
+    @property
+    def name(self) -> str:
+        """The name that errors and drawings show."""
+        return "UnstackBackward"
+
+    def joined(self, grads: Sequence[Any]) -> Any:
+        """Stack the gradients."""
+        first, order = grads[0], self._order
+        if isinstance(first, TensorBase) or first.__class__ is np.ndarray:
+            return np.stack(grads)
+        # In the order of memory, each subarray is usually one block, and the place of the first axis is between others.
+        place = order.index(0)
+        rest = [axis - 1 for axis in order if axis]
+        shape = [first.shape[axis] for axis in rest]
+        shape.insert(place, 1)
+        pieces = [grad.transpose(rest).reshape(shape) for grad in grads]
+        total = own_function(np.concatenate, first)(pieces, place)
+        return total if order == tuple(range(len(order))) else total.transpose(inverse_permutation(order))
+
+
+def unstacked(array: TensorBase) -> Iterator[Any]:
+    """Yield the subarrays along the first axis of a tensor, views that share one node."""
+    node, before = None, None
+    for index in range(len(array._data)):
+        mode = _grad_mode()
+        edge = gradient_edge(array) if mode else None
+        if edge is None:
+            yield part(array, index)
+            continue
+        data, device = array._data, array._device
+        piece = data[index]
+        # A write into the array while its subarrays are taken gives it a new history.
+        if node is None or edge != before:
+            order = tuple(sorted(range(data.ndim), key=lambda axis: -data.strides[axis]))
+            metadata = InputMetadata(piece.shape, piece.dtype, device)
+            node, before = UnstackNode(edge, (metadata,) * len(data), order, device), edge
+            if mode is not True:
+                mode.created(node)
+        result = _new(array.__class__)
+        result._data, result._device, result._meta = piece, device, None
+        result._grad_fn, result._output_nr = node, index
+        result._counter, result._view = array._shared_version(), array._view_record(_DEFAULT, (part, index))
+        yield result
 
 
 def split_views(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Products of matrices, sums and means on a GPU, in less time on the host than CuPy's own functions take.
+"""Products of matrices, sums, means and ones on a GPU, in less time on the host than CuPy's own functions take.
 
 CuPy takes 16 µs for a product of two matrices and 17 µs for a sum, whatever their sizes, most of it spent on cases that
 are rare. Here the frequent cases are looked for first, and everything else is left to CuPy.
@@ -6,6 +6,8 @@ are rare. Here the frequent cases are looked for first, and everything else is l
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
@@ -16,12 +18,17 @@ from ._cuda_kernels import mixed_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["library_functions"]
+__all__ = ["handle_getter", "library_functions"]
 
 #: A block sums 32 columns, by 8 rows at a time.
 _COLUMNS, _ROWS = 32, 8
 #: More numbers than this are summed by CuPy, which divides one sum among several blocks.
 _LONGEST = 1 << 13
+#: The most kinds of sums that are remembered.
+_MOST_PLANS = 1024
+
+#: The shape of a sum, its kernel, the blocks and the threads, and the numbers that the kernel takes.
+_Plan = tuple[tuple[int, ...], Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 
 _SOURCE = """
 template <typename T> __device__ T sum_of_warp(T value) {
@@ -74,24 +81,54 @@ KERNELS(double)
 def library_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
     """Return the functions, by the functions of NumPy whose place they take."""
     sums = _Sums(cupy)
-    routines = _Routines()
+    routines = _Routines(cupy)
     return {
         np.matmul: _make_product(cupy.ndarray, routines),
         **_linear_functions(cupy.ndarray, routines),
         np.sum: sums.sum,
         np.mean: sums.mean,
+        "ones": partial(_ones, cupy.ndarray),
     }
+
+
+def _ones(ndarray: Any, shape: Any, dtype: Any) -> Any:
+    """Return an array of ones, such as the gradient of a loss; NumPy's dispatch takes twice as long as that."""
+    out = ndarray(shape, dtype)
+    out.fill(1)
+    return out
+
+
+def handle_getter(cupy: Any) -> Callable[[], int]:
+    """Return a function that returns cuBLAS's handle, which each thread has one of for each GPU."""
+    from cupy.cuda.device import get_cublas_handle
+
+    if cupy.cuda.runtime.getDeviceCount() > 1:
+        return get_cublas_handle  # type: ignore[no-any-return]
+    # To CuPy's function this is most of the time of a product.
+    kept = threading.local()
+
+    def get_handle() -> int:
+        try:
+            return kept.handle  # type: ignore[no-any-return]
+        except AttributeError:
+            kept.handle = get_cublas_handle()
+            return kept.handle  # type: ignore[no-any-return]
+
+    return get_handle
 
 
 @final
 class _Routines:
-    """What products are computed by."""
+    """What products are computed by.
 
-    def __init__(self) -> None:
-        from cupy.cuda.device import get_cublas_handle
+    Args:
+        cupy: the module.
+    """
+
+    def __init__(self, cupy: Any) -> None:
         from cupy_backends.cuda.libs import cublas
 
-        self.handle: Callable[[], int] = get_cublas_handle
+        self.handle: Callable[[], int] = handle_getter(cupy)
         self._one_and_zero = {char: np.array([1, 0], char) for char in "fd"}
         #: By dtype: the function of cuBLAS, and where 1 and 0 are in the host's memory.
         self.gemm: dict[str, tuple[Callable[..., None], int, int]] = {
@@ -207,6 +244,8 @@ class _Sums:
         )
         #: By dtype, the launchers of the kernels for rows and for columns, and the type of its numbers.
         self._kernels: dict[str, tuple[Any, Any, Any]] = {}
+        #: By all that decides on a sum, its plan, or None where it has none.
+        self._plans: dict[Any, _Plan | None] = {}
 
     def sum(self, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         """Return the sum over axes."""
@@ -220,13 +259,29 @@ class _Sums:
 
     def _over(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> Any:
         """Return the sum or mean; None for what is left to CuPy."""
-        shape, dtype = a.shape, a.dtype
+        dtype = a.dtype
+        key = a.shape, tuple(axis) if type(axis) is list else axis, keepdims, is_mean, dtype
+        try:
+            plan = self._plans[key]
+        except KeyError:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._plan(*key)
+        if plan is None or not a._c_contiguous:
+            return None
+        shape, kernel, grid, block, numbers = plan
+        out = self._ndarray(shape, dtype)
+        kernel(grid, block, (a, out, *numbers))
+        return out
+
+    def _plan(self, shape: tuple[int, ...], axis: Any, keepdims: bool, is_mean: bool, dtype: Any) -> _Plan | None:
+        """Return how to compute a sum or a mean; None if it is left to CuPy."""
         ndim = len(shape)
-        if dtype.char not in "fd" or not a._c_contiguous:
+        if dtype.char not in "fd":
             return None
         if axis is None:
             first, last = 0, ndim
-        elif type(axis) is int:
+        elif isinstance(axis, int):
             first = axis + ndim if axis < 0 else axis
             last = first + 1
         else:
@@ -239,16 +294,14 @@ class _Sums:
         length, blocks, width = prod(shape[first:last]), prod(shape[:first]), prod(shape[last:])
         if not 0 < length <= _LONGEST or not blocks or not width or blocks > 65535:
             return None
-        out = self._ndarray((*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:]), dtype)
+        out = (*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:])
         rows, columns, number = self._kernels.get(dtype.char) or self._load(dtype.char)
         divisor = number(length if is_mean else 1)
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
-            rows((blocks,), (threads,), (a, out, length, divisor))
-        else:
-            grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
-            columns(grid, (_COLUMNS * _ROWS,), (a, out, length, width, divisor))
-        return out
+            return out, rows, (blocks,), (threads,), (length, divisor)
+        grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
+        return out, columns, grid, (_COLUMNS * _ROWS,), (length, width, divisor)
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:
         name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_rows import RowKernels, threads_for
+from ._cuda_rows import RowKernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +135,7 @@ class _Losses:
     def __init__(self, cupy: Any) -> None:
         self._ndarray = cupy.ndarray
         kernels = RowKernels(cupy, _SOURCE)
-        self._kernel, self._fit = kernels.kernel, kernels.fit
+        self._kernel, self._launch, self._fit = kernels.kernel, kernels.launch, kernels.fit
 
     def _fits_labels(self, labels: Any, rows: int) -> bool:
         return type(labels) is self._ndarray and labels.dtype.char in "lq" and labels.shape == (rows,)
@@ -159,15 +159,13 @@ class _Losses:
         dtype = x.dtype
         new = self._ndarray
         losses, maxima, sums = new((rows,), dtype), new((rows, 1), dtype), new((rows, 1), dtype)
-        self._kernel("cross_entropy", dtype.char)(
-            (rows,), (threads_for(length),), (x, labels, losses, maxima, sums, length, ignore_index)
-        )
+        self._launch("cross_entropy", dtype, rows, length, (x, labels, losses, maxima, sums, length, ignore_index))
         if reduction == "none":
             return losses, maxima, sums, None
         value, factor = new((), dtype), new((), dtype) if reduction == "mean" else None
         pointers = (losses, labels, value, 0 if factor is None else factor)
         threads = 1024 if rows > 256 else 256 if rows > 32 else 32
-        self._kernel(f"{reduction}_loss", dtype.char)((1,), (threads,), (*pointers, rows, ignore_index))
+        self._kernel(f"{reduction}_loss", dtype.char)(threads, (*pointers, rows, ignore_index), 0, threads)
         return value, maxima, sums, factor
 
     def cross_entropy_grad(
@@ -183,9 +181,7 @@ class _Losses:
         out = self._ndarray(x.shape, x.dtype)
         # A null pointer says that the factor is 1.
         pointers = (x, labels, maxima, sums, 0 if factor is None else factor, out)
-        self._kernel("cross_entropy_grad", x.dtype.char)(
-            (rows,), (threads_for(length),), (g, step, *pointers, length, ignore_index)
-        )
+        self._launch("cross_entropy_grad", x.dtype, rows, length, (g, step, *pointers, length, ignore_index))
         return out
 
     def masked_softmax(self, x: Any, mask: Any) -> Any:
@@ -210,7 +206,5 @@ class _Losses:
             steps = (0,) * (4 - ndim) + tuple(stride // mask.itemsize for stride in mask.strides)
         out = self._ndarray(shape, dtype)
         length = shape[-1]
-        self._kernel(name, dtype.char)(
-            (out.size // length,), (threads_for(length),), (x, mask, out, length, *lengths, *steps)
-        )
+        self._launch(name, dtype, out.size // length, length, (x, mask, out, length, *lengths, *steps))
         return out

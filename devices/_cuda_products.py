@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
+from ._cuda_library import handle_getter
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -82,11 +84,10 @@ class _Products:
     """
 
     def __init__(self, cupy: Any, macros: str) -> None:
-        from cupy.cuda.device import get_cublas_handle
         from cupy_backends.cuda.libs import cublas
 
         self._ndarray = cupy.ndarray
-        self._handle = get_cublas_handle
+        self._handle = handle_getter(cupy)
         self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
         #: By dtype, the functions for matrices that are equally far apart, and for those at given addresses.
         self._routines = {
@@ -139,11 +140,7 @@ class _Products:
         else:
             addresses = ndarray((3 * count,), _ADDRESS)
             first, second, third = plan.both_steps
-            plan.kernel(
-                ((count + _THREADS - 1) // _THREADS,),
-                (_THREADS,),
-                (addresses, count, plan.length, y, *first, x, *second, out, *third),
-            )
+            plan.kernel(count, (addresses, count, plan.length, y, *first, x, *second, out, *third), 0, _THREADS)
             begin, size = addresses.data.ptr, 8 * count
             batched(
                 self._handle(), *plan.numbers, plan.factor, begin, y_pitch, begin + size, x_pitch, plan.zero,
@@ -185,7 +182,7 @@ class _Products:
             steps=None if len(stacks) > 1 else (inner[0] // item, inner[1] // item, inner[2] // item),
             length=inner_length,
             both_steps=list(zip(outer, inner, strict=True)),
-            kernel=self._module.get_function("matrix_addresses").kernel if len(stacks) > 1 else None,
+            kernel=self._module.get_function("matrix_addresses").kernel.linear_launch if len(stacks) > 1 else None,
         )
 
 

@@ -180,20 +180,31 @@ class RowKernels:
         self._module = cupy.RawModule(code=BLOCK_SOURCE + source, options=("-std=c++17",))
         self._kernels: dict[tuple[str, str], Any] = {}
 
+    def launch(self, name: str, dtype: Any, rows: int, length: int, arguments: tuple[Any, ...]) -> None:
+        """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length."""
+        threads = threads_for(length)
+        self.kernel(name, dtype.char)(rows * threads, arguments, 0, threads)
+
     def kernel(self, name: str, char: str) -> Any:
-        """Return the kernel of a name for a dtype."""
+        """Return what launches the kernel of a name for a dtype, given the threads and the arguments."""
         kernel = self._kernels.get((name, char))
         if kernel is None:
-            kernel = self._module.get_function(f"{name}_{'float' if char == 'f' else 'double'}").kernel
+            found = self._module.get_function(f"{name}_{'float' if char == 'f' else 'double'}")
+            kernel = found.kernel.linear_launch
             self._kernels[name, char] = kernel
         return kernel
 
     def fit(self, *arrays: Any) -> bool:
         """Tell whether arrays are of one type, dtype and order for which there are kernels."""
         dtype = arrays[0].dtype
-        return dtype.char in "fd" and all(
-            type(one) is self._ndarray and one.dtype == dtype and one._c_contiguous for one in arrays
-        )
+        if dtype.char not in "fd":
+            return False
+        ndarray = self._ndarray
+        # A generator would take longer than all the rest.
+        for one in arrays:  # noqa: SIM110
+            if type(one) is not ndarray or one.dtype != dtype or not one._c_contiguous:
+                return False
+        return True
 
 
 @final
@@ -207,7 +218,7 @@ class _Rows:
     def __init__(self, cupy: Any) -> None:
         self._ndarray = cupy.ndarray
         kernels = RowKernels(cupy, _SOURCE)
-        self._kernel, self._fit = kernels.kernel, kernels.fit
+        self._kernel, self._launch, self._fit = kernels.kernel, kernels.launch, kernels.fit
 
     def map(self, name: str, *arrays: Any) -> Any:
         """Return what a kernel makes of the rows of arrays of one shape."""
@@ -216,20 +227,19 @@ class _Rows:
             return None
         length = shape[-1]
         out = self._ndarray(shape, dtype)
-        self._kernel(name, dtype.char)((out.size // length,), (threads_for(length),), (*arrays, out, length))
+        self._launch(name, dtype, out.size // length, length, (*arrays, out, length))
         return out
 
     def layer_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Any:
         """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
-        if not x.size or not self._fit(x, *(one for one in (weight, bias) if one is not None)):
+        if not x.size or not self._fit(x, x if weight is None else weight, x if bias is None else bias):
             return None
-        rows, length = x.shape
-        dtype = x.dtype
-        out, mean, inverse = (self._ndarray(shape, dtype) for shape in (x.shape, (rows, 1), (rows, 1)))
+        (rows, length), dtype, ndarray = x.shape, x.dtype, self._ndarray
+        out, mean, inverse = ndarray(x.shape, dtype), ndarray((rows, 1), dtype), ndarray((rows, 1), dtype)
         # A null pointer says that there is no weight, or no bias.
         pointers = (x, weight if weight is not None else 0, bias if bias is not None else 0, out, mean, inverse)
         number = dtype.type
-        self._kernel("layer_norm", dtype.char)((rows,), (threads_for(length),), (*pointers, length, number(eps)))
+        self._launch("layer_norm", dtype, rows, length, (*pointers, length, number(eps)))
         return out, mean, inverse
 
     def standardize_grad(self, g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
@@ -249,9 +259,8 @@ class _Rows:
         rows = mean.shape[0]
         out = self._ndarray(x.shape, x.dtype)
         length = x.size // rows
-        self._kernel("standardize_grad", x.dtype.char)(
-            (rows,), (threads_for(length),), (g, x, 0 if weight is None else weight, mean, inverse, out, length)
-        )
+        pointer = 0 if weight is None else weight
+        self._launch("standardize_grad", x.dtype, rows, length, (g, x, pointer, mean, inverse, out, length))
         return out
 
     def weight_grad(self, g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
@@ -262,7 +271,7 @@ class _Rows:
         length = x.size // rows
         out = self._ndarray(shape, x.dtype)
         kernel = self._kernel("weight_grad", x.dtype.char)
-        kernel(((length + 31) // 32,), (256,), (g, x, mean, inverse, out, rows, length))
+        kernel((length + 31) // 32 * 256, (g, x, mean, inverse, out, rows, length), 0, 256)
         return out
 
     def rows_at(self, table: Any, indices: Any) -> Any:
@@ -275,7 +284,5 @@ class _Rows:
         indices = indices.astype("q", copy=False)
         rows, length = table.shape
         out, kept = self._ndarray((*indices.shape, length), table.dtype), self._ndarray(indices.shape, indices.dtype)
-        self._kernel("rows_at", table.dtype.char)(
-            (indices.size,), (threads_for(length),), (table, indices, out, kept, rows, length)
-        )
+        self._launch("rows_at", table.dtype, indices.size, length, (table, indices, out, kept, rows, length))
         return out, kept

@@ -204,6 +204,8 @@ def ones_beside(shape: int | tuple[int, ...], other: Any) -> Any:
         ones = np.empty(shape, other.dtype)
         ones.fill(1)
         return ones
+    if (kernel := kernel_of("ones", other)) is not None:
+        return kernel(shape, other.dtype)
     # np.ones(like=) passes on a keyword that CuPy does not know.
     return np.ones_like(other, order="C", shape=shape)
 

@@ -61,15 +61,16 @@ class HostArray(np.lib.mixins.NDArrayOperatorsMixin):
     Args:
         shape: its shape.
         dtype: its dtype.
+        memptr: the `data` of an array without gaps whose memory it takes; None for memory of its own.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self.host = np.empty(shape, dtype)
+    def __init__(self, shape: tuple[int, ...], dtype: Any, memptr: Any = None) -> None:
+        self.host = np.empty(shape, dtype) if memptr is None else np.ndarray(shape, dtype, memptr.array)
 
     @property
     def data(self) -> Any:
         """The pointer, and the GPU that it belongs to."""
-        return SimpleNamespace(ptr=self.host.ctypes.data, device_id=0)
+        return SimpleNamespace(ptr=self.host.ctypes.data, device_id=0, array=self.host)
 
     @property
     def base(self) -> Any:
@@ -197,9 +198,9 @@ class GridModule:
         """Return what launches one kernel, with two blocks of three threads that run one after the other."""
         function = getattr(self._library, name)
 
-        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
-            assert 0 < grid[0] < 1 << 31
-            assert block == (256,)
+        def linear_launch(threads: int, arguments: tuple[Any, ...], _shared: int, block: int) -> None:
+            assert threads > 0
+            assert block == 256
             self.launched.append(name)
             given = [
                 ctypes.c_void_p(one.data.ptr) if isinstance(one, HostArray) else ctypes.c_longlong(one)
@@ -209,7 +210,7 @@ class GridModule:
                 self._library.set_thread(2, 3, number // 3, number % 3)
                 function(*given)
 
-        return SimpleNamespace(kernel=launch)
+        return SimpleNamespace(kernel=SimpleNamespace(linear_launch=linear_launch))
 
 
 def _value(argument: Any, parameter: str) -> Any:
@@ -321,14 +322,14 @@ class BlockModule:
                 subprocess.run([str(CPLUSPLUS_COMPILER), *flags, path], input=source, text=True, check=True)
                 self._library = ctypes.CDLL(path)
 
-        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
-            assert block[0] % 32 == 0
+        def linear_launch(threads: int, arguments: tuple[Any, ...], _shared: int, block: int) -> None:
+            assert block % 32 == 0 == threads % block
             self.launched.append(name)
-            for one in range(grid[0]):
+            for one in range(threads // block):
                 self._library.use_block(one)
                 getattr(self._library, name)(*map(_block_value, arguments))
 
-        return SimpleNamespace(kernel=launch)
+        return SimpleNamespace(kernel=SimpleNamespace(linear_launch=linear_launch))
 
 
 def _block_value(argument: Any) -> Any:

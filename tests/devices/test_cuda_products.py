@@ -45,7 +45,7 @@ def product() -> Iterator[Product]:
     with pytest.MonkeyPatch.context() as patch:
         for name, module in fake_cupy.modules().items():
             patch.setitem(sys.modules, name, module)
-        cupy = SimpleNamespace(ndarray=HostArray, RawModule=GridModule)
+        cupy = SimpleNamespace(ndarray=HostArray, RawModule=GridModule, cuda=HostCupy.cuda)
         yield product_functions(cupy, GRID_MACROS)["batched_product"]
 
 

@@ -15,7 +15,7 @@ from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 from .regularization import dropout
-from .softmaxes import exponentials, softmax_grad
+from .softmaxes import exponentials, softmax_grad, softmax_grad_on_device
 
 __all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
 
@@ -90,7 +90,12 @@ def attention_weights_(scores: Any, mask: Any) -> Any:
     return values
 
 
+def _scores_gradient_on_device(g: Any, out: Any) -> Any:
+    return softmax_grad_on_device(g, out, -1)
+
+
 @derivative(attention_weights_, "scores", "mask")
+@device_variant(_scores_gradient_on_device)
 def _(g: Any, out: Any) -> Any:
     return softmax_grad(g, out, -1)
 

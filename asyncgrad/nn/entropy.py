@@ -42,11 +42,6 @@ def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, s
     return value
 
 
-@derivative(cross_entropy_, "logits")
-def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
-    return cross_entropy_grad(g, logits, selection, maxima, sums)
-
-
 def _cross_entropy_grad_on_device(
     g: Any, logits: Any, selection: Selection | LabelsOnDevice, maxima: Any, sums: Any
 ) -> Any:
@@ -58,6 +53,12 @@ def _cross_entropy_grad_on_device(
             return result
         selection = selection.select(logits)
     return cross_entropy_grad_.function(g, logits, selection, maxima, sums)
+
+
+@derivative(cross_entropy_, "logits")
+@device_variant(_cross_entropy_grad_on_device)
+def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+    return cross_entropy_grad(g, logits, selection, maxima, sums)
 
 
 @primitive()

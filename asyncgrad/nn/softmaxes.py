@@ -13,7 +13,7 @@ from ..ops.primitive import derivative, primitive
 from .arguments import floating
 from .rows import maximum_along, sum_along
 
-__all__ = ["exponentials", "log_softmax", "softmax", "softmax_", "softmax_grad", "softmin"]
+__all__ = ["exponentials", "log_softmax", "softmax", "softmax_", "softmax_grad", "softmax_grad_on_device", "softmin"]
 
 #: By dtype: an input up to which exponentials, and sums of many, are finite; and a sum from which on no exponential
 #: that matters has underflowed.
@@ -74,13 +74,14 @@ def _(g: Any, out: Any, axis: int) -> Any:
     return softmax_grad(g, out, axis)
 
 
-def _softmax_grad_on_device(g: Any, y: Any, axis: int) -> Any:
+def softmax_grad_on_device(g: Any, y: Any, axis: int) -> Any:
+    """Return what `softmax_grad` does, for arrays of a device."""
     result = _by_kernel("softmax_grad", axis, g, y)
     return softmax_grad_.function(g, y, axis) if result is None else result
 
 
 @primitive()
-@device_variant(_softmax_grad_on_device)
+@device_variant(softmax_grad_on_device)
 def softmax_grad_(g: Any, y: Any, axis: int) -> Any:
     """Return y (g - sum(g y)), the gradient of softmax with the result y."""
     value = g * y

@@ -19,6 +19,8 @@ from weakref import WeakSet
 
 import numpy as np
 
+from ..graph.tensor_base import TensorBase
+
 __all__ = [
     "COMPILERS",
     "C_FUNCTIONS",
@@ -188,6 +190,9 @@ class FusedFormula:
     def _launcher(self, arguments: Sequence[Any]) -> Callable[..., Any]:
         for argument in arguments:
             kind = type(argument)
+            if isinstance(argument, TensorBase):
+                # A formula that is recorded, of tensors and of arrays beside them.
+                return self.formula
             if kind in COMPILERS:
                 launch = self._launchers.get(kind)
                 if launch is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from asyncgrad.graph.values import own_function
+from asyncgrad.graph.values import kernel_of, own_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -247,15 +247,19 @@ class _Windows:
         kernel = self._kernels.get(key)
         if kernel is None:
             full_name = f"{name}_{key[1]}_{'small' if key[2] else 'large'}"
-            kernel = self._kernels[key] = self._module.get_function(full_name).kernel
-        kernel(((size + _THREADS - 1) // _THREADS,), (_THREADS,), arguments)
+            kernel = self._kernels[key] = self._module.get_function(full_name).kernel.linear_launch
+        kernel(size, arguments, 0, _THREADS)
 
     def _fit(self, *arrays: Any) -> bool:
         """Tell whether arrays are of one dtype for which there are kernels, and not empty."""
-        dtype = arrays[0].dtype
-        return dtype.char in "fd" and all(
-            type(one) is self._ndarray and one.dtype == dtype and one.size for one in arrays
-        )
+        dtype, ndarray = arrays[0].dtype, self._ndarray
+        if dtype.char not in "fd":
+            return False
+        # A generator would take longer than all the rest.
+        for one in arrays:  # noqa: SIM110
+            if type(one) is not ndarray or one.dtype != dtype or not one.size:
+                return False
+        return True
 
     # Convolution. Between these steps, what belongs to a filter or a channel is in one row, for all images.
 
@@ -330,7 +334,8 @@ class _Windows:
                 total = product
             else:
                 total += product
-        return total.reshape(shape)
+        # No view, which a leaf would copy.
+        return self._ndarray(shape, total.dtype, total.data)
 
     # Pooling.
 
@@ -391,13 +396,20 @@ def _product(filters: Any, columns: Any, groups: int) -> Any:
 
 def _transposed_product(filters: Any, rows: Any, groups: int) -> Any:
     """Return a matrix with a row for each weight of each channel."""
-    if groups == 1:
-        return own_function(np.matmul, filters)(filters.T, rows)
-    return _contiguous(_grouped(filters, groups).swapaxes(1, 2) @ _grouped(rows, groups))
+    if groups > 1:
+        return _contiguous(_grouped(filters, groups).swapaxes(1, 2) @ _grouped(rows, groups))
+    result = _by_kernel("linear_weight_grad", filters, rows)
+    return own_function(np.matmul, filters)(filters.T, rows) if result is None else result
 
 
 def _product_with_transposed(rows: Any, columns: Any, groups: int) -> Any:
     """Return a matrix with a row for each filter and a column for each of its weights."""
-    if groups == 1:
-        return own_function(np.matmul, rows)(rows, columns.T)
-    return _grouped(rows, groups) @ _grouped(columns, groups).swapaxes(1, 2)
+    if groups > 1:
+        return _grouped(rows, groups) @ _grouped(columns, groups).swapaxes(1, 2)
+    result = _by_kernel("linear", rows, columns)
+    return own_function(np.matmul, rows)(rows, columns.T) if result is None else result
+
+
+def _by_kernel(name: str, x: Any, y: Any) -> Any:
+    kernel = kernel_of(name, x)
+    return None if kernel is None else kernel(x, y)

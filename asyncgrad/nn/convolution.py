@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from math import prod
 from typing import Any, final
 
@@ -124,12 +125,23 @@ def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     return images_first(result.reshape(filters, rows, columns, n))
 
 
+def _input_gradient_on_device(g: Any, x_shape: tuple[int, ...], weight: Any, window: Window, groups: int) -> Any:
+    return _input_grad_on_device(g, weight, x_shape, window, groups)
+
+
 @derivative(conv2d_, "x")
+@device_variant(_input_gradient_on_device)
 def _(g: Any, x_shape: tuple[int, ...], weight: Any, window: Window, groups: int) -> Any:
     return conv2d_input_grad(g, weight, x_shape, window, groups)
 
 
+def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    result = by_kernel("conv2d_weight_grad", g, x, shape, window, groups)
+    return conv2d_weight_grad_.function(g, x, shape, window, groups) if result is None else result
+
+
 @derivative(conv2d_, "weight")
+@device_variant(_weight_grad_on_device)
 def _(g: Any, x: Any, weight_shape: tuple[int, ...], window: Window, groups: int) -> Any:
     return conv2d_weight_grad(g, x, weight_shape, window, groups)
 
@@ -204,11 +216,6 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
     return conv2d_weight_grad(g, h, weight_shape, window, groups)
 
 
-def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
-    result = by_kernel("conv2d_weight_grad", g, x, shape, window, groups)
-    return conv2d_weight_grad_.function(g, x, shape, window, groups) if result is None else result
-
-
 @primitive(superlinear=True)
 @device_variant(_weight_grad_on_device)
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
@@ -281,12 +288,23 @@ def conv2d(
         raise ArgumentError(
             f"conv2d with a weight of shape {filters} needs a bias of shape {filters[:1]}, not {array_of(bias).shape}"
         )
-    steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
-    around = _padding(padding, filters[2:], steps, dilations)
-    window = Window.over("conv2d", shape[-2:], filters[2:], steps, around, dilations)
+    # Their types are part of the key, but not those of the elements of a pair.
+    is_known = type(stride) is type(padding) is type(dilation) is int
+    window = (_known_window if is_known else _window)(shape[-2:], filters[2:], stride, padding, dilation)
     if len(shape) == 4:
         return _conv2d(x, weight, bias, window, groups)
     return _conv2d(np.reshape(x, (1, *shape)), weight, bias, window, groups)[0]
+
+
+def _window(image: tuple[int, int], kernel: tuple[int, int], stride: Any, padding: Any, dilation: Any) -> Window:
+    """Return the window of filters over images."""
+    steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
+    around = _padding(padding, kernel, steps, dilations)
+    return Window.over("conv2d", image, kernel, steps, around, dilations)
+
+
+#: To compute it takes as long as to launch two kernels.
+_known_window = lru_cache(maxsize=256)(_window)
 
 
 def _padding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,12 @@ def max_pool2d_(x: Any, maxima: Any, choice: Any, window: Window) -> Any:
     return maxima
 
 
+def _max_pool2d_gradient_on_device(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
+    return _scatter_chosen_on_device(g, choice, x_shape, window)
+
+
 @derivative(max_pool2d_, "x")
+@device_variant(_max_pool2d_gradient_on_device)
 def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
     return scatter_chosen(g, choice, x_shape, window)
 
@@ -131,6 +137,10 @@ def _pooling_window(
     return Window.over(function, shape[-2:], kernel, steps, around, dilations, ceil_mode=is_ceiled)
 
 
+#: To compute it takes as long as to launch two kernels.
+_known_window = lru_cache(maxsize=256)(_pooling_window)
+
+
 def _positions(choice: Any, window: Window, image: tuple[int, ...]) -> Any:
     """Return the number in its image, row by row, of the element that each window has chosen."""
     places = []
@@ -187,7 +197,10 @@ def max_pool2d(
     data = array_of(x)
     if data.dtype.kind == "c":
         raise complex_error("max_pool2d", "x", data)
-    window = _pooling_window("max_pool2d", data.shape, kernel_size, stride, padding, dilation, ceil_mode)
+    given = data.shape, kernel_size, stride, padding, dilation, ceil_mode
+    # The types of numbers are part of the key, but not those of the elements of a pair.
+    is_known = type(kernel_size) is type(padding) is type(dilation) is int and (stride is None or type(stride) is int)
+    window = (_known_window if is_known and type(ceil_mode) is bool else _pooling_window)("max_pool2d", *given)
     maxima, choice = _find_maxima(data, window)
     result = _max_pool2d(x, maxima, choice, window)
     if not truth(return_indices, "return_indices"):

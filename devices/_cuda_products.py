@@ -64,7 +64,8 @@ class _Plan(NamedTuple):
     keeps_alive: Any
     #: How many elements apart the lines of the right matrices, the left ones and those of the result begin.
     pitches: tuple[int, int, int]
-    count: int
+    #: The number of matrices in a stack.
+    number: int
     #: How many elements apart the matrices of each stack are, in the same order; None where that differs.
     steps: tuple[int, int, int] | None
     #: Otherwise the number of matrices along the last axis of the stacks, and of each stack both its steps in bytes.
@@ -130,7 +131,7 @@ class _Products:
         out = ndarray(plan.shape, dtype)
         strided, batched = self._routines[dtype.char]
         y_pitch, x_pitch, pitch = plan.pitches
-        count = plan.count
+        count = plan.number
         if plan.steps is not None:
             y_step, x_step, step = plan.steps
             strided(
@@ -178,7 +179,7 @@ class _Products:
             zero=factors[1:].ctypes.data,
             keeps_alive=factors,
             pitches=(y_pitch, x_pitch, strides[-2] // item),
-            count=prod(stack),
+            number=prod(stack),
             steps=None if len(stacks) > 1 else (inner[0] // item, inner[1] // item, inner[2] // item),
             length=inner_length,
             both_steps=list(zip(outer, inner, strict=True)),

@@ -554,6 +554,34 @@ def test_each_function_and_each_formula_is_one_launch(kernels: CudaKernels, devi
 
 
 @needs_compiler
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_is_one_launch_each_way_and_saves_its_input_alone(
+    kernels: CudaKernels, device: Device, approximate: str, dtype: str
+) -> None:
+    def results(where: Any) -> list[Any]:
+        x = ag.tensor(np.linspace(-5, 5, 40).astype(dtype), device=where, requires_grad=True)
+        y = nn.gelu(x, approximate=approximate)
+        saved = len(y.grad_fn.saved_tensors)
+        (grad,) = ag.sync.grad(y, x, ag.tensor(np.arange(40, dtype=dtype), device=where), create_graph=True)
+        (second,) = ag.sync.grad((grad * grad).sum(), x)
+        return [saved, *(one.detach().to("cpu").numpy() for one in (y, grad, second))]
+
+    saved, *found = results(device)
+    _, *right = results("cpu")
+
+    assert saved == 1
+    for one, other in zip(found, right, strict=True):
+        tolerance = 1e-4 if dtype == "f" else 1e-12
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * np.abs(other).max(), strict=True)
+    x = ag.tensor(np.ones(3, dtype), device=device, requires_grad=True)
+    y, launches = counted(kernels, lambda: nn.gelu(x, approximate=approximate))
+    assert launches == 1
+    ones = ag.tensor(np.ones(3, dtype), device=device)
+    assert counted(kernels, lambda: ag.sync.backward(y, ones))[1] == 1
+
+
+@needs_compiler
 def test_the_gradient_of_a_sum_is_read_as_one_element(kernels: CudaKernels) -> None:
     formula = tanh.formulas["x"].function
     out = on_host(np.random.default_rng(0).random((4, 5)))

@@ -10,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.graph.values import add_into, own_function
+from asyncgrad.graph.values import add_into, kernel_of, own_function
 
 TOLERANCES = {"f": 1e-4, "d": 1e-11}
 SHAPES = [
@@ -84,6 +84,59 @@ def test_products_of_matrices_in_every_order_of_memory(cupy, gpu, sizes, dtype):
         there = laid(cupy, x, first)
         found = own_function(np.matmul, there)(there, laid(cupy, y, second))
         assert close(found, x @ y), (first, second)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("transposed", [*itertools.product((False, True), repeat=2)])
+def test_products_of_stacks_in_every_order_of_memory(cupy, gpu, transposed, dtype):
+    x, y = drawn(2, 3, 70, 33, dtype=dtype), drawn(2, 3, 33, 65, dtype=dtype)
+    right = 0.5 * (x @ y)
+    x, y = (
+        one.swapaxes(-1, -2).copy() if is_turned else one for one, is_turned in zip((x, y), transposed, strict=True)
+    )
+    for first, second in itertools.product([(0, 1, 2, 3), (0, 2, 1, 3), (1, 2, 0, 3), (0, 1, 3, 2)], repeat=2):
+        there = [
+            cupy.ascontiguousarray(cupy.asarray(one).transpose(axes)).transpose(np.argsort(axes).tolist())
+            for one, axes in ((x, first), (y, second))
+        ]
+        product = kernel_of("batched_product", there[0])
+        assert product is not None
+        assert close(product(*there, 0.5, *transposed), right), (first, second)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("shape", [(40,), (3, 40), (2, 5, 40)])
+def test_linear_maps_of_any_number_of_axes_with_gelu_and_their_gradients(gpu, shape, dtype):
+    x, weight, bias = drawn(*shape, dtype=dtype), drawn(70, 40, dtype=dtype), drawn(70, dtype=dtype)
+
+    def results(device: Any) -> list[Any]:
+        leaves = [ag.tensor(one, device=device, requires_grad=True) for one in (x, weight, bias)]
+        y = nn.linear(*leaves)
+        out = nn.gelu(y) * nn.gelu(y, approximate="tanh")
+        (grad,) = ag.sync.grad(out.sum(), leaves[0], create_graph=True)
+        ag.sync.backward((grad * grad).sum())
+        return [one.to("cpu").numpy() for one in (out.detach(), grad.detach(), *(leaf.grad for leaf in leaves[:2]))]
+
+    for found, right in zip(results(gpu), results("cpu"), strict=True):
+        scale = float(np.max(np.abs(right)))
+        np.testing.assert_allclose(found, right, rtol=TOLERANCES[dtype] * 10, atol=TOLERANCES[dtype] * 10 * scale)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("heads", [1, 4])
+def test_heads_that_are_unpacked_from_one_array_have_the_gradients_of_the_cpu(gpu, heads, dtype):
+    x = drawn(3, 33, 3 * heads * 16, dtype=dtype)
+
+    def results(device: Any) -> list[Any]:
+        leaf = ag.tensor(x, device=device, requires_grad=True)
+        q, k, v = leaf.reshape(3, 33, 3, heads, 16).transpose(2, 0, 3, 1, 4)
+        out = nn.scaled_dot_product_attention(q, k, v).transpose(0, 2, 1, 3).reshape(3, 33, heads * 16)
+        ag.sync.backward((out * out).sum())
+        return [one.to("cpu").numpy() for one in (out.detach(), leaf.grad)]
+
+    for found, right in zip(results(gpu), results("cpu"), strict=True):
+        scale = float(np.max(np.abs(right)))
+        np.testing.assert_allclose(found, right, rtol=TOLERANCES[dtype] * 10, atol=TOLERANCES[dtype] * 10 * scale)
 
 
 def test_a_product_of_matrices_that_do_not_fit_raises_as_that_of_cupy(cupy, gpu):

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["handle_getter", "library_functions"]
 
-#: A block sums 32 columns, by 8 rows at a time.
-_COLUMNS, _ROWS = 32, 8
+#: A block sums 32 columns, by 8 rows at a time, or by 32 rows of many.
+_COLUMNS, _FEW_ROWS, _MANY_ROWS = 32, 8, 32
+#: From so many rows on.
+_MANY = 256
 #: More numbers than this are summed by CuPy, which divides one sum among several blocks.
 _LONGEST = 1 << 13
 #: The most kinds of sums that are remembered.
@@ -51,19 +53,19 @@ template <typename T> __device__ void sum_rows(const T* in, T* out, long long le
     }
 }
 
-// Sums over the middle axis of (blocks in y, length, width); 32 columns for each block.
+// Sums over the middle axis of (blocks in y, length, width); 32 columns for each block, by a row for each of its warps.
 template <typename T> __device__ void sum_columns(const T* in, T* out, long long length, long long width, T divisor) {
-    __shared__ T partial[ROWS][COLUMNS + 1];
-    int row = threadIdx.x / COLUMNS, place = threadIdx.x % COLUMNS;
+    __shared__ T partial[32][COLUMNS + 1];
+    int row = threadIdx.x / COLUMNS, place = threadIdx.x % COLUMNS, rows = blockDim.x / COLUMNS;
     long long column = blockIdx.x * (long long)COLUMNS + place;
     in += blockIdx.y * length * width;
     T total = 0;
     if (column < width)
-        for (long long k = row; k < length; k += ROWS) total += in[k * width + column];
+        for (long long k = row; k < length; k += rows) total += in[k * width + column];
     partial[row][place] = total;
     __syncthreads();
     if (row == 0 && column < width) {
-        for (int other = 1; other < ROWS; other++) total += partial[other][place];
+        for (int other = 1; other < rows; other++) total += partial[other][place];
         out[blockIdx.y * width + column] = total / divisor;
     }
 }
@@ -239,9 +241,7 @@ class _Sums:
 
     def __init__(self, cupy: Any) -> None:
         self._ndarray = cupy.ndarray
-        self._module = cupy.RawModule(
-            code=f"#define ROWS {_ROWS}\n#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",)
-        )
+        self._module = cupy.RawModule(code=f"#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",))
         #: By dtype, the launchers of the kernels for rows and for columns, and the type of its numbers.
         self._kernels: dict[str, tuple[Any, Any, Any]] = {}
         #: By all that decides on a sum, its plan, or None where it has none.
@@ -301,7 +301,9 @@ class _Sums:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
             return out, rows, (blocks,), (threads,), (length, divisor)
         grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
-        return out, columns, grid, (_COLUMNS * _ROWS,), (length, width, divisor)
+        # With few blocks, what counts is how many reads each has under way.
+        rows_at_once = _MANY_ROWS if length >= _MANY else _FEW_ROWS
+        return out, columns, grid, (_COLUMNS * rows_at_once,), (length, width, divisor)
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:
         name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]

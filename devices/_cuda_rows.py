@@ -97,22 +97,22 @@ template <typename T> __device__ void standardize_grad(
     }
 }
 
-// The sum over rows of g times the standardized x; 32 columns for each block, by 8 rows at a time.
+// The sum over rows of g times the standardized x; 32 columns for each block, by as many rows as it has warps.
 template <typename T> __device__ void weight_grad(
     const T* g, const T* x, const T* means, const T* inverses, T* out, long long rows, long long length) {
-    __shared__ T partial[8][33];
-    int part = threadIdx.x / 32, place = threadIdx.x % 32;
+    __shared__ T partial[32][33];
+    int part = threadIdx.x / 32, place = threadIdx.x % 32, parts = blockDim.x / 32;
     long long column = blockIdx.x * 32LL + place;
     T total = 0;
     if (column < length)
-        for (long long row = part; row < rows; row += 8) {
+        for (long long row = part; row < rows; row += parts) {
             long long k = row * length + column;
             total += g[k] * ((x[k] - means[row]) * inverses[row]);
         }
     partial[part][place] = total;
     __syncthreads();
     if (part == 0 && column < length) {
-        for (int other = 1; other < 8; other++) total += partial[other][place];
+        for (int other = 1; other < parts; other++) total += partial[other][place];
         out[column] = total;
     }
 }
@@ -271,7 +271,8 @@ class _Rows:
         length = x.size // rows
         out = self._ndarray(shape, x.dtype)
         kernel = self._kernel("weight_grad", x.dtype.char)
-        kernel((length + 31) // 32 * 256, (g, x, mean, inverse, out, rows, length), 0, 256)
+        threads = 1024 if rows >= 256 else 256
+        kernel((length + 31) // 32 * threads, (g, x, mean, inverse, out, rows, length), 0, threads)
         return out
 
     def rows_at(self, table: Any, indices: Any) -> Any:

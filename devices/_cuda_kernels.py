@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import prod
 from operator import attrgetter
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from asyncgrad.errors import DeviceError
-from asyncgrad.ops.kernels import COMPILERS, EXPRESSIONS, KernelCompiler, TableUpdate, register_kernel_compiler
+from asyncgrad.ops.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
 
+from ._cuda_arrays import array_maker
 from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
     BLOCK,
@@ -77,14 +78,19 @@ class CudaKernels(KernelCompiler):
     def __init__(self, cupy: Any, macros: str = CUDA_MACROS) -> None:
         self.cupy = cupy
         self.macros = macros
+        #: Makes the array of a result.
+        self.make = array_maker(cupy)
         #: How many kernels have been launched, in a list since the launching functions count there.
         self.launched = [0]
-        #: By itemsize, number of arrays, and GPU.
-        self._concatenating: dict[tuple[int, int, int], Callable[..., Any]] = {}
+        #: The kernels that lay arrays side by side, by itemsize, number of arrays, and GPU.
+        self._concatenations: dict[tuple[int, int, int], Callable[..., Any]] = {}
+        #: By axis, and by dtype and layout of each array, a launch of these, or _NO_KERNEL.
+        self._concatenating: dict[Any, Any] = {}
         #: Kernels belong to one GPU.
         self.has_several = cupy.cuda.runtime.getDeviceCount() > 1
         #: CuPy's quick name for `flags.c_contiguous`, if it has that.
         self.contiguous = "_c_contiguous" if hasattr(cupy.ndarray, "_c_contiguous") else "flags.c_contiguous"
+        self._is_contiguous = attrgetter(self.contiguous)
 
     @property
     def launches(self) -> int:
@@ -105,36 +111,47 @@ class CudaKernels(KernelCompiler):
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         """Return a few arrays side by side along an axis: those in C order and of one dtype by one kernel."""
+        contiguous, ndarray = self._is_contiguous, self.cupy.ndarray
+        layouts = [(one.dtype, one.shape, contiguous(one)) if type(one) is ndarray else None for one in arrays]
+        key: Any = axis, tuple(layouts)
+        if self.has_several and None not in layouts:
+            key = *key, arrays[0].data.device_id
+        launch = self._concatenating.get(key)
+        if launch is None:
+            if len(self._concatenating) == _MOST_CALLS:
+                self._concatenating.clear()
+            launch = self._concatenating[key] = self._find_concatenation(arrays, axis)
+        if launch is _NO_KERNEL:
+            return np.concatenate(arrays, axis)
+        return launch.result(self, arrays)
+
+    def _find_concatenation(self, arrays: Sequence[Any], axis: int) -> Any:
+        """Return the launch that lays arrays side by side, or _NO_KERNEL."""
         first, count = arrays[0], len(arrays)
+        if any(type(one) is not self.cupy.ndarray for one in arrays):
+            return _NO_KERNEL
         dtype, shape = first.dtype, first.shape
         if not 2 <= count <= _MOST_CONCATENATED or not 0 <= axis < len(shape) or dtype.itemsize not in COPIED_AS:
-            return np.concatenate(arrays, axis)
-        before, after, contiguous = shape[:axis], shape[axis + 1 :], attrgetter(self.contiguous)
-        rest = prod(after)
-        widths, total = [], 0
+            return _NO_KERNEL
+        before, after = shape[:axis], shape[axis + 1 :]
         for one in arrays:
-            own = one.shape
             if (
-                type(one) is not self.cupy.ndarray
-                or one.dtype != dtype
-                or not contiguous(one)
+                one.dtype != dtype
+                or not self._is_contiguous(one)
                 or not one.size
-                or own[:axis] != before
-                or own[axis + 1 :] != after
+                or one.shape[:axis] != before
+                or one.shape[axis + 1 :] != after
             ):
-                return np.concatenate(arrays, axis)
-            total += own[axis]
-            widths.append(own[axis] * rest)
-        key = dtype.itemsize, count, first.data.device_id if self.has_several else 0
-        kernel = self._concatenating.get(key)
-        if kernel is None:
+                return _NO_KERNEL
+        widths = [one.shape[axis] for one in arrays]
+        made = dtype.itemsize, count, first.data.device_id if self.has_several else 0
+        if made not in self._concatenations:
             name = f"asyncgrad_concatenate_{count}_{dtype.itemsize}"
-            kernel = self.compile(name, concatenate_text(name, dtype.itemsize, count, self.macros))
-            self._concatenating[key] = kernel
-        out = self.cupy.ndarray((*before, total, *after), dtype)
-        kernel(out.size, (out, *arrays, *widths), 0, BLOCK)
-        self.launched[0] += 1
-        return out
+            text = concatenate_text(name, dtype.itemsize, count, self.macros)
+            self._concatenations[made] = self.compile(name, text)
+        result, rest = (*before, sum(widths), *after), prod(after)
+        steps = tuple([width * rest for width in widths])
+        return _Launch(self._concatenations[made], prod(result), result, dtype, steps)
 
     def compile(self, name: str, text: str) -> Callable[..., Any]:
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
@@ -150,16 +167,31 @@ def mixed_error(name: str, array: Any, other: np.ndarray) -> DeviceError:
     )
 
 
-def _arity(formula: Callable[..., Any]) -> int:
-    # A decorator may hide the parameters of a function, and its expression has the same.
-    return formula.nin if isinstance(formula, np.ufunc) else EXPRESSIONS.get(formula, formula).__code__.co_argcount
-
-
 def _name_of(formula: Callable[..., Any], kinds: Sequence[Kind]) -> str:
     """Return a name for a kernel, which profilers show."""
     written = "".join(kind.char if isinstance(kind, np.dtype) else kind.__name__[0] for kind in kinds)
     qualified = getattr(formula, "__qualname__", formula.__name__).replace("<lambda>", "formula")
     return re.sub(r"\W+", "_", f"asyncgrad_{qualified}_{written}")
+
+
+@final
+class _Launch(NamedTuple):
+    """The launch of a kernel for arguments of certain dtypes and layouts."""
+
+    kernel: Callable[..., Any]
+    threads: int
+    #: Of the result.
+    shape: tuple[int, ...]
+    dtype: Any
+    #: The arguments of the kernel that follow those of the formula.
+    steps: tuple[int, ...]
+
+    def result(self, kernels: CudaKernels, arguments: Sequence[Any]) -> Any:
+        """Launch the kernel and return its result."""
+        out = kernels.make(self.shape, self.dtype)
+        self.kernel(self.threads, (out, *arguments, *self.steps), 0, BLOCK)
+        kernels.launched[0] += 1
+        return out
 
 
 @final
@@ -169,16 +201,16 @@ class _ElementwiseLauncher:
     def __init__(self, kernels: CudaKernels, formula: Callable[..., Any]) -> None:
         self._kernels = kernels
         self._formula = formula
-        #: By dtypes, the kernel for contiguous arrays of one shape and the dtype of its result, or None twice.
-        self._alike: dict[Any, tuple[Any, Any]] = {}
         #: By dtypes and modes, and by numbers in the source, what has been compiled.
         self._compiled: dict[Any, tuple[Any, Any]] = {}
-        #: By all that decides on a call, how it is made.
+        #: By all that decides on a call, the launch of a kernel.
+        self._launches: dict[Any, _Launch] = {}
+        #: By the same, what makes the call, where that is no launch alone.
         self._calls: dict[Any, Callable[..., Any]] = {}
         self._fixed = 0
         self._is_contiguous = attrgetter(kernels.contiguous)
-        #: By dtype, whether the arrays are of one shape, and GPU, the kernel that adds in place, or _NO_KERNEL.
-        self._added: dict[tuple[str, bool, int], Any] = {}
+        #: By dtypes and layouts, the kernel that adds in place, or _NO_KERNEL, and its threads.
+        self._added: dict[Any, tuple[Any, int]] = {}
 
     def generate(self) -> Callable[..., Any]:
         """Return the function that is called in place of the formula.
@@ -186,53 +218,46 @@ class _ElementwiseLauncher:
         It is generated for the number of arguments, since a loop over these would take as long as the launch itself.
         """
         try:
-            write_body(self._formula, [np.dtype(np.float32)] * _arity(self._formula), {})
+            write_body(self._formula, [np.dtype(np.float32)] * arity(self._formula), {})
         except NotElementwise:
             return self._formula
         except NotCompilable:
             # It may be supported for other dtypes, or for some numbers.
             pass
-        names = [f"p{nr}" for nr in range(_arity(self._formula))]
-        dtypes = [f"{name}.dtype" for name in names]
-        if self._kernels.has_several:
-            dtypes.append("p0.data.device_id")
-        key = f"({', '.join(dtypes)},)"
-        condition = [
-            *(f"type({name}) is ndarray" for name in names),
-            *(f"{name}.shape == shape" for name in names[1:]),
-            *(f"{name}.{self._kernels.contiguous}" for name in names),
-        ]
-        condition.insert(len(names), "(shape := p0.shape) is not None")
+        names = [f"p{nr}" for nr in range(arity(self._formula))]
         given = ", ".join(names)
+        contiguous = self._kernels.contiguous
+        # The strides of an array in C order need not be fetched.
+        layouts = [f"{name}.dtype, {name}.shape, {name}.{contiguous} or {name}.strides" for name in names]
+        kinds = [
+            f"({layout}) if type({name}) is ndarray else type({name})"
+            for name, layout in zip(names, layouts, strict=True)
+        ]
+        if self._kernels.has_several:
+            layouts.append("p0.data.device_id")
+            kinds += [f"{name}.data.device_id if type({name}) is ndarray else None" for name in names]
         lines = [
             f"def launch({given}):",
-            f"    if {' and '.join(condition)}:",
-            f"        try: kernel, dtype = alike[{key}]",
-            f"        except KeyError: kernel, dtype = compile_alike({key}, {given})",
-            "        if kernel is not None:",
-            "            out = ndarray(shape, dtype)",
-            # An empty array has no threads.
-            "            if size := out.size:",
-            f"                kernel((size + 3) >> 2, (out, {given}), 0, {BLOCK})",
-            "                launched[0] += 1",
-            "            return out",
-            f"    return otherwise({given})",
+            f"    if {' is '.join(f'type({name})' for name in names)} is ndarray: key = {', '.join(layouts)}",
+            f"    else: key = ({', '.join(kinds)},)",
+            "    found = launches.get(key)",
+            f"    if found is None: return otherwise(key, {given})",
+            "    kernel, threads, shape, dtype, steps = found",
+            "    out = make(shape, dtype)",
+            f"    kernel(threads, (out, {given}) + steps, 0, {BLOCK})",
+            "    launched[0] += 1",
+            "    return out",
         ]
         namespace = {
-            "alike": self._alike,
-            "compile_alike": self._compile_alike,
             "launched": self._kernels.launched,
+            "launches": self._launches,
             "ndarray": self._kernels.cupy.ndarray,
+            "make": self._kernels.make,
             "otherwise": self._otherwise,
         }
         exec(compile("\n".join(lines), f"<launch of {self._formula.__name__}>", "exec"), namespace)  # noqa: S102
         launch: Callable[..., Any] = namespace["launch"]
         return launch
-
-    def _compile_alike(self, key: Any, *arrays: Any) -> tuple[Any, Any]:
-        found = self._kernel([Operand(array.dtype, "full") for array in arrays], {}, arrays)
-        self._alike[key] = found
-        return found
 
     def _kernel(self, operands: list[Operand], fixed: dict[int, Any], arrays: Sequence[Any]) -> tuple[Any, Any]:
         """Return a kernel and the dtype of its result, both None where the formula has none."""
@@ -258,44 +283,61 @@ class _ElementwiseLauncher:
 
     def add_into(self, total: Any, value: Any) -> None:
         """Add `value` into `total`: the formula is np.add. The kernel reads its elements before it writes them."""
-        shape, given, dtype = total.shape, getattr(value, "shape", None), total.dtype
+        contiguous = self._is_contiguous
+        key: Any
+        try:
+            key = total.dtype, total.shape, contiguous(total), type(value), value.dtype, value.shape, contiguous(value)
+        except AttributeError:
+            # A number.
+            total += value
+            return
+        if self._kernels.has_several:
+            key = *key, total.data.device_id
+        found = self._added.get(key)
+        if found is None:
+            if len(self._added) == _MOST_CALLS:
+                self._added.clear()
+            found = self._added[key] = self._find_addition(total, value)
+        kernel, threads = found
+        if kernel is _NO_KERNEL:
+            total += value
+            return
+        kernel(threads, (total, total, value), 0, BLOCK)
+        self._kernels.launched[0] += 1
+
+    def _find_addition(self, total: Any, value: Any) -> tuple[Any, int]:
+        """Return the kernel that adds arrays like `value` into such like `total`, or _NO_KERNEL; and its threads."""
+        shape, given, dtype, contiguous = total.shape, value.shape, total.dtype, self._is_contiguous
+        is_row = bool(given) and given == shape[-len(given) :]
         if (
-            type(value) is type(total)
-            and value.dtype == dtype
-            and self._is_contiguous(total)
-            and self._is_contiguous(value)
-            and total.size
-            and (given == shape or (given and given == shape[-len(given) :]))
+            type(value) is not type(total)
+            or value.dtype != dtype
+            or not contiguous(total)
+            or not contiguous(value)
+            or not total.size
+            or not (given == shape or is_row)
         ):
-            key = dtype.char, given == shape, total.data.device_id if self._kernels.has_several else 0
-            kernel = self._added.get(key)
-            if kernel is None:
-                operands = [Operand(dtype, "full"), Operand(dtype, "full" if given == shape else "row")]
-                kernel = self._added[key] = self._kernel(operands, {}, (total, value))[0] or _NO_KERNEL
-            if kernel is not _NO_KERNEL:
-                kernel((total.size + 3) >> 2, (total, total, value), 0, BLOCK)
-                self._kernels.launched[0] += 1
-                return
-        total += value
+            return _NO_KERNEL, 0
+        operands = [Operand(dtype, "full"), Operand(dtype, "full" if given == shape else "row")]
+        return self._kernel(operands, {}, (total, value))[0] or _NO_KERNEL, (total.size + 3) >> 2
 
     # All other calls.
 
-    def _otherwise(self, *arguments: Any) -> Any:
+    def _otherwise(self, key: Any, *arguments: Any) -> Any:
         """Return the result of a call on numbers, on arrays of several shapes, or on such that are not contiguous."""
-        ndarray = self._kernels.cupy.ndarray
-        key: Any = tuple(
-            [(one.dtype, one.shape, one.strides) if type(one) is ndarray else type(one) for one in arguments]
-        )
-        if self._kernels.has_several:
-            key = *key, *(one.data.device_id for one in arguments if type(one) is ndarray)
         call = self._calls.get(key)
         if call is None:
-            if len(self._calls) >= _MOST_CALLS:
+            if len(self._calls) + len(self._launches) >= _MOST_CALLS:
                 self._calls.clear()
-            call = self._calls[key] = self._call(arguments)
+                self._launches.clear()
+            found = self._call(arguments)
+            if isinstance(found, _Launch):
+                self._launches[key] = found
+                return found.result(self._kernels, arguments)
+            call = self._calls[key] = found
         return call(*arguments)
 
-    def _call(self, arguments: Sequence[Any]) -> Callable[..., Any]:
+    def _call(self, arguments: Sequence[Any]) -> _Launch | Callable[..., Any]:
         """Return what makes calls like this one."""
         arrays = [one for one in arguments if type(one) is self._kernels.cupy.ndarray]
         for one in arguments if isinstance(self._formula, np.ufunc) else ():
@@ -330,21 +372,15 @@ class _ElementwiseLauncher:
             if operand.mode == "pitched"
             for number in _pitch(one) or ()
         ]
-        return self._launched(kernel, shape, dtype, has_int, tuple(steps))
-
-    def _launched(
-        self, kernel: Any, shape: tuple[int, ...], dtype: Any, has_int: bool, steps: tuple[int, ...]
-    ) -> Callable[..., Any]:
-        """Return a function that launches a kernel with all its arguments, and after them `steps`."""
-        ndarray, launched, formula = self._kernels.cupy.ndarray, self._kernels.launched, self._formula
+        launch = _Launch(kernel, (prod(shape) + 3) >> 2, shape, dtype, tuple(steps))
+        if not has_int:
+            return launch
+        kernels, formula = self._kernels, self._formula
 
         def call(*arguments: Any) -> Any:
-            if has_int and any(type(one) is int and abs(one) > _LARGEST_INT for one in arguments):
+            if any(type(one) is int and abs(one) > _LARGEST_INT for one in arguments):
                 return formula(*arguments)
-            out = ndarray(shape, dtype)
-            kernel((out.size + 3) >> 2, (out, *arguments, *steps), 0, BLOCK)
-            launched[0] += 1
-            return out
+            return launch.result(kernels, arguments)
 
         return call
 
@@ -381,7 +417,7 @@ class _ElementwiseLauncher:
             kernel, dtype = found
             if kernel is None:
                 return formula(*arguments)
-            out = ndarray(shape, dtype)
+            out = kernels.make(shape, dtype)
             kernel((out.size + 3) >> 2, (out, *[one for one in arguments if type(one) is ndarray]), 0, BLOCK)
             kernels.launched[0] += 1
             return out

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from ._cuda_arrays import array_maker
 from ._cuda_kernels import mixed_error
 
 if TYPE_CHECKING:
@@ -24,13 +25,10 @@ __all__ = ["handle_getter", "library_functions"]
 _COLUMNS, _FEW_ROWS, _MANY_ROWS = 32, 8, 32
 #: From so many rows on.
 _MANY = 256
+#: The most kinds of calls that are remembered.
+_MOST_CALLS = 1024
 #: More numbers than this are summed by CuPy, which divides one sum among several blocks.
 _LONGEST = 1 << 13
-#: The most kinds of sums that are remembered.
-_MOST_PLANS = 1024
-
-#: The shape of a sum, its kernel, the blocks and the threads, and the numbers that the kernel takes.
-_Plan = tuple[tuple[int, ...], Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 
 _SOURCE = """
 template <typename T> __device__ T sum_of_warp(T value) {
@@ -85,19 +83,31 @@ def library_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
     sums = _Sums(cupy)
     routines = _Routines(cupy)
     return {
-        np.matmul: _make_product(cupy.ndarray, routines),
-        **_linear_functions(cupy.ndarray, routines),
+        np.matmul: _make_product(cupy, routines),
+        **_linear_functions(cupy, routines),
         np.sum: sums.sum,
         np.mean: sums.mean,
-        "ones": partial(_ones, cupy.ndarray),
+        "ones": partial(_ones, array_maker(cupy)),
     }
 
 
-def _ones(ndarray: Any, shape: Any, dtype: Any) -> Any:
+def _ones(make: Callable[[Any, Any], Any], shape: Any, dtype: Any) -> Any:
     """Return an array of ones, such as the gradient of a loss; NumPy's dispatch takes twice as long as that."""
-    out = ndarray(shape, dtype)
+    out = make(shape, dtype)
     out.fill(1)
     return out
+
+
+@final
+class _Handles(threading.local):
+    """The handle of cuBLAS of each thread on the only GPU, which CuPy takes as long to find as to use.
+
+    Args:
+        find: finds the handle of this thread.
+    """
+
+    def __init__(self, find: Callable[[], int]) -> None:
+        self.value = find()
 
 
 def handle_getter(cupy: Any) -> Callable[[], int]:
@@ -106,17 +116,8 @@ def handle_getter(cupy: Any) -> Callable[[], int]:
 
     if cupy.cuda.runtime.getDeviceCount() > 1:
         return get_cublas_handle  # type: ignore[no-any-return]
-    # To CuPy's function this is most of the time of a product.
-    kept = threading.local()
-
-    def get_handle() -> int:
-        try:
-            return kept.handle  # type: ignore[no-any-return]
-        except AttributeError:
-            kept.handle = get_cublas_handle()
-            return kept.handle  # type: ignore[no-any-return]
-
-    return get_handle
+    handles = _Handles(get_cublas_handle)
+    return lambda: handles.value
 
 
 @final
@@ -139,49 +140,57 @@ class _Routines:
         }
 
 
-def _make_product(ndarray: Any, found: _Routines) -> Callable[[Any, Any], Any]:
+def _make_product(cupy: Any, found: _Routines) -> Callable[[Any, Any], Any]:
     """Return a function that multiplies two matrices."""
+    ndarray, make = cupy.ndarray, array_maker(cupy)
     routines, get_handle = found.gemm, found.handle
+    #: By dtype and layout of both matrices: what to pass to cuBLAS.
+    calls: dict[Any, tuple[Any, ...]] = {}
 
-    def product(x: Any, y: Any) -> Any:
+    def find_call(x: Any, y: Any) -> tuple[Any, ...]:
+        """Return what to pass to cuBLAS; an empty tuple for what is left to CuPy."""
         if type(x) is not ndarray or type(y) is not ndarray:
             raise mixed_error("matmul", *((x, y) if type(x) is ndarray else (y, x)))
         rows, length = x.shape
         count, columns = y.shape
-        dtype = x.dtype
-        routine = routines.get(dtype.char)
-        if routine is None or dtype != y.dtype or length != count or not rows * length * columns:
-            return x @ y
+        routine = routines.get(x.dtype.char)
+        is_dense = (x._c_contiguous or x._f_contiguous) and (y._c_contiguous or y._f_contiguous)
+        if routine is None or x.dtype != y.dtype or length != count or not rows * length * columns or not is_dense:
+            return ()
         # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
-        if y._c_contiguous:
-            y_is_transposed, y_step = 0, columns
-        elif y._f_contiguous:
-            y_is_transposed, y_step = 1, length
-        else:
-            return x @ y
-        if x._c_contiguous:
-            x_is_transposed, x_step = 0, length
-        elif x._f_contiguous:
-            x_is_transposed, x_step = 1, rows
-        else:
-            return x @ y
-        out = ndarray((rows, columns), dtype)
+        y_is_transposed, y_step = (0, columns) if y._c_contiguous else (1, length)
+        x_is_transposed, x_step = (0, length) if x._c_contiguous else (1, rows)
         gemm, one, zero = routine
-        gemm(
-            get_handle(), y_is_transposed, x_is_transposed, columns, rows, length,
-            one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, columns,
-        )  # fmt: skip
+        sizes = y_is_transposed, x_is_transposed, columns, rows, length
+        return (rows, columns), x.dtype, gemm, sizes, one, y_step, x_step, zero
+
+    def product(x: Any, y: Any) -> Any:
+        try:
+            key = x.dtype, x.shape, x._c_contiguous, x._f_contiguous, y.dtype, y.shape, y._c_contiguous, y._f_contiguous
+            call = calls[key]
+        except AttributeError:
+            call = find_call(x, y)
+        except KeyError:
+            if len(calls) == _MOST_CALLS:
+                calls.clear()
+            call = calls[key] = find_call(x, y)
+        if not call:
+            return x @ y
+        shape, dtype, gemm, sizes, one, y_step, x_step, zero = call
+        out = make(shape, dtype)
+        gemm(get_handle(), *sizes, one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, shape[1])
         return out
 
     product.keeps_alive = found  # type: ignore[attr-defined]
     return product
 
 
-def _linear_functions(ndarray: Any, found: _Routines) -> dict[str, Callable[[Any, Any], Any]]:
+def _linear_functions(cupy: Any, found: _Routines) -> dict[str, Callable[[Any, Any], Any]]:
     """Return the three products of a linear map by their names: of rows in an array of any number of axes.
 
     Each returns None for what is not in C order, empty, or of two dtypes.
     """
+    ndarray, make = cupy.ndarray, array_maker(cupy)
     routines, get_handle = found.gemm, found.handle
 
     def routine(x: Any, y: Any) -> Any:
@@ -197,7 +206,7 @@ def _linear_functions(ndarray: Any, found: _Routines) -> dict[str, Callable[[Any
         if (chosen := routine(x, weight)) is None:
             return None
         (columns, length), (gemm, one, zero) = weight.shape, chosen
-        out = ndarray((*x.shape[:-1], columns), x.dtype)
+        out = make((*x.shape[:-1], columns), x.dtype)
         gemm(
             get_handle(), 1, 0, columns, x.size // length, length,
             one, weight.data.ptr, length, x.data.ptr, length, zero, out.data.ptr, columns,
@@ -209,7 +218,7 @@ def _linear_functions(ndarray: Any, found: _Routines) -> dict[str, Callable[[Any
         if (chosen := routine(g, weight)) is None:
             return None
         (length, columns), (gemm, one, zero) = weight.shape, chosen
-        out = ndarray((*g.shape[:-1], columns), g.dtype)
+        out = make((*g.shape[:-1], columns), g.dtype)
         gemm(
             get_handle(), 0, 0, columns, g.size // length, length,
             one, weight.data.ptr, columns, g.data.ptr, length, zero, out.data.ptr, columns,
@@ -221,7 +230,7 @@ def _linear_functions(ndarray: Any, found: _Routines) -> dict[str, Callable[[Any
         if (chosen := routine(g, x)) is None:
             return None
         rows, columns, (gemm, one, zero) = g.shape[-1], x.shape[-1], chosen
-        out = ndarray((rows, columns), g.dtype)
+        out = make((rows, columns), g.dtype)
         gemm(
             get_handle(), 0, 1, columns, rows, x.size // columns,
             one, x.data.ptr, columns, g.data.ptr, rows, zero, out.data.ptr, columns,
@@ -240,12 +249,12 @@ class _Sums:
     """
 
     def __init__(self, cupy: Any) -> None:
-        self._ndarray = cupy.ndarray
+        self._make = array_maker(cupy)
         self._module = cupy.RawModule(code=f"#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",))
         #: By dtype, the launchers of the kernels for rows and for columns, and the type of its numbers.
         self._kernels: dict[str, tuple[Any, Any, Any]] = {}
-        #: By all that decides on a sum, its plan, or None where it has none.
-        self._plans: dict[Any, _Plan | None] = {}
+        #: By dtype and shape, axes and kind: the shape of the result and the launch; an empty tuple is left to CuPy.
+        self._calls: dict[Any, tuple[Any, ...]] = {}
 
     def sum(self, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         """Return the sum over axes."""
@@ -259,51 +268,50 @@ class _Sums:
 
     def _over(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> Any:
         """Return the sum or mean; None for what is left to CuPy."""
-        dtype = a.dtype
-        key = a.shape, tuple(axis) if type(axis) is list else axis, keepdims, is_mean, dtype
-        try:
-            plan = self._plans[key]
-        except KeyError:
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            plan = self._plans[key] = self._plan(*key)
-        if plan is None or not a._c_contiguous:
+        key = a.dtype, a.shape, a._c_contiguous, axis if axis.__class__ is not list else tuple(axis), keepdims, is_mean
+        call = self._calls.get(key)
+        if call is None:
+            if len(self._calls) == _MOST_CALLS:
+                self._calls.clear()
+            call = self._calls[key] = self._find_call(a, axis, keepdims, is_mean)
+        if not call:
             return None
-        shape, kernel, grid, block, numbers = plan
-        out = self._ndarray(shape, dtype)
+        shape, dtype, kernel, grid, block, numbers = call
+        out = self._make(shape, dtype)
         kernel(grid, block, (a, out, *numbers))
         return out
 
-    def _plan(self, shape: tuple[int, ...], axis: Any, keepdims: bool, is_mean: bool, dtype: Any) -> _Plan | None:
-        """Return how to compute a sum or a mean; None if it is left to CuPy."""
+    def _find_call(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> tuple[Any, ...]:
+        """Return the launch for arrays like this one; an empty tuple for what is left to CuPy."""
+        shape, dtype = a.shape, a.dtype
         ndim = len(shape)
-        if dtype.char not in "fd":
-            return None
+        if dtype.char not in "fd" or not a._c_contiguous:
+            return ()
         if axis is None:
             first, last = 0, ndim
-        elif isinstance(axis, int):
+        elif type(axis) is int:
             first = axis + ndim if axis < 0 else axis
             last = first + 1
         else:
             axes = sorted(one + ndim if one < 0 else one for one in axis)
             if not axes or axes != list(range(axes[0], axes[-1] + 1)):
-                return None
+                return ()
             first, last = axes[0], axes[-1] + 1
         if not 0 <= first < last <= ndim:
-            return None
+            return ()
         length, blocks, width = prod(shape[first:last]), prod(shape[:first]), prod(shape[last:])
         if not 0 < length <= _LONGEST or not blocks or not width or blocks > 65535:
-            return None
-        out = (*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:])
+            return ()
+        result = (*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:])
         rows, columns, number = self._kernels.get(dtype.char) or self._load(dtype.char)
         divisor = number(length if is_mean else 1)
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
-            return out, rows, (blocks,), (threads,), (length, divisor)
+            return result, dtype, rows, (blocks,), (threads,), (length, divisor)
         grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
         # With few blocks, what counts is how many reads each has under way.
         rows_at_once = _MANY_ROWS if length >= _MANY else _FEW_ROWS
-        return out, columns, grid, (_COLUMNS * rows_at_once,), (length, width, divisor)
+        return result, dtype, columns, grid, (_COLUMNS * rows_at_once,), (length, width, divisor)
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:
         name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]

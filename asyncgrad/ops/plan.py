@@ -45,7 +45,7 @@ from ..graph.cost import (
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, is_readable, keeps_dtype
-from .kernels import FusedFormula, is_fusable
+from .kernels import FusedFormula, function_of, is_fusable
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
@@ -237,6 +237,8 @@ class Plan:
             elements: the size of the gradient.
             saved: the shape and dtype of each saved value, by index; None if unknown.
         """
+        if not self._may_be_watched:
+            return False
         if not self.primitive.superlinear:
             return elements >= LARGE
         kinds = [saved[index] for index in self._arrays()]
@@ -245,12 +247,16 @@ class Plan:
     def heavy_where(self, grad: str, names: Sequence[str], size_of: str) -> str:
         """Return the source of a condition that is true for each run that raises OffloadSignal for its sizes.
 
+        It is empty where no run does.
+
         Args:
             grad: the name of the gradient in the source.
             names: the names of the saved values.
             size_of: the name of the function `size_of`.
         """
-        return self._size_condition(grad, names, size_of, self._watched_from) if self.primitive.superlinear else ""
+        if not self.primitive.superlinear or self._watched_from is None:
+            return ""
+        return self._size_condition(grad, names, size_of, self._watched_from)
 
     def _size_condition(self, grad: str, names: Sequence[str], size_of: str, limit: int | None) -> str:
         sizes = [f"{grad}.size"]
@@ -396,7 +402,7 @@ class Plan:
         namespace.update(
             OffloadSignal=OffloadSignal, VersionCounter=VersionCounter, size_of=size_of, run_generic=run_generic
         )
-        namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
+        namespace.update({f"f{edge}": function_of(call[0]) for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
         # Taken out: a function in its own globals would wait for the garbage collector once the plan is dropped or has
         # others (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).

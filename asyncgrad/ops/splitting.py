@@ -110,7 +110,7 @@ class SplitNode(PiecesNode):
         first = grads[0]
         if first.__class__ is np.ndarray:
             return np.concatenate(grads, self._axis)
-        return own_function(np.concatenate, first)(grads, self._axis)
+        return _concatenate(grads, self._axis)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return the source that concatenates the gradients, or a call of the body if some are undefined."""
@@ -118,11 +118,17 @@ class SplitNode(PiecesNode):
             return super().body_source(wanted, defined)
         if wanted is not None and not wanted[0]:
             return BodySource((None,))
+        on_host = self.device is None or self.device.has_host_arrays
         return BodySource(
             ("$concatenate($grads, $node._axis)",),
-            constants={"concatenate": np.concatenate},
+            constants={"concatenate": np.concatenate if on_host else _concatenate},
             may_be_heavy=self.reads_large(),
         )
+
+
+def _concatenate(grads: Sequence[Any], axis: int) -> Any:
+    """Return gradients side by side, by the function of their device if that has one."""
+    return own_function(np.concatenate, grads[0])(grads, axis)
 
 
 @final
@@ -160,7 +166,7 @@ class UnstackNode(PiecesNode):
         shape = [first.shape[axis] for axis in rest]
         shape.insert(place, 1)
         pieces = [grad.transpose(rest).reshape(shape) for grad in grads]
-        total = own_function(np.concatenate, first)(pieces, place)
+        total = _concatenate(pieces, place)
         return total if order == tuple(range(len(order))) else total.transpose(inverse_permutation(order))
 
 

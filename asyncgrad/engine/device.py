@@ -450,7 +450,7 @@ def _find_opener(kind: str, name: str) -> Any:
 def _unknown_device(name: str) -> DeviceError:
     kinds = {"cpu", "thread", *(offered.name for offered in _entry_points())}
     examples = ", ".join(repr(kind if kind == "cpu" else f"{kind}:0") for kind in sorted(kinds))
-    return DeviceError(f"there is no device {name!r}; there are {examples}")
+    return DeviceError(f"there is no device {name!r}; there are {examples}, and with an NVIDIA GPU 'cuda:0'")
 
 
 @final

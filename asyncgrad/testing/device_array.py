@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 
-from .device_functions import METHODS, SCATTERING_DTYPES, UFUNCS_LACKING, check_call, has_function
+from .device_functions import METHODS, REAL_UFUNCS, SCATTERING_DTYPES, check_call, has_function, has_ufunc
 
 __all__ = ["DeviceArray", "DeviceFlags", "DevicePointer", "unwrapped", "wrapped"]
 
@@ -137,7 +137,7 @@ class DeviceArray:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         name, outs = ufunc.__name__, kwargs.get("out", ())
-        if name in UFUNCS_LACKING or not all(map(self._is_operand, (*inputs, *outs))):
+        if not has_ufunc(ufunc) or not all(map(self._is_operand, (*inputs, *outs))):
             return NotImplemented
         if "out" in kwargs and len(outs) != 1:
             raise ValueError("The 'out' parameter must have exactly one array value")
@@ -423,6 +423,8 @@ def _check_ufunc(name: str, method: str, inputs: Any, kwargs: dict[str, Any]) ->
         wrong = set(kwargs) - (_PRODUCT_KEYWORDS if name == "matmul" else _UFUNC_KEYWORDS)
         if wrong:
             raise TypeError(f"Wrong arguments { {one: kwargs[one] for one in wrong} }")
+        if name in REAL_UFUNCS and "c" in [np.asarray(getattr(one, "_array", one)).dtype.kind for one in inputs]:
+            raise TypeError(f"Wrong type of arguments for cupy_{name}")
 
 
 def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:

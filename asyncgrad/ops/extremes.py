@@ -11,6 +11,7 @@ from ..graph.values import is_foreign
 from .axes import array_like
 from .dispatch import write
 from .foreign import clipped
+from .kernels import fused
 from .nondifferentiable import NonDifferentiable, nonzero
 from .primitive import RULES, Primitive, derivative, differentiable, primitive
 
@@ -95,7 +96,13 @@ fmin: Primitive = differentiable(
 # clip: the gradient goes to the bound that applies, and to `a` between the bounds and at them.
 
 
+def _clip_of(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
+    above = a if low is None else np.maximum(a, low)
+    return above if high is None else np.minimum(above, high)
+
+
 @primitive()
+@fused(_clip_of)
 def clip_(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
     """Return `a` kept between two bounds, either of which may be None."""
     if a.__class__ is not np.ndarray and is_foreign(a):

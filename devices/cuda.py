@@ -158,6 +158,17 @@ class CudaDevice(Device):
         with self._gpu, translate_errors(self):
             return copy_to_gpu(self, array, may_be_read_later=True)
 
+    def from_host_ahead(self, array: Any) -> tuple[Any, Event]:
+        """Return a copy that a copy stream makes beside all work, and the event after which any stream may use it.
+
+        Raises:
+            DeviceError: CUDA has no such dtype.
+        """
+        self.check()
+        with self._gpu, translate_errors(self):
+            copied = copy_to_gpu(self, array, may_be_read_later=True, is_ahead=True)
+            return copied, self.copy_streams[0].record_event()
+
     def to_host_async(self, array: Any) -> tuple[Any, Event]:
         """Return a NumPy array in page-locked memory, and the event after which it holds a copy; never waits."""
         self.check()
@@ -276,7 +287,9 @@ def open_device(index: int | None) -> CudaDevice:
         ) from error
     if index >= count:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
-        raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPU{'s' * (count != 1)}: {names}")
+        raise DeviceError(
+            f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPU{'s' * (count != 1)}: {names}"
+        )
     kernels = install_kernels(cupy)
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
     for make in (library_functions, row_functions, loss_functions, window_functions):

@@ -29,7 +29,7 @@ from asyncgrad.graph.values import register_functions
 from asyncgrad.ops.kernels import unregister_kernel_compiler
 from asyncgrad.testing.device_array import DeviceArray, DevicePointer, unwrapped, wrapped
 
-__all__ = ["CUDARuntimeError", "OutOfMemoryError", "Stream", "memory_pool", "ndarray", "open_gpus"]
+__all__ = ["CUDARuntimeError", "Failure", "OutOfMemoryError", "Stream", "memory_pool", "ndarray", "open_gpus"]
 
 _thread = threading.local()
 
@@ -57,6 +57,20 @@ class GpuCount:
     """How many GPUs there are, which a test may change; with none CUDA's runtime raises."""
 
     value: ClassVar[int] = 2
+
+
+@final
+class Failure:
+    """Whether the GPU is lost, so that everything that is asked of CUDA raises, and whether the host's memory is full."""
+
+    is_lost: ClassVar[bool] = False
+    has_no_pinned_memory: ClassVar[bool] = False
+
+    @staticmethod
+    def check() -> None:
+        """Raise what CUDA says."""
+        if Failure.is_lost:
+            raise CUDARuntimeError("cudaErrorLaunchFailure: unspecified launch failure")
 
 
 def get_device_count() -> int:
@@ -130,10 +144,12 @@ class Event:
     @property
     def done(self) -> bool:
         """Whether the work before it is done."""
+        Failure.check()
         return all(gate.is_set() for gate in self._gates)
 
     def record(self, stream: Stream | None = None) -> None:
         """Complete once the work that is on a stream now is done."""
+        Failure.check()
         self._recorded = Event.clock()
         self._gates = (get_current_stream() if stream is None else stream).gates
 
@@ -141,6 +157,7 @@ class Event:
         """Wait until it is done."""
         for gate in self._gates:
             assert gate.wait(timeout=60), "a stream that was blocked has not been unblocked"
+        Failure.check()
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
@@ -332,6 +349,13 @@ class PinnedMemoryPool:
         """Give back what is unused, which is nothing here."""
 
 
+def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
+    """Return memory of the host."""
+    if Failure.has_no_pinned_memory:
+        raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+    return PinnedMemoryPointer(size)
+
+
 def memcpy_async(target: int, source: int, size: int, kind: int, stream: int) -> None:
     """Copy bytes, at once."""
     assert kind in (1, 2), "1 is to the GPU, 2 to the host"
@@ -501,7 +525,7 @@ def _modules() -> dict[str, ModuleType]:
         Stream=Stream,
         UnownedMemory=UnownedMemory,
         alloc=lambda size: MemoryPointer(Memory(size), 0),
-        alloc_pinned_memory=PinnedMemoryPointer,
+        alloc_pinned_memory=alloc_pinned_memory,
         device=device,
         driver=driver,
         get_current_stream=get_current_stream,
@@ -548,6 +572,7 @@ def open_gpus(count: int = 2) -> Iterator[list[Any]]:
         try:
             yield gpus
         finally:
+            Failure.is_lost = Failure.has_no_pinned_memory = False
             for gpu in gpus:
                 gpu.release_held()
                 with suppress(ValueError):  # no stream has been made on it

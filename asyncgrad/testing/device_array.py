@@ -424,7 +424,7 @@ def _check_ufunc(name: str, method: str, inputs: Any, kwargs: dict[str, Any]) ->
         if wrong:
             raise TypeError(f"Wrong arguments { {one: kwargs[one] for one in wrong} }")
         if name in REAL_UFUNCS and "c" in [np.asarray(getattr(one, "_array", one)).dtype.kind for one in inputs]:
-            raise TypeError(f"Wrong type of arguments for cupy_{name}")
+            raise TypeError(f"Wrong type (complex) of arguments for cupy_{name}")
 
 
 def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:

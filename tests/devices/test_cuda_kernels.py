@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -554,6 +555,44 @@ def test_each_function_and_each_formula_is_one_launch(kernels: CudaKernels, devi
     assert known.grad is not None
     assert type(leaf.grad._data) is HostArray
     same(leaf.grad._data, known.grad._data, exact=False)
+
+
+#: Functions of several steps, each with its backward.
+OF_SEVERAL_STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "clip": lambda x, y: np.clip(x, 0.25, 0.75),
+    "clip from below": lambda x, y: np.clip(x, 0.25, None),
+    "binary_cross_entropy": lambda x, y: nn.binary_cross_entropy(x, y, reduction="none"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", OF_SEVERAL_STEPS)
+def test_a_function_of_several_steps_is_one_launch_and_so_is_its_backward(
+    kernels: CudaKernels, device: Device, name: str
+) -> None:
+    function = OF_SEVERAL_STEPS[name]
+    x, y, g = (np.random.default_rng(seed).random((4, 5)) for seed in range(3))
+    leaf, other, grad = (ag.tensor(one, device=device) for one in (x, y, g))
+    known = ag.tensor(x, requires_grad=True)
+
+    out, forward = counted(kernels, lambda: function(leaf.requires_grad_(), other))
+    _, backward = counted(kernels, lambda: ag.sync.backward(out, grad))
+    ag.sync.backward(function(known, ag.tensor(y)), ag.tensor(g))
+
+    assert (forward, backward) == (1, 1)
+    same(leaf.grad._data, known.grad._data, exact=False)
+
+
+@needs_compiler
+def test_a_number_in_a_kernel_has_its_sign_even_if_it_is_zero(kernels: CudaKernels) -> None:
+    formula = own(lambda x, number: np.copysign(x, number) if number is not None else x)
+    fixed = own(lambda x, number: np.copysign(x, number * math.copysign(1.0, 1.0)) if number < 1 else x)
+    x = on_host(np.array([1.0, 2.0]))
+
+    for one in (formula, fixed):
+        launch = kernels.launcher(one)
+        assert [bare(launch(x, number)).tolist() for number in (0.0, -0.0, 0.0)] == [[1.0, 2.0], [-1.0, -2.0], [1.0, 2.0]]
+    assert kernels.launches == 6
 
 
 @needs_compiler

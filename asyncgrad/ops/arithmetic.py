@@ -75,7 +75,8 @@ def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any],
             return g * (y * raised(x, y - 1))
         # Where x and y are both 0 the exponent is 0 and not -1: 0 times 0**0 is 0, as it must be there, and
         # there is nothing to warn of. Where only y is 0, the -1 matters to the second derivative.
-        return g * (y * raised(x, y - np.logical_or(x, y)))
+        # (Comparisons, since CuPy's logical_or takes no complex numbers.)
+        return g * (y * raised(x, y - np.logical_or(x != 0, y != 0)))
 
     return formula
 

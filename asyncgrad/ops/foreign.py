@@ -235,7 +235,12 @@ def add_at(target: Any, index: Any, value: Any) -> None:
         value = np.broadcast_to(value, (*places.shape, *rest))
     in_place = target.flags.c_contiguous
     total = target if in_place else zeros_beside(target.shape, target)
-    np.add.at(total.reshape(math.prod(lead), rows), places.reshape(-1), value.reshape(-1, rows))
+    sums, added = total.reshape(math.prod(lead), rows), value.reshape(-1, rows)
+    if sums.dtype.kind == "c":
+        # CuPy's add.at takes no complex numbers: their parts, side by side, are twice as many real ones.
+        part = sums.real.dtype
+        sums, added = sums.view(part), added.astype(sums.dtype, order="C").view(part)
+    np.add.at(sums, places.reshape(-1), added)
     if not in_place:
         target += total
 

@@ -395,7 +395,8 @@ def wrapped(result: Any, arrays: Iterable[Any], make: Callable[[np.ndarray, Any]
             with suppress(ValueError):
                 elements.flags.writeable = True
             return make(elements, array)
-    return make(elements, None)
+    # A diagonal without elements shares no memory.
+    return make(elements if elements.flags.writeable else elements.copy(), None)
 
 
 def _check_ufunc(name: str, method: str, inputs: Any, kwargs: dict[str, Any]) -> None:

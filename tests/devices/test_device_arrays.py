@@ -395,6 +395,40 @@ def test_the_memory_of_a_saved_tensor_is_known_by_its_array_alone(device: Any) -
     assert memory.version_in(ag.tensor(np.ones(2), device=device)) == 0
 
 
+# Complex numbers.
+
+COMPLEX: dict[str, Callable[[Any], Any]] = {
+    "indices": lambda z: z[[0, 2, 0]],
+    "indices of a transposed array": lambda z: z.T[[1, 1], [0, 2]],
+    "take": lambda z: np.take(z, [1, 1, 0], axis=1),
+    "power": lambda z: z ** (z * 0.5),
+    "power of a number": lambda z: z**3,
+    "repeat": lambda z: np.repeat(z, 2, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_the_gradient_of_complex_numbers_has_the_bits_of_numpy(device: Any, name: str) -> None:
+    rng = np.random.default_rng(0)
+    array = rng.normal(size=(3, 2)) + 1j * rng.normal(size=(3, 2))
+
+    def gradient(z: Any) -> bytes:
+        out = COMPLEX[name](z)
+        sync.backward((out * out.conj()).real.sum())
+        return host(z.grad).tobytes()  # type: ignore[no-any-return]
+
+    there = ag.tensor(array, device=device, requires_grad=True)
+    assert gradient(there) == gradient(ag.tensor(array, requires_grad=True))
+
+
+def test_the_diagonal_of_nothing_has_a_gradient(device: Any) -> None:
+    x = ag.tensor(np.ones((0, 2)), device=device, requires_grad=True)
+    sync.backward(np.diagonal(x).sum())
+
+    assert x.grad is not None
+    assert x.grad.shape == (0, 2)
+
+
 # Views, and writes in place.
 
 

@@ -52,7 +52,7 @@ def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False, is_ahe
         device: the GPU.
         array: the NumPy array.
         may_be_read_later: whether the GPU may read the array itself, after this call, if that is in page-locked memory.
-        is_ahead: whether the copy stream makes the copy, whatever its size, and the current stream does not wait for it.
+        is_ahead: whether the copy stream makes the copy, of any size, and the current stream does not wait for it.
     """
     import cupy
 

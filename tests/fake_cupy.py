@@ -61,7 +61,7 @@ class GpuCount:
 
 @final
 class Failure:
-    """Whether the GPU is lost, so that everything that is asked of CUDA raises, and whether the host's memory is full."""
+    """Whether the GPU is lost, so that CUDA raises whatever it is asked, and whether the host's memory is full."""
 
     is_lost: ClassVar[bool] = False
     has_no_pinned_memory: ClassVar[bool] = False

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["DRIVING", "drive", "drive_blocking", "run_without_suspending"]
 
 #: What libraries of other arrays than NumPy's say of what they lack, and of arrays that they do not take.
-_REFUSALS = ("all returned NotImplemented", "no implementation found for", "Implicit conversion", "is not supported", "Wrong type")
+_REFUSALS = (
+    "all returned NotImplemented",
+    "no implementation found for",
+    "Implicit conversion",
+    "is not supported",
+    "Wrong type",
+)
 
 
 async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
@@ -260,7 +266,11 @@ def _add_location_notes(graph_task: GraphTask, error: BaseException, node: Node 
         return
     add_note(error, f"in {node.name} ({place_of(node)})")
     device = node.device
-    if isinstance(error, (TypeError, NotImplementedError)) and isinstance(device, Device) and not device.has_host_arrays:
+    if (
+        isinstance(error, (TypeError, NotImplementedError))
+        and isinstance(device, Device)
+        and not device.has_host_arrays
+    ):
         text = str(error)
         if any(words in text for words in _REFUSALS):
             add_note(error, f"a function that its gradient calls is not available on '{device}': use t.to('cpu')")

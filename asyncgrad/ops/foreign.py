@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, DeviceError
+from ..errors import ArgumentTypeError, DeviceError, IndexRangeError
 from ..graph.tensor_base import TensorBase
 from ..graph.values import arange_beside, beside, is_foreign, raw, zeros_beside
 from .axes import array_beside, array_like
@@ -22,6 +22,7 @@ __all__ = [
     "add_at",
     "as_dtype",
     "axes_led_by",
+    "check_places",
     "choice_numbers",
     "clipped",
     "explain_refusal",
@@ -193,9 +194,34 @@ def clipped(a: Any, low: Any, high: Any, dtype: Any) -> Any:
     return result.copy() if result is a else result
 
 
+def check_places(index: Any, shape: tuple[int, ...]) -> None:
+    """Raise if an array of NumPy's in an index names no element: CuPy takes another one instead.
+
+    Arrays of a device are not looked at, since the host would have to wait for them.
+
+    Raises:
+        IndexRangeError: it names an element that there is not.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    axis = 0
+    for item in items:
+        if item is Ellipsis:
+            axis += len(shape) - sum(map(_axes_of, items))
+            continue
+        if isinstance(item, np.ndarray) and item.dtype.kind in "iu" and item.size and axis < len(shape):
+            low, high, length = int(item.min()), int(item.max()), shape[axis]
+            if low < -length or high >= length:
+                raise IndexRangeError(
+                    f"index {low if low < -length else high} is out of bounds for axis {axis} with size {length}"
+                )
+        axis += _axes_of(item)
+
+
 def taken(a: Any, indices: Any, axis: int, mode: str) -> Any:
-    """Return the elements at indices along an axis, as `np.take` does; no index is checked."""
-    if mode == "clip":
+    """Return the elements at indices along an axis, as `np.take` does; no index on a device is checked."""
+    if mode == "raise":
+        check_places((*(slice(None),) * (axis % a.ndim), indices), a.shape)
+    elif mode == "clip":
         indices = np.clip(indices, 0, a.shape[axis] - 1)
     elif mode == "wrap":
         indices = indices % a.shape[axis]
@@ -251,6 +277,12 @@ def axes_led_by(index: Any, ndim: int) -> int:
     for item in index if isinstance(index, tuple) else (index,):
         if item is Ellipsis or isinstance(item, (bool, np.bool_)):
             return ndim
-        if item is not None:
-            count += item.ndim if is_mask(item) else 1
+        count += _axes_of(item)
     return count
+
+
+def _axes_of(item: Any) -> int:
+    """Return how many axes a part of an index is about; 0 for an Ellipsis."""
+    if item is None or item is Ellipsis or isinstance(item, (bool, np.bool_)):
+        return 0
+    return item.ndim if is_mask(item) else 1

@@ -159,7 +159,9 @@ class DeviceArray:
         _check_function(name, args, kwargs)
         if name not in _TAKING_HOST_ARRAYS:
             self._refuse_host_arrays(name, (args, kwargs), and_lists=name in _OF_OPERANDS)
-        result = self._compute(function.__name__, function, args, kwargs, args[:1] * (name in _WRITING_FUNCTIONS))
+        # An index beyond an axis begins again at 0.
+        given = {**kwargs, "mode": "wrap"} if name == "take" else kwargs
+        result = self._compute(function.__name__, function, args, given, args[:1] * (name in _WRITING_FUNCTIONS))
         # Of linear algebra come plain tuples.
         return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
 
@@ -281,12 +283,12 @@ class DeviceArray:
         return self._call(np.imag)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._call(operator.getitem, index)
+        return self._call(_picked, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not isinstance(value, (type(self), *_NUMBERS)):
             raise TypeError(self._mixed("setitem", type(value)))
-        self._compute("setitem", operator.setitem, (self, index, value), {}, (self,))
+        self._compute("setitem", _put, (self, index, value), {}, (self,))
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
@@ -356,6 +358,38 @@ class DeviceArray:
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         return self._compute(function.__name__, function, (self, *args), {}, ())
+
+
+def _picked(array: np.ndarray, index: Any) -> Any:
+    try:
+        return array[index]
+    except IndexError:
+        return array[_in_range(index, array.shape)]
+
+
+def _put(array: np.ndarray, index: Any, value: Any) -> None:
+    try:
+        array[index] = value
+    except IndexError:
+        array[_in_range(index, array.shape)] = value
+
+
+def _in_range(index: Any, shape: tuple[int, ...]) -> Any:
+    """Return an index whose integer arrays begin again at 0 where they go beyond an axis, as CuPy has it."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    arrays = [np.asarray(item) if isinstance(item, (list, np.ndarray)) else item for item in items]
+    counts = [
+        0 if item is None else item.ndim if getattr(item, "dtype", None) == np.dtype(bool) else 1 for item in arrays
+    ]
+    axis = 0
+    for place, item in enumerate(arrays):
+        if item is Ellipsis:
+            axis += len(shape) - sum(counts) + 1
+            continue
+        if isinstance(item, np.ndarray) and item.dtype.kind in "iu" and item.ndim and axis < len(shape) and shape[axis]:
+            items[place] = item % shape[axis]
+        axis += counts[place]
+    return tuple(items) if isinstance(index, tuple) else items[0]
 
 
 def unwrapped(value: Any, arrays: list[Any]) -> Any:

@@ -327,6 +327,17 @@ var(axis=None, dtype=None, out=None, ddof=0, keepdims=False)
 view(dtype=None, type=None)
 """
 
+#: Ufuncs of SciPy, and ufuncs without complex numbers.
+_SPECIAL = """
+bdtr bdtrc bdtri beta betainc betaincinv betaln binom boxcox boxcox1p cbrt chdtr chdtrc chdtri cosdg cosm1 cotdg
+digamma ellipeinc ellipj ellipk ellipkinc ellipkm1 entr erf erfc erfcinv erfcx erfinv exp1 exp10 exp2 expi expit expm1
+expn exprel fdtr fdtrc fdtri gamma gammainc gammaincc gammainccinv gammaincinv gammaln gammasgn gdtr gdtrc huber i0
+i0e i1 i1e inv_boxcox inv_boxcox1p j0 j1 k0 k0e k1 k1e kl_div log1p log_expit log_ndtr loggamma logit lpmv nbdtr
+nbdtrc nbdtri ndtr ndtri pdtr pdtrc pdtri poch pseudo_huber psi radian rel_entr rgamma round shichi sici sindg tandg
+wright_bessel xlog1py xlogy y0 y1 yn zetac
+"""
+_REAL = "erf erfc erfcx exp1 expi log_ndtr logical_and logical_not logical_or logical_xor ndtr"
+
 
 def _by_name(text: str) -> dict[str, str]:
     return {line.partition("(")[0]: line.partition("(")[2].removesuffix(")") for line in text.strip().splitlines()}
@@ -340,20 +351,9 @@ METHODS = tuple(_METHODS)
 #: Ufuncs that there are not.
 UFUNCS_LACKING = frozenset({"isnat", "matvec", "spacing", "vecdot", "vecmat"})
 #: The ufuncs of SciPy's special functions that there are; the others are lacking.
-SPECIAL_UFUNCS = frozenset(
-    """
-    bdtr bdtrc bdtri beta betainc betaincinv betaln binom boxcox boxcox1p cbrt chdtr chdtrc chdtri cosdg cosm1 cotdg
-    digamma ellipeinc ellipj ellipk ellipkinc ellipkm1 entr erf erfc erfcinv erfcx erfinv exp1 exp10 exp2 expi expit
-    expm1 expn exprel fdtr fdtrc fdtri gamma gammainc gammaincc gammainccinv gammaincinv gammaln gammasgn gdtr gdtrc
-    huber i0 i0e i1 i1e inv_boxcox inv_boxcox1p j0 j1 k0 k0e k1 k1e kl_div log1p log_expit log_ndtr loggamma logit
-    lpmv nbdtr nbdtrc nbdtri ndtr ndtri pdtr pdtrc pdtri poch pseudo_huber psi radian rel_entr rgamma round shichi
-    sici sindg tandg wright_bessel xlog1py xlogy y0 y1 yn zetac
-    """.split()
-)
+SPECIAL_UFUNCS = frozenset(_SPECIAL.split())
 #: The ufuncs without complex numbers, which those of NumPy and SciPy take.
-REAL_UFUNCS = frozenset(
-    "erf erfc erfcx exp1 expi log_ndtr logical_and logical_not logical_or logical_xor ndtr".split()
-)
+REAL_UFUNCS = frozenset(_REAL.split())
 #: The ufuncs that have `at`, and the dtypes that they take there.
 SCATTERING_DTYPES = {
     "add": "int32 int64 float16 float32 float64 uint32 uint64",

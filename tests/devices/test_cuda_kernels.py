@@ -591,7 +591,11 @@ def test_a_number_in_a_kernel_has_its_sign_even_if_it_is_zero(kernels: CudaKerne
 
     for one in (formula, fixed):
         launch = kernels.launcher(one)
-        assert [bare(launch(x, number)).tolist() for number in (0.0, -0.0, 0.0)] == [[1.0, 2.0], [-1.0, -2.0], [1.0, 2.0]]
+        assert [bare(launch(x, number)).tolist() for number in (0.0, -0.0, 0.0)] == [
+            [1.0, 2.0],
+            [-1.0, -2.0],
+            [1.0, 2.0],
+        ]
     assert kernels.launches == 6
 
 

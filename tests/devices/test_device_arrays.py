@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
@@ -393,6 +394,34 @@ def test_the_memory_of_a_saved_tensor_is_known_by_its_array_alone(device: Any) -
     assert memory.version_in(alone) == 1
     assert memory.version_in(outside) == 0
     assert memory.version_in(ag.tensor(np.ones(2), device=device)) == 0
+
+
+# Indices.
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x[[0, 3]],
+        lambda x: x[..., np.array([4])],
+        lambda x: x[None, [-4]],
+        lambda x: x[np.array([True, False, True]), [0, 4]],
+        lambda x: np.take(x, [4], axis=-1),
+        lambda x: np.take_along_axis(x, np.array([[4], [0], [0]]), axis=1),
+        lambda x: x.__setitem__(([0, 1], [0, 4]), 1.0),
+    ],
+)
+def test_an_index_on_the_host_that_names_no_element_is_refused_whatever_the_device(
+    device: Any, use: Callable[[Any], Any]
+) -> None:
+    array = np.arange(12.0).reshape(3, 4)
+    with pytest.raises(IndexError) as known:
+        use(ag.tensor(array))
+
+    x = ag.tensor(array, device=device)
+    with pytest.raises(IndexError, match=re.escape(str(known.value))):
+        use(x)
+    assert x.tolist() == array.tolist()
 
 
 # Complex numbers.

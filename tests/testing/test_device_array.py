@@ -175,6 +175,11 @@ WORKS: dict[str, Callable[[Any], Any]] = {
     "comparison with a 0-d ndarray": lambda a: (np.less(a, np.array(2.0)), a == np.array(2.0)),
     "divmod": lambda a: divmod(a, 4),
     "indices": lambda a: (a[0], a[:, [0, 2]], a[np.array([True, False])], a[..., None], a[np.array([1, 0]), 1]),
+    "indices beyond an axis, as where they begin again": lambda a: (
+        (a[[1, -1]], a[:, [1, 0]], a[..., np.array([2])], np.take(a, [1], 0))
+        if isinstance(a, np.ndarray)
+        else (a[[3, -3]], a[:, [4, 6]], a[..., np.array([-1 - 3])], np.take(a, [3], 0))
+    ),
     "one element": lambda a: (a[0, 0], a.sum(), np.max(a), np.argmin(a)),
     "views": lambda a: (a.T, a.mT, a.reshape(3, 2), np.broadcast_to(a, (2, 2, 3)), a.real, a.swapaxes(0, 1)),
     "methods": lambda a: (a.astype("f"), a.copy(order="K"), a.argsort(axis=-1, kind="stable"), a.clip(2, 4)),

@@ -81,7 +81,7 @@ def expressions() -> list[Any]:
     for function, expression in EXPRESSIONS.items():
         if str(expression.__module__).startswith("asyncgrad.") and "test" not in expression.__module__:
             names = expression.__code__.co_varnames[: expression.__code__.co_argcount]
-            kinds = [float if name in numbers else None if name == "dtype" else np.dtype("f") for name in names]
+            kinds = [float if name in numbers else type(None) if name == "dtype" else np.dtype("f") for name in names]
             found.append(pytest.param(function, kinds, id=function.__name__))
     return found
 
@@ -141,7 +141,7 @@ def drawn(kinds: list[Any], dtype: str, shape: tuple[int, ...] = (5, 7)) -> list
     """Return random arguments between 0.1 and 0.9, where every function is defined."""
     rng = np.random.default_rng(3)
     return [
-        0.5 if kind is float else None if kind is None else on_host((0.1 + 0.8 * rng.random(shape)).astype(dtype))
+        0.5 if kind is float else None if kind is type(None) else on_host((0.1 + 0.8 * rng.random(shape)).astype(dtype))
         for kind in kinds
     ]
 

@@ -27,7 +27,7 @@ from ..graph.values import (
 from ..views.writing import copy_into, copy_into_part, write_unrecorded
 from .axes import array_like, axis_index
 from .dispatch import METHODS
-from .foreign import add_at, check_places, is_mask, name_shapes, placed, refuse_foreign
+from .foreign import add_at, check_places, explain_refusal, is_mask, name_shapes, placed, refuse_foreign
 from .in_place import write_at_index
 from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
 from .primitive import RULES, derivative, primitive
@@ -112,7 +112,8 @@ def setitem(a: Any, index: Any, value: Any) -> None:
             extra = value._data.ndim - a._data[index].ndim
             value = reshape(value, value._data.shape[extra:]) if extra > 0 else value
         write_at_index(assign_, operator.setitem, a, index, value)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
+        explain_refusal("t[index] = value", (a, value), error)
         name_shapes("t[index] = value", (a, value), error)
         raise
 

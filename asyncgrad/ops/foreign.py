@@ -68,12 +68,17 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
         DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
     said = str(error) if isinstance(error, TypeError) else ""
+    if said.startswith(_CONVERTED) and any(isinstance(raw(one), np.ndarray) for one in _flat(operands)):
+        said = _MIXED[0]
     if any(words in said for words in _MIXED):
-        found = next((one for one in _flat(operands) if isinstance(one, np.ndarray)), None)
-        what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
-        raise DeviceError(
-            f"{name} got an array of another library and {what}: write ag.tensor(..., device=t.device) of it first"
-        ) from error
+        arrays = [one for one in _flat(operands) if isinstance(one, (TensorBase, np.ndarray))]
+        found = next((one for one in arrays if isinstance(raw(one), np.ndarray)), None)
+        if isinstance(found, TensorBase):
+            what = f"a tensor of shape {found._data.shape} on '{found._device}': write t.to(device) first"
+        else:
+            what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
+            what += ": write ag.tensor(..., device=t.device) of it first"
+        raise DeviceError(f"{name} got an array of another library and {what}") from error
     if said.startswith(_LACKING):
         for operand in _flat(operands):
             if isinstance(operand, TensorBase) and is_foreign(operand._data):
@@ -124,6 +129,8 @@ def _flat(operands: Iterable[Any]) -> Iterator[Any]:
 _LACKING = ("no implementation found for", "operand type(s) all returned NotImplemented")
 #: What CuPy says of an array of NumPy's.
 _MIXED = ("Unsupported type <class 'numpy.ndarray'>", "got numpy.ndarray)", "Only cupy arrays can be concatenated")
+#: What it says where it would have to make an array of NumPy's of its own, for a function of NumPy's.
+_CONVERTED = "Implicit conversion to a NumPy array"
 
 
 def eye_beside(side: int, dtype: Any, other: Any) -> Any:

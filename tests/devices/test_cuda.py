@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import optim
+from asyncgrad import nn, optim
 from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.errors import DeviceError, ProfileError
 from asyncgrad.offload.transfers import Upload
@@ -516,6 +516,34 @@ def test_the_host_waits_once_for_the_norm_of_many_gradients(gpu: Any, monkeypatc
     assert len(waits) == 1
     optim.clip_grad_value(params, 0.1)
     assert len(waits) == 2
+
+
+# Operands elsewhere.
+
+
+def of_layer(layer: Any, shape: tuple[int, ...]) -> Any:
+    return lambda gpu, other: layer.to(gpu)(other(np.ones(shape)))
+
+
+BESIDE: dict[str, Any] = {
+    "linear": of_layer(nn.Linear(3, 2, dtype=np.float64), (2, 3)),
+    "conv2d": of_layer(nn.Conv2d(1, 1, 2, dtype=np.float64), (1, 1, 3, 3)),
+    "layer_norm": of_layer(nn.LayerNorm(3, dtype=np.float64), (2, 3)),
+    "batch_norm": of_layer(nn.BatchNorm1d(3, dtype=np.float64), (2, 3)),
+    "recurrent layer": of_layer(nn.LSTM(3, 2, dtype=np.float64), (4, 2, 3)),
+    "mse_loss": lambda gpu, other: nn.mse_loss(ag.tensor(np.ones(3), device=gpu), other(np.ones(3))),
+    "t[index] = value": lambda gpu, other: ag.tensor(np.ones((2, 3)), device=gpu).__setitem__(0, other(np.ones(3))),
+    "iadd": lambda gpu, other: ag.tensor(np.ones(3), device=gpu).__iadd__(other(np.ones(3))),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("place", ["ndarray", "cpu"])
+def test_what_is_not_on_the_gpu_is_refused_with_how_to_move_it(gpu: Any, name: str, place: str) -> None:
+    other = ag.tensor if place == "cpu" else np.asarray
+
+    with pytest.raises(DeviceError, match=r"ag\.tensor\(" if place == "ndarray" else r"\.to\('"):
+        BESIDE[name](gpu, other)
 
 
 # Sums.

@@ -479,7 +479,8 @@ def test_a_model_on_another_device_learns_what_it_learns_on_the_cpu(run, tmp_pat
         for steps in (3, 0):
             model = nn.Linear(2, 1, dtype=np.float64)
             with ag.no_grad():
-                model.weight[...], model.bias[...] = 0.5, 0.25
+                for param in model.parameters():
+                    param[...] = 0.5
             model.to(device)
             optimizer = optim.SGD(model, lr=0.1)
             async with Learner(model, loss_of, optimizer, directory=directory, max_grad_norm=1.0) as learner:

@@ -232,5 +232,5 @@ def _(g: Any, z: Any, deg: bool) -> Any:
 nextafter: Primitive = differentiable(np.nextafter, "x y", x=lambda g: g, y=lambda g: np.zeros_like(g))
 # A step of x1; x2 is the value right at it.
 heaviside: Primitive = differentiable(
-    np.heaviside, "x1 x2", x1=lambda g: np.zeros_like(g), x2=lambda g, x1: np.where(x1 == 0, g, 0)
+    np.heaviside, "x1 x2", x1=lambda g: np.zeros_like(g), x2=lambda g, x1: np.where(np.equal(x1, 0), g, 0)
 )

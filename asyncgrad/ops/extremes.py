@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InPlaceError
-from ..graph.values import is_foreign
+from ..graph.values import beside, is_foreign, raw
 from .axes import array_like
 from .dispatch import write
 from .foreign import clipped
@@ -183,7 +183,13 @@ def _(g: Any, condition: Any) -> Any:
 
 def where(condition: Any, *choices: Any) -> Any:
     """Return x where the condition holds and y elsewhere; with the condition alone, where it holds."""
-    return where_(condition, *choices) if choices else nonzero(condition)
+    if not choices:
+        return nonzero(condition)
+    if condition.__class__ is bool:
+        # CuPy takes no number.
+        for one in choices:
+            condition = beside(condition, raw(one))
+    return where_(condition, *choices)
 
 
 RULES[np.where] = where

@@ -467,8 +467,8 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
 
     Raises:
         TypeError: an array to join is none, `subok` is given, or einsum does not know a keyword.
-        ValueError: operands of solve would be broadcast.
-        AttributeError: choices are not one array.
+        ValueError: operands of solve would be broadcast, or an axis of windows is repeated.
+        AttributeError: choices are not one array, or the condition of `where` is none.
         NotImplementedError: a view could not be written into.
     """
     if name in _JOINING_FUNCTIONS:
@@ -477,6 +477,10 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
                 raise TypeError("Only cupy arrays can be concatenated")
     elif name == "lib.stride_tricks.sliding_window_view" and kwargs.get("writeable"):
         raise NotImplementedError("Writeable views are not supported.")
+    elif name == "lib.stride_tricks.sliding_window_view" and _repeats_an_axis(args[0].ndim, *args[2:3], **kwargs):
+        raise ValueError("duplicate value in 'axis'")
+    elif name == "where" and not hasattr(args[0], "astype"):
+        raise AttributeError(f"'{type(args[0]).__name__}' object has no attribute 'astype'")
     elif name == "einsum" and not set(kwargs) <= {"dtype", "optimize"}:
         raise TypeError(
             f"Did not understand the following kwargs: {[one for one in kwargs if one not in {'dtype', 'optimize'}]}"
@@ -487,6 +491,10 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M, K) for multidimensional b")
     elif kwargs.get("subok") and name.endswith("_like"):
         raise TypeError("subok is not supported yet")
+
+
+def _repeats_an_axis(ndim: int, axis: Any = None, **_: Any) -> bool:
+    return isinstance(axis, (list, tuple)) and len({one % ndim for one in axis}) < len(axis)
 
 
 def _check_method(name: str, array: Any, args: Any, kwargs: dict[str, Any]) -> None:

@@ -71,6 +71,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "add.at of complex numbers": (lambda a: np.add.at(a * 1j, 0, 1), TypeError, "cupy.add.at only supports int32"),
     "where=": (lambda a: np.add(a, 1, where=a > 2), TypeError, "Wrong arguments"),
     "two outputs": (lambda a: np.modf(a, out=(a, a)), ValueError, "exactly one array"),
+    "where of a bool": (lambda a: np.where(True, a, a), AttributeError, "astype"),
+    "windows along one axis twice": (
+        lambda a: np.lib.stride_tricks.sliding_window_view(a, (1, 2), (1, -1)),
+        ValueError,
+        "duplicate value",
+    ),
     "a list beside it": (lambda a: np.add(a, [1.0, 2.0, 3.0]), TypeError, NOT_IMPLEMENTED),
     # Functions.
     **{

@@ -237,6 +237,8 @@ class Plan:
             elements: the size of the gradient.
             saved: the shape and dtype of each saved value, by index; None if unknown.
         """
+        if not self._may_be_watched:
+            return False
         if not self.primitive.superlinear:
             return elements >= LARGE
         kinds = [saved[index] for index in self._arrays()]
@@ -245,12 +247,16 @@ class Plan:
     def heavy_where(self, grad: str, names: Sequence[str], size_of: str) -> str:
         """Return the source of a condition that is true for each run that raises OffloadSignal for its sizes.
 
+        It is empty where no run does.
+
         Args:
             grad: the name of the gradient in the source.
             names: the names of the saved values.
             size_of: the name of the function `size_of`.
         """
-        return self._size_condition(grad, names, size_of, self._watched_from) if self.primitive.superlinear else ""
+        if not self.primitive.superlinear or self._watched_from is None:
+            return ""
+        return self._size_condition(grad, names, size_of, self._watched_from)
 
     def _size_condition(self, grad: str, names: Sequence[str], size_of: str, limit: int | None) -> str:
         sizes = [f"{grad}.size"]

@@ -88,10 +88,9 @@ class SplitNode(HandwrittenNode):
                 else grad
                 for grad, metadata in zip(grads, self._metadata, strict=True)
             ]
-        first = grads[0]
-        if first.__class__ is np.ndarray:
+        if grads[0].__class__ is np.ndarray:
             return (np.concatenate(grads, self._axis),)
-        return (own_function(np.concatenate, first)(grads, self._axis),)
+        return (_concatenate(grads, self._axis),)
 
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return the source that concatenates the gradients, or a call of the body if some are undefined."""
@@ -99,11 +98,17 @@ class SplitNode(HandwrittenNode):
             return super().body_source(wanted, defined)
         if wanted is not None and not wanted[0]:
             return BodySource((None,))
+        on_host = self.device is None or self.device.has_host_arrays
         return BodySource(
             ("$concatenate($grads, $node._axis)",),
-            constants={"concatenate": np.concatenate},
+            constants={"concatenate": np.concatenate if on_host else _concatenate},
             may_be_heavy=self.reads_large(),
         )
+
+
+def _concatenate(grads: Sequence[Any], axis: int) -> Any:
+    """Return gradients side by side, by the function of their device if that has one."""
+    return own_function(np.concatenate, grads[0])(grads, axis)
 
 
 def split_views(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:

@@ -701,6 +701,36 @@ def test_a_compiled_backward_calls_the_same_kernels(kernels: CudaKernels, device
 
 
 @needs_compiler
+def test_a_compiled_backward_of_products_pieces_and_sums_launches_what_the_engine_launches(
+    kernels: CudaKernels, summing_device: Device
+) -> None:
+    random = np.random.default_rng(0)
+    h, weight = (random.standard_normal(shape).astype("f") for shape in ((2, 3), (6, 3)))
+    leaf = ag.tensor(weight, device=summing_device, requires_grad=True)
+    start = ag.tensor(np.ones_like(h), device=summing_device)
+
+    def launches_and_gradient() -> tuple[int, Any]:
+        state = ag.tensor(h, device=summing_device)
+        for _ in range(3):
+            left, right = np.split(nn.linear(state, leaf), 2, axis=1)
+            state = nn.sigmoid(left) * nn.tanh(right)
+        leaf.grad = None
+        launches = counted(kernels, lambda: ag.sync.backward(state, start))[1]
+        assert leaf.grad is not None
+        return launches, leaf.grad._data
+
+    launches, gradient = launches_and_gradient()
+    hits = ag.engine.compiled_stats().hits
+    with compiled_after(1):
+        for _ in range(4):
+            found = launches_and_gradient()
+            assert found[0] == launches
+            same(found[1], gradient)
+
+    assert ag.engine.compiled_stats().hits - hits >= 2
+
+
+@needs_compiler
 def test_arrays_of_numpy_keep_their_own_way(kernels: CudaKernels, device: Device) -> None:
     leaf = ag.tensor([1.0, 2.0], requires_grad=True)
 

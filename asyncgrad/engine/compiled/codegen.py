@@ -500,12 +500,14 @@ class CodeGenerator:
 
     def write(self) -> Slices[list[str]]:
         """Write the whole source; return the names of the functions of its segments, in the order in which they run."""
+        devices = {metadata.device for op in self.trace.ops for metadata in op.metadata if metadata is not None}
+        adds_by_function = any(device is not None and not device.has_host_arrays for device in devices)
         for op in self.trace.ops:
             yield 0.0
-            self.grad_locals.append(GradLocals(len(op.metadata), "g"))
+            self.grad_locals.append(GradLocals(len(op.metadata), "g", adds_by_function))
         for _ in self.trace.leaves:
             yield 0.0
-            self.leaf_grad_locals.append(GradLocals(1, "h"))
+            self.leaf_grad_locals.append(GradLocals(1, "h", adds_by_function))
         self.node_names[0] = self._names.allocate("n")
         input_nr = self.trace.input_nr
         first = self.grad_locals[0].expect(input_nr, self._names)

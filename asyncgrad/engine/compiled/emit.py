@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...graph.cost import OffloadSignal
 from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
-from ...graph.values import sum_to
+from ...graph.values import add, add_into, sum_to
 from ..body import run_here
 from ..device import needs_node_task
 from .calls import capture_at, run_measured, run_node_task, should_offload
@@ -71,12 +71,19 @@ CARRIED: ProgramPoint = (-1, 0)
 
 @final
 class GradLocals:
-    """The local variables that hold the gradients of the inputs of one node."""
+    """The local variables that hold the gradients of the inputs of one node.
 
-    __slots__ = ("_first", "_owned", "letter", "names")
+    Args:
+        inputs: the number of inputs.
+        letter: the first letter of the variables.
+        adds_by_function: whether sums are calls of functions, which use the kernel of a device, and not operators.
+    """
 
-    def __init__(self, inputs: int, letter: str) -> None:
+    __slots__ = ("_adds_by_function", "_first", "_owned", "letter", "names")
+
+    def __init__(self, inputs: int, letter: str, adds_by_function: bool) -> None:
         self.letter: str = letter
+        self._adds_by_function = adds_by_function
         #: By input; None where no gradient is expected yet.
         self.names: list[str | None] = [None] * inputs
         self._first: list[ProgramPoint | None] = [None] * inputs
@@ -97,9 +104,9 @@ class GradLocals:
             self._first[input_nr] = point
             return None if value == name else f"{name} = {value}"
         if self._owned[input_nr] is not None:
-            return f"{name} += {value}"
+            return f"{name} = add_into({name}, {value})" if self._adds_by_function else f"{name} += {value}"
         self._owned[input_nr] = point
-        return f"{name} = {name} + {value}"
+        return f"{name} = add({name}, {value})" if self._adds_by_function else f"{name} = {name} + {value}"
 
     def name_of_first(self, input_nr: int) -> str | None:
         """Return the name for the first gradient of an input; None if that gradient has arrived."""
@@ -148,6 +155,8 @@ class SourceBuilder:
         self.namespace: dict[str, Any] = {
             "AccumulateGrad": AccumulateGrad,
             "GuardFailed": GuardFailed,
+            "add": add,
+            "add_into": add_into,
             "OffloadSignal": OffloadSignal,
             "capture_at": capture_at,
             "run_node_task": run_node_task,

@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from asyncgrad.errors import DeviceError
-from asyncgrad.ops.kernels import COMPILERS, EXPRESSIONS, KernelCompiler, TableUpdate, register_kernel_compiler
+from asyncgrad.ops.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
 
 from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
@@ -150,11 +150,6 @@ def mixed_error(name: str, array: Any, other: np.ndarray) -> DeviceError:
     )
 
 
-def _arity(formula: Callable[..., Any]) -> int:
-    # A decorator may hide the parameters of a function, and its expression has the same.
-    return formula.nin if isinstance(formula, np.ufunc) else EXPRESSIONS.get(formula, formula).__code__.co_argcount
-
-
 def _name_of(formula: Callable[..., Any], kinds: Sequence[Kind]) -> str:
     """Return a name for a kernel, which profilers show."""
     written = "".join(kind.char if isinstance(kind, np.dtype) else kind.__name__[0] for kind in kinds)
@@ -186,13 +181,13 @@ class _ElementwiseLauncher:
         It is generated for the number of arguments, since a loop over these would take as long as the launch itself.
         """
         try:
-            write_body(self._formula, [np.dtype(np.float32)] * _arity(self._formula), {})
+            write_body(self._formula, [np.dtype(np.float32)] * arity(self._formula), {})
         except NotElementwise:
             return self._formula
         except NotCompilable:
             # It may be supported for other dtypes, or for some numbers.
             pass
-        names = [f"p{nr}" for nr in range(_arity(self._formula))]
+        names = [f"p{nr}" for nr in range(arity(self._formula))]
         dtypes = [f"{name}.dtype" for name in names]
         if self._kernels.has_several:
             dtypes.append("p0.data.device_id")

@@ -13,6 +13,7 @@ NumPy's arrays has no overhead.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import FunctionType
 from typing import Any, Protocol, TypeVar, final
 from weakref import WeakSet
@@ -27,10 +28,12 @@ __all__ = [
     "FusedFormula",
     "KernelCompiler",
     "TableUpdate",
+    "arity",
     "device_variant",
     "fused",
-    "fuse_if_compiled",
+    "fused_names",
     "follow_compilers",
+    "function_of",
     "is_fusable",
     "register_kernel_compiler",
     "unregister_kernel_compiler",
@@ -87,7 +90,7 @@ def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None
     for wrapper in _wrappers:
         names = wrapper.__globals__
         if names["_function"] is names["_bare_function"]:
-            names["_function"] = FusedFormula(names["_bare_function"])
+            names.update(fused_names(names["_bare_function"]))
 
 
 def unregister_kernel_compiler(array_type: type) -> None:
@@ -97,8 +100,8 @@ def unregister_kernel_compiler(array_type: type) -> None:
         formula.forget(array_type)
     for wrapper in _wrappers if not COMPILERS else ():
         names = wrapper.__globals__
-        if type(names["_function"]) is FusedFormula:
-            names["_function"] = names["_bare_function"]
+        if names["_function"] is not names["_bare_function"] and names["_function"] is names["_fused"].call:
+            names.update(fused_names(names["_bare_function"]))
 
 
 def fused(expression: Callable[..., Any]) -> Callable[[F], F]:
@@ -149,18 +152,71 @@ def is_fusable(function: Callable[..., Any]) -> bool:
     return function in EXPRESSIONS or function in DEVICE_VARIANTS
 
 
-def fuse_if_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the FusedFormula of a function if a compiler is registered and it may have a kernel, else the function."""
-    return FusedFormula(function) if COMPILERS and is_fusable(function) else function
+def fused_names(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the names in the namespace of the wrapper of a function that depend on whether compilers are registered.
+
+    `_function` is what the wrapper calls, and `_fused` the FusedFormula that this belongs to, or None.
+    """
+    if not COMPILERS or not is_fusable(function):
+        return {"_function": function, "_fused": None}
+    formula = FusedFormula(function)
+    return {"_function": formula.call, "_fused": formula}
+
+
+def function_of(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what does the same as a formula in less time, if that is a FusedFormula; else the formula itself."""
+    return formula.call if type(formula) is FusedFormula else formula
 
 
 def follow_compilers(wrapper: FunctionType) -> None:
     """Make a wrapper call fused kernels as soon as a compiler is registered, if its function may have a kernel.
 
-    The source of the wrapper calls `_function`; `_bare_function` is the function without fusion.
+    Its namespace has the names of `fused_names`; `_bare_function` is the function without fusion.
     """
     if is_fusable(wrapper.__globals__["_bare_function"]):
         _wrappers.add(wrapper)
+
+
+def arity(function: Callable[..., Any]) -> int:
+    """Return how many arguments a function that may have a kernel takes."""
+    # A decorator may hide the parameters of a function; its expression or its variant has the same.
+    shown = EXPRESSIONS.get(function) or DEVICE_VARIANTS.get(function, function)
+    return shown.nin if isinstance(shown, np.ufunc) else shown.__code__.co_argcount
+
+
+@cache
+def _dispatcher_of(count: int) -> Callable[[dict[type, Callable[..., Any]], Callable[..., Any]], Callable[..., Any]]:
+    """Return what makes the function that calls one of `launchers`, by the type of the first of `count` arguments.
+
+    It is generated for the number of arguments, since to pass on a tuple of them takes longer than to choose.
+    """
+    given = ", ".join(f"p{nr}" for nr in range(count))
+    source = f"""
+def dispatcher(launchers, formula):
+    def dispatch({given}):
+        launch = launchers.get(type(p0))
+        if launch is None: launch = find_launcher(launchers, formula, ({given},))
+        return launch({given})
+    return dispatch
+"""
+    namespace = {"__name__": __name__, "find_launcher": _find_launcher}
+    exec(compile(source, "<choice of a kernel>", "exec"), namespace)  # noqa: S102
+    return namespace["dispatcher"]  # type: ignore[return-value]
+
+
+def _find_launcher(
+    launchers: dict[type, Callable[..., Any]], formula: Callable[..., Any], arguments: Sequence[Any]
+) -> Callable[..., Any]:
+    """Return what to call for arguments of which the first is of a type without a launcher."""
+    for argument in arguments:
+        kind = type(argument)
+        if kind in COMPILERS:
+            launch = launchers.get(kind)
+            if launch is None:
+                variant = DEVICE_VARIANTS.get(formula)
+                launch = launchers[kind] = variant or COMPILERS[kind].launcher(formula)
+            return launch
+    return formula
 
 
 @final
@@ -171,30 +227,20 @@ class FusedFormula:
         formula: the function.
     """
 
-    __slots__ = ("__name__", "__weakref__", "_launchers", "formula")
+    __slots__ = ("__name__", "__weakref__", "_launchers", "call", "formula")
 
     def __init__(self, formula: Callable[..., Any]) -> None:
         self.formula: Callable[..., Any] = formula
         self.__name__: str = formula.__name__
         #: The function to call, by the type of the first argument.
         self._launchers: dict[type, Callable[..., Any]] = {np.ndarray: formula}
+        #: The same as a call of this object, as a plain function, which is called in less time.
+        self.call: Callable[..., Any] = _dispatcher_of(arity(formula))(self._launchers, formula)
         _formulas.add(self)
 
     def __call__(self, *arguments: Any) -> Any:
         """Return the result of the formula."""
-        launch = self._launchers.get(type(arguments[0]))
-        return self._launcher(arguments)(*arguments) if launch is None else launch(*arguments)
-
-    def _launcher(self, arguments: Sequence[Any]) -> Callable[..., Any]:
-        for argument in arguments:
-            kind = type(argument)
-            if kind in COMPILERS:
-                launch = self._launchers.get(kind)
-                if launch is None:
-                    variant = DEVICE_VARIANTS.get(self.formula)
-                    launch = self._launchers[kind] = variant or COMPILERS[kind].launcher(self.formula)
-                return launch
-        return self.formula
+        return self.call(*arguments)
 
     def forget(self, array_type: type) -> None:
         """Drop the kernel for a type of array."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..graph.cost import size_of
 from ..graph.lowering import BodySource, Spec
+from .kernels import function_of
 
 if TYPE_CHECKING:
     from ..graph.node_like import NodeLike
@@ -88,7 +89,9 @@ def _formula_source(
         constants[key] = value
         return f"${key}"
 
-    return f"{name(formula)}({', '.join(arguments)})" if expression is None else expression.source(arguments, name)
+    if expression is None:
+        return f"{name(function_of(formula))}({', '.join(arguments)})"
+    return expression.source(arguments, name)
 
 
 def _version_check(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ from ..graph.cost import (
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, is_readable, keeps_dtype
-from .kernels import FusedFormula, is_fusable
+from .kernels import FusedFormula, function_of, is_fusable
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
@@ -402,7 +402,7 @@ class Plan:
         namespace.update(
             OffloadSignal=OffloadSignal, VersionCounter=VersionCounter, size_of=size_of, run_generic=run_generic
         )
-        namespace.update({f"f{edge}": call[0] for edge, call in enumerate(self.calls) if call is not None})
+        namespace.update({f"f{edge}": function_of(call[0]) for edge, call in enumerate(self.calls) if call is not None})
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
         # Taken out: a function in its own globals would wait for the garbage collector once the plan is dropped or has
         # others (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).

@@ -29,7 +29,7 @@ from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
 from ..graph.values import result_array
-from .kernels import COMPILERS, follow_compilers, fuse_if_compiled
+from .kernels import COMPILERS, follow_compilers, fused_names
 from .plan import Formula, Plan
 from .primitive_node import next_class
 from .recording import generate_call
@@ -129,7 +129,7 @@ class Primitive:
             always_floating=isinstance(self.function, np.ufunc),
             namespace={
                 "_bare_function": self.function,
-                "_function": fuse_if_compiled(self.function),
+                **fused_names(self.function),
                 "_plans": self.plans,
                 "_make_plan": self._make_plan,
                 **names,

@@ -743,7 +743,9 @@ def test_arrays_of_numpy_keep_their_own_way(kernels: CudaKernels, device: Device
 def test_without_a_compiler_wrappers_call_numpy_itself(kernels: CudaKernels) -> None:
     bare = multiply.call.__globals__["_function"]
     register_kernel_compiler(HostArray, kernels)
-    assert type(multiply.call.__globals__["_function"]) is FusedFormula
+    fused = multiply.call.__globals__["_fused"]
+    assert type(fused) is FusedFormula
+    assert multiply.call.__globals__["_function"] is fused.call
     unregister_kernel_compiler(HostArray)
 
     assert bare is np.multiply

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import prod
 from operator import attrgetter
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -158,6 +158,26 @@ def _name_of(formula: Callable[..., Any], kinds: Sequence[Kind]) -> str:
 
 
 @final
+class _Launch(NamedTuple):
+    """The launch of a kernel for arguments of certain dtypes and layouts."""
+
+    kernel: Callable[..., Any]
+    threads: int
+    #: Of the result.
+    shape: tuple[int, ...]
+    dtype: Any
+    #: The arguments of the kernel that follow those of the formula.
+    steps: tuple[int, ...]
+
+    def result(self, kernels: CudaKernels, arguments: Sequence[Any]) -> Any:
+        """Launch the kernel and return its result."""
+        out = kernels.cupy.ndarray(self.shape, self.dtype)
+        self.kernel(self.threads, (out, *arguments, *self.steps), 0, BLOCK)
+        kernels.launched[0] += 1
+        return out
+
+
+@final
 class _ElementwiseLauncher:
     """Finds the kernel for each call of one formula, and compiles those that are missing."""
 
@@ -168,7 +188,9 @@ class _ElementwiseLauncher:
         self._alike: dict[Any, tuple[Any, Any]] = {}
         #: By dtypes and modes, and by numbers in the source, what has been compiled.
         self._compiled: dict[Any, tuple[Any, Any]] = {}
-        #: By all that decides on a call, how it is made.
+        #: By all that decides on a call of arrays that are not alike, or of numbers, the launch of a kernel.
+        self._launches: dict[Any, _Launch] = {}
+        #: By the same, what makes the call, where that is no launch alone.
         self._calls: dict[Any, Callable[..., Any]] = {}
         self._fixed = 0
         self._is_contiguous = attrgetter(kernels.contiguous)
@@ -199,25 +221,38 @@ class _ElementwiseLauncher:
         ]
         condition.insert(len(names), "(shape := p0.shape) is not None")
         given = ", ".join(names)
+        kinds = [f"({name}.dtype, {name}.shape, {name}.strides) if type({name}) is ndarray else type({name})" for name in names]
+        if self._kernels.has_several:
+            kinds += [f"{name}.data.device_id if type({name}) is ndarray else None" for name in names]
         lines = [
             f"def launch({given}):",
             f"    if {' and '.join(condition)}:",
             f"        try: kernel, dtype = alike[{key}]",
             f"        except KeyError: kernel, dtype = compile_alike({key}, {given})",
             "        if kernel is not None:",
-            "            out = ndarray(shape, dtype)",
+            "            out = new(ndarray, shape, dtype)",
             # An empty array has no threads.
             "            if size := out.size:",
             f"                kernel((size + 3) >> 2, (out, {given}), 0, {BLOCK})",
             "                launched[0] += 1",
             "            return out",
-            f"    return otherwise({given})",
+            f"    key = ({', '.join(kinds)},)",
+            "    found = launches.get(key)",
+            "    if found is None:",
+            f"        return otherwise(key, {given})",
+            "    kernel, threads, shape, dtype, steps = found",
+            "    out = new(ndarray, shape, dtype)",
+            f"    kernel(threads, (out, {given}, *steps), 0, {BLOCK})",
+            "    launched[0] += 1",
+            "    return out",
         ]
         namespace = {
             "alike": self._alike,
             "compile_alike": self._compile_alike,
             "launched": self._kernels.launched,
+            "launches": self._launches,
             "ndarray": self._kernels.cupy.ndarray,
+            "new": self._kernels.cupy.ndarray.__new__,
             "otherwise": self._otherwise,
         }
         exec(compile("\n".join(lines), f"<launch of {self._formula.__name__}>", "exec"), namespace)  # noqa: S102
@@ -275,22 +310,21 @@ class _ElementwiseLauncher:
 
     # All other calls.
 
-    def _otherwise(self, *arguments: Any) -> Any:
+    def _otherwise(self, key: Any, *arguments: Any) -> Any:
         """Return the result of a call on numbers, on arrays of several shapes, or on such that are not contiguous."""
-        ndarray = self._kernels.cupy.ndarray
-        key: Any = tuple(
-            [(one.dtype, one.shape, one.strides) if type(one) is ndarray else type(one) for one in arguments]
-        )
-        if self._kernels.has_several:
-            key = *key, *(one.data.device_id for one in arguments if type(one) is ndarray)
         call = self._calls.get(key)
         if call is None:
-            if len(self._calls) >= _MOST_CALLS:
+            if len(self._calls) + len(self._launches) >= _MOST_CALLS:
                 self._calls.clear()
-            call = self._calls[key] = self._call(arguments)
+                self._launches.clear()
+            found = self._call(arguments)
+            if isinstance(found, _Launch):
+                self._launches[key] = found
+                return found.result(self._kernels, arguments)
+            call = self._calls[key] = found
         return call(*arguments)
 
-    def _call(self, arguments: Sequence[Any]) -> Callable[..., Any]:
+    def _call(self, arguments: Sequence[Any]) -> _Launch | Callable[..., Any]:
         """Return what makes calls like this one."""
         arrays = [one for one in arguments if type(one) is self._kernels.cupy.ndarray]
         for one in arguments if isinstance(self._formula, np.ufunc) else ():
@@ -325,21 +359,15 @@ class _ElementwiseLauncher:
             if operand.mode == "pitched"
             for number in _pitch(one) or ()
         ]
-        return self._launched(kernel, shape, dtype, has_int, tuple(steps))
-
-    def _launched(
-        self, kernel: Any, shape: tuple[int, ...], dtype: Any, has_int: bool, steps: tuple[int, ...]
-    ) -> Callable[..., Any]:
-        """Return a function that launches a kernel with all its arguments, and after them `steps`."""
-        ndarray, launched, formula = self._kernels.cupy.ndarray, self._kernels.launched, self._formula
+        launch = _Launch(kernel, (prod(shape) + 3) >> 2, shape, dtype, tuple(steps))
+        if not has_int:
+            return launch
+        kernels, formula = self._kernels, self._formula
 
         def call(*arguments: Any) -> Any:
-            if has_int and any(type(one) is int and abs(one) > _LARGEST_INT for one in arguments):
+            if any(type(one) is int and abs(one) > _LARGEST_INT for one in arguments):
                 return formula(*arguments)
-            out = ndarray(shape, dtype)
-            kernel((out.size + 3) >> 2, (out, *arguments, *steps), 0, BLOCK)
-            launched[0] += 1
-            return out
+            return launch.result(kernels, arguments)
 
         return call
 

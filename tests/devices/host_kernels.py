@@ -10,7 +10,7 @@ import tempfile
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
@@ -63,8 +63,11 @@ class HostArray(np.lib.mixins.NDArrayOperatorsMixin):
         dtype: its dtype.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self.host = np.empty(shape, dtype)
+    def __new__(cls, shape: tuple[int, ...], dtype: Any) -> Self:
+        """Return a new array; CuPy's are complete without a call of `__init__`, too."""
+        made = super().__new__(cls)
+        made.host = np.empty(shape, dtype)
+        return made
 
     @property
     def data(self) -> Any:

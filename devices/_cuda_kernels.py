@@ -20,6 +20,7 @@ import numpy as np
 from asyncgrad.errors import DeviceError
 from asyncgrad.ops.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
 
+from ._cuda_arrays import array_maker
 from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
     BLOCK,
@@ -77,14 +78,19 @@ class CudaKernels(KernelCompiler):
     def __init__(self, cupy: Any, macros: str = CUDA_MACROS) -> None:
         self.cupy = cupy
         self.macros = macros
+        #: Makes the array of a result.
+        self.make = array_maker(cupy)
         #: How many kernels have been launched, in a list since the launching functions count there.
         self.launched = [0]
-        #: By itemsize, number of arrays, and GPU.
-        self._concatenating: dict[tuple[int, int, int], Callable[..., Any]] = {}
+        #: The kernels that lay arrays side by side, by itemsize, number of arrays, and GPU.
+        self._concatenations: dict[tuple[int, int, int], Callable[..., Any]] = {}
+        #: By axis, and by type, dtype and layout of each array, a launch of these, or _NO_KERNEL.
+        self._concatenating: dict[Any, Any] = {}
         #: Kernels belong to one GPU.
         self.has_several = cupy.cuda.runtime.getDeviceCount() > 1
         #: CuPy's quick name for `flags.c_contiguous`, if it has that.
         self.contiguous = "_c_contiguous" if hasattr(cupy.ndarray, "_c_contiguous") else "flags.c_contiguous"
+        self._is_contiguous = attrgetter(self.contiguous)
 
     @property
     def launches(self) -> int:
@@ -105,36 +111,45 @@ class CudaKernels(KernelCompiler):
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         """Return a few arrays side by side along an axis: those in C order and of one dtype by one kernel."""
+        contiguous = self._is_contiguous
+        key = axis, tuple([(type(one), one.dtype, one.shape, contiguous(one)) for one in arrays])
+        if self.has_several:
+            key = *key, arrays[0].data.device_id
+        launch = self._concatenating.get(key)
+        if launch is None:
+            if len(self._concatenating) == _MOST_CALLS:
+                self._concatenating.clear()
+            launch = self._concatenating[key] = self._find_concatenation(arrays, axis)
+        if launch is _NO_KERNEL:
+            return np.concatenate(arrays, axis)
+        return launch.result(self, arrays)
+
+    def _find_concatenation(self, arrays: Sequence[Any], axis: int) -> Any:
+        """Return the launch that lays arrays side by side, or _NO_KERNEL."""
         first, count = arrays[0], len(arrays)
         dtype, shape = first.dtype, first.shape
         if not 2 <= count <= _MOST_CONCATENATED or not 0 <= axis < len(shape) or dtype.itemsize not in COPIED_AS:
-            return np.concatenate(arrays, axis)
-        before, after, contiguous = shape[:axis], shape[axis + 1 :], attrgetter(self.contiguous)
-        rest = prod(after)
-        widths, total = [], 0
+            return _NO_KERNEL
+        before, after = shape[:axis], shape[axis + 1 :]
         for one in arrays:
-            own = one.shape
             if (
                 type(one) is not self.cupy.ndarray
                 or one.dtype != dtype
-                or not contiguous(one)
+                or not self._is_contiguous(one)
                 or not one.size
-                or own[:axis] != before
-                or own[axis + 1 :] != after
+                or one.shape[:axis] != before
+                or one.shape[axis + 1 :] != after
             ):
-                return np.concatenate(arrays, axis)
-            total += own[axis]
-            widths.append(own[axis] * rest)
-        key = dtype.itemsize, count, first.data.device_id if self.has_several else 0
-        kernel = self._concatenating.get(key)
-        if kernel is None:
+                return _NO_KERNEL
+        widths = [one.shape[axis] for one in arrays]
+        made = dtype.itemsize, count, first.data.device_id if self.has_several else 0
+        if made not in self._concatenations:
             name = f"asyncgrad_concatenate_{count}_{dtype.itemsize}"
-            kernel = self.compile(name, concatenate_text(name, dtype.itemsize, count, self.macros))
-            self._concatenating[key] = kernel
-        out = self.cupy.ndarray((*before, total, *after), dtype)
-        kernel(out.size, (out, *arrays, *widths), 0, BLOCK)
-        self.launched[0] += 1
-        return out
+            text = concatenate_text(name, dtype.itemsize, count, self.macros)
+            self._concatenations[made] = self.compile(name, text)
+        result, rest = (*before, sum(widths), *after), prod(after)
+        steps = tuple([width * rest for width in widths])
+        return _Launch(self._concatenations[made], prod(result), result, dtype, steps)
 
     def compile(self, name: str, text: str) -> Callable[..., Any]:
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
@@ -171,7 +186,7 @@ class _Launch(NamedTuple):
 
     def result(self, kernels: CudaKernels, arguments: Sequence[Any]) -> Any:
         """Launch the kernel and return its result."""
-        out = kernels.cupy.ndarray(self.shape, self.dtype)
+        out = kernels.make(self.shape, self.dtype)
         self.kernel(self.threads, (out, *arguments, *self.steps), 0, BLOCK)
         kernels.launched[0] += 1
         return out
@@ -194,8 +209,8 @@ class _ElementwiseLauncher:
         self._calls: dict[Any, Callable[..., Any]] = {}
         self._fixed = 0
         self._is_contiguous = attrgetter(kernels.contiguous)
-        #: By dtype, whether the arrays are of one shape, and GPU, the kernel that adds in place, or _NO_KERNEL.
-        self._added: dict[tuple[str, bool, int], Any] = {}
+        #: By dtypes and layouts, the kernel that adds in place, or _NO_KERNEL, and its threads.
+        self._added: dict[Any, tuple[Any, int]] = {}
 
     def generate(self) -> Callable[..., Any]:
         """Return the function that is called in place of the formula.
@@ -221,7 +236,11 @@ class _ElementwiseLauncher:
         ]
         condition.insert(len(names), "(shape := p0.shape) is not None")
         given = ", ".join(names)
-        kinds = [f"({name}.dtype, {name}.shape, {name}.strides) if type({name}) is ndarray else type({name})" for name in names]
+        layouts = [f"({name}.dtype, {name}.shape, {name}.strides)" for name in names]
+        kinds = [
+            f"{layout} if type({name}) is ndarray else type({name})"
+            for name, layout in zip(names, layouts, strict=True)
+        ]
         if self._kernels.has_several:
             kinds += [f"{name}.data.device_id if type({name}) is ndarray else None" for name in names]
         lines = [
@@ -230,7 +249,7 @@ class _ElementwiseLauncher:
             f"        try: kernel, dtype = alike[{key}]",
             f"        except KeyError: kernel, dtype = compile_alike({key}, {given})",
             "        if kernel is not None:",
-            "            out = new(ndarray, shape, dtype)",
+            "            out = make(shape, dtype)",
             # An empty array has no threads.
             "            if size := out.size:",
             f"                kernel((size + 3) >> 2, (out, {given}), 0, {BLOCK})",
@@ -241,7 +260,7 @@ class _ElementwiseLauncher:
             "    if found is None:",
             f"        return otherwise(key, {given})",
             "    kernel, threads, shape, dtype, steps = found",
-            "    out = new(ndarray, shape, dtype)",
+            "    out = make(shape, dtype)",
             f"    kernel(threads, (out, {given}, *steps), 0, {BLOCK})",
             "    launched[0] += 1",
             "    return out",
@@ -252,7 +271,7 @@ class _ElementwiseLauncher:
             "launched": self._kernels.launched,
             "launches": self._launches,
             "ndarray": self._kernels.cupy.ndarray,
-            "new": self._kernels.cupy.ndarray.__new__,
+            "make": self._kernels.make,
             "otherwise": self._otherwise,
         }
         exec(compile("\n".join(lines), f"<launch of {self._formula.__name__}>", "exec"), namespace)  # noqa: S102
@@ -288,25 +307,42 @@ class _ElementwiseLauncher:
 
     def add_into(self, total: Any, value: Any) -> None:
         """Add `value` into `total`: the formula is np.add. The kernel reads its elements before it writes them."""
-        shape, given, dtype = total.shape, getattr(value, "shape", None), total.dtype
+        contiguous = self._is_contiguous
+        try:
+            key = total.dtype, total.shape, contiguous(total), type(value), value.dtype, value.shape, contiguous(value)
+        except AttributeError:
+            # A number.
+            total += value
+            return
+        if self._kernels.has_several:
+            key = *key, total.data.device_id
+        found = self._added.get(key)
+        if found is None:
+            if len(self._added) == _MOST_CALLS:
+                self._added.clear()
+            found = self._added[key] = self._find_addition(total, value)
+        kernel, threads = found
+        if kernel is _NO_KERNEL:
+            total += value
+            return
+        kernel(threads, (total, total, value), 0, BLOCK)
+        self._kernels.launched[0] += 1
+
+    def _find_addition(self, total: Any, value: Any) -> tuple[Any, int]:
+        """Return the kernel that adds arrays like `value` into such like `total`, or _NO_KERNEL; and its threads."""
+        shape, given, dtype, contiguous = total.shape, value.shape, total.dtype, self._is_contiguous
+        is_row = bool(given) and given == shape[-len(given) :]
         if (
-            type(value) is type(total)
-            and value.dtype == dtype
-            and self._is_contiguous(total)
-            and self._is_contiguous(value)
-            and total.size
-            and (given == shape or (given and given == shape[-len(given) :]))
+            type(value) is not type(total)
+            or value.dtype != dtype
+            or not contiguous(total)
+            or not contiguous(value)
+            or not total.size
+            or not (given == shape or is_row)
         ):
-            key = dtype.char, given == shape, total.data.device_id if self._kernels.has_several else 0
-            kernel = self._added.get(key)
-            if kernel is None:
-                operands = [Operand(dtype, "full"), Operand(dtype, "full" if given == shape else "row")]
-                kernel = self._added[key] = self._kernel(operands, {}, (total, value))[0] or _NO_KERNEL
-            if kernel is not _NO_KERNEL:
-                kernel((total.size + 3) >> 2, (total, total, value), 0, BLOCK)
-                self._kernels.launched[0] += 1
-                return
-        total += value
+            return _NO_KERNEL, 0
+        operands = [Operand(dtype, "full"), Operand(dtype, "full" if given == shape else "row")]
+        return self._kernel(operands, {}, (total, value))[0] or _NO_KERNEL, (total.size + 3) >> 2
 
     # All other calls.
 
@@ -406,7 +442,7 @@ class _ElementwiseLauncher:
             kernel, dtype = found
             if kernel is None:
                 return formula(*arguments)
-            out = ndarray(shape, dtype)
+            out = kernels.make(shape, dtype)
             kernel((out.size + 3) >> 2, (out, *[one for one in arguments if type(one) is ndarray]), 0, BLOCK)
             kernels.launched[0] += 1
             return out

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from ._cuda_arrays import array_maker
 from ._cuda_kernels import mixed_error
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ __all__ = ["library_functions"]
 
 #: A block sums 32 columns, by 8 rows at a time.
 _COLUMNS, _ROWS = 32, 8
+#: The most kinds of calls that are remembered.
+_MOST_CALLS = 1024
 #: More numbers than this are summed by CuPy, which divides one sum among several blocks.
 _LONGEST = 1 << 13
 
@@ -83,40 +86,49 @@ def _make_product(cupy: Any) -> Callable[[Any, Any], Any]:
     from cupy_backends.cuda.libs import cublas
 
     ndarray = cupy.ndarray
+    make = array_maker(cupy)
     #: By dtype: the function of cuBLAS, and where 1 and 0 are in the host's memory.
     one_and_zero = {char: np.array([1, 0], char) for char in "fd"}
     routines = {
         char: (routine, one_and_zero[char].ctypes.data, one_and_zero[char][1:].ctypes.data)
         for char, routine in (("f", cublas.sgemm), ("d", cublas.dgemm))
     }
+    #: By dtype and layout of both matrices: what to pass to cuBLAS.
+    calls: dict[Any, tuple[Any, ...]] = {}
 
-    def product(x: Any, y: Any) -> Any:
+    def find_call(x: Any, y: Any) -> tuple[Any, ...]:
+        """Return what to pass to cuBLAS; an empty tuple for what is left to CuPy."""
         if type(x) is not ndarray or type(y) is not ndarray:
             raise mixed_error("matmul", *((x, y) if type(x) is ndarray else (y, x)))
         rows, length = x.shape
         count, columns = y.shape
-        dtype = x.dtype
-        routine = routines.get(dtype.char)
-        if routine is None or dtype != y.dtype or length != count or not rows * length * columns:
-            return x @ y
+        routine = routines.get(x.dtype.char)
+        is_dense = (x._c_contiguous or x._f_contiguous) and (y._c_contiguous or y._f_contiguous)
+        if routine is None or x.dtype != y.dtype or length != count or not rows * length * columns or not is_dense:
+            return ()
         # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
-        if y._c_contiguous:
-            y_is_transposed, y_step = 0, columns
-        elif y._f_contiguous:
-            y_is_transposed, y_step = 1, length
-        else:
-            return x @ y
-        if x._c_contiguous:
-            x_is_transposed, x_step = 0, length
-        elif x._f_contiguous:
-            x_is_transposed, x_step = 1, rows
-        else:
-            return x @ y
-        out = ndarray((rows, columns), dtype)
+        y_is_transposed, y_step = (0, columns) if y._c_contiguous else (1, length)
+        x_is_transposed, x_step = (0, length) if x._c_contiguous else (1, rows)
         gemm, one, zero = routine
+        sizes = y_is_transposed, x_is_transposed, columns, rows, length
+        return (rows, columns), x.dtype, gemm, sizes, one, y_step, x_step, zero
+
+    def product(x: Any, y: Any) -> Any:
+        try:
+            key = x.dtype, x.shape, x._c_contiguous, x._f_contiguous, y.dtype, y.shape, y._c_contiguous, y._f_contiguous
+            call = calls[key]
+        except AttributeError:
+            call = find_call(x, y)
+        except KeyError:
+            if len(calls) == _MOST_CALLS:
+                calls.clear()
+            call = calls[key] = find_call(x, y)
+        if not call:
+            return x @ y
+        shape, dtype, gemm, sizes, one, y_step, x_step, zero = call
+        out = make(shape, dtype)
         gemm(
-            get_cublas_handle(), y_is_transposed, x_is_transposed, columns, rows, length,
-            one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, columns,
+            get_cublas_handle(), *sizes, one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, shape[1]
         )  # fmt: skip
         return out
 
@@ -133,12 +145,14 @@ class _Sums:
     """
 
     def __init__(self, cupy: Any) -> None:
-        self._ndarray = cupy.ndarray
+        self._make = array_maker(cupy)
         self._module = cupy.RawModule(
             code=f"#define ROWS {_ROWS}\n#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",)
         )
         #: By dtype, the launchers of the kernels for rows and for columns, and the type of its numbers.
         self._kernels: dict[str, tuple[Any, Any, Any]] = {}
+        #: By dtype and shape, axes and kind: the shape of the result and the launch; an empty tuple is left to CuPy.
+        self._calls: dict[Any, tuple[Any, ...]] = {}
 
     def sum(self, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         """Return the sum over axes."""
@@ -152,10 +166,25 @@ class _Sums:
 
     def _over(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> Any:
         """Return the sum or mean; None for what is left to CuPy."""
+        key = a.dtype, a.shape, a._c_contiguous, axis if axis.__class__ is not list else tuple(axis), keepdims, is_mean
+        call = self._calls.get(key)
+        if call is None:
+            if len(self._calls) == _MOST_CALLS:
+                self._calls.clear()
+            call = self._calls[key] = self._find_call(a, axis, keepdims, is_mean)
+        if not call:
+            return None
+        shape, dtype, kernel, grid, block, numbers = call
+        out = self._make(shape, dtype)
+        kernel(grid, block, (a, out, *numbers))
+        return out
+
+    def _find_call(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> tuple[Any, ...]:
+        """Return the launch for arrays like this one; an empty tuple for what is left to CuPy."""
         shape, dtype = a.shape, a.dtype
         ndim = len(shape)
         if dtype.char not in "fd" or not a._c_contiguous:
-            return None
+            return ()
         if axis is None:
             first, last = 0, ndim
         elif type(axis) is int or isinstance(axis, np.integer):
@@ -166,23 +195,21 @@ class _Sums:
         else:
             axes = sorted(one + ndim if one < 0 else one for one in axis)
             if not axes or axes != list(range(axes[0], axes[-1] + 1)):
-                return None
+                return ()
             first, last = axes[0], axes[-1] + 1
         if not 0 <= first < last <= ndim:
-            return None
+            return ()
         length, blocks, width = prod(shape[first:last]), prod(shape[:first]), prod(shape[last:])
         if not 0 < length <= _LONGEST or not blocks or not width or blocks > 65535:
-            return None
-        out = self._ndarray((*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:]), dtype)
+            return ()
+        result = (*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:])
         rows, columns, number = self._kernels.get(dtype.char) or self._load(dtype.char)
         divisor = number(length if is_mean else 1)
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
-            rows((blocks,), (threads,), (a, out, length, divisor))
-        else:
-            grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
-            columns(grid, (_COLUMNS * _ROWS,), (a, out, length, width, divisor))
-        return out
+            return result, dtype, rows, (blocks,), (threads,), (length, divisor)
+        grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
+        return result, dtype, columns, grid, (_COLUMNS * _ROWS,), (length, width, divisor)
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:
         name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]

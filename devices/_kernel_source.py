@@ -24,7 +24,7 @@ from asyncgrad.ops.formula import (
     is_readable,
     read_graph,
 )
-from asyncgrad.ops.kernels import C_FUNCTIONS, EXPRESSIONS
+from asyncgrad.ops.kernels import C_FUNCTIONS, DEVICE_VARIANTS, EXPRESSIONS
 
 __all__ = ["STORED_AS", "Kind", "NotElementwise", "NotCompilable", "Value", "computed_as", "write_body"]
 
@@ -246,6 +246,9 @@ class _BodyWriter:
         if function in C_FUNCTIONS and len(arguments) == 1:
             return self._c_function(C_FUNCTIONS[function], arguments[0])
         formula = EXPRESSIONS.get(function, function)
+        if formula in DEVICE_VARIANTS:
+            # What the device does in another way is not elementwise.
+            raise NotElementwise
         if getattr(function, "__module__", "") == "math" and all(one.constant is not None for one in arguments):
             return self.constant(function(*(one.constant for one in arguments)))
         if depth == _DEPTH or not is_readable(formula):

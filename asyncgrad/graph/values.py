@@ -20,6 +20,7 @@ from ..errors import ArgumentTypeError
 from .tensor_base import TensorBase
 
 __all__ = [
+    "PLAIN_TYPES",
     "add",
     "add_into",
     "arange_beside",
@@ -154,6 +155,12 @@ def refuse_masked(value: Any) -> None:
         )
 
 
+#: Types of operands that are no sparse matrices, for speed.
+PLAIN_TYPES: set[type] = {
+    *(np.ndarray, float, int, bool, complex, list, tuple, type(None)),
+    *(np.dtype(char).type for char in "?ilfdFD"),
+}
+
 #: For each type of array, the functions that replace NumPy's.
 _own_functions: dict[type, Mapping[Any, Callable[..., Any]]] = {}
 
@@ -166,6 +173,7 @@ def register_functions(array_type: type, functions: Mapping[Any, Callable[..., A
         functions: each by the NumPy function that it replaces, or by the name that `kernel_of` takes.
     """
     _own_functions[array_type] = functions
+    PLAIN_TYPES.add(array_type)
 
 
 def own_function(function: Any, array: Any) -> Any:
@@ -266,14 +274,14 @@ def on_device(array: np.ndarray, device: Any) -> Any:
 
 def add(first: Any, second: Any) -> Any:
     """Return the sum of two gradients of one shape and dtype as a new value."""
-    if first.__class__ in _own_functions and (kernel := kernel_of("add", first)) is not None:
+    if first.__class__ in _own_functions and (kernel := _own_functions[first.__class__].get("add")) is not None:
         return kernel(first, second)
     return first + second
 
 
 def add_into(total: Any, value: Any) -> Any:
     """Add `value` into `total`, which the caller owns; return the sum, which is `total` itself if that is an array."""
-    if total.__class__ in _own_functions and (kernel := kernel_of("add_into", total)) is not None:
+    if total.__class__ in _own_functions and (kernel := _own_functions[total.__class__].get("add_into")) is not None:
         kernel(total, value)
         return total
     total += value

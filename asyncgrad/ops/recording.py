@@ -38,7 +38,7 @@ from ..graph.callers import show_warnings_at_the_caller
 from ..graph.current_streams import add_wrapper
 from ..graph.device_work import add_recordable
 from ..graph.tensor_base import CreationMeta, VersionCounter
-from ..graph.values import check_numbers, is_labelled, refuse_sparse
+from ..graph.values import PLAIN_TYPES, check_numbers, is_labelled, refuse_sparse
 from ..graph.wrappers import register_wrapper
 from .foreign import explain_refusal, name_shapes
 
@@ -63,10 +63,7 @@ _NAMES: dict[str, Any] = {
     "_explain_refusal": explain_refusal,
     "_name_shapes": name_shapes,
     "_ndarray": np.ndarray,
-    #: Types of operands that are no sparse matrices, for speed.
-    "_plain": frozenset(
-        (np.ndarray, float, int, bool, complex, list, tuple, type(None), *(np.dtype(c).type for c in "?ilfdFD"))
-    ),
+    "_plain": PLAIN_TYPES,
     "_refuse_sparse": refuse_sparse,
     "_new": object.__new__,
     "_scalar": np.generic,

@@ -10,7 +10,7 @@ import tempfile
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -63,11 +63,8 @@ class HostArray(np.lib.mixins.NDArrayOperatorsMixin):
         dtype: its dtype.
     """
 
-    def __new__(cls, shape: tuple[int, ...], dtype: Any) -> Self:
-        """Return a new array; CuPy's are complete without a call of `__init__`, too."""
-        made = super().__new__(cls)
-        made.host = np.empty(shape, dtype)
-        return made
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.host = np.empty(shape, dtype)
 
     @property
     def data(self) -> Any:

@@ -13,7 +13,7 @@ __all__ = ["array_maker"]
 def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
     """Return a function that makes an array in C order, without values, of a shape and dtype.
 
-    `cupy.ndarray` passes its arguments from one constructor to the next, and a quarter of its time is spent on that. Its
+    `cupy.ndarray` passes its arguments from one constructor to the next, and spends a quarter of its time on that. Its
     base makes the object, and has a method that does the rest.
 
     Args:

@@ -199,11 +199,9 @@ class _ElementwiseLauncher:
     def __init__(self, kernels: CudaKernels, formula: Callable[..., Any]) -> None:
         self._kernels = kernels
         self._formula = formula
-        #: By dtypes, the kernel for contiguous arrays of one shape and the dtype of its result, or None twice.
-        self._alike: dict[Any, tuple[Any, Any]] = {}
         #: By dtypes and modes, and by numbers in the source, what has been compiled.
         self._compiled: dict[Any, tuple[Any, Any]] = {}
-        #: By all that decides on a call of arrays that are not alike, or of numbers, the launch of a kernel.
+        #: By all that decides on a call, the launch of a kernel.
         self._launches: dict[Any, _Launch] = {}
         #: By the same, what makes the call, where that is no launch alone.
         self._calls: dict[Any, Callable[..., Any]] = {}
@@ -225,49 +223,30 @@ class _ElementwiseLauncher:
             # It may be supported for other dtypes, or for some numbers.
             pass
         names = [f"p{nr}" for nr in range(arity(self._formula))]
-        dtypes = [f"{name}.dtype" for name in names]
-        if self._kernels.has_several:
-            dtypes.append("p0.data.device_id")
-        key = f"({', '.join(dtypes)},)"
-        condition = [
-            *(f"type({name}) is ndarray" for name in names),
-            *(f"{name}.shape == shape" for name in names[1:]),
-            *(f"{name}.{self._kernels.contiguous}" for name in names),
-        ]
-        condition.insert(len(names), "(shape := p0.shape) is not None")
         given = ", ".join(names)
-        layouts = [f"({name}.dtype, {name}.shape, {name}.strides)" for name in names]
+        contiguous = self._kernels.contiguous
+        # The strides of an array in C order need not be fetched.
+        layouts = [f"{name}.dtype, {name}.shape, {name}.{contiguous} or {name}.strides" for name in names]
         kinds = [
-            f"{layout} if type({name}) is ndarray else type({name})"
+            f"({layout}) if type({name}) is ndarray else type({name})"
             for name, layout in zip(names, layouts, strict=True)
         ]
         if self._kernels.has_several:
+            layouts.append("p0.data.device_id")
             kinds += [f"{name}.data.device_id if type({name}) is ndarray else None" for name in names]
         lines = [
             f"def launch({given}):",
-            f"    if {' and '.join(condition)}:",
-            f"        try: kernel, dtype = alike[{key}]",
-            f"        except KeyError: kernel, dtype = compile_alike({key}, {given})",
-            "        if kernel is not None:",
-            "            out = make(shape, dtype)",
-            # An empty array has no threads.
-            "            if size := out.size:",
-            f"                kernel((size + 3) >> 2, (out, {given}), 0, {BLOCK})",
-            "                launched[0] += 1",
-            "            return out",
-            f"    key = ({', '.join(kinds)},)",
+            f"    if {' is '.join(f'type({name})' for name in names)} is ndarray: key = {', '.join(layouts)}",
+            f"    else: key = ({', '.join(kinds)},)",
             "    found = launches.get(key)",
-            "    if found is None:",
-            f"        return otherwise(key, {given})",
+            f"    if found is None: return otherwise(key, {given})",
             "    kernel, threads, shape, dtype, steps = found",
             "    out = make(shape, dtype)",
-            f"    kernel(threads, (out, {given}, *steps), 0, {BLOCK})",
+            f"    kernel(threads, (out, {given}) + steps, 0, {BLOCK})",
             "    launched[0] += 1",
             "    return out",
         ]
         namespace = {
-            "alike": self._alike,
-            "compile_alike": self._compile_alike,
             "launched": self._kernels.launched,
             "launches": self._launches,
             "ndarray": self._kernels.cupy.ndarray,
@@ -277,11 +256,6 @@ class _ElementwiseLauncher:
         exec(compile("\n".join(lines), f"<launch of {self._formula.__name__}>", "exec"), namespace)  # noqa: S102
         launch: Callable[..., Any] = namespace["launch"]
         return launch
-
-    def _compile_alike(self, key: Any, *arrays: Any) -> tuple[Any, Any]:
-        found = self._kernel([Operand(array.dtype, "full") for array in arrays], {}, arrays)
-        self._alike[key] = found
-        return found
 
     def _kernel(self, operands: list[Operand], fixed: dict[int, Any], arrays: Sequence[Any]) -> tuple[Any, Any]:
         """Return a kernel and the dtype of its result, both None where the formula has none."""

@@ -6,6 +6,7 @@ are rare. Here the frequent cases are looked for first, and everything else is l
 
 from __future__ import annotations
 
+import threading
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
@@ -80,6 +81,18 @@ def library_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
     return {np.matmul: _make_product(cupy), np.sum: sums.sum, np.mean: sums.mean}
 
 
+@final
+class _Handles(threading.local):
+    """The handle of cuBLAS of each thread on the only GPU, which CuPy takes as long to find as to use.
+
+    Args:
+        find: finds the handle of this thread.
+    """
+
+    def __init__(self, find: Callable[[], int]) -> None:
+        self.value = find()
+
+
 def _make_product(cupy: Any) -> Callable[[Any, Any], Any]:
     """Return a function that multiplies two matrices."""
     from cupy.cuda.device import get_cublas_handle
@@ -93,6 +106,7 @@ def _make_product(cupy: Any) -> Callable[[Any, Any], Any]:
         char: (routine, one_and_zero[char].ctypes.data, one_and_zero[char][1:].ctypes.data)
         for char, routine in (("f", cublas.sgemm), ("d", cublas.dgemm))
     }
+    handles, has_several = _Handles(get_cublas_handle), cupy.cuda.runtime.getDeviceCount() > 1
     #: By dtype and layout of both matrices: what to pass to cuBLAS.
     calls: dict[Any, tuple[Any, ...]] = {}
 
@@ -127,9 +141,8 @@ def _make_product(cupy: Any) -> Callable[[Any, Any], Any]:
             return x @ y
         shape, dtype, gemm, sizes, one, y_step, x_step, zero = call
         out = make(shape, dtype)
-        gemm(
-            get_cublas_handle(), *sizes, one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, shape[1]
-        )  # fmt: skip
+        handle = get_cublas_handle() if has_several else handles.value
+        gemm(handle, *sizes, one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, shape[1])
         return out
 
     product.keeps_alive = one_and_zero  # type: ignore[attr-defined]

@@ -84,7 +84,7 @@ class CudaKernels(KernelCompiler):
         self.launched = [0]
         #: The kernels that lay arrays side by side, by itemsize, number of arrays, and GPU.
         self._concatenations: dict[tuple[int, int, int], Callable[..., Any]] = {}
-        #: By axis, and by type, dtype and layout of each array, a launch of these, or _NO_KERNEL.
+        #: By axis, and by dtype and layout of each array, a launch of these, or _NO_KERNEL.
         self._concatenating: dict[Any, Any] = {}
         #: Kernels belong to one GPU.
         self.has_several = cupy.cuda.runtime.getDeviceCount() > 1
@@ -111,9 +111,10 @@ class CudaKernels(KernelCompiler):
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         """Return a few arrays side by side along an axis: those in C order and of one dtype by one kernel."""
-        contiguous = self._is_contiguous
-        key = axis, tuple([(type(one), one.dtype, one.shape, contiguous(one)) for one in arrays])
-        if self.has_several:
+        contiguous, ndarray = self._is_contiguous, self.cupy.ndarray
+        layouts = [(one.dtype, one.shape, contiguous(one)) if type(one) is ndarray else None for one in arrays]
+        key: Any = axis, tuple(layouts)
+        if self.has_several and None not in layouts:
             key = *key, arrays[0].data.device_id
         launch = self._concatenating.get(key)
         if launch is None:
@@ -127,14 +128,15 @@ class CudaKernels(KernelCompiler):
     def _find_concatenation(self, arrays: Sequence[Any], axis: int) -> Any:
         """Return the launch that lays arrays side by side, or _NO_KERNEL."""
         first, count = arrays[0], len(arrays)
+        if any(type(one) is not self.cupy.ndarray for one in arrays):
+            return _NO_KERNEL
         dtype, shape = first.dtype, first.shape
         if not 2 <= count <= _MOST_CONCATENATED or not 0 <= axis < len(shape) or dtype.itemsize not in COPIED_AS:
             return _NO_KERNEL
         before, after = shape[:axis], shape[axis + 1 :]
         for one in arrays:
             if (
-                type(one) is not self.cupy.ndarray
-                or one.dtype != dtype
+                one.dtype != dtype
                 or not self._is_contiguous(one)
                 or not one.size
                 or one.shape[:axis] != before
@@ -282,6 +284,7 @@ class _ElementwiseLauncher:
     def add_into(self, total: Any, value: Any) -> None:
         """Add `value` into `total`: the formula is np.add. The kernel reads its elements before it writes them."""
         contiguous = self._is_contiguous
+        key: Any
         try:
             key = total.dtype, total.shape, contiguous(total), type(value), value.dtype, value.shape, contiguous(value)
         except AttributeError:

@@ -45,24 +45,25 @@ class _Block:
         self._device.hold_until_idle(self._memory)
 
 
-def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False) -> Any:
+def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False, is_ahead: bool = False) -> Any:
     """Return a copy of a NumPy array on a GPU, with the same order of the elements in memory.
 
     Args:
         device: the GPU.
         array: the NumPy array.
         may_be_read_later: whether the GPU may read the array itself, after this call, if that is in page-locked memory.
+        is_ahead: whether the copy stream makes the copy, of any size, and the current stream does not wait for it.
     """
     import cupy
 
     array, flat = _in_memory_order(_in_native_order(device, array))
     current = device.current_stream().cuda_stream
-    is_large = array.nbytes >= LARGE
-    copying: CudaStream = device.copy_streams[0] if is_large else device.current_stream()
+    is_beside = array.nbytes >= (1 if is_ahead else LARGE)
+    copying: CudaStream = device.copy_streams[0] if is_beside else device.current_stream()
     stream = copying.cuda_stream
     with stream:
         memory = cupy.cuda.alloc(array.nbytes)
-    if is_large:
+    if is_beside:
         owner = _Block(device, memory)
         memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, array.nbytes, owner, memory.device_id), 0)
     if array.nbytes:
@@ -72,7 +73,7 @@ def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False) -> Any
         with record_work(copying, "copy to the device", "copy", array.nbytes):
             cupy.cuda.runtime.memcpyAsync(memory.ptr, pinned.ctypes.data, array.nbytes, _TO_GPU, stream.ptr)
         copied = stream.record(cupy.cuda.Event(disable_timing=True))
-        if is_large:
+        if is_beside and not is_ahead:
             current.wait_event(copied)
         device.hold([copied], pinned)
     return cupy.ndarray(array.shape, array.dtype, memory, strides=array.strides)

@@ -406,14 +406,16 @@ class _ElementwiseLauncher:
 
         def call(*arguments: Any) -> Any:
             values = tuple([arguments[nr] for nr in numbers])
-            found = known.get(values)
+            # 0.0 and -0.0 are equal.
+            key = values if all(values) else (*values, repr(values))
+            found = known.get(key)
             if found is None:
                 if self._fixed == _MOST_FIXED:
                     return formula(*arguments)
                 self._fixed += 1
                 fixed = dict(zip(numbers, values, strict=True))
                 given = [one for one in arguments if type(one) is ndarray]
-                found = known[values] = self._kernel(operands, fixed, given)
+                found = known[key] = self._kernel(operands, fixed, given)
             kernel, dtype = found
             if kernel is None:
                 return formula(*arguments)

@@ -289,9 +289,11 @@ class _Sums:
             return ()
         if axis is None:
             first, last = 0, ndim
-        elif type(axis) is int:
-            first = axis + ndim if axis < 0 else axis
+        elif type(axis) is int or isinstance(axis, np.integer):
+            first = int(axis) + ndim if axis < 0 else int(axis)
             last = first + 1
+        elif type(axis) is not tuple:
+            return None
         else:
             axes = sorted(one + ndim if one < 0 else one for one in axis)
             if not axes or axes != list(range(axes[0], axes[-1] + 1)):

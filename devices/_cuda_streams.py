@@ -55,12 +55,24 @@ class Gpu(Protocol):
 
 @contextmanager
 def translate_errors(device: Any) -> Iterator[None]:
-    """Raise a DeviceError that names the device in the place of an error of CUDA."""
+    """Raise a DeviceError that names the device in the place of an error of CUDA.
+
+    Raises:
+        MemoryError: CUDA has no memory left, mostly page-locked memory of the host, which is no failure of the GPU.
+        DeviceError: for all other errors.
+    """
     from cupy.cuda import driver, runtime
 
     try:
         yield
     except (driver.CUDADriverError, runtime.CUDARuntimeError) as error:
+        # In a child of fork every call fails, and what fails there is not the GPU.
+        device.check()
+        if "cudaErrorMemoryAllocation" in str(error):
+            raise MemoryError(
+                f"there is no memory left for '{device}', or no page-locked memory of the host for a copy: {error}. "
+                "Call device.empty_cache(), or copy less at a time"
+            ) from error
         raise DeviceError(
             f"'{device}' has failed: {error}. An error of this kind ends all work on the GPU, and CUDA does not "
             "recover from it within a process: start the process anew"
@@ -214,8 +226,10 @@ class CudaStream(Stream):
         """
         waits = self._waits
         if waits is None:
-            waits = self._waits = SimpleQueue()
+            waits = SimpleQueue()
             threading.Thread(target=_wait_for_events, args=(waits,), name=f"{self!r}", daemon=True).start()
+            # Only now: where the system has no more threads, the next wait tries again.
+            self._waits = waits
             weakref.finalize(self, waits.put, None)
         waits.put((cuda_event, callback))
 

@@ -21,7 +21,7 @@ _LARGEST_TABLE = 4000
 #: What CUDA writes otherwise than the host's compiler of C.
 CUDA_MACROS = """\
 #define KERNEL extern "C" __global__
-#define DEVICE static __device__ __forceinline__
+#define DEVICE __device__ __forceinline__
 #define ALIGNED(bytes) __align__(bytes)
 #define THREAD ((long long)blockIdx.x * blockDim.x + threadIdx.x)
 // Without it, reading an element by a number that is not known would copy the whole argument for each thread.

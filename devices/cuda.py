@@ -40,6 +40,9 @@ __all__ = ["CudaDevice", "all_reduce_hook", "open_device"]
 #: How users get CuPy.
 _INSTALL = "pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' where nvidia-smi shows CUDA 12"
 
+#: The first version of CuPy that has all that is used here, as in pyproject.toml.
+_OLDEST = 14
+
 #: How many awaited backward passes may be queued: one that runs, and one so that the GPU does not fall idle.
 MAX_BACKWARDS_QUEUED = 2
 
@@ -156,6 +159,17 @@ class CudaDevice(Device):
         with self._gpu, translate_errors(self):
             return copy_to_gpu(self, array, may_be_read_later=True)
 
+    def from_host_ahead(self, array: Any) -> tuple[Any, Event]:
+        """Return a copy that a copy stream makes beside all work, and the event after which any stream may use it.
+
+        Raises:
+            DeviceError: CUDA has no such dtype.
+        """
+        self.check()
+        with self._gpu, translate_errors(self):
+            copied = copy_to_gpu(self, array, may_be_read_later=True, is_ahead=True)
+            return copied, self.copy_streams[0].record_event()
+
     def to_host_async(self, array: Any) -> tuple[Any, Event]:
         """Return a NumPy array in page-locked memory, and the event after which it holds a copy; never waits."""
         self.check()
@@ -168,20 +182,27 @@ class CudaDevice(Device):
         self.release_held()
 
     def hold_until_idle(self, value: Any) -> None:
-        """Keep a reference to `value` until all work that is on any stream now has ended."""
-        if sys.is_finalizing():
+        """Keep a reference to `value` until all work that is on any stream now has ended; never raises."""
+        # A child of fork has none of the parent's work.
+        if sys.is_finalizing() or self._process != os.getpid():
             return
         # After a failure no work uses it any more.
-        with suppress(self._cupy.cuda.runtime.CUDARuntimeError):
+        with suppress(DeviceError, self._cupy.cuda.runtime.CUDARuntimeError):
             events = [stream.record_event().cuda_event for stream in DeviceStreams.of(self).live_streams()]  # type: ignore[attr-defined]
             self.hold(events, value)
 
     def release_held(self) -> None:
         """Drop what no work uses any more."""
         held = self._held
-        with suppress(IndexError):  # another thread may have dropped the last one
-            while held and all(event.done for event in held[0][0]):
-                held.popleft()
+        while held:
+            # Taken out before it is looked at: another thread, or the garbage collector in the midst, does the same.
+            try:
+                first = held.popleft()
+            except IndexError:
+                return
+            if not all(event.done for event in first[0]):
+                held.appendleft(first)
+                return
 
     def holds(self, array: Any) -> bool:
         """Tell whether this is an array in the memory of this GPU."""
@@ -193,18 +214,27 @@ class CudaDevice(Device):
 
     def memory_allocated(self) -> int:
         """Return how many bytes of the GPU's memory arrays occupy."""
+        self.check()
+        with translate_errors(self):
+            self.release_held()
         with self._gpu:
             return int(self._cupy.get_default_memory_pool().used_bytes())
 
     def memory_reserved(self) -> int:
         """Return how many bytes of the GPU's memory CuPy's pool holds, for arrays that exist or are to come."""
+        self.check()
         with self._gpu:
             return int(self._cupy.get_default_memory_pool().total_bytes())
 
     def empty_cache(self) -> None:
-        """Give the memory that no array occupies back to the system."""
-        self.release_held()
-        with self._gpu:
+        """Give the memory that no array occupies back to the system.
+
+        Raises:
+            DeviceError: the GPU has failed.
+        """
+        self.check()
+        with self._gpu, translate_errors(self):
+            self.release_held()
             self._cupy.get_default_memory_pool().free_all_blocks()
             self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
@@ -224,7 +254,8 @@ class CudaDevice(Device):
 
     def close(self) -> None:
         """Give back the memory that no array occupies."""
-        if self._process == os.getpid():
+        # A GPU that has failed gives its memory back when the process ends.
+        with suppress(DeviceError):
             self.empty_cache()
 
 
@@ -240,7 +271,14 @@ def open_device(index: int | None) -> CudaDevice:
     try:
         import cupy
     except ImportError as error:
-        raise DeviceError(f"the device 'cuda:{index}' needs CuPy, which cannot be imported: {_INSTALL}") from error
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == "cupy"
+        what = "is not installed" if is_missing else f"cannot be imported ({error})"
+        raise DeviceError(f"the device 'cuda:{index}' needs CuPy, which {what}: {_INSTALL}") from error
+    version = cupy.__version__
+    if int(version.partition(".")[0]) < _OLDEST:
+        raise DeviceError(
+            f"the device 'cuda:{index}' needs CuPy {_OLDEST} or newer, and CuPy {version} is installed: {_INSTALL}"
+        )
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -250,7 +288,9 @@ def open_device(index: int | None) -> CudaDevice:
         ) from error
     if index >= count:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"
-        raise DeviceError(f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPUs: {names}")
+        raise DeviceError(
+            f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPU{'s' * (count != 1)}: {names}"
+        )
     kernels = install_kernels(cupy)
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
     for make in (library_functions, product_functions, row_functions, loss_functions, window_functions):

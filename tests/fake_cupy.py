@@ -30,7 +30,16 @@ from asyncgrad.ops.kernels import unregister_kernel_compiler
 from asyncgrad.testing.device_array import DeviceArray, DevicePointer, unwrapped, wrapped
 from tests.fake_cublas import cublas
 
-__all__ = ["CUDARuntimeError", "OutOfMemoryError", "Stream", "memory_pool", "modules", "ndarray", "open_gpus"]
+__all__ = [
+    "CUDARuntimeError",
+    "Failure",
+    "OutOfMemoryError",
+    "Stream",
+    "memory_pool",
+    "modules",
+    "ndarray",
+    "open_gpus",
+]
 
 #: The functions of the device that need no kernel.
 _PRODUCTS = (np.matmul, "linear", "linear_input_grad", "linear_weight_grad")
@@ -61,6 +70,20 @@ class GpuCount:
     """How many GPUs there are, which a test may change; with none CUDA's runtime raises."""
 
     value: ClassVar[int] = 2
+
+
+@final
+class Failure:
+    """Whether the GPU is lost, so that CUDA raises whatever it is asked, and whether the host's memory is full."""
+
+    is_lost: ClassVar[bool] = False
+    has_no_pinned_memory: ClassVar[bool] = False
+
+    @staticmethod
+    def check() -> None:
+        """Raise what CUDA says."""
+        if Failure.is_lost:
+            raise CUDARuntimeError("cudaErrorLaunchFailure: unspecified launch failure")
 
 
 def get_device_count() -> int:
@@ -102,8 +125,10 @@ class FakeGpu:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FakeGpu) and other.id == self.id
 
-    def __hash__(self) -> int:
-        return hash(self.id)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<CUDA Device {self.id}>"
 
 
 @final
@@ -132,10 +157,12 @@ class Event:
     @property
     def done(self) -> bool:
         """Whether the work before it is done."""
+        Failure.check()
         return all(gate.is_set() for gate in self._gates)
 
     def record(self, stream: Stream | None = None) -> None:
         """Complete once the work that is on a stream now is done."""
+        Failure.check()
         self._recorded = Event.clock()
         self._gates = (get_current_stream() if stream is None else stream).gates
 
@@ -143,6 +170,7 @@ class Event:
         """Wait until it is done."""
         for gate in self._gates:
             assert gate.wait(timeout=60), "a stream that was blocked has not been unblocked"
+        Failure.check()
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
@@ -334,6 +362,13 @@ class PinnedMemoryPool:
         """Give back what is unused, which is nothing here."""
 
 
+def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
+    """Return memory of the host."""
+    if Failure.has_no_pinned_memory:
+        raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+    return PinnedMemoryPointer(size)
+
+
 def memcpy_async(target: int, source: int, size: int, kind: int, stream: int) -> None:
     """Copy bytes, at once."""
     assert kind in (1, 2), "1 is to the GPU, 2 to the host"
@@ -480,7 +515,7 @@ def modules() -> dict[str, ModuleType]:
         Stream=Stream,
         UnownedMemory=UnownedMemory,
         alloc=lambda size: MemoryPointer(Memory(size), 0),
-        alloc_pinned_memory=PinnedMemoryPointer,
+        alloc_pinned_memory=alloc_pinned_memory,
         device=device,
         driver=driver,
         get_current_stream=get_current_stream,
@@ -527,6 +562,7 @@ def open_gpus(count: int = 2) -> Iterator[list[Any]]:
         try:
             yield gpus
         finally:
+            Failure.is_lost = Failure.has_no_pinned_memory = False
             for gpu in gpus:
                 gpu.release_held()
                 with suppress(ValueError):  # no stream has been made on it

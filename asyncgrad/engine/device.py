@@ -276,6 +276,15 @@ class Device:
         """
         return self.from_host(array)
 
+    def from_host_ahead(self, array: Any) -> tuple[Any, Event] | None:
+        """Return a copy of a NumPy array that is made beside all work, and the Event after which it may be used.
+
+        Offloading reads arrays back by it, ahead of need: no stream waits for the copy before work on it uses the
+        array, and waits for the Event. That stream may be any one, at any time until the array is dropped. None, as by
+        default, says that there are no such copies: `from_host_async` is called then.
+        """
+        return None
+
     def to_host_async(self, array: Any) -> tuple[Any, Event | None]:
         """Return a NumPy array and the Event after which it holds the elements of an array of this device.
 
@@ -450,7 +459,7 @@ def _find_opener(kind: str, name: str) -> Any:
 def _unknown_device(name: str) -> DeviceError:
     kinds = {"cpu", "thread", *(offered.name for offered in _entry_points())}
     examples = ", ".join(repr(kind if kind == "cpu" else f"{kind}:0") for kind in sorted(kinds))
-    return DeviceError(f"there is no device {name!r}; there are {examples}")
+    return DeviceError(f"there is no device {name!r}; there are {examples}, and with an NVIDIA GPU 'cuda:0'")
 
 
 @final

@@ -14,7 +14,7 @@ from ..errors import BlockingError
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
 from ..scheduling import CLOCK, LOOP_BUDGET
-from .device import device_here, is_elsewhere
+from .device import Device, device_here, is_elsewhere
 from .executor import NodeTurn, Stop, TurnExecutor
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop, yield_to_loop
 from .node_task import NodeTask
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from .remote import CoroutineJob
 
 __all__ = ["DRIVING", "drive", "drive_blocking", "run_without_suspending"]
+
+#: What libraries of other arrays than NumPy's say of what they lack, and of arrays that they do not take.
+_REFUSALS = (
+    "all returned NotImplemented",
+    "no implementation found for",
+    "Implicit conversion",
+    "is not supported",
+    "Wrong type",
+)
 
 
 async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
@@ -256,6 +265,15 @@ def _add_location_notes(graph_task: GraphTask, error: BaseException, node: Node 
     if node is None:
         return
     add_note(error, f"in {node.name} ({place_of(node)})")
+    device = node.device
+    if (
+        isinstance(error, (TypeError, NotImplementedError))
+        and isinstance(device, Device)
+        and not device.has_host_arrays
+    ):
+        text = str(error)
+        if any(words in text for words in _REFUSALS):
+            add_note(error, f"a function that its gradient calls is not available on '{device}': use t.to('cpu')")
     if graph_task.anomaly is not None:
         for note in forward_notes(node):
             add_note(error, note)

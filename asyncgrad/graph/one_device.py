@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from ..errors import DeviceError
 from .tensor_base import TensorBase
 
-__all__ = ["check_one_device", "mixed_devices", "several_met"]
+__all__ = ["check_one_device", "check_operands_beside", "mixed_devices", "several_met"]
 
 #: Whether this process has asked for a second device. If not, there is nothing to check.
 several_met: list[bool] = [False]
@@ -30,6 +32,25 @@ def check_one_device(name: str, *values: Any) -> None:
     """
     if several_met[0]:
         _check(name, values, None)
+
+
+def check_operands_beside(name: str, *operands: Any) -> None:
+    """Raise if tensors are on several devices, or a NumPy array is beside a tensor whose device has others.
+
+    Raises:
+        DeviceError: the operands cannot be computed with together; the message says how to move one.
+    """
+    if not several_met[0]:
+        return
+    first = _check(name, operands, None)
+    if first is None or first._device.has_host_arrays:
+        return
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            raise DeviceError(
+                f"{name} got a tensor on '{first._device}' and a NumPy array of shape {operand.shape}: "
+                f"write ag.tensor(array, device='{first._device}') first"
+            )
 
 
 def _check(name: str, values: Iterable[Any], first: TensorBase | None) -> TensorBase | None:

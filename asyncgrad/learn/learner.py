@@ -20,6 +20,7 @@ from ..arguments import check_function, describe, number, whole_number
 from ..backward import backward
 from ..context import GENERATOR, no_grad
 from ..data.stacking import stack
+from ..engine.device import Device, device
 from ..engine.eager_task import EagerTask
 from ..errors import (
     ArgumentError,
@@ -35,7 +36,8 @@ from ..errors import (
 from ..nn.module import Module
 from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
-from ..tensor import Tensor
+from ..tensor import Tensor, tensor
+from ..tree.structure import map as map_tree
 from .calls import MeasuredCalls, start_task
 from .directory import ModelDirectory
 from .pending import PendingExample, PendingExamples
@@ -81,7 +83,8 @@ class Learner:
     the block raises, what waits gets a LearnerClosedError.
 
     Args:
-        model: its parameters are trained; nothing else may write into them meanwhile.
+        model: its parameters are trained; nothing else may write into them meanwhile. Of one on a GPU, the batches are
+            tensors on that GPU; elsewhere they are NumPy arrays.
         loss: `loss(model, batch)`, plain or async; returns a scalar tensor.
         optimizer: of the parameters of the model.
         directory: where the checkpoint and the journal are; what is there already is loaded, and the model goes on
@@ -172,6 +175,8 @@ class Learner:
         )
         self._model_calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
         self._published = _Published(0, model)
+        #: Where the model is.
+        self._device: Device = next((param.device for param in model.parameters()), device("cpu"))
         self._steps = self._replayed = 0
         self._last_loss = math.nan
         self._stage: str | None = None
@@ -522,10 +527,11 @@ class Learner:
         """Add the gradients of a batch to the parameters, and return the loss."""
         self._stage = "forward"
         self.optimizer.zero_grad()
-        loss = await self._loss_calls.call(self._loss, self.model, batch)
+        loss = await self._loss_calls.call(self._loss, self.model, self._beside_model(batch))
         if not isinstance(loss, Tensor) or loss.size != 1:
             what = f"a tensor of shape {loss.shape}" if isinstance(loss, Tensor) else describe(loss)
             raise ArgumentTypeError(f"loss(model, batch) must return a scalar tensor, and returned {what}")
+        await self._settle()
         value = float(loss.item())
         if not math.isfinite(value):
             raise ExampleError(f"the loss is {value} for this example, so it was not learned")
@@ -603,7 +609,21 @@ class Learner:
 
     async def _answer(self, batch: Any) -> Any:
         with no_grad():
-            return await self._model_calls.call(self._published.model, batch)
+            answer = await self._model_calls.call(self._published.model, self._beside_model(batch))
+        await self._settle()
+        return answer
+
+    def _beside_model(self, batch: Any) -> Any:
+        """Return a batch of arrays; of a model whose arrays are not NumPy's, as tensors on its device."""
+        place = self._device
+        if place.has_host_arrays:
+            return batch
+        return map_tree(lambda leaf: tensor(leaf, device=place) if isinstance(leaf, np.ndarray) else leaf, batch)
+
+    async def _settle(self) -> None:
+        """Wait until the results of the model can be read without the event loop waiting for the device."""
+        if self._device.is_asynchronous:
+            await self._device.synchronize()
 
     def _start_evaluation(self) -> None:
         is_running = self._evaluation_task is not None and not self._evaluation_task.done()

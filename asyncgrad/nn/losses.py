@@ -313,7 +313,16 @@ def binary_cross_entropy_with_logits(
 LEAST_LOGARITHM = -100.0
 
 
+def _bounded_log(x: Any) -> Any:
+    return np.maximum(np.log(x), LEAST_LOGARITHM)
+
+
+def _bounded_log1p(x: Any) -> Any:
+    return np.maximum(np.log1p(x), LEAST_LOGARITHM)
+
+
 @primitive()
+@fused(lambda input, target: -target * _bounded_log(input) - (1 - target) * _bounded_log1p(np.negative(input)))
 def binary_cross_entropy_(input: Any, target: Any) -> Any:
     """Return -t log(p) - (1 - t) log(1 - p), whose logarithms are at least LEAST_LOGARITHM."""
     with np.errstate(divide="ignore"):
@@ -333,6 +342,7 @@ def _(g: Any, input: Any) -> Any:
 
 
 @primitive()
+@fused(lambda p: _bounded_log1p(np.negative(p)) - _bounded_log(p))
 def log_odds_(p: Any) -> Any:
     """Return log(1 - p) - log(p), both at least LEAST_LOGARITHM."""
     with np.errstate(divide="ignore"):

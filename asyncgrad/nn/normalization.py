@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.one_device import check_operands_beside
 from ..graph.values import kernel_of, ones_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
@@ -219,6 +220,7 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
                [ 0.     ,  0.     ]])
     """
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    check_operands_beside("layer_norm", x, weight, bias)
     data = real_floating("layer_norm", "x", array_of(x))
     if not shape or data.shape[data.ndim - len(shape) :] != shape or data.ndim < len(shape):
         expected = ", ".join(map(str, ("...", *shape)))

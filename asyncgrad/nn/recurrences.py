@@ -22,6 +22,7 @@ import numpy as np
 
 from ..context import is_grad_enabled
 from ..function import Function
+from ..graph.one_device import check_operands_beside
 from ..graph.tensor_base import TensorBase
 from ..graph.values import is_foreign
 from .activations import relu, sigmoid
@@ -563,6 +564,7 @@ def recur(cell: Cell, x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple
         states = _Steps(cell, x, weights, state).states
         return np.stack([one[0] for one in states[1:]]), *states[-1][1:]
     given = (x, *weights, *state)
+    check_operands_beside("a recurrent layer", *given)
     if not any(isinstance(one, TensorBase) for one in given):
         hidden, rest, _ = _run_in_arrays(cell, x, weights, state)
         return _transposed(hidden), *(_transposed(one) for one in rest)

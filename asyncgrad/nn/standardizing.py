@@ -23,6 +23,7 @@ import numpy as np
 from ..arguments import truth
 from ..context import RECOMPUTING
 from ..errors import ArgumentError
+from ..graph.one_device import check_operands_beside
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, ones_beside
@@ -290,6 +291,7 @@ def batch_norm(
         array([[-0.99995,  0.     ],
                [ 0.99995,  0.     ]])
     """
+    check_operands_beside("batch_norm", x, weight, bias)
     data, n, channels, positions = _channels_of("batch_norm", x, 2)
     _check_channels(
         "batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
     from ..engine.device import Device
+    from ..engine.streams import Stream
 
 __all__ = ["HostCopy", "Upload"]
 
@@ -37,26 +38,35 @@ class HostCopy:
 
 @final
 class Upload:
-    """An array of the host that is put on a device ahead of need, on the stream that is current here.
+    """An array of the host that is put on a device ahead of need: beside all work, or on the stream current here.
 
     Args:
         array: nobody writes into it any more.
         device: where it goes.
     """
 
-    __slots__ = ("_array", "_put", "_stream")
+    __slots__ = ("_array", "_device", "_put", "_stream")
 
     def __init__(self, array: Any, device: Device) -> None:
+        self._device = device
+        #: The stream on which the array has been made; None for one that any stream may use after `_put`.
+        self._stream: Stream | None = None
+        ahead = device.from_host_ahead(array)
+        if ahead is not None:
+            self._array, self._put = ahead
+            return
         self._stream = device.current_stream()
         self._array = device.from_host_async(array)
         self._put = self._stream.record_event()
 
     def take(self) -> Any:
         """Return the array for work on the current stream."""
-        stream = self._stream.device.current_stream()
+        stream = self._device.current_stream()
         if stream is self._stream:
             return self._array
         stream.wait_event(self._put)
+        if self._stream is None:
+            return self._array
         # A device may reuse memory in the order of the stream that it was made on. The work that is to come would be
         # on another one, so it gets an array of that.
         copy = self._array.copy(order="K")

@@ -75,7 +75,8 @@ def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any],
             return g * (y * raised(x, y - 1))
         # Where x and y are both 0 the exponent is 0 and not -1: 0 times 0**0 is 0, as it must be there, and
         # there is nothing to warn of. Where only y is 0, the -1 matters to the second derivative.
-        return g * (y * raised(x, y - np.logical_or(x, y)))
+        # (Comparisons, since CuPy's logical_or takes no complex numbers.)
+        return g * (y * raised(x, y - np.logical_or(x != 0, y != 0)))
 
     return formula
 
@@ -231,5 +232,5 @@ def _(g: Any, z: Any, deg: bool) -> Any:
 nextafter: Primitive = differentiable(np.nextafter, "x y", x=lambda g: g, y=lambda g: np.zeros_like(g))
 # A step of x1; x2 is the value right at it.
 heaviside: Primitive = differentiable(
-    np.heaviside, "x1 x2", x1=lambda g: np.zeros_like(g), x2=lambda g, x1: np.where(x1 == 0, g, 0)
+    np.heaviside, "x1 x2", x1=lambda g: np.zeros_like(g), x2=lambda g, x1: np.where(np.equal(x1, 0), g, 0)
 )

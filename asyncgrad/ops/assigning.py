@@ -27,7 +27,7 @@ from ..graph.values import (
 from ..views.writing import copy_into, copy_into_part, write_unrecorded
 from .axes import array_like, axis_index
 from .dispatch import METHODS
-from .foreign import add_at, is_mask, name_shapes, placed, refuse_foreign
+from .foreign import add_at, check_places, explain_refusal, is_mask, name_shapes, placed, refuse_foreign
 from .in_place import write_at_index
 from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
 from .primitive import RULES, derivative, primitive
@@ -91,8 +91,10 @@ def setitem(a: Any, index: Any, value: Any) -> None:
     check_one_device("t[index] = value", a, index, value)
     index = raw_index(index)
     refuse_masked(value)
-    if a._data.__class__ is not np.ndarray and isinstance(value, (list, tuple)):
-        value, _ = placed(value, a)
+    if a._data.__class__ is not np.ndarray:
+        check_places(index, a._data.shape)
+        if isinstance(value, (list, tuple)):
+            value, _ = placed(value, a)
     try:
         if write_unrecorded(lambda array, value: operator.setitem(array, index, value), a, value):
             return
@@ -110,7 +112,8 @@ def setitem(a: Any, index: Any, value: Any) -> None:
             extra = value._data.ndim - a._data[index].ndim
             value = reshape(value, value._data.shape[extra:]) if extra > 0 else value
         write_at_index(assign_, operator.setitem, a, index, value)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
+        explain_refusal("t[index] = value", (a, value), error)
         name_shapes("t[index] = value", (a, value), error)
         raise
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import InPlaceError
-from ..graph.values import is_foreign
+from ..graph.values import beside, is_foreign, raw
 from .axes import array_like
 from .dispatch import write
 from .foreign import clipped
+from .kernels import fused
 from .nondifferentiable import NonDifferentiable, nonzero
 from .primitive import RULES, Primitive, derivative, differentiable, primitive
 
@@ -95,7 +96,13 @@ fmin: Primitive = differentiable(
 # clip: the gradient goes to the bound that applies, and to `a` between the bounds and at them.
 
 
+def _clip_of(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
+    above = a if low is None else np.maximum(a, low)
+    return above if high is None else np.minimum(above, high)
+
+
 @primitive()
+@fused(_clip_of)
 def clip_(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
     """Return `a` kept between two bounds, either of which may be None."""
     if a.__class__ is not np.ndarray and is_foreign(a):
@@ -176,7 +183,13 @@ def _(g: Any, condition: Any) -> Any:
 
 def where(condition: Any, *choices: Any) -> Any:
     """Return x where the condition holds and y elsewhere; with the condition alone, where it holds."""
-    return where_(condition, *choices) if choices else nonzero(condition)
+    if not choices:
+        return nonzero(condition)
+    if condition.__class__ is bool:
+        # CuPy takes no number.
+        for one in choices:
+            condition = beside(condition, raw(one))
+    return where_(condition, *choices)
 
 
 RULES[np.where] = where

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, DeviceError
+from ..errors import ArgumentTypeError, DeviceError, IndexRangeError
 from ..graph.tensor_base import TensorBase
 from ..graph.values import arange_beside, beside, is_foreign, raw, zeros_beside
 from .axes import array_beside, array_like
@@ -22,6 +22,7 @@ __all__ = [
     "add_at",
     "as_dtype",
     "axes_led_by",
+    "check_places",
     "choice_numbers",
     "clipped",
     "explain_refusal",
@@ -67,12 +68,17 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
         DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
     said = str(error) if isinstance(error, TypeError) else ""
+    if said.startswith(_CONVERTED) and any(isinstance(raw(one), np.ndarray) for one in _flat(operands)):
+        said = _MIXED[0]
     if any(words in said for words in _MIXED):
-        found = next((one for one in _flat(operands) if isinstance(one, np.ndarray)), None)
-        what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
-        raise DeviceError(
-            f"{name} got an array of another library and {what}: write ag.tensor(..., device=t.device) of it first"
-        ) from error
+        arrays = [one for one in _flat(operands) if isinstance(one, (TensorBase, np.ndarray))]
+        found = next((one for one in arrays if isinstance(raw(one), np.ndarray)), None)
+        if isinstance(found, TensorBase):
+            what = f"a tensor of shape {found._data.shape} on '{found._device}': write t.to(device) first"
+        else:
+            what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
+            what += ": write ag.tensor(..., device=t.device) of it first"
+        raise DeviceError(f"{name} got an array of another library and {what}") from error
     if said.startswith(_LACKING):
         for operand in _flat(operands):
             if isinstance(operand, TensorBase) and is_foreign(operand._data):
@@ -123,6 +129,8 @@ def _flat(operands: Iterable[Any]) -> Iterator[Any]:
 _LACKING = ("no implementation found for", "operand type(s) all returned NotImplemented")
 #: What CuPy says of an array of NumPy's.
 _MIXED = ("Unsupported type <class 'numpy.ndarray'>", "got numpy.ndarray)", "Only cupy arrays can be concatenated")
+#: What it says where it would have to make an array of NumPy's of its own, for a function of NumPy's.
+_CONVERTED = "Implicit conversion to a NumPy array"
 
 
 def eye_beside(side: int, dtype: Any, other: Any) -> Any:
@@ -193,9 +201,34 @@ def clipped(a: Any, low: Any, high: Any, dtype: Any) -> Any:
     return result.copy() if result is a else result
 
 
+def check_places(index: Any, shape: tuple[int, ...]) -> None:
+    """Raise if an array of NumPy's in an index names no element: CuPy takes another one instead.
+
+    Arrays of a device are not looked at, since the host would have to wait for them.
+
+    Raises:
+        IndexRangeError: it names an element that there is not.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    axis = 0
+    for item in items:
+        if item is Ellipsis:
+            axis += len(shape) - sum(map(_axes_of, items))
+            continue
+        if isinstance(item, np.ndarray) and item.dtype.kind in "iu" and item.size and axis < len(shape):
+            low, high, length = int(item.min()), int(item.max()), shape[axis]
+            if low < -length or high >= length:
+                raise IndexRangeError(
+                    f"index {low if low < -length else high} is out of bounds for axis {axis} with size {length}"
+                )
+        axis += _axes_of(item)
+
+
 def taken(a: Any, indices: Any, axis: int, mode: str) -> Any:
-    """Return the elements at indices along an axis, as `np.take` does; no index is checked."""
-    if mode == "clip":
+    """Return the elements at indices along an axis, as `np.take` does; no index on a device is checked."""
+    if mode == "raise":
+        check_places((*(slice(None),) * (axis % a.ndim), indices), a.shape)
+    elif mode == "clip":
         indices = np.clip(indices, 0, a.shape[axis] - 1)
     elif mode == "wrap":
         indices = indices % a.shape[axis]
@@ -235,7 +268,12 @@ def add_at(target: Any, index: Any, value: Any) -> None:
         value = np.broadcast_to(value, (*places.shape, *rest))
     in_place = target.flags.c_contiguous
     total = target if in_place else zeros_beside(target.shape, target)
-    np.add.at(total.reshape(math.prod(lead), rows), places.reshape(-1), value.reshape(-1, rows))
+    sums, added = total.reshape(math.prod(lead), rows), value.reshape(-1, rows)
+    if sums.dtype.kind == "c":
+        # CuPy's add.at takes no complex numbers: their parts, side by side, are twice as many real ones.
+        part = sums.real.dtype
+        sums, added = sums.view(part), added.astype(sums.dtype, order="C").view(part)
+    np.add.at(sums, places.reshape(-1), added)
     if not in_place:
         target += total
 
@@ -246,6 +284,12 @@ def axes_led_by(index: Any, ndim: int) -> int:
     for item in index if isinstance(index, tuple) else (index,):
         if item is Ellipsis or isinstance(item, (bool, np.bool_)):
             return ndim
-        if item is not None:
-            count += item.ndim if is_mask(item) else 1
+        count += _axes_of(item)
     return count
+
+
+def _axes_of(item: Any) -> int:
+    """Return how many axes a part of an index is about; 0 for an Ellipsis."""
+    if item is None or item is Ellipsis or isinstance(item, (bool, np.bool_)):
+        return 0
+    return item.ndim if is_mask(item) else 1

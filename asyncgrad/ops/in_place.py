@@ -18,7 +18,7 @@ from ..graph.values import is_foreign, refuse_masked, refuse_sparse
 from ..graph.wrappers import register_wrapper
 from ..views.history import check_write, rebase
 from ..views.writing import AFTER_WRITING, changes_with, old_value, run_writer, write_by, write_unrecorded
-from .foreign import name_shapes
+from .foreign import explain_refusal, name_shapes
 from .primitive import Primitive
 from .primitive_node import PrimitiveNode, next_class
 
@@ -57,6 +57,7 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
             return out if write_unrecorded(writer, out, other) else write_by(out, function, (out, other))
         except Exception as error:
             refuse_sparse(bare.__name__, (other,), error)
+            explain_refusal(bare.__name__, (out, other), error)
             name_shapes(bare.__name__, (out, other), error)
             raise
 
@@ -68,6 +69,7 @@ def _note_failure(name: str, out: Any, other: Any, error: Exception) -> None:
     if isinstance(error, AFTER_WRITING):
         out._bump_version()
     else:
+        explain_refusal(name, (out, other), error)
         name_shapes(name, (out, other), error)
 
 

@@ -15,7 +15,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import arange_beside, as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
 from .axes import array_beside, array_like, axis_index, in_rows, laid_like, reduced_axes
 from .dispatch import write
-from .foreign import add_at, axes_led_by, choice_numbers, is_mask, taken
+from .foreign import add_at, axes_led_by, check_places, choice_numbers, is_mask, taken
 from .primitive import RULES, derivative, primitive
 from .shaping import copy, line, ravel, reshape
 
@@ -87,6 +87,8 @@ part, put_part = part_.call, put_part_.call
 @primitive()
 def pick_(a: Any, index: Any) -> Any:
     """Return the elements at an index of integer arrays and masks."""
+    if a.__class__ is not np.ndarray:
+        check_places(index, a.shape)
     return a[index]
 
 

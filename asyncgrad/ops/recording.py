@@ -40,7 +40,7 @@ from ..graph.device_work import add_recordable
 from ..graph.tensor_base import CreationMeta, VersionCounter
 from ..graph.values import PLAIN_TYPES, check_numbers, is_labelled, refuse_sparse
 from ..graph.wrappers import register_wrapper
-from .foreign import name_shapes
+from .foreign import explain_refusal, name_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +60,7 @@ _NAMES: dict[str, Any] = {
     "_getframe": sys._getframe,
     "_is_labelled": is_labelled,
     "_may_share_memory": np.may_share_memory,
+    "_explain_refusal": explain_refusal,
     "_name_shapes": name_shapes,
     "_ndarray": np.ndarray,
     "_plain": PLAIN_TYPES,
@@ -199,6 +200,8 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
             f"        return _function({plain})",
             f"    try: _data = _function({raw})",
             f"    except ValueError as error: _name_shapes({shown!r}, ({tensors}), error); raise",
+            # A library for another device says little of an array of NumPy's beside its own.
+            f"    except TypeError as error: _explain_refusal({shown!r}, ({tensors}), error); raise",
         ]
     # The operator of an xarray object then computes with the tensor, and keeps its labels and the history.
     labelled = [f"        elif _is_labelled({tensor_names[1]}): return NotImplemented"] if is_operator else []

@@ -22,8 +22,11 @@ __all__ = ["as_strided", "sliding_window_view"]
 def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable: bool) -> Any:
     """Return a view of all windows; the axes of a window come last."""
     if x.__class__ is not np.ndarray and is_foreign(x):
-        # All views of such an array can be written into. The index makes one that names its base.
-        return np.lib.stride_tricks.sliding_window_view(x, lengths, axes)[...]
+        # CuPy takes each axis once; windows of windows are the same. All views of such an array can be written into.
+        for length, axis in zip(lengths, axes, strict=True):
+            x = np.lib.stride_tricks.sliding_window_view(x, length, axis)
+        # The index makes a view that names its base.
+        return x[...]
     return np.lib.stride_tricks.sliding_window_view(x, lengths, axes, writeable=writeable)
 
 

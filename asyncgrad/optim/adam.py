@@ -88,11 +88,12 @@ class _AdamFamily(ElementwiseOptimizer):
 
         def update(param: Any, grad: Any, state: dict[str, Any]) -> None:
             mean, square = state["exp_avg"], state["exp_avg_sq"]
-            step = state["step"] = state["step"] + 1
-            root, rate = numbers(step)
             if is_complex:
                 param, grad, mean, square = map(real_view, (param, grad, mean, square))
+            # First, for there may be no memory left, and then this was no step.
             buffer, decayed = scratch[param.shape]
+            step = state["step"] = state["step"] + 1
+            root, rate = numbers(step)
             if adds_decay:
                 grad = add(multiply(param, l2, decayed), grad, decayed)
             elif shrinks:

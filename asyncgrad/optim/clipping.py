@@ -61,7 +61,7 @@ def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, err
     gradients = _Gradients(parameters)
     # What is infinite or NaN is told by the error below.
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = [_norm(array, order) for array in gradients.arrays]
+        norms = _norms(gradients.arrays, order)
         total = _norm(np.array(norms, float), order) if norms else 0.0
     if truth(error_if_nonfinite, "error_if_nonfinite") and not math.isfinite(total):
         raise gradients.error(norms, total)
@@ -99,8 +99,9 @@ def clip_grad_value(parameters: Any, clip_value: float) -> Any:
     """
     most = number(clip_value, "clip_value", 0)
     gradients = _Gradients(parameters)
-    for index, array in enumerate(gradients.arrays):
-        if bool(np.isnan(array).any()):
+    for index, has_nan in enumerate(_numbers([np.isnan(array).any() for array in gradients.arrays])):
+        if has_nan:
+            array = gradients.arrays[index]
             raise InvalidGradientError(
                 f"{gradients.name(index)}, of shape {array.shape}, has NaN, which has no place in a range: skip the "
                 "step, or find where it comes from by `with ag.detect_anomaly():`"
@@ -195,6 +196,30 @@ def _norm_type(norm_type: Any) -> float:
     return number(norm_type, "norm_type", 0)
 
 
+def _numbers(values: list[Any]) -> list[Any]:
+    """Return arrays without axes as numbers of Python; those of a device by one copy, for which the host waits."""
+    places: dict[Any, list[int]] = {}
+    for index, value in enumerate(values):
+        place = (type(value), value.dtype, repr(getattr(value, "device", None))) if is_foreign(value) else None
+        places.setdefault(place, []).append(index)
+    found = list(values)
+    for place, indices in places.items():
+        group = [values[index] for index in indices]
+        numbers = [one.item() for one in group] if place is None else np.stack(group).tolist()
+        for index, one in zip(indices, numbers, strict=True):
+            found[index] = one
+    return found
+
+
+def _norms(arrays: list[Any], order: float) -> list[float]:
+    """Return the norm of each array."""
+    if order != 2.0 or not any(map(is_foreign, arrays)):
+        return [_norm(array, order) for array in arrays]
+    flat = [array.reshape(-1) for array in arrays]
+    squares = _numbers([np.vdot(one, one).real for one in flat])
+    return [_norm_of_square(one, square) for one, square in zip(flat, squares, strict=True)]
+
+
 def _norm(array: Any, order: float) -> float:
     if not array.size:
         return 0.0
@@ -204,16 +229,20 @@ def _norm(array: Any, order: float) -> float:
         return float(np.count_nonzero(array)) if np.isfinite(array).all() else math.nan
     if order == 2.0:
         flat = array.reshape(-1)
-        square = float(np.vdot(flat, flat).real)
-        # A sum of squares that overflows or vanishes says nothing of the norm.
-        if math.isfinite(square) and square > 1e-30:
-            return math.sqrt(square)
-        largest = float(abs(flat).max())
-        if largest == 0.0 or not math.isfinite(largest):
-            return largest
-        flat = flat.astype(np.result_type(array.dtype, np.float64)) / largest
-        return largest * math.sqrt(float(np.vdot(flat, flat).real))
+        return _norm_of_square(flat, float(np.vdot(flat, flat).real))
     return float((abs(array).astype(np.float64) ** order).sum() ** (1.0 / order))
+
+
+def _norm_of_square(flat: Any, square: float) -> float:
+    """Return the 2-norm of a vector, given the sum of its squares."""
+    # A sum of squares that overflows or vanishes says nothing of the norm.
+    if not flat.size or (math.isfinite(square) and square > 1e-30):
+        return math.sqrt(square)
+    largest = float(abs(flat).max())
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    flat = flat.astype(np.result_type(flat.dtype, np.float64)) / largest
+    return largest * math.sqrt(float(np.vdot(flat, flat).real))
 
 
 def _nth(structure: TreeStructure, root: str, index: int) -> str:

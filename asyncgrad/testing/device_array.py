@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 
-from .device_functions import METHODS, SCATTERING_DTYPES, UFUNCS_LACKING, check_call, has_function
+from .device_functions import METHODS, REAL_UFUNCS, SCATTERING_DTYPES, check_call, has_function, has_ufunc
 
 __all__ = ["DeviceArray", "DeviceFlags", "DevicePointer", "unwrapped", "wrapped"]
 
@@ -137,7 +137,7 @@ class DeviceArray:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         name, outs = ufunc.__name__, kwargs.get("out", ())
-        if name in UFUNCS_LACKING or not all(map(self._is_operand, (*inputs, *outs))):
+        if not has_ufunc(ufunc) or not all(map(self._is_operand, (*inputs, *outs))):
             return NotImplemented
         if "out" in kwargs and len(outs) != 1:
             raise ValueError("The 'out' parameter must have exactly one array value")
@@ -159,7 +159,9 @@ class DeviceArray:
         _check_function(name, args, kwargs)
         if name not in _TAKING_HOST_ARRAYS:
             self._refuse_host_arrays(name, (args, kwargs), and_lists=name in _OF_OPERANDS)
-        result = self._compute(function.__name__, function, args, kwargs, args[:1] * (name in _WRITING_FUNCTIONS))
+        # An index beyond an axis begins again at 0.
+        given = {**kwargs, "mode": "wrap"} if name == "take" else kwargs
+        result = self._compute(function.__name__, function, args, given, args[:1] * (name in _WRITING_FUNCTIONS))
         # Of linear algebra come plain tuples.
         return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
 
@@ -281,12 +283,12 @@ class DeviceArray:
         return self._call(np.imag)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._call(operator.getitem, index)
+        return self._call(_picked, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not isinstance(value, (type(self), *_NUMBERS)):
             raise TypeError(self._mixed("setitem", type(value)))
-        self._compute("setitem", operator.setitem, (self, index, value), {}, (self,))
+        self._compute("setitem", _put, (self, index, value), {}, (self,))
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
@@ -358,6 +360,38 @@ class DeviceArray:
         return self._compute(function.__name__, function, (self, *args), {}, ())
 
 
+def _picked(array: np.ndarray, index: Any) -> Any:
+    try:
+        return array[index]
+    except IndexError:
+        return array[_in_range(index, array.shape)]
+
+
+def _put(array: np.ndarray, index: Any, value: Any) -> None:
+    try:
+        array[index] = value
+    except IndexError:
+        array[_in_range(index, array.shape)] = value
+
+
+def _in_range(index: Any, shape: tuple[int, ...]) -> Any:
+    """Return an index whose integer arrays begin again at 0 where they go beyond an axis, as CuPy has it."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    arrays = [np.asarray(item) if isinstance(item, (list, np.ndarray)) else item for item in items]
+    counts = [
+        0 if item is None else item.ndim if getattr(item, "dtype", None) == np.dtype(bool) else 1 for item in arrays
+    ]
+    axis = 0
+    for place, item in enumerate(arrays):
+        if item is Ellipsis:
+            axis += len(shape) - sum(counts) + 1
+            continue
+        if isinstance(item, np.ndarray) and item.dtype.kind in "iu" and item.ndim and axis < len(shape) and shape[axis]:
+            items[place] = item % shape[axis]
+        axis += counts[place]
+    return tuple(items) if isinstance(index, tuple) else items[0]
+
+
 def unwrapped(value: Any, arrays: list[Any]) -> Any:
     """Return an argument with the elements in the place of DeviceArrays, which are added to `arrays`."""
     if isinstance(value, DeviceArray):
@@ -395,7 +429,8 @@ def wrapped(result: Any, arrays: Iterable[Any], make: Callable[[np.ndarray, Any]
             with suppress(ValueError):
                 elements.flags.writeable = True
             return make(elements, array)
-    return make(elements, None)
+    # A diagonal without elements shares no memory.
+    return make(elements if elements.flags.writeable else elements.copy(), None)
 
 
 def _check_ufunc(name: str, method: str, inputs: Any, kwargs: dict[str, Any]) -> None:
@@ -423,6 +458,8 @@ def _check_ufunc(name: str, method: str, inputs: Any, kwargs: dict[str, Any]) ->
         wrong = set(kwargs) - (_PRODUCT_KEYWORDS if name == "matmul" else _UFUNC_KEYWORDS)
         if wrong:
             raise TypeError(f"Wrong arguments { {one: kwargs[one] for one in wrong} }")
+        if name in REAL_UFUNCS and "c" in [np.asarray(getattr(one, "_array", one)).dtype.kind for one in inputs]:
+            raise TypeError(f"Wrong type (complex) of arguments for cupy_{name}")
 
 
 def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
@@ -430,8 +467,8 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
 
     Raises:
         TypeError: an array to join is none, `subok` is given, or einsum does not know a keyword.
-        ValueError: operands of solve would be broadcast.
-        AttributeError: choices are not one array.
+        ValueError: operands of solve would be broadcast, or an axis of windows is repeated.
+        AttributeError: choices are not one array, or the condition of `where` is none.
         NotImplementedError: a view could not be written into.
     """
     if name in _JOINING_FUNCTIONS:
@@ -440,6 +477,10 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
                 raise TypeError("Only cupy arrays can be concatenated")
     elif name == "lib.stride_tricks.sliding_window_view" and kwargs.get("writeable"):
         raise NotImplementedError("Writeable views are not supported.")
+    elif name == "lib.stride_tricks.sliding_window_view" and _repeats_an_axis(args[0].ndim, *args[2:3], **kwargs):
+        raise ValueError("duplicate value in 'axis'")
+    elif name == "where" and not hasattr(args[0], "astype"):
+        raise AttributeError(f"'{type(args[0]).__name__}' object has no attribute 'astype'")
     elif name == "einsum" and not set(kwargs) <= {"dtype", "optimize"}:
         raise TypeError(
             f"Did not understand the following kwargs: {[one for one in kwargs if one not in {'dtype', 'optimize'}]}"
@@ -450,6 +491,10 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M, K) for multidimensional b")
     elif kwargs.get("subok") and name.endswith("_like"):
         raise TypeError("subok is not supported yet")
+
+
+def _repeats_an_axis(ndim: int, axis: Any = None, **_: Any) -> bool:
+    return isinstance(axis, (list, tuple)) and len({one % ndim for one in axis}) < len(axis)
 
 
 def _check_method(name: str, array: Any, args: Any, kwargs: dict[str, Any]) -> None:

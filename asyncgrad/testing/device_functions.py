@@ -6,7 +6,18 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-__all__ = ["METHODS", "SCATTERING_DTYPES", "UFUNCS_LACKING", "check_call", "has_function"]
+import numpy as np
+
+__all__ = [
+    "METHODS",
+    "REAL_UFUNCS",
+    "SCATTERING_DTYPES",
+    "SPECIAL_UFUNCS",
+    "UFUNCS_LACKING",
+    "check_call",
+    "has_function",
+    "has_ufunc",
+]
 
 #: Functions, by their names below `numpy`.
 _FUNCTION_PARAMETERS = """
@@ -313,8 +324,19 @@ take(indices, axis=None, out=None)
 trace(offset=0, axis1=0, axis2=1, dtype=None, out=None)
 transpose(*axes)
 var(axis=None, dtype=None, out=None, ddof=0, keepdims=False)
-view(dtype=None, array_class=None)
+view(dtype=None, type=None)
 """
+
+#: Ufuncs of SciPy, and ufuncs without complex numbers.
+_SPECIAL = """
+bdtr bdtrc bdtri beta betainc betaincinv betaln binom boxcox boxcox1p cbrt chdtr chdtrc chdtri cosdg cosm1 cotdg
+digamma ellipeinc ellipj ellipk ellipkinc ellipkm1 entr erf erfc erfcinv erfcx erfinv exp1 exp10 exp2 expi expit expm1
+expn exprel fdtr fdtrc fdtri gamma gammainc gammaincc gammainccinv gammaincinv gammaln gammasgn gdtr gdtrc huber i0
+i0e i1 i1e inv_boxcox inv_boxcox1p j0 j1 k0 k0e k1 k1e kl_div log1p log_expit log_ndtr loggamma logit lpmv nbdtr
+nbdtrc nbdtri ndtr ndtri pdtr pdtrc pdtri poch pseudo_huber psi radian rel_entr rgamma round shichi sici sindg tandg
+wright_bessel xlog1py xlogy y0 y1 yn zetac
+"""
+_REAL = "erf erfc erfcx exp1 expi log_ndtr logical_and logical_not logical_or logical_xor ndtr"
 
 
 def _by_name(text: str) -> dict[str, str]:
@@ -328,6 +350,10 @@ METHODS = tuple(_METHODS)
 
 #: Ufuncs that there are not.
 UFUNCS_LACKING = frozenset({"isnat", "matvec", "spacing", "vecdot", "vecmat"})
+#: The ufuncs of SciPy's special functions that there are; the others are lacking.
+SPECIAL_UFUNCS = frozenset(_SPECIAL.split())
+#: The ufuncs without complex numbers, which those of NumPy and SciPy take.
+REAL_UFUNCS = frozenset(_REAL.split())
 #: The ufuncs that have `at`, and the dtypes that they take there.
 SCATTERING_DTYPES = {
     "add": "int32 int64 float16 float32 float64 uint32 uint64",
@@ -343,6 +369,12 @@ SCATTERING_DTYPES = {
 def has_function(name: str) -> bool:
     """Tell whether there is a function; `name` is that below `numpy`, such as `linalg.inv`."""
     return name in _FUNCTIONS
+
+
+def has_ufunc(ufunc: np.ufunc) -> bool:
+    """Tell whether there is a ufunc of NumPy's or of SciPy's; it is found by its name."""
+    name = ufunc.__name__
+    return name not in UFUNCS_LACKING if getattr(np, name, None) is ufunc else name in SPECIAL_UFUNCS
 
 
 def check_call(name: str, args: Any, kwargs: dict[str, Any], *, is_method: bool = False) -> None:

@@ -6,16 +6,31 @@ import asyncio
 import pickle
 import re
 import sys
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad import nn, optim
+from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.errors import DeviceError, ProfileError
+from asyncgrad.offload.transfers import Upload
 from asyncgrad.testing import DEVICE_CHECKS
-from tests.fake_cupy import Event, OutOfMemoryError, Stream, get_current_stream, memory_pool, ndarray, open_gpus
+from tests.fake_cupy import (
+    Event,
+    Failure,
+    OutOfMemoryError,
+    Stream,
+    alloc_pinned_memory,
+    get_current_stream,
+    memory_pool,
+    ndarray,
+    open_gpus,
+)
 
 #: Elements of an array that is copied on a stream of its own.
 LARGE = 200_003
@@ -60,6 +75,32 @@ def test_a_machine_without_cupy_says_how_to_install_it(monkeypatch: pytest.Monke
     with open_gpus(0):
         monkeypatch.setitem(sys.modules, "cupy", None)  # type: ignore[arg-type]
         with pytest.raises(DeviceError, match=re.escape("pip install 'asyncgrad[cuda13]'")):
+            ag.device("cuda:0")
+
+
+@pytest.mark.parametrize("name", ["cuda:x", "cuda:-1", "cuda:", "gpu"])
+def test_a_name_that_no_gpu_can_have_is_answered_with_one_that_one_has(name: str) -> None:
+    with pytest.raises(DeviceError, match=rf"there is no device {name!r}; there are .*with an NVIDIA GPU 'cuda:0'"):
+        ag.device(name)
+
+
+def test_a_cupy_that_is_too_old_is_named_with_the_one_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_gpus(0):
+        monkeypatch.setattr(sys.modules["cupy"], "__version__", "13.6.0")
+        with pytest.raises(DeviceError, match=r"needs CuPy 14 or newer, and CuPy 13\.6\.0 is installed: pip install"):
+            ag.device("cuda:0")
+
+
+def test_a_cupy_that_is_broken_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+            if name == "cupy":
+                raise ImportError("libcudart.so.12: cannot open shared object file")
+
+    with open_gpus(0):
+        monkeypatch.delitem(sys.modules, "cupy")
+        monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+        with pytest.raises(DeviceError, match=r"needs CuPy, which cannot be imported \(libcudart\.so\.12: cannot open"):
             ag.device("cuda:0")
 
 
@@ -230,6 +271,62 @@ def test_times_of_a_long_profile_are_exact(gpu: Any, monkeypatch: pytest.MonkeyP
     assert all(abs(span.began - span.launched) < 1e5 for span in prof.device_spans)
 
 
+def test_a_copy_ahead_of_need_holds_no_work_back_but_that_which_uses_it(run: Any, gpu: Any) -> None:
+    gpu.default_stream()
+    gpu.copy_streams[0].cuda_stream.block()
+    upload = Upload(np.arange(6.0), gpu)
+
+    assert gpu.default_stream().query()
+    taken = upload.take()
+    assert not gpu.default_stream().query()
+    gpu.copy_streams[0].cuda_stream.unblock()
+    run(gpu.synchronize())
+    assert taken.tolist() == list(range(6))
+
+
+def test_saved_tensors_go_by_pinned_memory_and_copy_streams_while_the_loop_runs(
+    run: Any, gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[tuple[int, Any]] = []
+    copy, streams = sys.modules["cupy.cuda.runtime"].memcpyAsync, gpu.copy_streams
+    pinned: list[range] = []
+
+    def allocate(size: int) -> Any:
+        made = alloc_pinned_memory(size)
+        pinned.append(range(made.ptr, made.ptr + size))
+        return made
+
+    def noted(target: int, source: int, size: int, kind: int, stream: int) -> None:
+        assert any((source if kind == 1 else target) in one for one in pinned)
+        copies.append((kind, stream))
+        copy(target, source, size, kind, stream)
+
+    monkeypatch.setattr(sys.modules["cupy.cuda"], "alloc_pinned_memory", allocate)
+    monkeypatch.setattr(sys.modules["cupy.cuda.runtime"], "memcpyAsync", noted)
+
+    async def main() -> list[Any]:
+        x = ag.tensor(np.full(LARGE, 0.5), device=gpu, requires_grad=True)
+        copies.clear()
+        Stream.null.block()
+        asyncio.get_running_loop().call_soon(Stream.null.unblock)
+        # Nothing in the block waits for the GPU; its end does, and lets the loop run.
+        async with ag.graph.save_on_cpu(min_bytes=1):
+            first = np.tanh(x)
+            last = np.tanh(first)
+            copies.append((0, None))
+        begun: list[int] = []
+        first.grad_fn.register_prehook(lambda grads: begun.append(len(copies)))
+        await last.sum().backward()
+        return begun
+
+    begun = run(main())
+    down, up = (2, streams[1].cuda_stream.ptr), (1, streams[0].cuda_stream.ptr)
+    assert sorted(copies[: copies.index((0, None))]) == [down] * 2
+    assert copies[copies.index((0, None)) + 1 :] == [up] * 2
+    # Both are read before the second node begins, ahead of its need.
+    assert begun == [len(copies)]
+
+
 # Waiting.
 
 
@@ -285,6 +382,190 @@ def test_a_backward_without_memory_leaves_graph_and_gradients_as_they_were(run: 
     run(y.backward())
     assert x.grad is not None
     assert x.grad.to("cpu").numpy().tolist() == [12.0] * 1000
+
+
+@pytest.mark.parametrize("optimizer", [optim.SGD, optim.Adam, optim.AdamW, optim.RMSprop, optim.Adagrad, optim.Lion])
+def test_a_step_without_memory_is_no_step(gpu: Any, optimizer: Any) -> None:
+    def made() -> tuple[Any, list[Any]]:
+        params = [ag.tensor(np.full(100, value), device=gpu, requires_grad=True) for value in (1.0, 2.0)]
+        for param in params:
+            param.grad = ag.tensor(np.full(100, 0.5), device=gpu)
+        return optimizer(params, lr=0.1), params
+
+    failing, params = made()
+    for room in range(0, 100_000, 400):
+        memory_pool.set_limit(memory_pool.used_bytes() + room)
+        try:
+            failing.step()
+        except OutOfMemoryError:
+            memory_pool.set_limit()
+            assert [param[0].item() for param in params] == [1.0, 2.0]
+        else:
+            break
+    memory_pool.set_limit()
+    whole, known = made()
+    whole.step()
+
+    assert room
+    assert [param.tolist() for param in params] == [param.tolist() for param in known]
+
+
+def test_host_memory_that_is_full_is_no_failure_of_the_gpu(gpu: Any) -> None:
+    Failure.has_no_pinned_memory = True
+    with pytest.raises(MemoryError, match="no page-locked memory of the host for a copy: cudaErrorMemoryAllocation"):
+        ag.tensor([1.0], device=gpu)
+    Failure.has_no_pinned_memory = False
+    assert ag.tensor([1.0], device=gpu).tolist() == [1.0]
+
+
+def test_memory_that_work_still_uses_is_kept_behind_memory_that_none_does(gpu: Any) -> None:
+    first, second = gpu.stream(), gpu.stream()
+    second.cuda_stream.block()
+    gpu.hold([first.record_event().cuda_event], "idle")
+    gpu.hold([second.record_event().cuda_event], "used")
+    gpu.release_held()
+
+    assert [value for _, value in gpu._held] == ["used"]
+    second.cuda_stream.unblock()
+
+
+# Failures.
+
+
+def test_a_gpu_that_is_lost_says_so_wherever_it_is_asked(gpu: Any) -> None:
+    large = ag.tensor(np.ones(LARGE), device=gpu)
+    stream = gpu.current_stream()
+    event = stream.record_event()
+    Failure.is_lost = True
+    # No unraisable error: pytest turns one into a failure.
+    del large
+
+    for ask in [event.query, event.synchronize, stream.query, gpu.synchronize, lambda: ag.tensor([1.0], device=gpu)]:
+        with pytest.raises(DeviceError, match="'cuda:0' has failed: cudaErrorLaunchFailure"):
+            ask()
+    gpu.close()
+
+
+def test_a_gpu_that_is_lost_while_a_task_waits_wakes_the_task(run: Any, gpu: Any) -> None:
+    async def main() -> None:
+        Stream.null.block()
+        waiting = asyncio.ensure_future(gpu.synchronize())
+        await asyncio.sleep(0)
+        Failure.is_lost = True
+        Stream.null.unblock()
+        with pytest.raises(DeviceError, match="cudaErrorLaunchFailure"):
+            await waiting
+
+    run(main())
+
+
+def test_a_child_of_fork_is_told_of_the_fork_whatever_it_asks(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = ag.tensor(np.ones(LARGE), device=gpu)
+    event = gpu.current_stream().record_event()
+    # A child has another process id, and CUDA refuses all calls there.
+    monkeypatch.setattr(gpu, "_process", 0)
+    Failure.is_lost = True
+    del large
+    asked = [event.query, event.synchronize, gpu.synchronize, gpu.stream, gpu.empty_cache, gpu.memory_allocated]
+
+    for ask in asked:
+        with pytest.raises(DeviceError, match="opened before this process was forked"):
+            ask()
+    gpu.close()
+
+
+def test_a_thread_that_cannot_start_is_tried_again(run: Any, gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        stream = gpu.stream()
+        stream.cuda_stream.block()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                await stream.synchronize()
+        asyncio.get_running_loop().call_soon(stream.cuda_stream.unblock)
+        await stream.synchronize()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    run(main())
+
+
+def test_a_gradient_that_needs_what_the_library_lacks_says_where_it_is(gpu: Any) -> None:
+    special = pytest.importorskip("scipy.special")
+    x = ag.tensor([1.0, 2.0], device=gpu, requires_grad=True)
+
+    with pytest.raises(TypeError, match="'jv'") as raised:
+        ag.sync.backward(special.j1(x).sum())
+    assert "a function that its gradient calls is not available on 'cuda:0': use t.to('cpu')" in raised.value.__notes__
+
+
+# Clipping.
+
+
+def test_the_host_waits_once_for_the_norm_of_many_gradients(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = [ag.tensor(np.full(3, float(value)), device=gpu, requires_grad=True) for value in range(1, 6)]
+    for param in params:
+        param.grad = param.detach() * 1
+    waits: list[Any] = []
+    for name in ("tolist", "item", "__bool__", "__float__"):
+        original = getattr(ndarray, name)
+        monkeypatch.setattr(ndarray, name, lambda self, original=original: (waits.append(self), original(self))[1])
+
+    assert optim.clip_grad_norm(params, 1.0) == pytest.approx((3 * 55) ** 0.5)
+    assert len(waits) == 1
+    optim.clip_grad_value(params, 0.1)
+    assert len(waits) == 2
+
+
+# Operands elsewhere.
+
+
+def of_layer(layer: Any, shape: tuple[int, ...]) -> Any:
+    return lambda gpu, other: layer.to(gpu)(other(np.ones(shape)))
+
+
+BESIDE: dict[str, Any] = {
+    "linear": of_layer(nn.Linear(3, 2, dtype=np.float64), (2, 3)),
+    "conv2d": of_layer(nn.Conv2d(1, 1, 2, dtype=np.float64), (1, 1, 3, 3)),
+    "layer_norm": of_layer(nn.LayerNorm(3, dtype=np.float64), (2, 3)),
+    "batch_norm": of_layer(nn.BatchNorm1d(3, dtype=np.float64), (2, 3)),
+    "recurrent layer": of_layer(nn.LSTM(3, 2, dtype=np.float64), (4, 2, 3)),
+    "mse_loss": lambda gpu, other: nn.mse_loss(ag.tensor(np.ones(3), device=gpu), other(np.ones(3))),
+    "t[index] = value": lambda gpu, other: ag.tensor(np.ones((2, 3)), device=gpu).__setitem__(0, other(np.ones(3))),
+    "iadd": lambda gpu, other: ag.tensor(np.ones(3), device=gpu).__iadd__(other(np.ones(3))),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("place", ["ndarray", "cpu"])
+def test_what_is_not_on_the_gpu_is_refused_with_how_to_move_it(gpu: Any, name: str, place: str) -> None:
+    other = ag.tensor if place == "cpu" else np.asarray
+
+    with pytest.raises(DeviceError, match=r"ag\.tensor\(" if place == "ndarray" else r"\.to\('"):
+        BESIDE[name](gpu, other)
+
+
+# Sums.
+
+
+@pytest.mark.parametrize("axis", [0, -1, np.int64(1), np.int32(-1), (0, 1), (np.int64(0), 1), None])
+def test_an_axis_may_be_an_integer_of_numpys(gpu: Any, axis: Any) -> None:
+    launched: list[str] = []
+
+    class Module:
+        def __init__(self, code: str, options: tuple[str, ...]) -> None:
+            self.code = code
+
+        def get_function(self, name: str) -> Any:
+            return SimpleNamespace(kernel=lambda *launch: launched.append(name))
+
+    cuda = sys.modules["cupy"].cuda
+    sums = library_functions(SimpleNamespace(ndarray=ndarray, RawModule=Module, cuda=cuda))[np.sum]
+    array = np.ones((2, 3))
+
+    assert sums(gpu.from_host(array), axis=axis).shape == array.sum(axis=axis).shape
+    assert len(launched) == 1
 
 
 # Products by cuBLAS.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -80,7 +81,7 @@ def expressions() -> list[Any]:
     for function, expression in EXPRESSIONS.items():
         if str(expression.__module__).startswith("asyncgrad.") and "test" not in expression.__module__:
             names = expression.__code__.co_varnames[: expression.__code__.co_argcount]
-            kinds = [float if name in numbers else np.dtype("f") for name in names]
+            kinds = [float if name in numbers else type(None) if name == "dtype" else np.dtype("f") for name in names]
             found.append(pytest.param(function, kinds, id=function.__name__))
     return found
 
@@ -139,7 +140,10 @@ def same(result: Any, expected: Any, exact: bool = True) -> None:
 def drawn(kinds: list[Any], dtype: str, shape: tuple[int, ...] = (5, 7)) -> list[Any]:
     """Return random arguments between 0.1 and 0.9, where every function is defined."""
     rng = np.random.default_rng(3)
-    return [0.5 if kind is float else on_host((0.1 + 0.8 * rng.random(shape)).astype(dtype)) for kind in kinds]
+    return [
+        0.5 if kind is float else None if kind is type(None) else on_host((0.1 + 0.8 * rng.random(shape)).astype(dtype))
+        for kind in kinds
+    ]
 
 
 # What the C computes.
@@ -551,6 +555,48 @@ def test_each_function_and_each_formula_is_one_launch(kernels: CudaKernels, devi
     assert known.grad is not None
     assert type(leaf.grad._data) is HostArray
     same(leaf.grad._data, known.grad._data, exact=False)
+
+
+#: Functions of several steps, each with its backward.
+OF_SEVERAL_STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "clip": lambda x, y: np.clip(x, 0.25, 0.75),
+    "clip from below": lambda x, y: np.clip(x, 0.25, None),
+    "binary_cross_entropy": lambda x, y: nn.binary_cross_entropy(x, y, reduction="none"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", OF_SEVERAL_STEPS)
+def test_a_function_of_several_steps_is_one_launch_and_so_is_its_backward(
+    kernels: CudaKernels, device: Device, name: str
+) -> None:
+    function = OF_SEVERAL_STEPS[name]
+    x, y, g = (np.random.default_rng(seed).random((4, 5)) for seed in range(3))
+    leaf, other, grad = (ag.tensor(one, device=device) for one in (x, y, g))
+    known = ag.tensor(x, requires_grad=True)
+
+    out, forward = counted(kernels, lambda: function(leaf.requires_grad_(), other))
+    _, backward = counted(kernels, lambda: ag.sync.backward(out, grad))
+    ag.sync.backward(function(known, ag.tensor(y)), ag.tensor(g))
+
+    assert (forward, backward) == (1, 1)
+    same(leaf.grad._data, known.grad._data, exact=False)
+
+
+@needs_compiler
+def test_a_number_in_a_kernel_has_its_sign_even_if_it_is_zero(kernels: CudaKernels) -> None:
+    formula = own(lambda x, number: np.copysign(x, number) if number is not None else x)
+    fixed = own(lambda x, number: np.copysign(x, number * math.copysign(1.0, 1.0)) if number < 1 else x)
+    x = on_host(np.array([1.0, 2.0]))
+
+    for one in (formula, fixed):
+        launch = kernels.launcher(one)
+        assert [bare(launch(x, number)).tolist() for number in (0.0, -0.0, 0.0)] == [
+            [1.0, 2.0],
+            [-1.0, -2.0],
+            [1.0, 2.0],
+        ]
+    assert kernels.launches == 6
 
 
 @needs_compiler

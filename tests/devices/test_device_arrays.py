@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
@@ -393,6 +394,68 @@ def test_the_memory_of_a_saved_tensor_is_known_by_its_array_alone(device: Any) -
     assert memory.version_in(alone) == 1
     assert memory.version_in(outside) == 0
     assert memory.version_in(ag.tensor(np.ones(2), device=device)) == 0
+
+
+# Indices.
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x[[0, 3]],
+        lambda x: x[..., np.array([4])],
+        lambda x: x[None, [-4]],
+        lambda x: x[np.array([True, False, True]), [0, 4]],
+        lambda x: np.take(x, [4], axis=-1),
+        lambda x: np.take_along_axis(x, np.array([[4], [0], [0]]), axis=1),
+        lambda x: x.__setitem__(([0, 1], [0, 4]), 1.0),
+    ],
+)
+def test_an_index_on_the_host_that_names_no_element_is_refused_whatever_the_device(
+    device: Any, use: Callable[[Any], Any]
+) -> None:
+    array = np.arange(12.0).reshape(3, 4)
+    with pytest.raises(IndexError) as known:
+        use(ag.tensor(array))
+
+    x = ag.tensor(array, device=device)
+    with pytest.raises(IndexError, match=re.escape(str(known.value))):
+        use(x)
+    assert x.tolist() == array.tolist()
+
+
+# Complex numbers.
+
+COMPLEX: dict[str, Callable[[Any], Any]] = {
+    "indices": lambda z: z[[0, 2, 0]],
+    "indices of a transposed array": lambda z: z.T[[1, 1], [0, 2]],
+    "take": lambda z: np.take(z, [1, 1, 0], axis=1),
+    "power": lambda z: z ** (z * 0.5),
+    "power of a number": lambda z: z**3,
+    "repeat": lambda z: np.repeat(z, 2, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_the_gradient_of_complex_numbers_has_the_bits_of_numpy(device: Any, name: str) -> None:
+    rng = np.random.default_rng(0)
+    array = rng.normal(size=(3, 2)) + 1j * rng.normal(size=(3, 2))
+
+    def gradient(z: Any) -> bytes:
+        out = COMPLEX[name](z)
+        sync.backward((out * out.conj()).real.sum())
+        return host(z.grad).tobytes()  # type: ignore[no-any-return]
+
+    there = ag.tensor(array, device=device, requires_grad=True)
+    assert gradient(there) == gradient(ag.tensor(array, requires_grad=True))
+
+
+def test_the_diagonal_of_nothing_has_a_gradient(device: Any) -> None:
+    x = ag.tensor(np.ones((0, 2)), device=device, requires_grad=True)
+    sync.backward(np.diagonal(x).sum())
+
+    assert x.grad is not None
+    assert x.grad.shape == (0, 2)
 
 
 # Views, and writes in place.

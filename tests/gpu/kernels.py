@@ -44,13 +44,15 @@ def disagreement(cupy: Any, kernels: CudaKernels, function: Any, kinds: list[Any
     for shape, other in SHAPES:
         host = drawn(kinds, dtype, shape)
         rest = drawn(kinds, dtype, other)
-        arguments = [one if isinstance(one, float) else cupy.asarray(one.host) for one in [host[0], *rest[1:]]]
+        arguments = [one if isinstance(one, float | None) else cupy.asarray(one.host) for one in [host[0], *rest[1:]]]
         before = kernels.launches
         result = launch(*arguments)
         if kernels.launches != before + 1:
             return f"{shape} {other}: {kernels.launches - before} launches"
         # The formula may compute in place, in the memory of one of its arguments.
-        whole = [one if isinstance(one, float) else cupy.broadcast_to(one, result.shape).copy() for one in arguments]
+        whole = [
+            one if isinstance(one, float | None) else cupy.broadcast_to(one, result.shape).copy() for one in arguments
+        ]
         expected = function(*whole)
         if (result.dtype, result.shape) != (expected.dtype, expected.shape):
             return f"{shape} {other}: {result.dtype}{result.shape}, not {expected.dtype}{expected.shape}"

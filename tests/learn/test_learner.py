@@ -19,6 +19,7 @@ from asyncgrad.errors import (
 )
 from asyncgrad.learn import Learner
 from asyncgrad.learn.directory import ModelDirectory
+from tests.device_arrays import DEVICES
 from tests.learn.making import EXAMPLE, QUESTION, Gate, answers, example, loss, new_learner, turns_until
 
 
@@ -465,3 +466,32 @@ def test_a_loss_that_returns_no_scalar_tensor_is_told(run, returned, text):
                 await learner.learn(example(1))
 
     run(main())
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_a_model_on_another_device_learns_what_it_learns_on_the_cpu(run, tmp_path, kind):
+    def loss_of(model, batch):
+        assert ag.asarray(batch["y"]).device is model.weight.device
+        return nn.mse_loss(model(batch["x"]), batch["y"])
+
+    async def main(device, directory):
+        answers = []
+        for steps in (3, 0):
+            model = nn.Linear(2, 1, dtype=np.float64)
+            with ag.no_grad():
+                for param in model.parameters():
+                    param[...] = 0.5
+            model.to(device)
+            optimizer = optim.SGD(model, lr=0.1)
+            async with Learner(model, loss_of, optimizer, directory=directory, max_grad_norm=1.0) as learner:
+                for _ in range(steps):
+                    await learner.learn({"x": [1.0, 2.0], "y": [3.0]})
+                answers.append((await learner.predict([1.0, 2.0])).tolist())
+        return answers
+
+    expected = run(main("cpu", tmp_path / "cpu"))
+    with DEVICES[kind]() as device:
+        found = run(main(device, tmp_path / "device"))
+
+    assert found == expected
+    assert found[0] == found[1]

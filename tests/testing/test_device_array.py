@@ -53,6 +53,13 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "matvec": (lambda a: np.matvec(a, a[0]), TypeError, NOT_IMPLEMENTED),
     "isnat": (np.isnat, TypeError, NOT_IMPLEMENTED),
     "spacing": (np.spacing, TypeError, NOT_IMPLEMENTED),
+    "a special function that there is not": (
+        lambda a: pytest.importorskip("scipy.special").jv(0, a),
+        TypeError,
+        NOT_IMPLEMENTED,
+    ),
+    "logical_and of complex numbers": (lambda a: np.logical_and(a * 1j, a), TypeError, "Wrong type"),
+    "logical_not of complex numbers": (lambda a: np.logical_not(a * 1j), TypeError, "Wrong type"),
     "maximum.reduce": (lambda a: np.maximum.reduce(a), NotImplementedError, "`cupy_maximum.reduce` is not supported"),
     "subtract.accumulate": (lambda a: np.subtract.accumulate(a), NotImplementedError, "subtract.accumulate"),
     "add.reduceat": (lambda a: np.add.reduceat(a, [0]), TypeError, NOT_IMPLEMENTED),
@@ -64,6 +71,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "add.at of complex numbers": (lambda a: np.add.at(a * 1j, 0, 1), TypeError, "cupy.add.at only supports int32"),
     "where=": (lambda a: np.add(a, 1, where=a > 2), TypeError, "Wrong arguments"),
     "two outputs": (lambda a: np.modf(a, out=(a, a)), ValueError, "exactly one array"),
+    "where of a bool": (lambda a: np.where(True, a, a), AttributeError, "astype"),
+    "windows along one axis twice": (
+        lambda a: np.lib.stride_tricks.sliding_window_view(a, (1, 2), (1, -1)),
+        ValueError,
+        "duplicate value",
+    ),
     "a list beside it": (lambda a: np.add(a, [1.0, 2.0, 3.0]), TypeError, NOT_IMPLEMENTED),
     # Functions.
     **{
@@ -168,12 +181,18 @@ WORKS: dict[str, Callable[[Any], Any]] = {
     "comparison with a 0-d ndarray": lambda a: (np.less(a, np.array(2.0)), a == np.array(2.0)),
     "divmod": lambda a: divmod(a, 4),
     "indices": lambda a: (a[0], a[:, [0, 2]], a[np.array([True, False])], a[..., None], a[np.array([1, 0]), 1]),
+    "indices beyond an axis, as where they begin again": lambda a: (
+        (a[[1, -1]], a[:, [1, 0]], a[..., np.array([2])], np.take(a, [1], 0))
+        if isinstance(a, np.ndarray)
+        else (a[[3, -3]], a[:, [4, 6]], a[..., np.array([-1 - 3])], np.take(a, [3], 0))
+    ),
     "one element": lambda a: (a[0, 0], a.sum(), np.max(a), np.argmin(a)),
     "views": lambda a: (a.T, a.mT, a.reshape(3, 2), np.broadcast_to(a, (2, 2, 3)), a.real, a.swapaxes(0, 1)),
     "methods": lambda a: (a.astype("f"), a.copy(order="K"), a.argsort(axis=-1, kind="stable"), a.clip(2, 4)),
     "functions": lambda a: (np.where(a > 2, a, 0.0), np.stack([a, a], axis=1), np.pad(a, 1), np.cumsum(a, axis=0)),
     "linear algebra": lambda a: (np.linalg.inv(a[:, :2]), np.linalg.det(a[:, :2]), np.linalg.norm(a, axis=0)),
     "fft": lambda a: np.fft.rfft(a),
+    "logical_and": lambda a: np.logical_and(a > 2, a),
     "products": lambda a: (a @ a.T, np.dot(a, a.T), np.einsum("ij,kj->ik", a, a), np.tensordot(a, a)),
     "matmul with out=": lambda a: np.matmul(a[:, :2], a[:, 1:], out=a[:, :2].copy()),
     "sort": lambda a: (a.sort(axis=0), a)[1],

@@ -292,8 +292,8 @@ class _Sums:
         elif type(axis) is int or isinstance(axis, np.integer):
             first = int(axis) + ndim if axis < 0 else int(axis)
             last = first + 1
-        elif type(axis) is not tuple:
-            return None
+        elif not isinstance(axis, (tuple, list)):
+            return ()
         else:
             axes = sorted(one + ndim if one < 0 else one for one in axis)
             if not axes or axes != list(range(axes[0], axes[-1] + 1)):

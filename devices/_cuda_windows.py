@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from asyncgrad.graph.values import kernel_of, own_function
+from asyncgrad.graph.values import by_kernel, own_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -398,7 +398,7 @@ def _transposed_product(filters: Any, rows: Any, groups: int) -> Any:
     """Return a matrix with a row for each weight of each channel."""
     if groups > 1:
         return _contiguous(_grouped(filters, groups).swapaxes(1, 2) @ _grouped(rows, groups))
-    result = _by_kernel("linear_weight_grad", filters, rows)
+    result = by_kernel("linear_weight_grad", filters, rows)
     return own_function(np.matmul, filters)(filters.T, rows) if result is None else result
 
 
@@ -406,10 +406,5 @@ def _product_with_transposed(rows: Any, columns: Any, groups: int) -> Any:
     """Return a matrix with a row for each filter and a column for each of its weights."""
     if groups > 1:
         return _grouped(rows, groups) @ _grouped(columns, groups).swapaxes(1, 2)
-    result = _by_kernel("linear", rows, columns)
+    result = by_kernel("linear", rows, columns)
     return own_function(np.matmul, rows)(rows, columns.T) if result is None else result
-
-
-def _by_kernel(name: str, x: Any, y: Any) -> Any:
-    kernel = kernel_of(name, x)
-    return None if kernel is None else kernel(x, y)

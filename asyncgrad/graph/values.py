@@ -26,6 +26,7 @@ __all__ = [
     "arange_beside",
     "as_array",
     "beside",
+    "by_kernel",
     "cast",
     "check_numbers",
     "clone",
@@ -189,6 +190,12 @@ def kernel_of(name: str, array: Any) -> Callable[..., Any] | None:
     """
     functions = _own_functions.get(type(array))
     return None if functions is None else functions.get(name)
+
+
+def by_kernel(name: str, array: Any, *arguments: Any, **options: Any) -> Any:
+    """Return the result of the kernel that a device has under a name; None where it has none for these arguments."""
+    kernel = kernel_of(name, array)
+    return None if kernel is None else kernel(array, *arguments, **options)
 
 
 def beside(array: Any, other: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.one_device import check_one_device
-from ..graph.values import beside, is_foreign, kernel_of
+from ..graph.values import beside, by_kernel, is_foreign, kernel_of
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
@@ -20,14 +20,8 @@ from .softmaxes import exponentials, softmax_grad, softmax_grad_on_device
 __all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
 
 
-def _product_on_device(x: Any, y: Any, scale: float = 1.0, **transposed: bool) -> Any:
-    """Return scale * x @ y by a kernel of the device of the arrays; None where it has none for these."""
-    kernel = kernel_of("batched_product", x)
-    return None if kernel is None else kernel(x, y, scale, **transposed)
-
-
 def _scores_on_device(query: Any, key: Any, scale: float) -> Any:
-    result = _product_on_device(query, key, scale, y_is_transposed=True)
+    result = by_kernel("batched_product", query, key, scale, y_is_transposed=True)
     return attention_scores_.function(query, key, scale) if result is None else result
 
 
@@ -40,7 +34,7 @@ def attention_scores_(query: Any, key: Any, scale: float) -> Any:
 
 
 def _query_gradient_on_device(g: Any, key: Any, scale: float) -> Any:
-    result = _product_on_device(g, key, scale)
+    result = by_kernel("batched_product", g, key, scale)
     return _query_gradient(g, key, scale) if result is None else result
 
 
@@ -51,7 +45,7 @@ def _query_gradient(g: Any, key: Any, scale: float) -> Any:
 
 
 def _key_gradient_on_device(g: Any, query: Any, scale: float) -> Any:
-    result = _product_on_device(g, query, scale, x_is_transposed=True)
+    result = by_kernel("batched_product", g, query, scale, x_is_transposed=True)
     return _key_gradient(g, query, scale) if result is None else result
 
 
@@ -101,7 +95,7 @@ def _(g: Any, out: Any) -> Any:
 
 
 def _attended_on_device(weights: Any, value: Any) -> Any:
-    result = _product_on_device(weights, value)
+    result = by_kernel("batched_product", weights, value)
     return attended_.function(weights, value) if result is None else result
 
 
@@ -113,7 +107,7 @@ def attended_(weights: Any, value: Any) -> Any:
 
 
 def _weights_gradient_on_device(g: Any, value: Any) -> Any:
-    result = _product_on_device(g, value, y_is_transposed=True)
+    result = by_kernel("batched_product", g, value, y_is_transposed=True)
     return _weights_gradient(g, value) if result is None else result
 
 
@@ -124,7 +118,7 @@ def _weights_gradient(g: Any, value: Any) -> Any:
 
 
 def _value_gradient_on_device(g: Any, weights: Any) -> Any:
-    result = _product_on_device(weights, g, x_is_transposed=True)
+    result = by_kernel("batched_product", weights, g, x_is_transposed=True)
     return _value_gradient(g, weights) if result is None else result
 
 

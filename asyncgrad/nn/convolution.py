@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import empty_beside, own_function, zeros_beside
+from ..graph.values import by_kernel, empty_beside, own_function, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, pair, single
@@ -26,7 +26,6 @@ from .layouts import images_first, images_last
 from .windows import (
     Tile,
     Window,
-    by_kernel,
     pad_images_last,
     shifted_tile,
     sliding,

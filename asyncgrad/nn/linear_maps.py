@@ -18,7 +18,7 @@ from ..errors import ArgumentError, ArgumentTypeError, IndexRangeError
 from ..graph.one_device import check_one_device
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
-from ..graph.values import add_into, beside, is_foreign, kernel_of, own_function, zeros_beside
+from ..graph.values import add_into, beside, by_kernel, is_foreign, own_function, zeros_beside
 from ..ops.foreign import add_at
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
@@ -40,8 +40,7 @@ def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
         return linear_.function(x, weight, bias)
     if bias is not None and bias.shape != weight.shape[:1]:
         raise _bias_error(weight, bias)
-    kernel = kernel_of("linear", x)
-    result = None if kernel is None else kernel(x, weight)
+    result = by_kernel("linear", x, weight)
     if result is None:
         result = own_function(np.matmul, x)(_rows(x), weight.T)
         result = result if len(shape) == 2 else result.reshape(*shape[:-1], weight.shape[0])
@@ -88,8 +87,7 @@ def _shape_error(x: Any, weight: Any) -> ArgumentError:
 
 
 def _input_grad_on_device(g: Any, weight: Any) -> Any:
-    kernel = kernel_of("linear_input_grad", g)
-    result = None if kernel is None else kernel(g, weight)
+    result = by_kernel("linear_input_grad", g, weight)
     if result is None:
         result = own_function(np.matmul, g)(_rows(g), weight)
         result = result if g.ndim == 2 else result.reshape(*g.shape[:-1], weight.shape[1])
@@ -104,8 +102,7 @@ def _(g: Any, weight: Any) -> Any:
 
 
 def _weight_grad_on_device(g: Any, x: Any) -> Any:
-    kernel = kernel_of("linear_weight_grad", g)
-    result = None if kernel is None else kernel(g, x)
+    result = by_kernel("linear_weight_grad", g, x)
     return own_function(np.matmul, g)(_rows(g).T, _rows(x)) if result is None else result
 
 
@@ -241,8 +238,7 @@ def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
     Returns:
         The rows, of NaNs where there is no row; and the indices, 0 there.
     """
-    kernel = kernel_of("rows_at", table)
-    found = None if kernel is None else kernel(table, indices)
+    found = by_kernel("rows_at", table, indices)
     if found is not None:
         return found  # type: ignore[no-any-return]
     missing = is_outside(indices, len(table))

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.one_device import check_operands_beside
-from ..graph.values import kernel_of, ones_beside
+from ..graph.values import by_kernel, ones_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, complex_error, real_floating
@@ -39,10 +39,8 @@ def _standardize_rows(x: Any, mean: Any, inverse: Any) -> Any:
 
 def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
-    if x.__class__ is not np.ndarray and (kernel := kernel_of("layer_norm", x)) is not None:
-        found = kernel(x, weight, bias, eps)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
+    if x.__class__ is not np.ndarray and (found := by_kernel("layer_norm", x, weight, bias, eps)) is not None:
+        return found  # type: ignore[no-any-return]
     length = x.shape[1]
     mean = sum_rows(x).reshape(-1, 1)
     mean /= length
@@ -67,8 +65,7 @@ def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: 
 
 
 def _input_grad_on_device(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
-    kernel = kernel_of("standardize_grad", x)
-    result = None if kernel is None else kernel(g, x, weight, mean, inverse)
+    result = by_kernel("standardize_grad", g, x, weight, mean, inverse)
     return _input_grad(g, x, weight, mean, inverse) if result is None else result
 
 
@@ -79,8 +76,7 @@ def _input_grad(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
 
 
 def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
-    kernel = kernel_of("layer_norm_weight_grad", x)
-    result = None if kernel is None else kernel(g, x, shape, mean, inverse)
+    result = by_kernel("layer_norm_weight_grad", g, x, shape, mean, inverse)
     return layer_norm_weight_grad_.function(g, x, shape, mean, inverse) if result is None else result
 
 
@@ -142,8 +138,7 @@ def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
 
 
 def _standardize_grad_on_device(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
-    kernel = kernel_of("standardize_grad", x)
-    result = None if kernel is None else kernel(g, x, None, mean, inverse)
+    result = by_kernel("standardize_grad", g, x, None, mean, inverse)
     return standardize_grad_.function(g, x, mean, inverse) if result is None else result
 
 

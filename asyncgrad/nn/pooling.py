@@ -12,13 +12,13 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.tensor_base import TensorBase
-from ..graph.values import beside, zeros_beside
+from ..graph.values import beside, by_kernel, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from ..tensor import asarray
 from .arguments import array_of, check_real, complex_error, pair, single
 from .layouts import empty_laid_like, in_order_of
-from .windows import Window, add_shifted, by_kernel, crop, pad, shifted, with_height, without_height
+from .windows import Window, add_shifted, crop, pad, shifted, with_height, without_height
 
 __all__ = ["avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d", "with_positions"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import as_array, empty_beside, kernel_of
+from ..graph.values import as_array, by_kernel, empty_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import floating
@@ -51,8 +51,7 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
 
 def _by_kernel(name: str, axis: int, *arrays: Any) -> Any:
     """Return the result of the kernel that a device has for rows of arrays; None where it has none for these."""
-    kernel = kernel_of(name, arrays[0])
-    return None if kernel is None or axis not in (-1, arrays[0].ndim - 1) else kernel(*arrays)
+    return by_kernel(name, *arrays) if axis in (-1, arrays[0].ndim - 1) else None
 
 
 def _softmax_on_device(x: Any, axis: int) -> Any:

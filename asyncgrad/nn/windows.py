@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import is_foreign, kernel_of, zeros_beside
+from ..graph.values import is_foreign, zeros_beside
 from .arguments import array_of
 from .layouts import empty_laid_like, images_last, with_spaced_rows
 
@@ -16,7 +16,6 @@ __all__ = [
     "Tile",
     "Window",
     "add_shifted",
-    "by_kernel",
     "crop",
     "pad",
     "pad_images_last",
@@ -128,12 +127,6 @@ class Window(NamedTuple):
                 right = min(left + step, columns)
                 start = row * columns
                 yield Tile(slice(row, row + 1), slice(left, right), start + left, start + right)
-
-
-def by_kernel(name: str, array: Any, *arguments: Any) -> Any:
-    """Return the result of the kernel that a device has under a name; None where it has none for these arguments."""
-    kernel = kernel_of(name, array)
-    return None if kernel is None else kernel(array, *arguments)
 
 
 def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0) -> Any:

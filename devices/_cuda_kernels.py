@@ -402,27 +402,23 @@ class _ElementwiseLauncher:
         if "strided" in modes or "pitched" in modes or 0 in shape:
             return formula
         operands = [Operand(kind, mode) for kind, mode in zip(kinds, modes, strict=True)]
-        known: dict[Any, tuple[Any, Any]] = {}
+        #: By the numbers, the launch, or _NO_KERNEL.
+        known: dict[Any, Any] = {}
 
         def call(*arguments: Any) -> Any:
             values = tuple([arguments[nr] for nr in numbers])
             # 0.0 and -0.0 are equal.
             key = values if all(values) else (*values, repr(values))
-            found = known.get(key)
-            if found is None:
+            given = [one for one in arguments if type(one) is ndarray]
+            launch = known.get(key)
+            if launch is None:
                 if self._fixed == _MOST_FIXED:
                     return formula(*arguments)
                 self._fixed += 1
-                fixed = dict(zip(numbers, values, strict=True))
-                given = [one for one in arguments if type(one) is ndarray]
-                found = known[key] = self._kernel(operands, fixed, given)
-            kernel, dtype = found
-            if kernel is None:
-                return formula(*arguments)
-            out = kernels.make(shape, dtype)
-            kernel((out.size + 3) >> 2, (out, *[one for one in arguments if type(one) is ndarray]), 0, BLOCK)
-            kernels.launched[0] += 1
-            return out
+                kernel, dtype = self._kernel(operands, dict(zip(numbers, values, strict=True)), given)
+                launch = _NO_KERNEL if kernel is None else _Launch(kernel, (prod(shape) + 3) >> 2, shape, dtype, ())
+                known[key] = launch
+            return formula(*arguments) if launch is _NO_KERNEL else launch.result(kernels, given)
 
         return call
 

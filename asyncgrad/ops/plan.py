@@ -258,7 +258,7 @@ class Plan:
             return ""
         return self._size_condition(grad, names, size_of, self._watched_from)
 
-    def _size_condition(self, grad: str, names: Sequence[str], size_of: str, limit: int | None) -> str:
+    def _size_condition(self, grad: str, names: Sequence[str], size_of: str, limit: int) -> str:
         sizes = [f"{grad}.size"]
         if self.primitive.superlinear:
             sizes += [

@@ -7,7 +7,7 @@ import pickle
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -290,6 +290,8 @@ def test_saved_tensors_go_by_pinned_memory_and_copy_streams_while_the_loop_runs(
     copies: list[tuple[int, Any]] = []
     copy, streams = sys.modules["cupy.cuda.runtime"].memcpyAsync, gpu.copy_streams
     pinned: list[range] = []
+    down, up = (2, streams[1].cuda_stream.ptr), (1, streams[0].cuda_stream.ptr)
+    both_read: list[Callable[[], object]] = []
 
     def allocate(size: int) -> Any:
         made = alloc_pinned_memory(size)
@@ -300,6 +302,8 @@ def test_saved_tensors_go_by_pinned_memory_and_copy_streams_while_the_loop_runs(
         assert any((source if kind == 1 else target) in one for one in pinned)
         copies.append((kind, stream))
         copy(target, source, size, kind, stream)
+        if copies.count(up) == 2:
+            both_read[0]()
 
     monkeypatch.setattr(sys.modules["cupy.cuda"], "alloc_pinned_memory", allocate)
     monkeypatch.setattr(sys.modules["cupy.cuda.runtime"], "memcpyAsync", noted)
@@ -315,15 +319,24 @@ def test_saved_tensors_go_by_pinned_memory_and_copy_streams_while_the_loop_runs(
             last = np.tanh(first)
             copies.append((0, None))
         begun: list[int] = []
-        first.grad_fn.register_prehook(lambda grads: begun.append(len(copies)))
+        ahead, loop = asyncio.Event(), asyncio.get_running_loop()
+        # A thread reads them.
+        both_read.append(lambda: loop.call_soon_threadsafe(ahead.set))
+
+        async def before_the_second_node(grads: Any) -> None:
+            # Its body is what needs the second one, and runs after this hook.
+            async with asyncio.timeout(60):
+                await ahead.wait()
+            begun.append(len(copies))
+
+        first.grad_fn.register_prehook(before_the_second_node)
         await last.sum().backward()
         return begun
 
     begun = run(main())
-    down, up = (2, streams[1].cuda_stream.ptr), (1, streams[0].cuda_stream.ptr)
     assert sorted(copies[: copies.index((0, None))]) == [down] * 2
     assert copies[copies.index((0, None)) + 1 :] == [up] * 2
-    # Both are read before the second node begins, ahead of its need.
+    # Both are read ahead of the second node's need.
     assert begun == [len(copies)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -235,6 +236,38 @@ def test_saved_tensors_are_never_written_into(monkeypatch):
         return values[-1] * values[-2]
 
     agrees(model, [x, y], np.ones((4, 3)))
+
+
+def test_saved_tensors_are_freed_as_soon_as_their_node_has_run(cache):
+    """As in the engine; the variables of a compiled function do not keep them until a later step takes those."""
+    freed = []
+
+    class Watch(ag.Function):
+        is_traceable = True
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.copy()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            freed.append([array() is None for array in watched])
+            return grad
+
+    def model(x: Any) -> Any:
+        y = Watch.apply(np.tanh(x))
+        factors = np.exp(y), np.sin(y)
+        watched[:] = [weakref.ref(factor._data) for factor in factors]
+        return np.exp(np.multiply(*factors)).sum()
+
+    x, watched = random_leaf(3), []
+    with compiled_after(0):
+        for _ in range(3):
+            sync.backward(model(x))
+            x.grad = None
+
+    assert freed == [[True, True]] * 3
+    assert cache.stats().hits == 3
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,9 @@ class CodeGenerator:
         if not self._keep_graph:
             for line in body.release:
                 text.emit(text.fill(line, names, constants), LineKind.BODY)
+            if saved:
+                # Saved tensors are freed now, and not when a later op with as many of them takes the variables.
+                text.emit(f"{' = '.join(saved.values())} = None", LineKind.BODY)
         self._write_deliveries(index, op, values)
         for name in saved.values():
             self._names.release(name)

@@ -32,6 +32,9 @@ STEPS: dict[str, tuple[int, int, Any]] = {
 #: Bytes of a tensor of one element, and its array; the array takes 16 more with NumPy 2.5.
 SAVED = 232
 
+#: Bytes that the rest of the process may allocate meanwhile: threads of earlier tests, and Python's own caches.
+ELSEWHERE = 16_384
+
 
 @pytest.fixture(autouse=True)
 def _clock() -> Iterator[None]:
@@ -89,7 +92,7 @@ def test_a_node_takes_250_bytes_at_most_and_what_it_saves_built_or_run_and_none_
         after = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert (peak - before) / 30_000 <= 250 + SAVED * saved / nodes
+    assert (peak - before - ELSEWHERE) / 30_000 <= 250 + SAVED * saved / nodes
     assert (after - before) / 30_000 < 10
 
 

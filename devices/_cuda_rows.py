@@ -178,7 +178,9 @@ class RowKernels:
     def __init__(self, cupy: Any, source: str) -> None:
         self._ndarray = cupy.ndarray
         self._module = cupy.RawModule(code=BLOCK_SOURCE + source, options=("-std=c++17",))
-        self._kernels: dict[tuple[str, str], Any] = {}
+        self._kernels: dict[tuple[Any, ...], Any] = {}
+        #: Kernels belong to one GPU. It is the current one where an operation runs.
+        self._current_gpu = cupy.cuda.runtime.getDevice if cupy.cuda.runtime.getDeviceCount() > 1 else None
 
     def launch(self, name: str, dtype: Any, rows: int, length: int, arguments: tuple[Any, ...]) -> None:
         """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length."""
@@ -186,12 +188,13 @@ class RowKernels:
         self.kernel(name, dtype.char)(rows * threads, arguments, 0, threads)
 
     def kernel(self, name: str, char: str) -> Any:
-        """Return what launches the kernel of a name for a dtype, given the threads and the arguments."""
-        kernel = self._kernels.get((name, char))
+        """Return what launches the kernel of a name for a dtype on the current GPU, given the threads and arguments."""
+        key: tuple[Any, ...] = (name, char) if self._current_gpu is None else (name, char, self._current_gpu())
+        kernel = self._kernels.get(key)
         if kernel is None:
             found = self._module.get_function(f"{name}_{'float' if char == 'f' else 'double'}")
             kernel = found.kernel.linear_launch
-            self._kernels[name, char] = kernel
+            self._kernels[key] = kernel
         return kernel
 
     def fit(self, *arrays: Any) -> bool:

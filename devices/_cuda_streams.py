@@ -28,7 +28,15 @@ class Gpu(Protocol):
     """What streams and copies ask of their GPU; see `CudaDevice`."""
 
     copy_streams: tuple[Any, ...]
+    #: CuPy's object for it: in a block `with device.gpu:` it is the current one of the thread.
+    gpu: Any
+    #: Whether it is the only one that CUDA finds.
+    is_alone: bool
     _streams: Any
+
+    @property
+    def index(self) -> int | None:
+        """Its number, as CUDA counts."""
 
     @property
     def name(self) -> str:
@@ -95,9 +103,15 @@ class CudaEvent(Event):
     def __init__(self, stream: CudaStream, enable_timing: bool = False) -> None:
         # Without a call of `super`: a profile makes two for each operation.
         self.stream, self.enable_timing = stream, enable_timing
-        # A thread that waits for it sleeps.
-        self.cuda_event = stream.make_event(block=True, disable_timing=not enable_timing)
-        self.cuda_event.record(stream.cuda_stream)
+        if stream.device.is_alone:
+            # A thread that waits for it sleeps.
+            self.cuda_event = stream.make_event(block=True, disable_timing=not enable_timing)
+            self.cuda_event.record(stream.cuda_stream)
+            return
+        # An event belongs to the GPU that is current where it is made, and CUDA's default stream is that of this one.
+        with stream.device.gpu:
+            self.cuda_event = stream.make_event(block=True, disable_timing=not enable_timing)
+            self.cuda_event.record(stream.cuda_stream)
 
     def query(self) -> bool:
         """Tell whether the event has completed; never waits.
@@ -210,8 +224,13 @@ class CudaStream(Stream):
         if not isinstance(event, CudaEvent):
             self.must_have_passed(event)
             return
-        if event.stream is not self:
-            with translate_errors(self.device):
+        if event.stream is self:
+            return
+        with translate_errors(self.device):
+            if self.device.is_alone:
+                self.cuda_stream.wait_event(event.cuda_event)
+                return
+            with self.device.gpu:
                 self.cuda_stream.wait_event(event.cuda_event)
 
     def record_use(self, value: Any) -> None:

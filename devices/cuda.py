@@ -55,26 +55,39 @@ class CudaDevice(Device):
         index: its number, as CUDA counts.
         cupy: the module.
         kernels: what counts the fused kernels.
+        is_alone: whether it is the only GPU that CUDA finds.
     """
 
-    __slots__ = ("_backward_ends", "_cupy", "_gpu", "_held", "_index", "_kernels", "_process", "copy_streams")
+    __slots__ = (
+        "_backward_ends",
+        "_cupy",
+        "_held",
+        "_index",
+        "_kernels",
+        "_process",
+        "copy_streams",
+        "gpu",
+        "is_alone",
+    )
 
     has_strides = False
     has_host_arrays = False
     is_asynchronous = True
     has_timing = True
 
-    def __init__(self, index: int, cupy: Any, kernels: CudaKernels) -> None:
+    def __init__(self, index: int, cupy: Any, kernels: CudaKernels, is_alone: bool) -> None:
         self._index = index
         self._kernels = kernels
         self._cupy = cupy
-        self._gpu = cupy.cuda.Device(index)
+        self.is_alone: bool = is_alone
+        #: CuPy's object for it: in a block `with device.gpu:` it is the current one of the thread.
+        self.gpu: Any = cupy.cuda.Device(index)
         self._process = os.getpid()
         #: Events at the ends of the last awaited backward passes.
         self._backward_ends: deque[Event] = deque()
         #: What work on streams may still use, with the events after which it no longer does.
         self._held: deque[tuple[list[Any], Any]] = deque()
-        with self._gpu:
+        with self.gpu:
             #: The streams on which arrays come from the host and go there, beside the streams of computation.
             self.copy_streams: tuple[CudaStream, ...] = tuple(
                 CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True)) for way in (0, 1)
@@ -85,6 +98,11 @@ class CudaDevice(Device):
         """A name such as `cuda:0`."""
         return f"cuda:{self._index}"
 
+    @property
+    def index(self) -> int:
+        """Its number, as CUDA counts."""
+        return self._index
+
     # Several GPUs: CUDA has a current one in each thread, which is number 0 at first.
 
     @property
@@ -94,7 +112,7 @@ class CudaDevice(Device):
 
     def run_body(self, body: Body) -> Any:
         """Run a body while this GPU is the current one."""
-        with self._gpu:
+        with self.gpu:
             return body()
 
     # Streams.
@@ -102,7 +120,7 @@ class CudaDevice(Device):
     def make_stream(self, index: int) -> CudaStream:
         """Return a new CUDA stream; number 0 is CUDA's default stream, which CuPy's functions use, too."""
         self.check()
-        with self._gpu:
+        with self.gpu:
             stream = self._cupy.cuda.Stream.null if index == 0 else self._cupy.cuda.Stream(non_blocking=True)
         if index:
             start_following(self)
@@ -110,7 +128,13 @@ class CudaDevice(Device):
 
     def use_stream(self, stream: CudaStream | None) -> None:
         """Make a stream CuPy's current one in this thread."""
-        (self._cupy.cuda.Stream.null if stream is None else stream.cuda_stream).use()
+        cuda_stream = self._cupy.cuda.Stream.null if stream is None else stream.cuda_stream
+        if self.is_alone:
+            cuda_stream.use()
+            return
+        # CuPy has a current stream for each GPU, and sets that of the current one.
+        with self.gpu:
+            cuda_stream.use()
 
     def synchronize(self) -> Awaitable[None]:
         """Wait until all work on the streams of this device has ended; awaited where an event loop runs in this thread.
@@ -140,13 +164,13 @@ class CudaDevice(Device):
             DeviceError: CUDA has no such dtype.
         """
         self.check()
-        with self._gpu, translate_errors(self):
+        with self.gpu, translate_errors(self):
             return copy_to_gpu(self, array)
 
     def to_host(self, array: Any) -> Any:
         """Return a copy as a NumPy array; blocks until the work on the current stream has ended."""
         self.check()
-        with self._gpu, translate_errors(self):
+        with self.gpu, translate_errors(self):
             return copy_to_host(self, array)
 
     def from_host_async(self, array: Any) -> Any:
@@ -156,7 +180,7 @@ class CudaDevice(Device):
             DeviceError: CUDA has no such dtype.
         """
         self.check()
-        with self._gpu, translate_errors(self):
+        with self.gpu, translate_errors(self):
             return copy_to_gpu(self, array, may_be_read_later=True)
 
     def from_host_ahead(self, array: Any) -> tuple[Any, Event]:
@@ -166,14 +190,14 @@ class CudaDevice(Device):
             DeviceError: CUDA has no such dtype.
         """
         self.check()
-        with self._gpu, translate_errors(self):
+        with self.gpu, translate_errors(self):
             copied = copy_to_gpu(self, array, may_be_read_later=True, is_ahead=True)
             return copied, self.copy_streams[0].record_event()
 
     def to_host_async(self, array: Any) -> tuple[Any, Event]:
         """Return a NumPy array in page-locked memory, and the event after which it holds a copy; never waits."""
         self.check()
-        with self._gpu, translate_errors(self):
+        with self.gpu, translate_errors(self):
             return copy_to_host_later(self, array)
 
     def hold(self, events: list[Any], value: Any) -> None:
@@ -217,13 +241,13 @@ class CudaDevice(Device):
         self.check()
         with translate_errors(self):
             self.release_held()
-        with self._gpu:
+        with self.gpu:
             return int(self._cupy.get_default_memory_pool().used_bytes())
 
     def memory_reserved(self) -> int:
         """Return how many bytes of the GPU's memory CuPy's pool holds, for arrays that exist or are to come."""
         self.check()
-        with self._gpu:
+        with self.gpu:
             return int(self._cupy.get_default_memory_pool().total_bytes())
 
     def empty_cache(self) -> None:
@@ -233,7 +257,7 @@ class CudaDevice(Device):
             DeviceError: the GPU has failed.
         """
         self.check()
-        with self._gpu, translate_errors(self):
+        with self.gpu, translate_errors(self):
             self.release_held()
             self._cupy.get_default_memory_pool().free_all_blocks()
             self._cupy.get_default_pinned_memory_pool().free_all_blocks()
@@ -296,4 +320,4 @@ def open_device(index: int | None) -> CudaDevice:
     for make in (library_functions, product_functions, row_functions, loss_functions, window_functions):
         own.update(make(cupy))
     register_functions(cupy.ndarray, own)
-    return CudaDevice(index, cupy, kernels)
+    return CudaDevice(index, cupy, kernels, is_alone=count == 1)

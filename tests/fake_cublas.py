@@ -12,17 +12,21 @@ import numpy as np
 __all__ = ["cublas"]
 
 
-def cublas() -> ModuleType:
-    """Return the module, with its products in float32 and float64."""
+def cublas(current_handle: Callable[[], int]) -> ModuleType:
+    """Return the module, with its products in float32 and float64.
+
+    Args:
+        current_handle: returns the handle of the current GPU, without which a product is an error.
+    """
     made = ModuleType("cupy_backends.cuda.libs.cublas")
     for name, char in (("s", "f"), ("d", "d")):
-        one = _product(char)
+        one = _product(char, current_handle)
         functions = {"gemm": one, "gemmStridedBatched": _strided(one, char), "gemmBatched": _batched(one)}
         vars(made).update({f"{name}{kind}": function for kind, function in functions.items()})
     return made
 
 
-def _product(char: str) -> Callable[..., None]:
+def _product(char: str, current_handle: Callable[[], int]) -> Callable[..., None]:
     """Return gemm of a dtype: C = alpha op(A) op(B) + beta C, for matrices whose columns lie without gaps."""
     dtype = np.dtype(char)
 
@@ -36,7 +40,7 @@ def _product(char: str) -> Callable[..., None]:
         handle: int, a_is_transposed: int, b_is_transposed: int, m: int, n: int, k: int,
         alpha: int, a: int, a_step: int, b: int, b_step: int, beta: int, c: int, c_step: int,
     ) -> None:  # fmt: skip
-        assert handle == 1
+        assert handle == current_handle(), "the handle belongs to another GPU than the current one"
         first = matrix(a, k, m, a_step).T if a_is_transposed else matrix(a, m, k, a_step)
         second = matrix(b, n, k, b_step).T if b_is_transposed else matrix(b, k, n, b_step)
         factor, kept = (matrix(one, 1, 1, 1)[0, 0] for one in (alpha, beta))

@@ -4,6 +4,9 @@ Arrays have CuPy's functions and refusals (`DeviceArray`). Work is done at once,
 recorded on a stream between `stream.block()` and `stream.unblock()` is not done before the latter. Events tell the time
 at which they are done, by the host's clock or the one that a test puts in `Event.clock`. Kernels in CUDA's C
 cannot be launched. `open_gpus` puts the modules in the place of the real ones for a test, and opens the devices.
+
+There may be several GPUs. CUDA has a current one in each thread: to record on a stream of another one is an error, and
+so is cuBLAS's handle of another one.
 """
 
 from __future__ import annotations
@@ -33,12 +36,14 @@ from tests.fake_cublas import cublas
 __all__ = [
     "CUDARuntimeError",
     "Failure",
+    "Gate",
     "OutOfMemoryError",
     "Stream",
     "memory_pool",
     "modules",
     "ndarray",
     "open_gpus",
+    "stream_at",
 ]
 
 #: The functions of the device that need no kernel.
@@ -110,9 +115,10 @@ class FakeGpu:
         _thread.device = self.id
 
     def synchronize(self) -> None:
-        """Wait for all streams."""
+        """Wait for its streams."""
         for stream in list(Stream.all):
-            stream.synchronize()
+            if stream.device_id in (-1, self.id):
+                stream.synchronize()
 
     def __enter__(self) -> FakeGpu:
         self._before.append(FakeGpu().id)
@@ -131,6 +137,23 @@ class FakeGpu:
         return f"<CUDA Device {self.id}>"
 
 
+def get_device() -> int:
+    """Return the number of the current GPU of this thread."""
+    return FakeGpu().id
+
+
+def get_cublas_handle() -> int:
+    """Return cuBLAS's handle of the current GPU."""
+    return 1 + get_device()
+
+
+def set_device(number: int) -> None:
+    """Make a GPU the current one of this thread."""
+    if not 0 <= number < GpuCount.value:
+        raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+    FakeGpu(number).use()
+
+
 @final
 class Event:
     """`cupy.cuda.Event`: what was held back on its stream when it was recorded."""
@@ -142,6 +165,7 @@ class Event:
         self._gates: tuple[Gate, ...] = ()
         self._recorded: float | None = None
         self.disable_timing = disable_timing
+        self._device_id = get_device()
 
     @property
     def time(self) -> float:
@@ -161,10 +185,17 @@ class Event:
         return all(gate.is_set() for gate in self._gates)
 
     def record(self, stream: Stream | None = None) -> None:
-        """Complete once the work that is on a stream now is done."""
+        """Complete once the work that is on a stream now is done.
+
+        Raises:
+            CUDARuntimeError: the stream belongs to another GPU.
+        """
         Failure.check()
+        stream = get_current_stream() if stream is None else stream
+        if self._device_id != (get_device() if stream.device_id == -1 else stream.device_id):
+            raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
         self._recorded = Event.clock()
-        self._gates = (get_current_stream() if stream is None else stream).gates
+        self._gates = stream.gates
 
     def synchronize(self) -> None:
         """Wait until it is done."""
@@ -197,18 +228,33 @@ class Gate(threading.Event):
 
 @final
 class Stream:
-    """`cupy.cuda.Stream`."""
+    """`cupy.cuda.Stream`.
+
+    The default stream is one object for all GPUs, and stands for that of the current one.
+    """
 
     null: ClassVar[Stream]
     #: All streams that exist.
     all: ClassVar[weakref.WeakSet[Stream]] = weakref.WeakSet()
+    _at: ClassVar[weakref.WeakValueDictionary[int, Stream]] = weakref.WeakValueDictionary()
     _next_ptr: ClassVar[Callable[[], int]] = itertools.count().__next__
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
         self.ptr = Stream._next_ptr()
-        self.gates: tuple[Gate, ...] = ()
+        self.device_id = -1 if null else get_device()
+        self._gates: dict[int, tuple[Gate, ...]] = {}
         self._before: list[Stream] = []
         Stream.all.add(self)
+        Stream._at[self.ptr] = self
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """What holds back the work on it."""
+        return self._gates.get(get_device() if self.device_id == -1 else self.device_id, ())
+
+    @gates.setter
+    def gates(self, gates: tuple[Gate, ...]) -> None:
+        self._gates[get_device() if self.device_id == -1 else self.device_id] = gates
 
     def block(self) -> None:
         """Hold back what is recorded on this stream from now on."""
@@ -226,8 +272,14 @@ class Stream:
         return all(gate.is_set() for gate in self.gates)
 
     def use(self) -> Stream:
-        """Make it the current one of this thread."""
-        _thread.stream = self
+        """Make it the current one of this thread, for its GPU.
+
+        Raises:
+            RuntimeError: that is not the current one.
+        """
+        if self.device_id not in (-1, get_device()):
+            raise RuntimeError(f"the stream belongs to device {self.device_id}, and {get_device()} is the current one")
+        _current_streams()[get_device()] = self
         return self
 
     def record(self, event: Event | None = None) -> Event:
@@ -237,27 +289,35 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Hold back later work on this stream until an event is done."""
+        """Hold back later work on this stream until an event is done, of any GPU."""
         self.gates = tuple({*self.gates, *event.gates})
 
     def synchronize(self) -> None:
         """Wait until all work on it is done."""
-        self.record().synchronize()
+        for gate in self.gates:
+            assert gate.wait(timeout=60), "a stream that was blocked has not been unblocked"
 
     def __enter__(self) -> Stream:
         self._before.append(get_current_stream())
         return self.use()
 
     def __exit__(self, *exception: object) -> None:
-        _thread.stream = self._before.pop()
+        self._before.pop().use()
 
 
-Stream.null = Stream()
+Stream.null = Stream(null=True)
+
+
+def _current_streams() -> dict[int, Stream]:
+    """Return the current streams of this thread, by GPU."""
+    if not hasattr(_thread, "streams"):
+        _thread.streams = {}
+    return _thread.streams  # type: ignore[no-any-return]
 
 
 def get_current_stream(device_id: int = -1) -> Stream:
-    """Return the current stream of this thread."""
-    return getattr(_thread, "stream", Stream.null)
+    """Return the current stream of this thread on a GPU; -1 is the current one."""
+    return _current_streams().get(get_device() if device_id == -1 else device_id, Stream.null)
 
 
 # Memory.
@@ -319,6 +379,7 @@ class Memory:
 
     def __init__(self, size: int) -> None:
         memory_pool.take(self, size)
+        self.device_id = get_device()
         self.bytes = np.full(max(size, 1), 0xA5, np.uint8)
         self.ptr = self.bytes.ctypes.data
 
@@ -331,7 +392,7 @@ class UnownedMemory:
         self.ptr = ptr
         self.size = size
         self.owner = owner
-        self.device_id = device_id
+        self.device_id = get_device() if device_id < 0 else device_id
 
 
 @final
@@ -341,7 +402,7 @@ class MemoryPointer:
     def __init__(self, mem: Memory | UnownedMemory, offset: int) -> None:
         self.mem = mem
         self.ptr = mem.ptr + offset
-        self.device_id = FakeGpu().id
+        self.device_id = mem.device_id
 
 
 @final
@@ -372,8 +433,23 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
 def memcpy_async(target: int, source: int, size: int, kind: int, stream: int) -> None:
     """Copy bytes, at once."""
     assert kind in (1, 2), "1 is to the GPU, 2 to the host"
-    assert stream in {one.ptr for one in Stream.all}
+    stream_at(stream)
     ctypes.memmove(target, source, size)
+
+
+def memcpy_peer_async(target: int, to: int, source: int, home: int, size: int, stream: int) -> None:
+    """Copy bytes from one GPU to another, at once."""
+    assert to != home
+    assert {to, home} <= set(range(GpuCount.value))
+    stream_at(stream)
+    ctypes.memmove(target, source, size)
+
+
+def stream_at(pointer: int) -> Stream:
+    """Return the stream of a pointer, which must be one of the current GPU."""
+    stream = Stream._at[pointer]
+    assert stream.device_id in (-1, get_device()), "the stream belongs to another GPU than the current one"
+    return stream
 
 
 # Arrays.
@@ -399,8 +475,8 @@ class ndarray(DeviceArray):
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         dtype = np.dtype(dtype)
         size = int(np.prod(shape)) * dtype.itemsize
-        self._gpu = FakeGpu()
         self._memory = MemoryPointer(Memory(size), 0) if memptr is None else memptr
+        self._gpu = FakeGpu(self._memory.device_id)
         buffer = (ctypes.c_char * size).from_address(self._memory.ptr)
         self._array = np.ndarray(shape, dtype, buffer, strides=strides, order=order)  # type: ignore[call-overload]
         self.base = None
@@ -418,6 +494,10 @@ class ndarray(DeviceArray):
     def __reduce__(self) -> Any:
         return _from_numpy, (self.get(),)
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        with self._gpu:
+            return self.copy()  # type: ignore[attr-defined]
+
     def __repr__(self) -> str:
         return repr(self._array)
 
@@ -432,7 +512,8 @@ class ndarray(DeviceArray):
         return _from_numpy(array)
 
     def _to_host(self) -> np.ndarray:
-        get_current_stream().synchronize()
+        with self._gpu:
+            get_current_stream().synchronize()
         return self._array.copy(order="K")
 
 
@@ -498,12 +579,15 @@ def modules() -> dict[str, ModuleType]:
     runtime = _module(
         "cupy.cuda.runtime",
         CUDARuntimeError=CUDARuntimeError,
+        getDevice=get_device,
         getDeviceCount=get_device_count,
         memcpyAsync=memcpy_async,
+        memcpyPeerAsync=memcpy_peer_async,
+        setDevice=set_device,
         deviceSynchronize=lambda: FakeGpu().synchronize(),
     )
     driver = _module("cupy.cuda.driver", CUDADriverError=CUDADriverError)
-    device = _module("cupy.cuda.device", Device=FakeGpu, get_cublas_handle=lambda: 1)
+    device = _module("cupy.cuda.device", Device=FakeGpu, get_cublas_handle=get_cublas_handle)
     memory = _module("cupy.cuda.memory", OutOfMemoryError=OutOfMemoryError)
     cuda = _module(
         "cupy.cuda",
@@ -535,7 +619,7 @@ def modules() -> dict[str, ModuleType]:
         get_default_pinned_memory_pool=PinnedMemoryPool,
         ndarray=ndarray,
     )
-    products = cublas()
+    products = cublas(get_cublas_handle)
     libs = _module("cupy_backends.cuda.libs", cublas=products)
     backends_cuda = _module("cupy_backends.cuda", libs=libs)
     backends = _module("cupy_backends", cuda=backends_cuda)
@@ -568,4 +652,7 @@ def open_gpus(count: int = 2) -> Iterator[list[Any]]:
                 with suppress(ValueError):  # no stream has been made on it
                     stop_following(gpu)
             memory_pool.set_limit()
-            Stream.null.use()
+            assert get_device() == 0, "a GPU that a test has made the current one still is"
+            for number in range(count):
+                with FakeGpu(number):
+                    Stream.null.use()

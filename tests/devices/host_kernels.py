@@ -345,6 +345,7 @@ class BlockCupy:
     """What `RowKernels` asks of the module, in the memory of the host."""
 
     ndarray = HostArray
+    cuda = HostCupy.cuda
 
     def __init__(self) -> None:
         self.modules: list[BlockModule] = []

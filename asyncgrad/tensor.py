@@ -1102,6 +1102,10 @@ def _leaf_from_host(data: np.ndarray, requires_grad: bool, place: Device) -> Ten
 
 def _moved_async(array: Any, home: Device, place: Device) -> Any:
     """Return a copy of an array on another device, without waiting for either."""
+    if not (home.has_host_arrays or place.has_host_arrays):
+        copy = place.from_device(array, home, non_blocking=True)
+        if copy is not None:
+            return copy
     if home.has_host_arrays or not place.has_host_arrays:
         # From device to device by way of the host: the second reads what the first has finished.
         return place.from_host_async(home.to_host(array))

@@ -1,4 +1,4 @@
-"""Copies between the host and a GPU, through page-locked memory, which the GPU reads and writes by itself.
+"""Copies between the host and a GPU, through page-locked memory, which the GPU reads and writes; and between two GPUs.
 
 A copy of at least LARGE bytes runs on a stream of its own, so that it overlaps computation. What such a stream has
 allocated is freed only when all work has ended that may use it: see `_Block`.
@@ -15,7 +15,7 @@ from asyncgrad.graph.device_work import record_work
 
 from ._cuda_streams import CudaEvent, CudaStream, Gpu
 
-__all__ = ["LARGE", "copy_to_gpu", "copy_to_host", "copy_to_host_later"]
+__all__ = ["LARGE", "copy_between_gpus", "copy_to_gpu", "copy_to_host", "copy_to_host_later"]
 
 #: From this many bytes on a copy runs beside computation.
 LARGE = 1 << 20
@@ -61,11 +61,11 @@ def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False, is_ahe
     is_beside = array.nbytes >= (1 if is_ahead else LARGE)
     copying: CudaStream = device.copy_streams[0] if is_beside else device.current_stream()
     stream = copying.cuda_stream
-    with stream:
-        memory = cupy.cuda.alloc(array.nbytes)
     if is_beside:
-        owner = _Block(device, memory)
-        memory = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, array.nbytes, owner, memory.device_id), 0)
+        memory = _allocate_on(device, copying, array.nbytes)
+    else:
+        with stream:
+            memory = cupy.cuda.alloc(array.nbytes)
     if array.nbytes:
         pinned = flat if may_be_read_later and _is_pinned(flat) else _pinned_like(flat)
         if pinned is not flat:
@@ -77,6 +77,54 @@ def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False, is_ahe
             current.wait_event(copied)
         device.hold([copied], pinned)
     return cupy.ndarray(array.shape, array.dtype, memory, strides=array.strides)
+
+
+def copy_between_gpus(source: Gpu, target: Gpu, array: Any, keeps: bool = False) -> Any:
+    """Return a copy of an array of one GPU on another one, with the same order of the elements in memory; never waits.
+
+    It begins when the work that is on the current stream of `source` now has ended. Later work on the current stream of
+    `target` waits for it, and so does later work on that of `source`, which may write into the array.
+
+    Args:
+        source: the GPU of the array.
+        target: the GPU of the copy.
+        array: the array.
+        keeps: whether nobody writes into the array before the copy is made, so that `source` need not wait.
+    """
+    import cupy
+
+    with source.gpu:
+        array, flat = _on_current_stream(source, array)
+        ready = source.current_stream().record_event()
+    with target.gpu:
+        current = target.current_stream()
+        # Not on the current stream: the copy need not wait for the work there.
+        stream = target.copy_streams[2]
+        memory = _allocate_on(target, stream, array.nbytes)
+        copy = cupy.ndarray(array.shape, array.dtype, memory, strides=array.strides)
+        if array.nbytes:
+            stream.wait_event(ready)
+            with record_work(stream, "copy between devices", "copy", array.nbytes):
+                cupy.cuda.runtime.memcpyPeerAsync(
+                    memory.ptr, target.index, flat.data.ptr, source.index, array.nbytes, stream.cuda_stream.ptr
+                )
+            copied = stream.record_event()
+            current.wait_event(copied)
+    if array.nbytes:
+        if not keeps:
+            source.current_stream().wait_event(copied)
+        source.hold([copied.cuda_event], array)
+    return copy
+
+
+def _allocate_on(device: Gpu, stream: CudaStream, size: int) -> Any:
+    """Return CuPy's pointer to new memory that a copy stream writes first, and other streams use afterwards."""
+    import cupy
+
+    with stream.cuda_stream:
+        memory = cupy.cuda.alloc(size)
+    owner = _Block(device, memory)
+    return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, size, owner, memory.device_id), 0)
 
 
 def copy_to_host(device: Gpu, array: Any) -> np.ndarray:

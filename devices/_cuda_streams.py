@@ -21,7 +21,7 @@ __all__ = ["CudaEvent", "CudaStream", "Gpu", "translate_errors"]
 
 
 #: The streams of copies, by their numbers.
-_COPY_LABELS = {-1: "copies to the device", -2: "copies to the host"}
+_COPY_LABELS = {-1: "copies to the device", -2: "copies to the host", -3: "copies from other GPUs"}
 
 
 class Gpu(Protocol):

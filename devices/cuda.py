@@ -20,7 +20,7 @@ from asyncgrad.graph.current_streams import start_following
 from asyncgrad.graph.values import register_functions
 
 from ._cuda_all_reduce import all_reduce_hook as all_reduce_hook
-from ._cuda_copies import copy_to_gpu, copy_to_host, copy_to_host_later
+from ._cuda_copies import copy_between_gpus, copy_to_gpu, copy_to_host, copy_to_host_later
 from ._cuda_kernels import CudaKernels, install_kernels
 from ._cuda_library import library_functions
 from ._cuda_losses import loss_functions
@@ -88,9 +88,10 @@ class CudaDevice(Device):
         #: What work on streams may still use, with the events after which it no longer does.
         self._held: deque[tuple[list[Any], Any]] = deque()
         with self.gpu:
-            #: The streams on which arrays come from the host and go there, beside the streams of computation.
+            #: The streams on which arrays come from the host, go there, and come from other GPUs, beside the streams of
+            #: computation.
             self.copy_streams: tuple[CudaStream, ...] = tuple(
-                CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True)) for way in (0, 1)
+                CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True)) for way in range(2 if is_alone else 3)
             )
 
     @property
@@ -199,6 +200,14 @@ class CudaDevice(Device):
         self.check()
         with self.gpu, translate_errors(self):
             return copy_to_host_later(self, array)
+
+    def from_device(self, array: Any, source: Device, non_blocking: bool = False) -> Any:
+        """Return a copy of an array of another GPU, which the two GPUs make later; None for another kind of device."""
+        if not isinstance(source, CudaDevice):
+            return None
+        self.check()
+        with translate_errors(self):
+            return copy_between_gpus(source, self, array, keeps=non_blocking)
 
     def hold(self, events: list[Any], value: Any) -> None:
         """Keep a reference to `value` until CUDA events have completed: until then its memory must not be reused."""

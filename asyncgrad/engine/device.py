@@ -296,6 +296,21 @@ class Device:
         """
         return self.to_host(array), None
 
+    def from_device(self, array: Any, source: Device, non_blocking: bool = False) -> Any:
+        """Return a copy of an array of another device that lives on this one; None to go by way of the host.
+
+        The copy is work of both devices: it begins when the work that is on the current stream of `source` has ended,
+        and the later work on the current streams of both waits for it. Called only where neither has NumPy's arrays.
+
+        Args:
+            array: the array.
+            source: its device.
+            non_blocking: whether nobody writes into `array` before the copy is made, so that `source` need not wait.
+
+        Source: cudaMemcpyPeerAsync.
+        """
+        return None
+
     # Closing.
 
     def close(self) -> None:

@@ -96,6 +96,10 @@ def move(value: Any, source: Any, target: Any) -> Any:
 
 def moved_array(array: Any, source: Any, target: Any) -> Any:
     """Return a copy of an array of device `source` as an array of device `target`."""
+    if not (source.has_host_arrays or target.has_host_arrays):
+        copy = target.from_device(array, source)
+        if copy is not None:
+            return copy
     host = source.to_host(array)
     # An array that comes from another device is a copy already.
     return host if target.has_host_arrays and not source.has_host_arrays else target.from_host(host)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import asyncgrad as ag
+from asyncgrad import sync
 from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.devices._cuda_losses import loss_functions
@@ -17,13 +19,25 @@ from asyncgrad.devices._cuda_products import product_functions
 from asyncgrad.devices._cuda_rows import row_functions
 from asyncgrad.devices._cuda_windows import window_functions
 from asyncgrad.nn.windows import Window
-from tests.fake_cupy import FakeGpu, Stream, get_current_stream, get_device, ndarray, open_gpus
+from tests.fake_cupy import FakeGpu, Stream, get_current_stream, get_device, memory_pool, ndarray, open_gpus
+
+#: Elements of an array that is copied on a stream of its own.
+LARGE = 200_003
 
 
 @pytest.fixture
 def gpus() -> Iterator[list[Any]]:
     with open_gpus(2) as opened:
         yield opened
+
+
+def on_host(tensor: Any) -> Any:
+    return tensor.to("cpu").tolist()
+
+
+def there(*shape: int, device: Any, **options: Any) -> Any:
+    numbers = np.random.default_rng(3).standard_normal(shape)
+    return ag.tensor(numbers, device=device, **options)
 
 
 # Streams, of which each belongs to a GPU.
@@ -60,6 +74,86 @@ def test_a_stream_waits_for_an_event_of_another_gpu(run: Any, gpus: list[Any]) -
     assert gpus[0].default_stream().query()
     first.cuda_stream.unblock()
     run(gpus[1].synchronize())
+
+
+# Copies between GPUs.
+
+
+def test_a_copy_goes_directly_and_so_does_its_gradient(monkeypatch: pytest.MonkeyPatch, gpus: list[Any]) -> None:
+    x = there(3, 4, device=gpus[0], requires_grad=True)
+    large = there(3, LARGE, device=gpus[1]).T
+    with monkeypatch.context() as patch:
+        for gpu in gpus:
+            patch.setattr(type(gpu), "to_host", None)
+            patch.setattr(type(gpu), "from_host", None)
+        y = x[:, ::2].to(gpus[1])
+        back = large.to(gpus[0], non_blocking=True)
+        empty = ag.tensor(np.ones((0, 2)), device="cpu")
+    with FakeGpu(1):
+        loss = (y * y).sum()
+    (grad,) = sync.grad(loss, [x])
+
+    assert (y._data.data.device_id, back._data.data.device_id, grad._data.data.device_id) == (1, 0, 0)
+    assert back._data.strides == large._data.strides
+    np.testing.assert_array_equal(back.to("cpu").numpy(), large.to("cpu").numpy())
+    np.testing.assert_array_equal(y.to("cpu").numpy(), x.to("cpu").detach().numpy()[:, ::2])
+    np.testing.assert_allclose(on_host(grad), 2 * x.detach().to("cpu").numpy() * [[1, 0, 1, 0]])
+    assert empty.to(gpus[0]).to(gpus[1]).shape == (0, 2)
+
+
+@pytest.mark.parametrize("non_blocking", [True, False])
+def test_a_copy_waits_for_the_work_before_it_and_the_work_after_it_waits_for_the_copy(
+    gpus: list[Any], non_blocking: bool
+) -> None:
+    source, target = (gpu.default_stream() for gpu in gpus)
+    x = there(5, device=gpus[0])
+    Stream.null.block()
+    copied = x.to(gpus[1], non_blocking=non_blocking)
+    later = target.record_event()
+
+    assert not later.query()
+    with FakeGpu(1):
+        assert get_current_stream() is Stream.null
+    Stream.null.unblock()
+    assert later.query()
+
+    stream = gpus[1].copy_streams[2].cuda_stream
+    stream.block()
+    copied = x.to(gpus[1], non_blocking=non_blocking)
+    # A write into x must not overtake the copy, unless the caller has promised that there is none.
+    assert source.record_event().query() is non_blocking
+    assert not target.record_event().query()
+    stream.unblock()
+    assert on_host(copied) == on_host(x)
+
+
+def test_the_memory_of_a_copy_and_of_its_source_is_held_until_it_is_made(gpus: list[Any]) -> None:
+    before = memory_pool.used_bytes()
+    stream = gpus[1].copy_streams[2].cuda_stream
+    x = there(LARGE, device=gpus[0])
+    stream.block()
+    y = x.to(gpus[1])
+    del x, y
+    for gpu in gpus:
+        gpu.release_held()
+    held = memory_pool.used_bytes()
+    stream.unblock()
+    for gpu in gpus:
+        gpu.empty_cache()
+
+    assert held == before + 2 * LARGE * 8
+    assert memory_pool.used_bytes() == before
+
+
+def test_a_profile_shows_a_copy_between_gpus(run: Any, gpus: list[Any]) -> None:
+    x = there(LARGE, device=gpus[0])
+    with ag.profile() as prof:
+        x.to(gpus[1])
+
+    (span,) = prof.device_spans
+    found = (span.name, span.kind, span.device, span.stream, span.bytes)
+
+    assert found == ("copy between devices", "copy", "cuda:1", "copies from other GPUs", 8 * LARGE)
 
 
 # Kernels, which are loaded on each GPU.

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, final
 
 import numpy as np
+import pytest
 
 from tests.fake_cupy import Gate, get_device, stream_at
 
-__all__ = ["NcclCommunicator", "Ring"]
+__all__ = ["NcclCommunicator", "Ring", "fake_nccl"]
 
 SUM, AVERAGE = 0, 4
 REALS = {6: np.float16, 7: np.float32, 8: np.float64}
@@ -82,3 +87,14 @@ class NcclCommunicator:
         gate = Gate()
         found.gates = (*found.gates, gate)
         self._ring.add(self._rank, (sent, received, count, dtype, operation, gate))
+
+
+@contextmanager
+def fake_nccl() -> Iterator[None]:
+    """Put the stand-in in the place of `cupy.cuda.nccl`, while that for CuPy is in the place of CuPy."""
+    module = ModuleType("cupy.cuda.nccl")
+    vars(module).update(NcclCommunicator=NcclCommunicator, get_unique_id=Ring)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "cupy.cuda.nccl", module)
+        patch.setattr(sys.modules["cupy.cuda"], "nccl", module, raising=False)
+        yield

@@ -8,13 +8,17 @@ import re
 import struct
 import subprocess
 import sys
+import threading
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import asyncgrad as ag
+from tests.fake_cupy import open_gpus
+from tests.fake_nccl import fake_nccl
 
 ROOT = Path(__file__).parent.parent
 
@@ -87,9 +91,29 @@ def test_every_example_has_a_test_here():
         "survival_fit",
         "train_deeper_than_memory",
         "train_digits",
+        "two_gpus",
     }
     # The tests of the other two are in tests/serving.
     assert examples == here | {"serve_and_learn", "serve_with_fastapi"}
+
+
+def test_two_gpus_train_one_model_in_threads_on_a_stand_in_for_gpus(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Process(threading.Thread):
+        exitcode = 0
+
+    context = SimpleNamespace(Process=Process)
+    monkeypatch.setattr("multiprocessing.get_context", lambda kind: context)
+    example = importlib.import_module("examples.two_gpus")
+    with open_gpus(2), fake_nccl():
+        example.main(2)
+
+    lines = sorted(capsys.readouterr().out.splitlines())
+    losses = [re.fullmatch(r"rank \d: loss (\d\.\d+) -> (0\.\d+), weight (.*)", line) for line in lines]
+    assert len(losses) == 2
+    assert all(found and float(found[1]) > 3 * float(found[2]) for found in losses), lines
+    assert len({found and found[3] for found in losses}) == 1
 
 
 def test_async_rule_awaits_all_its_answers_at_once():

@@ -199,45 +199,38 @@ def _linear_functions(cupy: Any, found: _Routines) -> dict[str, Callable[[Any, A
             return routines.get(dtype.char) if dtype == y.dtype and x.size and y.size else None
         return None
 
-    # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
+    def make_product(x_is_transposed: bool, y_is_transposed: bool) -> Callable[[Any, Any], Any]:
+        """Return a function that multiplies two matrices of rows, each transposed first where that is said."""
 
-    def linear(x: Any, weight: Any) -> Any:
-        """Return x @ weight.T."""
-        if (chosen := routine(x, weight)) is None:
-            return None
-        (columns, length), (gemm, one, zero) = weight.shape, chosen
-        out = make((*x.shape[:-1], columns), x.dtype)
-        gemm(
-            get_handle(), 1, 0, columns, x.size // length, length,
-            one, weight.data.ptr, length, x.data.ptr, length, zero, out.data.ptr, columns,
-        )  # fmt: skip
-        return out
+        def product(x: Any, y: Any) -> Any:
+            if (chosen := routine(x, y)) is None:
+                return None
+            gemm, one, zero = chosen
+            x_shape, y_shape = x.shape, y.shape
+            x_step, y_step = x_shape[-1], y_shape[-1]
+            columns = y_shape[0] if y_is_transposed else y_step
+            if x_is_transposed:
+                shape, rows, length = (x_step, columns), x_step, y.size // y_step
+            else:
+                shape, rows, length = (*x_shape[:-1], columns), x.size // x_step, x_step
+            out = make(shape, x.dtype)
+            # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
+            gemm(
+                get_handle(), y_is_transposed, x_is_transposed, columns, rows, length,
+                one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, columns,
+            )  # fmt: skip
+            return out
 
-    def input_grad(g: Any, weight: Any) -> Any:
-        """Return g @ weight."""
-        if (chosen := routine(g, weight)) is None:
-            return None
-        (length, columns), (gemm, one, zero) = weight.shape, chosen
-        out = make((*g.shape[:-1], columns), g.dtype)
-        gemm(
-            get_handle(), 0, 0, columns, g.size // length, length,
-            one, weight.data.ptr, columns, g.data.ptr, length, zero, out.data.ptr, columns,
-        )  # fmt: skip
-        return out
+        return product
 
-    def weight_grad(g: Any, x: Any) -> Any:
-        """Return g.T @ x, both as matrices of all their rows."""
-        if (chosen := routine(g, x)) is None:
-            return None
-        rows, columns, (gemm, one, zero) = g.shape[-1], x.shape[-1], chosen
-        out = make((rows, columns), g.dtype)
-        gemm(
-            get_handle(), 0, 1, columns, rows, x.size // columns,
-            one, x.data.ptr, columns, g.data.ptr, rows, zero, out.data.ptr, columns,
-        )  # fmt: skip
-        return out
-
-    return {"linear": linear, "linear_input_grad": input_grad, "linear_weight_grad": weight_grad}
+    return {
+        # x @ weight.T
+        "linear": make_product(False, True),
+        # g @ weight
+        "linear_input_grad": make_product(False, False),
+        # g.T @ x
+        "linear_weight_grad": make_product(True, False),
+    }
 
 
 @final

@@ -20,6 +20,7 @@ import numpy as np
 from asyncgrad.errors import DeviceError
 from asyncgrad.ops.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
 
+from ._call_caches import remember
 from ._cuda_arrays import array_maker
 from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
@@ -40,8 +41,6 @@ __all__ = ["CudaKernels", "install_kernels", "mixed_error"]
 
 #: Without it, a product and a sum may be rounded once, and a kernel gives other bits than its operations one by one.
 _OPTIONS = ("--fmad=false",)
-#: The most kinds of calls that one formula remembers.
-_MOST_CALLS = 1024
 #: The most kernels of one formula that hold numbers in their source.
 _MOST_FIXED = 16
 #: Stands for a kernel where there can be none.
@@ -118,9 +117,7 @@ class CudaKernels(KernelCompiler):
             key = *key, arrays[0].data.device_id
         launch = self._concatenating.get(key)
         if launch is None:
-            if len(self._concatenating) == _MOST_CALLS:
-                self._concatenating.clear()
-            launch = self._concatenating[key] = self._find_concatenation(arrays, axis)
+            launch = remember(self._concatenating, key, self._find_concatenation(arrays, axis))
         if launch is _NO_KERNEL:
             return np.concatenate(arrays, axis)
         return launch.result(self, arrays)
@@ -295,9 +292,7 @@ class _ElementwiseLauncher:
             key = *key, total.data.device_id
         found = self._added.get(key)
         if found is None:
-            if len(self._added) == _MOST_CALLS:
-                self._added.clear()
-            found = self._added[key] = self._find_addition(total, value)
+            found = remember(self._added, key, self._find_addition(total, value))
         kernel, threads = found
         if kernel is _NO_KERNEL:
             total += value
@@ -327,14 +322,10 @@ class _ElementwiseLauncher:
         """Return the result of a call on numbers, on arrays of several shapes, or on such that are not contiguous."""
         call = self._calls.get(key)
         if call is None:
-            if len(self._calls) + len(self._launches) >= _MOST_CALLS:
-                self._calls.clear()
-                self._launches.clear()
             found = self._call(arguments)
             if isinstance(found, _Launch):
-                self._launches[key] = found
-                return found.result(self._kernels, arguments)
-            call = self._calls[key] = found
+                return remember(self._launches, key, found).result(self._kernels, arguments)
+            call = remember(self._calls, key, found)
         return call(*arguments)
 
     def _call(self, arguments: Sequence[Any]) -> _Launch | Callable[..., Any]:

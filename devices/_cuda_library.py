@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from ._call_caches import remember
 from ._cuda_arrays import array_maker
 from ._cuda_kernels import mixed_error
 
@@ -25,8 +26,6 @@ __all__ = ["handle_getter", "library_functions"]
 _COLUMNS, _FEW_ROWS, _MANY_ROWS = 32, 8, 32
 #: From so many rows on.
 _MANY = 256
-#: The most kinds of calls that are remembered.
-_MOST_CALLS = 1024
 #: More numbers than this are summed by CuPy, which divides one sum among several blocks.
 _LONGEST = 1 << 13
 
@@ -171,9 +170,7 @@ def _make_product(cupy: Any, found: _Routines) -> Callable[[Any, Any], Any]:
         except AttributeError:
             call = find_call(x, y)
         except KeyError:
-            if len(calls) == _MOST_CALLS:
-                calls.clear()
-            call = calls[key] = find_call(x, y)
+            call = remember(calls, key, find_call(x, y))
         if not call:
             return x @ y
         shape, dtype, gemm, sizes, one, y_step, x_step, zero = call
@@ -269,9 +266,7 @@ class _Sums:
             key = *key, a.data.device_id
         call = self._calls.get(key)
         if call is None:
-            if len(self._calls) == _MOST_CALLS:
-                self._calls.clear()
-            call = self._calls[key] = self._find_call(a, axis, keepdims, is_mean)
+            call = remember(self._calls, key, self._find_call(a, axis, keepdims, is_mean))
         if not call:
             return None
         shape, dtype, kernel, grid, block, numbers = call

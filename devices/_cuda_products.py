@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
+from ._call_caches import remember
 from ._cuda_library import handle_getter
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["product_functions"]
 
-#: The most kinds of products that are remembered.
-_MOST_PLANS = 1024
 _THREADS = 256
 _ADDRESS = np.dtype(np.uint64)
 
@@ -123,9 +122,7 @@ class _Products:
         try:
             plan = self._plans[key]
         except KeyError:
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            plan = self._plans[key] = self._plan(x, y, scale, x_is_transposed, y_is_transposed)
+            plan = remember(self._plans, key, self._plan(x, y, scale, x_is_transposed, y_is_transposed))
         if plan is None:
             return None
         out = ndarray(plan.shape, dtype)

@@ -261,6 +261,10 @@ class _ElementwiseLauncher:
         device = arrays[0].data.device_id if self._kernels.has_several else 0
         key = (device, *operands, *((nr, type(value), repr(value)) for nr, value in fixed.items()))
         if key not in self._compiled:
+            if fixed:
+                if self._fixed == _MOST_FIXED:
+                    return None, None
+                self._fixed += 1
             self._compiled[key] = self._compile(operands, fixed)
         return self._compiled[key]
 
@@ -403,12 +407,9 @@ class _ElementwiseLauncher:
             given = [one for one in arguments if type(one) is ndarray]
             launch = known.get(key)
             if launch is None:
-                if self._fixed == _MOST_FIXED:
-                    return formula(*arguments)
-                self._fixed += 1
                 kernel, dtype = self._kernel(operands, dict(zip(numbers, values, strict=True)), given)
                 launch = _NO_KERNEL if kernel is None else _Launch(kernel, (prod(shape) + 3) >> 2, shape, dtype, ())
-                known[key] = launch
+                remember(known, key, launch)
             return formula(*arguments) if launch is _NO_KERNEL else launch.result(kernels, given)
 
         return call

@@ -441,6 +441,16 @@ def test_a_formula_that_decides_by_many_numbers_is_called(kernels: CudaKernels) 
     assert kernels.launches == 16
 
 
+@needs_compiler
+def test_numbers_in_a_kernel_are_counted_once_for_all_shapes(kernels: CudaKernels) -> None:
+    launch = kernels.launcher(power.formulas["x"].function)
+
+    for size in range(1, 21):
+        launch(*drawn([None, None], "d", (size,)), 3)
+
+    assert kernels.launches == 20
+
+
 # What has no kernel.
 
 

@@ -60,14 +60,12 @@ _CAUSAL = "causal"
 
 
 def _attention_weights_on_device(scores: Any, mask: Any) -> Any:
-    kernel = kernel_of("softmax" if mask is None else "masked_softmax", scores)
-    if kernel is not None:
-        masks = () if mask is None else (mask if mask is _CAUSAL else np.broadcast_to(mask, scores.shape),)
-        result = kernel(scores, *masks)
-        if result is not None:
-            return result
     if mask is None:
-        return attention_weights_.function(scores, None)
+        result = by_kernel("softmax", scores)
+        return attention_weights_.function(scores, None) if result is None else result
+    result = by_kernel("masked_softmax", scores, mask if mask is _CAUSAL else np.broadcast_to(mask, scores.shape))
+    if result is not None:
+        return result
     return attention_weights_.function(scores, _numbers(_causal(scores) if mask is _CAUSAL else mask, scores))
 
 

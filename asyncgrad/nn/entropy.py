@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.one_device import check_one_device
-from ..graph.values import as_array, beside, kernel_of
+from ..graph.values import as_array, beside, by_kernel
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_real, check_reduction, constant, real_floating
@@ -47,8 +47,7 @@ def _cross_entropy_grad_on_device(
 ) -> Any:
     if isinstance(selection, LabelsOnDevice):
         labels, ignore_index, factor = selection
-        kernel = kernel_of("cross_entropy_grad", logits)
-        result = None if kernel is None else kernel(g, logits, labels, ignore_index, maxima, sums, factor)
+        result = by_kernel("cross_entropy_grad", g, logits, labels, ignore_index, maxima, sums, factor)
         if result is not None:
             return result
         selection = selection.select(logits)
@@ -166,12 +165,11 @@ def cross_entropy(
 
 def _by_kernel(scores: Any, data: Any, labels: Any, ignore_index: int, reduction: str) -> Any:
     """Return the cross entropy by the kernel of a device; None where it has none for these arrays."""
-    kernel = kernel_of("cross_entropy", data)
     # No int64 holds all numbers of uint64.
-    if kernel is None or data.ndim != 2 or labels.dtype == np.uint64:
+    if data.ndim != 2 or labels.dtype == np.uint64:
         return None
     labels = labels_beside("cross_entropy", labels.reshape(-1), data, ignore_index)
-    found = kernel(data, labels, ignore_index, reduction)
+    found = by_kernel("cross_entropy", data, labels, ignore_index, reduction)
     if found is None:
         return None
     value, maxima, sums, factor = found

@@ -60,7 +60,7 @@ from .ops.diagonals import diagonal, trace
 from .ops.dispatch import call_function, call_ufunc, write_by
 from .ops.extremes import absolute, clip
 from .ops.in_place import in_place, written_by
-from .ops.indexing import choose, getitem, part, partition, sort
+from .ops.indexing import choose, getitem, partition, sort
 from .ops.linear_algebra import dot, matmul
 from .ops.primitive import RULES
 from .ops.reductions import max, mean, min, prod, std, sum, var
@@ -918,10 +918,7 @@ class Tensor(TensorBase):
     def __iter__(self) -> Iterator[Tensor]:
         if self._data.ndim == 0:
             raise TypeError("a tensor without axes cannot be iterated over: t.item() is its one element")
-        if self._data.__class__ is not np.ndarray:
-            # A node for all of them spares a device arrays of zeros, and launches.
-            return unstacked(self)
-        return (part(self, index) for index in range(len(self._data)))
+        return unstacked(self)
 
     def __contains__(self, value: object) -> bool:
         return bool(np.any(self._data == raw(value)))

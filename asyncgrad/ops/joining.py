@@ -22,7 +22,7 @@ from .handwritten_node import HandwrittenNode
 from .indexing import part
 from .primitive import RULES
 from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
-from .splitting import split_views
+from .splitting import split_views, unstacked
 
 __all__ = [
     "JoinNode",
@@ -301,8 +301,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     if x.ndim == 0:
         raise ValueError("unstack needs at least one axis, and this tensor has none")
     axis = axis_index(axis, x.ndim)
-    before = (slice(None),) * axis
-    return tuple(part(x, (*before, index)) for index in range(x.shape[axis]))
+    return tuple(unstacked(np.moveaxis(x, axis, 0) if axis else x))
 
 
 RULES[np.array_split] = array_split

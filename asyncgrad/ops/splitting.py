@@ -18,7 +18,7 @@ from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
 from ..graph.tensor_base import CreationMeta, TensorBase
-from ..graph.values import own_function, raw, zeros_beside
+from ..graph.values import is_foreign, own_function, raw, zeros_beside
 from ..graph.wrappers import register_wrapper
 from .axes import inverse_permutation
 from .handwritten_node import HandwrittenNode
@@ -70,13 +70,16 @@ class PiecesNode(HandwrittenNode):
         if not defined:
             return (None,)
         if len(defined) < len(grads):
-            grads = [
-                zeros_beside(metadata.shape, raw(defined[0]), metadata.dtype)
-                if grad is None and metadata is not None
-                else grad
-                for grad, metadata in zip(grads, self._metadata, strict=True)
-            ]
+            return (self.joined_with_zeros(grads, defined[0]),)
         return (self.joined(grads),)
+
+    def joined_with_zeros(self, grads: Sequence[Any], first: Any) -> Any:
+        """Return the gradient of the array, given those of some of its pieces, of which `first` is one."""
+        shapes = [metadata.shape if metadata is not None else () for metadata in self._metadata]
+        missing = {shape for shape, grad in zip(shapes, grads, strict=True) if grad is None}
+        # Pieces of one shape share their zeros.
+        zeros = {shape: zeros_beside(shape, raw(first), first.dtype) for shape in missing}
+        return self.joined([zeros[shape] if grad is None else grad for shape, grad in zip(shapes, grads, strict=True)])
 
     def joined(self, grads: Sequence[Any]) -> Any:
         """Return the gradient of the array, given those of all its pieces."""
@@ -138,7 +141,8 @@ class UnstackNode(PiecesNode):
     Args:
         edge: where the gradient of the array flows.
         metadata: the InputMetadata of each subarray.
-        order: the axes of the array in the order in which they lie in memory; its gradient lies likewise.
+        order: the axes of an array of another library in the order in which they lie in memory; its gradient lies
+            likewise. NumPy's lies in C order, and needs none.
         device: of the array.
     """
 
@@ -158,8 +162,12 @@ class UnstackNode(PiecesNode):
     def joined(self, grads: Sequence[Any]) -> Any:
         """Stack the gradients."""
         first, order = grads[0], self._order
-        if isinstance(first, TensorBase) or first.__class__ is np.ndarray:
+        # Zeros among tensors may be a bare array.
+        if any(issubclass(kind, TensorBase) for kind in set(map(type, grads))):
             return np.stack(grads)
+        if not is_foreign(first):
+            # Of arrays of one shape and dtype, the same as np.stack in a fraction of the time.
+            return np.array(grads)
         # In the order of memory, each subarray is usually one block, and the place of the first axis is between others.
         place = order.index(0)
         rest = [axis - 1 for axis in order if axis]
@@ -168,6 +176,16 @@ class UnstackNode(PiecesNode):
         pieces = [grad.transpose(rest).reshape(shape) for grad in grads]
         total = _concatenate(pieces, place)
         return total if order == tuple(range(len(order))) else total.transpose(inverse_permutation(order))
+
+    def joined_with_zeros(self, grads: Sequence[Any], first: Any) -> Any:
+        """Stack the gradients; of a few subarrays, no array of zeros is made for each of the others."""
+        if isinstance(first, TensorBase) or is_foreign(first):
+            return super().joined_with_zeros(grads, first)
+        total = np.zeros((len(grads), *first.shape), first.dtype)
+        for index, grad in enumerate(grads):
+            if grad is not None:
+                total[index] = grad
+        return total
 
 
 def unstacked(array: TensorBase) -> Iterator[Any]:
@@ -183,7 +201,7 @@ def unstacked(array: TensorBase) -> Iterator[Any]:
         piece = data[index]
         # A write into the array while its subarrays are taken gives it a new history.
         if node is None or edge != before:
-            order = tuple(sorted(range(data.ndim), key=lambda axis: -data.strides[axis]))
+            order = tuple(sorted(range(data.ndim), key=lambda axis: -data.strides[axis])) if is_foreign(data) else ()
             metadata = InputMetadata(piece.shape, piece.dtype, device)
             node, before = UnstackNode(edge, (metadata,) * len(data), order, device), edge
             if mode is not True:

@@ -11,12 +11,12 @@ import numpy as np
 
 from .errors import ArgumentError
 from .graph.tensor_base import TensorBase
-from .graph.values import is_labelled, raw, refuse_masked, refuse_sparse
+from .graph.values import is_foreign, is_labelled, raw, refuse_masked, refuse_sparse, zeros_beside
 from .ops.foreign import explain_refusal, name_shapes
 from .ops.linear_algebra import matmul
 
 __all__ = [
-    "wrap_comparison",
+    "compare_unlike",
     "defer_or_raise",
     "matmul_in_place",
     "make_operator",
@@ -43,7 +43,7 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, 
         if result is not NotImplemented:
             return result
     refuse_sparse(name, (other,), error)
-    explain_refusal(name, (other,), error)
+    explain_refusal(name, (tensor, other), error)
     name_shapes(name, (tensor, other), error)
     raise error
 
@@ -115,8 +115,18 @@ def matmul_in_place(x: Any, y: Any) -> Any:
     return result
 
 
-def wrap_comparison(tensor: TensorBase, result: Any, error: TypeError) -> Any:
-    """Return the result of NumPy's comparison as a tensor without history; NotImplemented stays as it is."""
+def compare_unlike(tensor: TensorBase, other: Any, is_equal: bool, error: TypeError) -> Any:
+    """Return the tensor compared with what a ufunc has refused, such as a string: no element is equal to it.
+
+    NumPy answers that, and where it defers to the class of `other`, its NotImplemented stays as it is.
+    """
+    if is_foreign(tensor._data):
+        # NumPy cannot answer for such an array.
+        if isinstance(other, (TensorBase, np.ndarray, list, tuple)):
+            return defer_or_raise(other, error, "equal" if is_equal else "not_equal", tensor)
+        unequal = zeros_beside(tensor._data.shape, tensor._data, bool)
+        return type(tensor)(unequal if is_equal else ~unequal, None, 0, tensor._device)
+    result = tensor._data.__eq__(raw(other)) if is_equal else tensor._data.__ne__(raw(other))
     if result is NotImplemented:
         return result
     refuse_masked(result)

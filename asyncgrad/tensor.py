@@ -15,11 +15,11 @@ import numpy as np
 from .arguments import describe, truth
 from .array_operators import (
     check_operands,
+    compare_unlike,
     defer_or_raise,
     make_operator,
     make_reflected_operator,
     matmul_in_place,
-    wrap_comparison,
 )
 from .backward import backward
 from .context import DEFAULT_DEVICE
@@ -659,11 +659,13 @@ class Tensor(TensorBase):
 
     def argsort(self, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
         """Return the indices that would sort the elements along an axis."""
-        return call_function(np.argsort, (self, axis, kind, order), {"stable": stable})  # type: ignore[no-any-return]
+        options = _given(kind=kind, order=order, stable=stable)
+        return call_function(np.argsort, (self, axis), options)  # type: ignore[no-any-return]
 
     def argpartition(self, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Tensor:
         """Return the indices that would partition the elements along an axis."""
-        return call_function(np.argpartition, (self, kth, axis, kind, order), {})  # type: ignore[no-any-return]
+        options = _given(kind=None if kind == "introselect" else kind, order=order)
+        return call_function(np.argpartition, (self, kth, axis), options)  # type: ignore[no-any-return]
 
     # In place.
 
@@ -749,12 +751,12 @@ class Tensor(TensorBase):
 
     def any(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Tensor:
         """Return whether one element at least is not 0."""
-        options = {"out": out, "keepdims": keepdims, "where": where}
+        options = _given(out=out, keepdims=keepdims, where=None if where is True else where)
         return call_function(np.any, (self, axis), options)  # type: ignore[no-any-return]
 
     def all(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Tensor:
         """Return whether no element is 0."""
-        options = {"out": out, "keepdims": keepdims, "where": where}
+        options = _given(out=out, keepdims=keepdims, where=None if where is True else where)
         return call_function(np.all, (self, axis), options)  # type: ignore[no-any-return]
 
     def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
@@ -859,8 +861,7 @@ class Tensor(TensorBase):
         except ValueError as error:
             return defer_or_raise(other, error, "equal", self)  # type: ignore[no-any-return]
         except TypeError as error:
-            # NumPy answers for what it cannot compare, such as a string: no element is equal to it.
-            return wrap_comparison(self, self._data.__eq__(raw(other)), error)  # type: ignore[no-any-return]
+            return compare_unlike(self, other, True, error)  # type: ignore[no-any-return]
 
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
@@ -868,7 +869,7 @@ class Tensor(TensorBase):
         except ValueError as error:
             return defer_or_raise(other, error, "not_equal", self)  # type: ignore[no-any-return]
         except TypeError as error:
-            return wrap_comparison(self, self._data.__ne__(raw(other)), error)  # type: ignore[no-any-return]
+            return compare_unlike(self, other, False, error)  # type: ignore[no-any-return]
 
     # Its elements can change, and == gives an array: sets and dicts tell tensors apart by identity.
     if TYPE_CHECKING:
@@ -1072,6 +1073,11 @@ class Tensor(TensorBase):
 
 
 register_tensor(Tensor, _CPU)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Return the options that say something: CuPy's functions do not know all of NumPy's."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:

@@ -185,8 +185,8 @@ def where(condition: Any, *choices: Any) -> Any:
     """Return x where the condition holds and y elsewhere; with the condition alone, where it holds."""
     if not choices:
         return nonzero(condition)
-    if condition.__class__ is bool:
-        # CuPy takes no number.
+    if condition.__class__ in (bool, list, tuple):
+        # CuPy takes none of these.
         for one in choices:
             condition = beside(condition, raw(one))
     return where_(condition, *choices)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
+from ..arguments import describe
 from ..errors import ArgumentTypeError, DeviceError, IndexRangeError
 from ..graph.tensor_base import TensorBase
 from ..graph.values import arange_beside, beside, is_foreign, raw, zeros_beside
@@ -55,7 +57,7 @@ def refuse_foreign(name: str, operands: Sequence[Any], instead: str) -> None:
             raise ArgumentTypeError(f"{name} is not available on {place}: {instead}")
 
 
-def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> None:
+def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> None:
     """Replace the error for an operand that a function is not made for by one that says what to write instead.
 
     Args:
@@ -64,11 +66,14 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
         error: what calling it raised.
 
     Raises:
-        ArgumentTypeError: the library of a tensor's array lacks the function.
+        ArgumentTypeError: the library of a tensor's array lacks the function, or an operand is no number.
         DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
     said = str(error) if isinstance(error, TypeError) else ""
     if said.startswith(_CONVERTED) and any(isinstance(raw(one), np.ndarray) for one in _flat(operands)):
+        said = _MIXED[0]
+    if said.startswith(_UFUNC_LACKING) and any(isinstance(one, (list, tuple)) for one in operands):
+        # A ufunc takes no list beside such an array, whichever ufunc it is.
         said = _MIXED[0]
     if any(words in said for words in _MIXED):
         arrays = [one for one in _flat(operands) if isinstance(one, (TensorBase, np.ndarray))]
@@ -78,10 +83,17 @@ def explain_refusal(name: str, operands: Iterable[Any], error: Exception) -> Non
         else:
             what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
             what += ": write ag.tensor(..., device=t.device) of it first"
-        raise DeviceError(f"{name} got an array of another library and {what}") from error
+        beside = next((one for one in arrays if isinstance(one, TensorBase) and is_foreign(one._data)), None)
+        known = "an array of another library" if beside is None else f"a tensor on '{beside._device}'"
+        raise DeviceError(f"{name} got {known} and {what}") from error
     if said.startswith(_LACKING):
+        strange = [one for one in operands if not isinstance(one, (TensorBase, np.ndarray, Number))]
         for operand in _flat(operands):
             if isinstance(operand, TensorBase) and is_foreign(operand._data):
+                if strange and said.startswith(_UFUNC_LACKING):
+                    raise ArgumentTypeError(
+                        f"{name} of a tensor on {operand._device} takes tensors and numbers, not {describe(strange[0])}"
+                    ) from error
                 raise ArgumentTypeError(
                     f"{name} is not available on {operand._device}: write it as functions that are, or move the "
                     "tensor by t.to('cpu')"
@@ -126,9 +138,14 @@ def _flat(operands: Iterable[Any]) -> Iterator[Any]:
 
 
 #: How NumPy begins what it says of a function, and of a ufunc, that an array's type does not implement.
-_LACKING = ("no implementation found for", "operand type(s) all returned NotImplemented")
-#: What CuPy says of an array of NumPy's.
-_MIXED = ("Unsupported type <class 'numpy.ndarray'>", "got numpy.ndarray)", "Only cupy arrays can be concatenated")
+_UFUNC_LACKING = "operand type(s) all returned NotImplemented"
+_LACKING = ("no implementation found for", _UFUNC_LACKING)
+#: What CuPy says of an array of NumPy's, and of a list.
+_MIXED = (
+    *(f"Unsupported type <class '{name}'>" for name in ("numpy.ndarray", "list", "tuple")),
+    "got numpy.ndarray)",
+    "Only cupy arrays can be concatenated",
+)
 #: What it says where it would have to make an array of NumPy's of its own, for a function of NumPy's.
 _CONVERTED = "Implicit conversion to a NumPy array"
 

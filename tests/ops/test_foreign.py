@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from asyncgrad.array_operators import defer_or_raise
 from asyncgrad.errors import ArgumentTypeError, DeviceError
 from asyncgrad.ops.foreign import add_at, as_dtype, clipped, explain_refusal, named, placed, taken
 from asyncgrad.testing import SimulatedAccelerator, SimulatedArray
+from tests.device_arrays import DEVICES
 from tests.versions import needs_numpy
 
 #: Makes an array a tensor on the device under test.
@@ -110,13 +112,38 @@ def test_a_function_that_a_library_lacks_is_refused_by_name() -> None:
 def test_an_array_of_numpys_beside_another_librarys_is_refused_as_another_device_is() -> None:
     x = ag.tensor(POINTS, device=SimulatedAccelerator())
     refused = TypeError("Unsupported type <class 'numpy.ndarray'>")
-    with pytest.raises(DeviceError, match=r"numpy\.add got an array of another library and a NumPy array of"):
+    with pytest.raises(DeviceError, match=r"numpy\.add got a tensor on 'simulated:\d+' and a NumPy array of"):
         explain_refusal("numpy.add", (x, [VALUES]), refused)
     with pytest.raises(DeviceError, match=r"and a NumPy array of shape \(3,\)"):
         defer_or_raise(VALUES, refused, "add")
     with pytest.raises(DeviceError, match="and a list: write"):
         explain_refusal("numpy.add", (x, [1.0, 2.0]), refused)
+    for compute in (operator.add, operator.lt, operator.eq, operator.iadd, np.maximum):
+        for other in (VALUES, VALUES.tolist(), ag.tensor(VALUES)):
+            with pytest.raises(DeviceError, match=r"got (a tensor|tensors) on 'simulated:\d+' and "):
+                compute(x, other)
+    assert np.where([[True], [False], [True]], x, 0).device is x.device
     explain_refusal("numpy.add", (x, VALUES), ValueError(str(refused)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_methods_without_options_are_those_that_the_library_has(device: str) -> None:
+    with DEVICES[device]() as opened:
+        x = ag.tensor(POINTS, device=opened)
+
+        assert [bool((x > limit).any()) for limit in (0, 9)] == [True, False]
+        assert [bool((x < limit).all(axis=None)) for limit in (0, 9)] == [False, True]
+        assert x.argsort().tolist() == np.argsort(POINTS).tolist()
+        assert x.argpartition(1).shape == x.shape
+
+
+def test_what_is_no_number_is_named_and_equal_to_no_element() -> None:
+    x = ag.tensor(POINTS, device=SimulatedAccelerator())
+    for other in (None, "a word"):
+        with pytest.raises(ArgumentTypeError, match=f"takes tensors and numbers, not .*{other}"):
+            x + other
+        assert not (x == other).any()
+        assert (x != other).all()
 
 
 def test_lists_and_numbers_stand_beside_and_arrays_of_numpys_do_not() -> None:

@@ -659,13 +659,11 @@ class Tensor(TensorBase):
 
     def argsort(self, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
         """Return the indices that would sort the elements along an axis."""
-        options = _given(kind=kind, order=order, stable=stable)
-        return call_function(np.argsort, (self, axis), options)  # type: ignore[no-any-return]
+        return call_function(np.argsort, (self, axis, kind, order), {"stable": stable})  # type: ignore[no-any-return]
 
     def argpartition(self, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Tensor:
         """Return the indices that would partition the elements along an axis."""
-        options = _given(kind=None if kind == "introselect" else kind, order=order)
-        return call_function(np.argpartition, (self, kth, axis), options)  # type: ignore[no-any-return]
+        return call_function(np.argpartition, (self, kth, axis, kind, order), {})  # type: ignore[no-any-return]
 
     # In place.
 

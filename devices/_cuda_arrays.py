@@ -1,4 +1,4 @@
-"""New arrays of CuPy's type, in less time on the host than its constructor takes."""
+"""New arrays of CuPy's type, in less time on the host than its constructor takes; and the GPU that they are made on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["array_maker"]
+__all__ = ["array_maker", "gpu_getter"]
 
 
 def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
@@ -32,3 +32,12 @@ def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
         return out
 
     return make
+
+
+def gpu_getter(cupy: Any) -> Callable[[], int] | None:
+    """Return a function that returns the number of the current GPU; None if there is only one.
+
+    A kernel that has been loaded belongs to one GPU.
+    """
+    runtime = cupy.cuda.runtime
+    return runtime.getDevice if runtime.getDeviceCount() > 1 else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ._call_caches import remember
-from ._cuda_arrays import array_maker
+from ._cuda_arrays import array_maker, gpu_getter
 from ._cuda_kernels import mixed_error
 
 if TYPE_CHECKING:
@@ -241,12 +241,9 @@ class _Sums:
     def __init__(self, cupy: Any) -> None:
         self._make = array_maker(cupy)
         self._module = cupy.RawModule(code=f"#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",))
-        #: By dtype, and by GPU if there are several, the launchers of the kernels for rows and for columns, and the
-        #: type of its numbers.
-        self._kernels: dict[Any, tuple[Any, Any, Any]] = {}
-        #: By the same, shape, axes and kind: the shape of the result and the launch; an empty tuple is left to CuPy.
+        self._gpu = gpu_getter(cupy)
+        #: By dtype and shape, axes and kind: the shape of the result and the launch; an empty tuple is left to CuPy.
         self._calls: dict[Any, tuple[Any, ...]] = {}
-        self._has_several = cupy.cuda.runtime.getDeviceCount() > 1
 
     def sum(self, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         """Return the sum over axes."""
@@ -260,10 +257,9 @@ class _Sums:
 
     def _over(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> Any:
         """Return the sum or mean; None for what is left to CuPy."""
-        over = axis if axis.__class__ is not list else tuple(axis)
-        key: Any = a.dtype, a.shape, a._c_contiguous, over, keepdims, is_mean
-        if self._has_several:
-            key = *key, a.data.device_id
+        key = a.dtype, a.shape, a._c_contiguous, axis if axis.__class__ is not list else tuple(axis), keepdims, is_mean
+        if self._gpu is not None:
+            key = *key, self._gpu()
         call = self._calls.get(key)
         if call is None:
             call = remember(self._calls, key, self._find_call(a, axis, keepdims, is_mean))
@@ -275,7 +271,7 @@ class _Sums:
         return out
 
     def _find_call(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> tuple[Any, ...]:
-        """Return the launch for arrays like this one; an empty tuple for what is left to CuPy."""
+        """Return the launch on the current GPU for arrays like this one; an empty tuple for what is left to CuPy."""
         shape, dtype = a.shape, a.dtype
         ndim = len(shape)
         if dtype.char not in "fd" or not a._c_contiguous:
@@ -298,8 +294,7 @@ class _Sums:
         if not 0 < length <= _LONGEST or not blocks or not width or blocks > 65535:
             return ()
         result = (*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:])
-        key = (dtype.char, a.data.device_id) if self._has_several else dtype.char
-        rows, columns, number = self._kernels.get(key) or self._load(key)
+        rows, columns, number = self._load(dtype.char)
         divisor = number(length if is_mean else 1)
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
@@ -309,11 +304,8 @@ class _Sums:
         rows_at_once = _MANY_ROWS if length >= _MANY else _FEW_ROWS
         return result, dtype, columns, grid, (_COLUMNS * rows_at_once,), (length, width, divisor)
 
-    def _load(self, key: Any) -> tuple[Any, Any, Any]:
-        name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[key[0]]
-        loaded = self._kernels[key] = (
-            self._module.get_function(f"sum_rows_{name}").kernel,
-            self._module.get_function(f"sum_columns_{name}").kernel,
-            number,
-        )
-        return loaded
+    def _load(self, char: str) -> tuple[Any, Any, Any]:
+        """Return the launchers of the kernels for rows and for columns of a dtype, and the type of its numbers."""
+        name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]
+        rows, columns = (self._module.get_function(f"sum_{kind}_{name}").kernel for kind in ("rows", "columns"))
+        return rows, columns, number

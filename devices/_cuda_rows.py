@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from ._cuda_arrays import gpu_getter
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -178,9 +180,8 @@ class RowKernels:
     def __init__(self, cupy: Any, source: str) -> None:
         self._ndarray = cupy.ndarray
         self._module = cupy.RawModule(code=BLOCK_SOURCE + source, options=("-std=c++17",))
-        self._kernels: dict[tuple[Any, ...], Any] = {}
-        #: Kernels belong to one GPU. It is the current one where an operation runs.
-        self._current_gpu = cupy.cuda.runtime.getDevice if cupy.cuda.runtime.getDeviceCount() > 1 else None
+        self._gpu = gpu_getter(cupy)
+        self._kernels: dict[tuple[str, str, int], Any] = {}
 
     def launch(self, name: str, dtype: Any, rows: int, length: int, arguments: tuple[Any, ...]) -> None:
         """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length."""
@@ -188,8 +189,8 @@ class RowKernels:
         self.kernel(name, dtype.char)(rows * threads, arguments, 0, threads)
 
     def kernel(self, name: str, char: str) -> Any:
-        """Return what launches the kernel of a name for a dtype on the current GPU, given the threads and arguments."""
-        key: tuple[Any, ...] = (name, char) if self._current_gpu is None else (name, char, self._current_gpu())
+        """Return what launches the kernel of a name for a dtype, given the threads and the arguments."""
+        key = name, char, 0 if self._gpu is None else self._gpu()
         kernel = self._kernels.get(key)
         if kernel is None:
             found = self._module.get_function(f"{name}_{'float' if char == 'f' else 'double'}")

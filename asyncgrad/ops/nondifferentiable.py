@@ -11,7 +11,7 @@ from ..context import GRAD_MODE
 from ..errors import MissingDerivativeError
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, check_numbers, is_foreign, refuse_masked
+from ..graph.values import as_array, check_numbers, is_foreign, on_host, raw, refuse_masked
 from .primitive import RULES
 
 __all__ = ["NONDIFFERENTIABLE", "SAVING", "NonDifferentiable", "full_like", "nonzero"]
@@ -167,6 +167,27 @@ def _wrapped(result: Any, template: TensorBase, function: Callable[..., Any], ar
 
 RULES.update({function: NonDifferentiable(function) for function in NONDIFFERENTIABLE})
 nonzero: Callable[..., Any] = RULES[np.nonzero]
+
+_argsort, _argpartition = RULES[np.argsort], RULES[np.argpartition]
+
+
+def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> Any:
+    """Return the indices that would sort the elements along an axis."""
+    if is_foreign(raw(a)):
+        # Its own is stable, whatever is asked for, and knows no options.
+        return _argsort(a, axis)
+    return _argsort(a, axis, kind, order, stable=stable)
+
+
+def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None) -> Any:
+    """Return the indices that would partition the elements along an axis."""
+    if is_foreign(raw(a)):
+        return _argpartition(a, on_host(raw(kth)).tolist(), axis)
+    return _argpartition(a, kth, axis, kind, order)
+
+
+RULES[np.argsort] = argsort
+RULES[np.argpartition] = argpartition
 
 _full_like = NonDifferentiable(np.full_like)
 

@@ -16,7 +16,7 @@ from ..context import enable_grad
 from ..engine.device import moved_to
 from ..engine.offloading import call_on_worker
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.values import is_foreign, is_writeable
+from ..graph.values import is_foreign, is_writeable, raw
 from ..scheduling import WORKERS
 from ..tensor import Tensor
 from ..tree.registry import container_type
@@ -393,8 +393,8 @@ class Optimizer(ABC):
         fitted: dict[str, Any] = {}
         for name, value in state.items():
             if not _is_array(value) and hasattr(value, "__array__") and not isinstance(value, np.generic):
-                # A tensor, of PyTorch's mostly.
-                value = np.asarray(value)  # noqa: PLW2901
+                # A tensor, of PyTorch's mostly; one of a device stays there until it is moved below.
+                value = raw(value) if isinstance(value, Tensor) else np.asarray(value)  # noqa: PLW2901
             if name == "step":
                 # PyTorch's is a tensor.
                 fitted[name] = int(value)

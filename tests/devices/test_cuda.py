@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar, final
 
 import numpy as np
 import pytest
@@ -17,12 +17,15 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, optim
 from asyncgrad.devices._cuda_library import library_functions
+from asyncgrad.devices._cuda_losses import loss_functions
+from asyncgrad.devices._cuda_rows import row_functions
 from asyncgrad.errors import DeviceError, ProfileError
 from asyncgrad.offload.transfers import Upload
 from asyncgrad.testing import DEVICE_CHECKS
 from tests.fake_cupy import (
     Event,
     Failure,
+    FakeGpu,
     OutOfMemoryError,
     Stream,
     alloc_pinned_memory,
@@ -562,23 +565,55 @@ def test_what_is_not_on_the_gpu_is_refused_with_how_to_move_it(gpu: Any, name: s
 # Sums.
 
 
+@final
+class NotedModule:
+    """A module of kernels that do nothing, each of which belongs to the GPU on which it has been loaded."""
+
+    #: The GPUs of the kernels that have been launched.
+    launched: ClassVar[list[int]] = []
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        self.code = code
+
+    def get_function(self, name: str) -> Any:
+        """Return a kernel, for both ways to launch it."""
+        number = FakeGpu().id
+
+        def kernel(*launch: Any) -> None:
+            assert number == FakeGpu().id, "a kernel of another GPU"
+            self.launched.append(number)
+
+        # A function has attributes, too.
+        kernel.linear_launch = kernel  # type: ignore[attr-defined]
+        return SimpleNamespace(kernel=kernel)
+
+
+@pytest.fixture
+def noted_cupy(gpu: Any) -> Any:
+    """The module as far as kernels need it, with a NotedModule."""
+    NotedModule.launched.clear()
+    return SimpleNamespace(ndarray=ndarray, RawModule=NotedModule, cuda=sys.modules["cupy"].cuda)
+
+
 @pytest.mark.parametrize("axis", [0, -1, np.int64(1), np.int32(-1), (0, 1), (np.int64(0), 1), None])
-def test_an_axis_may_be_an_integer_of_numpys(gpu: Any, axis: Any) -> None:
-    launched: list[str] = []
-
-    class Module:
-        def __init__(self, code: str, options: tuple[str, ...]) -> None:
-            self.code = code
-
-        def get_function(self, name: str) -> Any:
-            return SimpleNamespace(kernel=lambda *launch: launched.append(name))
-
-    cuda = sys.modules["cupy"].cuda
-    sums = library_functions(SimpleNamespace(ndarray=ndarray, RawModule=Module, cuda=cuda))[np.sum]
+def test_an_axis_may_be_an_integer_of_numpys(gpu: Any, noted_cupy: Any, axis: Any) -> None:
+    sums = library_functions(noted_cupy)[np.sum]
     array = np.ones((2, 3))
 
     assert sums(gpu.from_host(array), axis=axis).shape == array.sum(axis=axis).shape
-    assert len(launched) == 1
+    assert len(NotedModule.launched) == 1
+
+
+def test_each_gpu_has_kernels_of_its_own(noted_cupy: Any) -> None:
+    functions = {**library_functions(noted_cupy), **row_functions(noted_cupy), **loss_functions(noted_cupy)}
+    for number in (0, 1, 0):
+        with FakeGpu(number):
+            x, labels = ndarray((2, 3)), ndarray((2,), np.int64)
+            functions[np.sum](x, axis=1)
+            functions["softmax"](x)
+            functions["cross_entropy"](x, labels, -100, "none")
+
+    assert NotedModule.launched == [0, 0, 0, 1, 1, 1, 0, 0, 0]
 
 
 # Products by cuBLAS.

@@ -134,7 +134,8 @@ def test_methods_without_options_are_those_that_the_library_has(device: str) -> 
         assert [bool((x > limit).any()) for limit in (0, 9)] == [True, False]
         assert [bool((x < limit).all(axis=None)) for limit in (0, 9)] == [False, True]
         assert x.argsort().tolist() == np.argsort(POINTS).tolist()
-        assert x.argpartition(1).shape == x.shape
+        assert np.argsort(x, stable=True).tolist() == np.argsort(POINTS).tolist()
+        assert x.argpartition(1).shape == np.argpartition(x, np.array([1])).shape == x.shape
 
 
 def test_what_is_no_number_is_named_and_equal_to_no_element() -> None:

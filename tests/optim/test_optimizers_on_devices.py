@@ -40,3 +40,19 @@ def test_an_optimizer_takes_on_any_device_the_steps_that_it_takes_on_the_cpu(
 
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("device_kind", DEVICES)
+def test_a_saved_state_may_be_tensors_of_another_device(device_kind: str) -> None:
+    here = ag.tensor([1.0, 2.0], requires_grad=True)
+    second = optim.Adam([here])
+    with DEVICES[device_kind]() as device:
+        there = ag.tensor([1.0, 2.0], device=device, requires_grad=True)
+        first = optim.Adam([there])
+        first.step([there * 2])
+        state = first.state_dict()
+        state["state"][0] |= {name: ag.asarray(state["state"][0][name]) for name in ("exp_avg", "exp_avg_sq")}
+
+        second.load_state_dict(state)
+
+    assert second.state_dict()["state"][0]["exp_avg"].tolist() == pytest.approx([0.2, 0.4])

@@ -315,9 +315,10 @@ def open_device(index: int | None) -> CudaDevice:
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
+        made_for = cupy.cuda.runtime.runtimeGetVersion() // 1000
         raise DeviceError(
-            f"the device 'cuda:{index}' needs an NVIDIA GPU and its driver, and CUDA finds none: {error}. "
-            "Look whether nvidia-smi lists a GPU, and whether its CUDA version is that of the installed CuPy"
+            f"the device 'cuda:{index}' needs an NVIDIA GPU and its driver, and CUDA finds none: {error}. Look whether "
+            f"nvidia-smi lists a GPU and shows CUDA {made_for} or newer, for which the installed CuPy is made"
         ) from error
     if index >= count:
         names = ", ".join(f"'cuda:{one}'" for one in range(count)) or "none"

@@ -584,6 +584,7 @@ def modules() -> dict[str, ModuleType]:
         memcpyAsync=memcpy_async,
         memcpyPeerAsync=memcpy_peer_async,
         setDevice=set_device,
+        runtimeGetVersion=lambda: 13000,
         deviceSynchronize=lambda: FakeGpu().synchronize(),
     )
     driver = _module("cupy.cuda.driver", CUDADriverError=CUDADriverError)

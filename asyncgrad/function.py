@@ -546,6 +546,8 @@ class FunctionNode(SavingNode):
                 )
         if len(edges) != len(grads):
             grads = tuple([grads[index] for index in edges])
+        if self.device is not None and not self.device.has_host_arrays:
+            grads = tuple([values.given_on_device(grad, self.device) for grad in grads])
         return self._guard_arrays(grads, given) if is_grad_enabled() else grads
 
     def _is_for_each_argument(self, result: Any) -> bool:

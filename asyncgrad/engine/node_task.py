@@ -325,7 +325,10 @@ class NodeTask:
                 f"{where} returned a gradient on '{result._device}' for one on '{device}': "
                 f"write return grad.to('{device}')"
             )
-        result = values.wrap(result, device) if self.graph_task.create_graph else values.raw(result)
+        if self.graph_task.create_graph:
+            result = values.wrap(result, device)
+        else:
+            result = values.given_on_device(values.raw(result), device)
         if not hasattr(old, "dtype") and type(result) is type(old):
             return result
         if not hasattr(result, "dtype"):

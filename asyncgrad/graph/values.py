@@ -33,6 +33,7 @@ __all__ = [
     "clone_like",
     "counted",
     "empty_beside",
+    "given_on_device",
     "has_memory",
     "has_nan",
     "has_own_functions",
@@ -84,7 +85,11 @@ def wrap(value: Any, device: Any) -> Any:
     tensor_class, default_device = _registered
     if device is None:
         device = DEFAULT_DEVICE.get() or default_device
-    return tensor_class(value if value.__class__ is np.ndarray else as_array(value), None, 0, device)
+    array = as_array(value)
+    if array.__class__ is np.ndarray and device is not None and not device.has_host_arrays:
+        # A user's function has computed it on the host.
+        array = device.from_host(array)
+    return tensor_class(array, None, 0, device)
 
 
 def move(value: Any, source: Any, target: Any) -> Any:
@@ -283,6 +288,13 @@ def array_interface(array: Any) -> Any:
 def on_device(array: np.ndarray, device: Any) -> Any:
     """Return a new NumPy array as an array of a device; the same array where the device uses NumPy's."""
     return array if device is None or device.has_host_arrays else device.from_host(array)
+
+
+def given_on_device(value: Any, device: Any) -> Any:
+    """Return what a user's function has returned: a NumPy array on a device that has others, anything else as it is."""
+    if device is None or device.has_host_arrays or not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    return device.from_host(np.asarray(value))
 
 
 def add(first: Any, second: Any) -> Any:

@@ -600,3 +600,32 @@ def test_an_element_of_a_device_s_array_is_found_by_its_indices_and_by_its_place
     x = ag.tensor(np.arange(6.0).reshape(2, 3), device=device)
 
     assert [x.item(4), x.item(1, 2), x.item((0, 1)), x[0, 0].item()] == [4.0, 5.0, 1.0, 0.0]
+
+
+@final
+class _OnTheHost(ag.Function):
+    """Doubles, by NumPy in the memory of the host."""
+
+    @staticmethod
+    def forward(ctx: Any, x: ag.Tensor) -> Any:
+        return x.to("cpu").numpy() * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: ag.Tensor) -> Any:
+        return grad.to("cpu").numpy() * 2
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_an_array_of_the_host_that_a_function_or_a_hook_returns_goes_to_the_device(
+    device: Device, create_graph: bool
+) -> None:
+    x = ag.tensor([1.0, 2.0], device=device, requires_grad=True)
+    y = _OnTheHost.apply(x)
+    y.register_hook(lambda grad: grad.to("cpu").detach().numpy() * 3)
+
+    (grad,) = sync.grad(y.sum(), x, create_graph=create_graph)
+
+    assert y.tolist() == [2.0, 4.0]
+    assert grad.tolist() == [6.0, 6.0]
+    assert is_foreign(y._data)
+    assert is_foreign(grad._data)

@@ -257,7 +257,8 @@ class _Sums:
 
     def _over(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> Any:
         """Return the sum or mean; None for what is left to CuPy."""
-        key = a.dtype, a.shape, a._c_contiguous, axis if axis.__class__ is not list else tuple(axis), keepdims, is_mean
+        axes = axis if axis.__class__ is not list else tuple(axis)
+        key: Any = a.dtype, a.shape, a._c_contiguous, axes, keepdims, is_mean
         if self._gpu is not None:
             key = *key, self._gpu()
         call = self._calls.get(key)

@@ -242,6 +242,8 @@ class _Sums:
         self._make = array_maker(cupy)
         self._module = cupy.RawModule(code=f"#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
+        #: By dtype and GPU, what `_load` returns.
+        self._kernels: dict[tuple[str, int], tuple[Any, Any, Any]] = {}
         #: By dtype and shape, axes and kind: the shape of the result and the launch; an empty tuple is left to CuPy.
         self._calls: dict[Any, tuple[Any, ...]] = {}
 
@@ -307,6 +309,10 @@ class _Sums:
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:
         """Return the launchers of the kernels for rows and for columns of a dtype, and the type of its numbers."""
-        name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]
-        rows, columns = (self._module.get_function(f"sum_{kind}_{name}").kernel for kind in ("rows", "columns"))
-        return rows, columns, number
+        key = char, 0 if self._gpu is None else self._gpu()
+        found = self._kernels.get(key)
+        if found is None:
+            name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]
+            rows, columns = (self._module.get_function(f"sum_{kind}_{name}").kernel for kind in ("rows", "columns"))
+            found = self._kernels[key] = rows, columns, number
+        return found

@@ -249,7 +249,7 @@ class _BodyWriter:
         if formula in DEVICE_VARIANTS:
             # What the device does in another way is not elementwise.
             raise NotElementwise
-        if getattr(function, "__module__", "") == "math" and all(one.constant is not None for one in arguments):
+        if all(one.constant is not None for one in arguments) and _is_of_numbers(function):
             return self.constant(function(*(one.constant for one in arguments)))
         if depth == _DEPTH or not is_readable(formula):
             raise NotElementwise
@@ -380,6 +380,14 @@ class _BodyWriter:
         name = f"t{len(self.lines)}"
         self.lines.append(f"const {computed} {name} = {text};")
         return Value(name, kind)
+
+
+def _is_of_numbers(function: Any) -> bool:
+    """Tell whether a function takes and returns Python numbers: one of `math`, or one whose hints say so."""
+    if getattr(function, "__module__", "") == "math":
+        return True
+    hints = set(getattr(function, "__annotations__", {"": None}).values())
+    return bool(hints) and hints <= {"int", "float"}
 
 
 def _dtype(value: Value) -> np.dtype[Any]:

@@ -30,12 +30,12 @@ from ._cuda_streams import CudaStream, translate_errors
 from ._cuda_windows import window_functions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from asyncgrad.engine.body import Body
     from asyncgrad.engine.device import Event
 
-__all__ = ["CudaDevice", "all_reduce_hook", "open_device"]
+__all__ = ["CudaDevice", "all_reduce_hook", "open_device", "own_functions"]
 
 #: How users get CuPy.
 _INSTALL = "pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' where nvidia-smi shows CUDA 12"
@@ -326,8 +326,13 @@ def open_device(index: int | None) -> CudaDevice:
             f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPU{'s' * (count != 1)}: {names}"
         )
     kernels = install_kernels(cupy)
+    register_functions(cupy.ndarray, own_functions(cupy, kernels))
+    return CudaDevice(index, cupy, kernels, is_alone=count == 1)
+
+
+def own_functions(cupy: Any, kernels: CudaKernels) -> dict[Any, Callable[..., Any]]:
+    """Return what replaces functions of CuPy, by NumPy's functions or by the names that they are looked up by."""
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
     for make in (library_functions, product_functions, row_functions, loss_functions, window_functions):
         own.update(make(cupy))
-    register_functions(cupy.ndarray, own)
-    return CudaDevice(index, cupy, kernels, is_alone=count == 1)
+    return own

@@ -12,6 +12,7 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import as_array, own_function
+from ..ops.composites import Composite, composite
 from ..ops.kernels import FusedFormula, device_variant, fused
 from ..ops.primitive import derivative, primitive
 from .activations import softplus
@@ -62,21 +63,22 @@ def reduce_losses(losses: Any, reduction: str) -> Any:
     return np.mean(losses) if reduction == "mean" else np.sum(losses)
 
 
-def _weigh(losses: Any, weight: Any, input: Any, reduction: str) -> Any:
+def _weighed(losses: Composite, input: Any, target: Any, weight: Any, reduction: str) -> Any:
     """Return losses times weights, reduced; for a mean, divided by the sum of the weights.
 
     Raises:
         ArgumentError: the shapes of the weights and the input differ.
     """
-    losses = losses * _checked_weight(weight, input)
-    return np.sum(losses) / np.sum(weight) if reduction == "mean" else reduce_losses(losses, reduction)
+    _check_weight(weight, input)
+    if reduction == "mean":
+        return losses.reduced("sum", input, target, weight) / np.sum(weight)
+    return losses.reduced(reduction, input, target, weight)
 
 
-def _checked_weight(weight: Any, input: Any) -> Any:
+def _check_weight(weight: Any, input: Any) -> None:
     needed, found = array_of(input).shape, array_of(weight).shape
     if needed != found:
         raise ArgumentError(f"an input of shape {needed} takes a weight of that shape, not {found}")
-    return weight
 
 
 def _squares(input: Any, target: Any) -> Any:
@@ -122,6 +124,11 @@ def _(g: Any, input: Any, target: Any, factor: float | None) -> Any:
 _squared_error = squared_error_.call
 
 
+@composite("input", "target", "weight")
+def _weighed_squares(input: Any, target: Any, weight: Any) -> Any:
+    return np.square(input - target) * weight
+
+
 def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
     """Return the mean of the squared differences.
 
@@ -146,12 +153,23 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = Non
     check_reduction(reduction)
     warn_if_broadcast("mse_loss", input, target)
     if weight is not None:
-        return _weigh(_squared_error(input, target, None), weight, input, reduction)
+        check_real("mse_loss", input=input, target=target)
+        return _weighed(_weighed_squares, input, target, weight, reduction)
     factor = None if reduction == "none" else 1.0
     if reduction == "mean":
         count = math.prod(np.broadcast_shapes(array_of(input).shape, array_of(target).shape))
         factor = 1 / count if count else math.nan
     return _squared_error(input, target, factor)
+
+
+@composite("input", "target")
+def _absolute_errors(input: Any, target: Any) -> Any:
+    return np.abs(input - target)
+
+
+@composite("input", "target", "weight")
+def _weighed_absolute_errors(input: Any, target: Any, weight: Any) -> Any:
+    return np.abs(input - target) * weight
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
@@ -173,8 +191,9 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None
     """
     check_reduction(reduction)
     warn_if_broadcast("l1_loss", input, target)
-    losses = np.abs(input - target)
-    return reduce_losses(losses, reduction) if weight is None else _weigh(losses, weight, input, reduction)
+    if weight is None:
+        return _absolute_errors.reduced(reduction, input, target)
+    return _weighed(_weighed_absolute_errors, input, target, weight, reduction)
 
 
 # huber_loss, smooth_l1_loss
@@ -211,6 +230,17 @@ _huber = huber_.call
 huber_slope: Callable[..., Any] = huber_slope_.call
 
 
+@composite("input", "target", "weight")
+def _huber_losses(input: Any, target: Any, delta: float, weight: Any) -> Any:
+    losses = _huber(input - target, delta)
+    return losses if weight is None else losses * weight
+
+
+@composite("input", "target")
+def _smooth_absolute_errors(input: Any, target: Any, beta: float) -> Any:
+    return _huber(input - target, beta) / beta
+
+
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
     """Return the mean of half of the squared differences up to `delta`, and of a straight line for larger ones.
 
@@ -237,8 +267,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     if not delta > 0:
         raise ArgumentError(f"huber_loss needs a positive delta, not {delta}")
     warn_if_broadcast("huber_loss", input, target)
-    losses = _huber(input - target, delta)
-    return reduce_losses(losses if weight is None else losses * _checked_weight(weight, input), reduction)
+    if weight is not None:
+        _check_weight(weight, input)
+    return _huber_losses.reduced(reduction, input, target, delta, weight)
 
 
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
@@ -266,9 +297,19 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss needs a beta that is not negative, not {beta}")
     warn_if_broadcast("smooth_l1_loss", input, target)
-    difference = input - target
     check_real("smooth_l1_loss", input=input, target=target)
-    return reduce_losses(_huber(difference, beta) / beta if beta else np.abs(difference), reduction)
+    if beta:
+        return _smooth_absolute_errors.reduced(reduction, input, target, beta)
+    return _absolute_errors.reduced(reduction, input, target)
+
+
+@composite("input", "target", "weight", "pos_weight")
+def _cross_entropies_of_scores(input: Any, target: Any, weight: Any, pos_weight: Any) -> Any:
+    surprise = softplus(-input, 1.0, math.inf)
+    if pos_weight is not None:
+        surprise = surprise * (1 + (pos_weight - 1) * target)
+    losses = (1 - target) * input + surprise
+    return losses if weight is None else losses * weight
 
 
 def binary_cross_entropy_with_logits(
@@ -298,13 +339,7 @@ def binary_cross_entropy_with_logits(
     name = "binary_cross_entropy_with_logits"
     check_real(name, input=input, target=target, weight=weight, pos_weight=pos_weight)
     warn_if_broadcast(name, input, target)
-    surprise = softplus(-input, 1.0, math.inf)
-    losses = (1 - target) * input
-    if pos_weight is None:
-        losses = losses + surprise
-    else:
-        losses = losses + surprise * (1 + (pos_weight - 1) * target)
-    return reduce_losses(losses if weight is None else losses * weight, reduction)
+    return _cross_entropies_of_scores.reduced(reduction, input, target, weight, pos_weight)
 
 
 # binary_cross_entropy
@@ -359,6 +394,12 @@ _binary_cross_entropy = binary_cross_entropy_.call
 log_odds: Callable[..., Any] = log_odds_.call
 
 
+@composite("input", "target", "weight")
+def _cross_entropies(input: Any, target: Any, weight: Any) -> Any:
+    losses = _binary_cross_entropy(input, target)
+    return losses if weight is None else losses * weight
+
+
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
     """Return the binary cross entropy of probabilities p: -t log(p) - (1 - t) log(1 - p).
 
@@ -393,8 +434,12 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
             f"binary_cross_entropy takes probabilities from 0 to 1, not from {data.min()} to {data.max()}: "
             "take nn.binary_cross_entropy_with_logits for scores"
         )
-    losses = _binary_cross_entropy(input, target)
-    return reduce_losses(losses if weight is None else losses * weight, reduction)
+    return _cross_entropies.reduced(reduction, input, target, weight)
+
+
+@composite("input", "target")
+def _soft_margins(input: Any, target: Any) -> Any:
+    return softplus(-target * input, 1.0, math.inf)
 
 
 def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
@@ -419,7 +464,7 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     check_reduction(reduction)
     check_real("soft_margin_loss", input=input, target=target)
     warn_if_broadcast("soft_margin_loss", input, target)
-    return reduce_losses(softplus(-target * input, 1.0, math.inf), reduction)
+    return _soft_margins.reduced(reduction, input, target)
 
 
 # Likelihoods.
@@ -427,6 +472,14 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
 
 #: What `kl_div` may do with the losses of all elements.
 KL_REDUCTIONS = (*REDUCTIONS, "batchmean")
+
+
+@composite("input", "target")
+def _divergences(input: Any, target: Any, log_target: bool) -> Any:
+    if log_target:
+        return np.exp(target) * (target - input)
+    # What is impossible adds nothing, though its logarithm is infinite.
+    return target * (np.log(np.where(target == 0, 1, target)) - input)
 
 
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
@@ -453,15 +506,20 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     check_reduction(reduction, KL_REDUCTIONS)
     check_real("kl_div", input=input, target=target)
     warn_if_broadcast("kl_div", input, target)
-    if truth(log_target, "log_target"):
-        losses = np.exp(target) * (target - input)
-    else:
-        # What is impossible adds nothing, though its logarithm is infinite.
-        losses = target * (np.log(np.where(array_of(target) == 0, 1, target)) - input)
-    if reduction != "batchmean":
-        return reduce_losses(losses, reduction)
+    log_target = truth(log_target, "log_target")
+    total = _divergences.reduced("sum" if reduction == "batchmean" else reduction, input, target, log_target)
     shape = array_of(input).shape
-    return np.sum(losses) / shape[0] if shape else np.sum(losses)
+    return total / shape[0] if reduction == "batchmean" and shape else total
+
+
+@composite("input", "target")
+def _poisson_losses(input: Any, target: Any, eps: float, log_input: bool, full: bool) -> Any:
+    losses = np.exp(input) - target * input if log_input else input - target * np.log(input + eps)
+    if not full:
+        return losses
+    counts = np.where(target > 1, target, 1)
+    stirling = counts * np.log(counts) - counts + 0.5 * np.log(2 * math.pi * counts)
+    return losses + np.where(target > 1, stirling, 0)
 
 
 def poisson_nll_loss(
@@ -491,15 +549,30 @@ def poisson_nll_loss(
     check_reduction(reduction)
     check_real("poisson_nll_loss", input=input, target=target)
     warn_if_broadcast("poisson_nll_loss", input, target)
-    if truth(log_input, "log_input"):
-        losses = np.exp(input) - target * input
-    else:
-        losses = input - target * np.log(input + eps)
-    if truth(full, "full"):
-        counts = np.where(array_of(target) > 1, target, 1)
-        stirling = counts * np.log(counts) - counts + 0.5 * np.log(2 * math.pi * counts)
-        losses = losses + np.where(array_of(target) > 1, stirling, 0)
-    return reduce_losses(losses, reduction)
+    flags = truth(log_input, "log_input"), truth(full, "full")
+    return _poisson_losses.reduced(reduction, input, target, eps, *flags)
+
+
+@primitive()
+@fused(lambda var, least: np.maximum(var, least) - var)
+def lack_(var: Any, least: float) -> Any:
+    """Return what a variance lacks to the least one."""
+    return np.maximum(var, least) - var
+
+
+@derivative(lack_, "var")
+def _(g: Any) -> None:
+    """Give no gradient: a variance that is raised to the least one has the derivative of that."""
+
+
+_lack = lack_.call
+
+
+@composite("input", "target", "var")
+def _gaussian_losses(input: Any, target: Any, var: Any, eps: float, full: bool) -> Any:
+    raised = var + _lack(var, eps)
+    losses = 0.5 * (np.log(raised) + np.square(input - target) / raised)
+    return losses + 0.5 * math.log(2 * math.pi) if full else losses
 
 
 def gaussian_nll_loss(
@@ -544,7 +617,4 @@ def gaussian_nll_loss(
                 f"gaussian_nll_loss of an input of shape {shape} takes variances of that shape, of which one axis may "
                 f"have length 1 and the last one may be missing, not {variances.shape}"
             )
-    # A variance that is raised to eps has the derivative of eps.
-    var = var + (np.maximum(variances, eps) - variances)
-    losses = 0.5 * (np.log(var) + _squared_error(input, target, None) / var)
-    return reduce_losses(losses + 0.5 * math.log(2 * math.pi) if truth(full, "full") else losses, reduction)
+    return _gaussian_losses.reduced(reduction, input, target, var, eps, truth(full, "full"))

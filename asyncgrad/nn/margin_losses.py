@@ -11,6 +11,7 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError, IndexRangeError
 from ..graph.values import arange_beside, as_array, beside
+from ..ops.composites import composite
 from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
 from .activations import relu, softplus
@@ -45,6 +46,11 @@ def _(g: Any, x: Any) -> Any:
 hinge: Callable[..., Any] = hinge_.call
 
 
+@composite("input", "target")
+def _hinge_losses(input: Any, target: Any, margin: float) -> Any:
+    return np.where(target != 1, hinge(margin - input), 0) + np.where(target != -1, input, 0)
+
+
 def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:
     """Return the mean of the distances whose target is 1, and of what lacks those whose target is -1 to the margin.
 
@@ -67,9 +73,12 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction
     """
     check_reduction(reduction)
     check_real("hinge_embedding_loss", input=input, target=target)
-    signs = array_of(target)
-    losses = np.where(signs != 1, hinge(margin - input), 0) + np.where(signs != -1, input, 0)
-    return reduce_losses(losses, reduction)
+    return _hinge_losses.reduced(reduction, input, target, margin)
+
+
+@composite("input1", "input2", "target")
+def _ranking_losses(input1: Any, input2: Any, target: Any, margin: float) -> Any:
+    return hinge(margin - target * (input1 - input2))
 
 
 def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
@@ -102,7 +111,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
             f"margin_ranking_loss takes two inputs and a target with as many axes, not of the shapes {shapes[0]}, "
             f"{shapes[1]} and {shapes[2]}"
         )
-    return reduce_losses(hinge(margin - target * (input1 - input2)), reduction)
+    return _ranking_losses.reduced(reduction, input1, input2, target, margin)
 
 
 def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
@@ -301,6 +310,12 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     return reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
 
 
+@composite("input", "target", "weight")
+def _soft_margins_of_labels(input: Any, target: Any, weight: Any) -> Any:
+    losses = (1 - target) * input + softplus(-input, 1.0, math.inf)
+    return losses if weight is None else losses * weight
+
+
 def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
     """Return the binary cross entropy of scores, in the mean over the classes and then over the samples.
 
@@ -324,8 +339,7 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, red
     check_reduction(reduction)
     check_real("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
     warn_if_broadcast("multilabel_soft_margin_loss", input, target)
-    losses = (1 - target) * input + softplus(-input, 1.0, math.inf)
-    return reduce_losses(np.mean(losses if weight is None else losses * weight, axis=-1), reduction)
+    return reduce_losses(np.mean(_soft_margins_of_labels(input, target, weight), axis=-1), reduction)
 
 
 def _check_classes(function: str, labels: Any, classes: int) -> None:

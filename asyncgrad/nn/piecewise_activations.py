@@ -14,6 +14,7 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError
 from ..graph.values import as_array, beside, raw
+from ..ops.composites import composite
 from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
 from ..random import generator
@@ -320,6 +321,11 @@ def threshold(x: Any, threshold: float, value: float) -> Any:
 # prelu, rrelu
 
 
+@composite("x", "weight")
+def _prelu(x: Any, weight: Any) -> Any:
+    return x * np.where(x > 0, 1, weight)
+
+
 def prelu(x: Any, weight: Any) -> Any:
     """Return x where it is positive, and `weight * x` elsewhere.
 
@@ -349,7 +355,7 @@ def prelu(x: Any, weight: Any) -> Any:
         )
     if shape:
         weight = np.reshape(weight, (-1, *(1,) * (data.ndim - 2)) if data.ndim > 1 else shape[1:])
-    return x * np.where(data > 0, 1, weight)
+    return _prelu(x, weight)
 
 
 def rrelu(
@@ -389,6 +395,6 @@ def rrelu(
         return leaky_relu(x, (lower + upper) / 2)
     data = array_of(x)
     rng = generator() if rng is None else rng
-    slopes = beside(raw(rng.uniform(lower, upper, data.shape)), data)
     kind = data.dtype if data.dtype.kind == "f" else np.dtype(np.float64)
-    return x * np.where(data > 0, 1, slopes).astype(kind)
+    slopes = np.asarray(raw(rng.uniform(lower, upper, data.shape)), kind)
+    return _prelu(x, beside(slopes, data))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.values import as_array
+from ..ops.composites import composite
 from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
 from .activations import elu, logistic, sigmoid, softplus, tanh
@@ -87,6 +88,11 @@ SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
 
 
+@composite("x")
+def _selu(x: Any) -> Any:
+    return elu(x, SELU_ALPHA) * SELU_SCALE
+
+
 def selu(x: Any) -> Any:
     """Return `elu(x, alpha)` times a factor, which keep outputs of mean 0 and variance 1 so from layer to layer.
 
@@ -105,7 +111,7 @@ def selu(x: Any) -> Any:
         array([-1.75809934,  1.05070099])
     """
     check_real("selu", x=x)
-    return elu(x, SELU_ALPHA) * SELU_SCALE
+    return _selu(x)
 
 
 @primitive()
@@ -166,6 +172,11 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 # logsigmoid, softsign, tanhshrink
 
 
+@composite("x")
+def _logsigmoid(x: Any) -> Any:
+    return -softplus(-x, 1.0, math.inf)
+
+
 def logsigmoid(x: Any) -> Any:
     """Return the logarithm of `sigmoid(x)`, without overflow.
 
@@ -184,7 +195,12 @@ def logsigmoid(x: Any) -> Any:
         array([-100.        ,   -0.69314718])
     """
     check_real("logsigmoid", x=x)
-    return -softplus(-x, 1.0, math.inf)
+    return _logsigmoid(x)
+
+
+@composite("x")
+def _softsign(x: Any) -> Any:
+    return x / (1 + np.abs(x))
 
 
 def softsign(x: Any) -> Any:
@@ -205,7 +221,12 @@ def softsign(x: Any) -> Any:
         array([-0.75,  0.5 ])
     """
     check_real("softsign", x=x)
-    return x / (1 + np.abs(x))
+    return _softsign(x)
+
+
+@composite("x")
+def _tanhshrink(x: Any) -> Any:
+    return x - tanh(x)
 
 
 def tanhshrink(x: Any) -> Any:
@@ -222,7 +243,12 @@ def tanhshrink(x: Any) -> Any:
         >>> nn.tanhshrink(np.array([0.0, 1.0]))
         array([0.        , 0.23840584])
     """
-    return x - tanh(x)
+    return _tanhshrink(x)
+
+
+@composite("x", "gate")
+def _gated(x: Any, gate: Any) -> Any:
+    return x * sigmoid(gate)
 
 
 def glu(x: Any, axis: int = -1) -> Any:
@@ -246,7 +272,4 @@ def glu(x: Any, axis: int = -1) -> Any:
     shape = array_of(x).shape
     if not -len(shape) <= axis < len(shape) or shape[axis] % 2:
         raise ArgumentError(f"glu halves an axis of x of even length, and axis {axis} of the shape {shape} is none")
-    axis %= len(shape)
-    half = shape[axis] // 2
-    before = (slice(None),) * axis
-    return x[*before, slice(None, half)] * sigmoid(x[*before, slice(half, None)])
+    return _gated(*np.split(x, 2, axis))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.values import is_foreign
+from .kernels import fused
 from .primitive import Primitive, derivative, differentiable, primitive
 
 __all__ = [
@@ -64,7 +65,30 @@ def i0(x: Any) -> Any:
 _LARGEST = 710.0
 
 
+def _quarter(largest: float) -> int:
+    """Return a quarter of the number of angles that numbers up to the largest need, for the function itself."""
+    return 8 + math.ceil(2.5 * math.sqrt(largest))
+
+
+def _power_of_cosine(step: int, quarter: int, order: int) -> float:
+    return math.cos((step + 0.5) * math.pi / (2 * quarter)) ** order
+
+
+def _mean_over_angles(x: Any, order: int, quarter: int) -> Any:
+    # Four angles, t, -t, pi - t and pi + t, have one exponential or its reciprocal: they make a cosh or a sinh.
+    both = np.sinh if order % 2 else np.cosh
+    total: Any = 0.0
+    for step in range(quarter):
+        total = total + _power_of_cosine(step, quarter, order) * both(x * _power_of_cosine(step, quarter, 1))
+    return total / quarter
+
+
+#: For all numbers of float32 and of float64: a kernel does not wait for the largest of its own.
+_IN_SINGLE, _IN_DOUBLE = _quarter(89.0), _quarter(_LARGEST)
+
+
 @primitive()
+@fused(lambda x, order: _mean_over_angles(x, order, (_IN_SINGLE if x.dtype.char in "ef" else _IN_DOUBLE) + order // 4))
 def i0_derivative(x: Any, order: int) -> Any:
     """Return the derivative of i0 of any order: the mean of cos(t)**order * exp(x cos t).
 
@@ -75,22 +99,17 @@ def i0_derivative(x: Any, order: int) -> Any:
         found = float(np.max(np.where(np.isnan(sizes), 0, sizes))) if sizes.size else 0.0
     else:
         found = float(np.fmax.reduce(sizes, None, initial=0.0))
-    largest = min(found, _LARGEST)
-    quarter = 8 + order // 4 + math.ceil(2.5 * math.sqrt(largest))
-    # Four angles, t, -t, pi - t and pi + t, have one exponential or its reciprocal: they make a cosh or a sinh.
-    both = np.sinh if order % 2 else np.cosh
-    total: Any = 0.0
-    for step in range(quarter):
-        cosine = math.cos((step + 0.5) * math.pi / (2 * quarter))
-        total = total + cosine**order * both(x * cosine)
-    return total / quarter
+    return _mean_over_angles(x, order, _quarter(min(found, _LARGEST)) + order // 4)
 
 
 @derivative(i0, "x")
 def _(g: Any, x: Any) -> Any:
-    return g * i0_derivative(x, 1)
+    return g * _slope(x, 1)
 
 
 @derivative(i0_derivative, "x")
 def _(g: Any, x: Any, order: int) -> Any:
-    return g * i0_derivative(x, order + 1)
+    return g * _slope(x, order + 1)
+
+
+_slope = i0_derivative.call

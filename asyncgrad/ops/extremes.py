@@ -11,9 +11,9 @@ from ..graph.values import beside, is_foreign, raw
 from .axes import array_like
 from .dispatch import write
 from .foreign import clipped
-from .kernels import fused
+from .kernels import FusedFormula, device_variant, fused
 from .nondifferentiable import NonDifferentiable, nonzero
-from .primitive import RULES, Primitive, derivative, differentiable, primitive
+from .primitive import PRIMITIVES, RULES, Primitive, derivative, differentiable, primitive
 
 __all__ = [
     "absolute",
@@ -193,9 +193,32 @@ def where(condition: Any, *choices: Any) -> Any:
 
 
 RULES[np.where] = where
+PRIMITIVES[np.where] = where_
+
+
+def _replaced(x: Any, nan: float, posinf: float, neginf: float) -> Any:
+    # Of x and a number each, since of two numbers NumPy makes a float64.
+    infinite = np.where(x > 0, posinf, np.where(x < 0, neginf, x))
+    return np.where(np.isnan(x), nan, np.where(np.isfinite(x), x, infinite))
+
+
+_fused_replaced = FusedFormula(_replaced)
+
+
+def _nan_to_num_on_device(x: Any, copy: bool, nan: Any, posinf: Any, neginf: Any) -> Any:
+    if not copy or x.dtype.kind != "f" or not all(isinstance(one, _NUMBER_OR_NONE) for one in (nan, posinf, neginf)):
+        return nan_to_num.function(x, copy, nan, posinf, neginf)
+    limits = np.finfo(x.dtype)
+    above, below = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
+    return _fused_replaced(x, float(nan), float(above), float(below))
+
+
+#: A number that replaces what is not finite, or None.
+_NUMBER_OR_NONE = (int, float, type(None))
 
 
 @primitive(np.nan_to_num)
+@device_variant(_nan_to_num_on_device)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Return x with its nans and infinities replaced."""
     if not copy:

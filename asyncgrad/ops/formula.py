@@ -79,8 +79,9 @@ _NO_FORMULA = (
 )
 
 
-#: What a formula tells numbers from arrays by, where each parameter is known to be the one or the other.
-_TYPE_QUESTIONS = ("isinstance", "bool", "int", "float", "complex")
+#: What a formula tells numbers from arrays by, where each parameter is known to be the one or the other, and what it
+#: repeats operations by, where the number of them is known.
+_CALLED_BUILTINS = ("isinstance", "bool", "int", "float", "complex", "range", "reversed")
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
@@ -277,7 +278,7 @@ def _trace(
             names[name] = _to_symbol(formula.__globals__[name], operations)
         elif hasattr(builtins, name):
             value = getattr(builtins, name)
-            names[name] = value if may_share and name in _TYPE_QUESTIONS else _to_symbol(value, operations)
+            names[name] = value if may_share and name in _CALLED_BUILTINS else _to_symbol(value, operations)
     names["__builtins__"] = {}
     cells = tuple(CellType(_to_symbol(cell.cell_contents, operations)) for cell in formula.__closure__ or ())
     copy = FunctionType(code, names, code.co_name, None, cells)

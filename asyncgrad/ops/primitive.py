@@ -34,13 +34,16 @@ from .plan import Formula, Plan
 from .primitive_node import next_class
 from .recording import generate_call
 
-__all__ = ["RULES", "Primitive", "derivative", "differentiable", "primitive"]
+__all__ = ["PRIMITIVES", "RULES", "Primitive", "derivative", "differentiable", "primitive"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=TensorBase)
 
 #: What runs when a NumPy function is called on a Tensor: its primitive, or a function built on others.
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+#: By function, the primitive that calls it.
+PRIMITIVES: dict[Callable[..., Any], Primitive] = {}
 
 
 @final
@@ -108,6 +111,7 @@ class Primitive:
         self.tensor_names = tuple(name for name in self.parameters if name in self.formulas)
         self.plans.clear()
         self.call = self._generate_call({})
+        PRIMITIVES[self.function] = self
         for numpy_function in self.numpy_functions:
             RULES[numpy_function] = self.call
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .kernels import EXPRESSIONS, fused
 from .primitive import Primitive, derivative, differentiable, primitive
 
 __all__ = [
@@ -91,18 +92,31 @@ arctan2: Primitive = differentiable(
 # sinc. Its derivatives are quotients of differences that vanish at 0, so they are primitives of their own.
 
 #: The powers of x**2 in the series of sinc that count while |x| < 1, where pi**(2k) / (2k)! is below 1e-17.
-SERIES = range(20)
+SERIES = tuple(range(20))
+
+
+def _sinc(x: Any) -> Any:
+    angle = math.pi * x
+    return np.where(angle == 0, 1.0, np.sin(angle) / angle)
+
+
+EXPRESSIONS[np.sinc] = _sinc
 
 
 @primitive(np.sinc)
+@fused(_sinc)
 def sinc(x: Any) -> Any:
     """Return sin(pi x) / (pi x), and 1 at 0."""
     return np.sinc(x)
 
 
-@primitive()
-def sinc_derivative(x: Any, order: int) -> Any:
-    """Return the derivative of sinc of any order, to full precision also near 0."""
+def _series_term(k: int, order: int) -> float:
+    """Return the factor of x**(2k), or of the power below it, in the series of a derivative of sinc."""
+    sign = -1 if k % 2 else 1
+    return sign * math.pi ** (2 * k) * math.perm(2 * k, order) / math.factorial(2 * k + 1)
+
+
+def _sinc_derivative(x: Any, order: int) -> Any:
     near = np.abs(x) < 1
     far = np.where(near, 1.0, x)
     # From x sinc(x) = sin(pi x) / pi, differentiated again and again; each step divides by x, so not near 0.
@@ -114,16 +128,25 @@ def sinc_derivative(x: Any, order: int) -> Any:
     series: Any = 0.0
     for k in reversed(SERIES):
         if 2 * k >= order:
-            term = (-1) ** k * math.pi ** (2 * k) * math.perm(2 * k, order) / math.factorial(2 * k + 1)
-            series = series * squared + term
+            series = series * squared + _series_term(k, order)
     return np.where(near, series * inside if order % 2 else series, away)
+
+
+@primitive()
+@fused(_sinc_derivative)
+def sinc_derivative(x: Any, order: int) -> Any:
+    """Return the derivative of sinc of any order, to full precision also near 0."""
+    return _sinc_derivative(x, order)
 
 
 @derivative(sinc, "x")
 def _(g: Any, x: Any) -> Any:
-    return g * sinc_derivative(x, 1)
+    return g * _slope(x, 1)
 
 
 @derivative(sinc_derivative, "x")
 def _(g: Any, x: Any, order: int) -> Any:
-    return g * sinc_derivative(x, order + 1)
+    return g * _slope(x, order + 1)
+
+
+_slope = sinc_derivative.call

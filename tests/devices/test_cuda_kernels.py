@@ -81,7 +81,8 @@ def expressions() -> list[Any]:
     for function, expression in EXPRESSIONS.items():
         if str(expression.__module__).startswith("asyncgrad.") and "test" not in expression.__module__:
             names = expression.__code__.co_varnames[: expression.__code__.co_argcount]
-            kinds = [float if name in numbers else type(None) if name == "dtype" else np.dtype("f") for name in names]
+            others = {"dtype": type(None), "order": int, **dict.fromkeys(numbers, float)}
+            kinds = [others.get(name, np.dtype("f")) for name in names]
             found.append(pytest.param(function, kinds, id=function.__name__))
     return found
 
@@ -140,9 +141,9 @@ def same(result: Any, expected: Any, exact: bool = True) -> None:
 def drawn(kinds: list[Any], dtype: str, shape: tuple[int, ...] = (5, 7)) -> list[Any]:
     """Return random arguments between 0.1 and 0.9, where every function is defined."""
     rng = np.random.default_rng(3)
+    numbers = {float: 0.5, int: 1, type(None): None}
     return [
-        0.5 if kind is float else None if kind is type(None) else on_host((0.1 + 0.8 * rng.random(shape)).astype(dtype))
-        for kind in kinds
+        numbers[kind] if kind in numbers else on_host((0.1 + 0.8 * rng.random(shape)).astype(dtype)) for kind in kinds
     ]
 
 
@@ -162,7 +163,9 @@ def test_a_kernel_gives_what_its_formula_gives(
         result = kernels.launcher(function)(*arguments)
 
     assert kernels.launches == 1
-    body = "".join(write_body(function, [np.dtype(dtype) if kind is not float else kind for kind in kinds], {})[0])
+    given = [np.dtype(dtype) if isinstance(kind, np.dtype) else kind for kind in kinds]
+    fixed = {number: 1 for number, kind in enumerate(kinds) if kind is int}
+    body = "".join(write_body(function, given, fixed)[0])
     is_own = function in EXPRESSIONS
     same(result, expected, exact=not is_own and not any(name in body for name in INEXACT))
 
@@ -483,8 +486,11 @@ def test_every_formula_of_an_elementwise_function_has_a_kernel() -> None:
                 except NotCompilable:
                     missing.add(f"{one.name}-{argument}")
 
-    # These give no gradient, and the exponent of `ldexp` is an integer.
-    assert missing == {"gelu-cdf", "gelu_grad-cdf", "gelu_tanh-bend", "gelu_tanh_grad-bend", "ldexp-power", "ldexp-x"}
+    # These give no gradient, the exponent of `ldexp` is an integer, and kernels are made for one order of a derivative.
+    assert missing == {
+        *("gelu-cdf", "gelu_grad-cdf", "gelu_tanh-bend", "gelu_tanh_grad-bend", "lack-var"),
+        *("ldexp-power", "ldexp-x", "i0_derivative-x", "sinc_derivative-x"),
+    }
 
 
 # The source.
@@ -572,6 +578,13 @@ OF_SEVERAL_STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "clip": lambda x, y: np.clip(x, 0.25, 0.75),
     "clip from below": lambda x, y: np.clip(x, 0.25, None),
     "binary_cross_entropy": lambda x, y: nn.binary_cross_entropy(x, y, reduction="none"),
+    "sinc": lambda x, y: np.sinc(x),
+    "nan_to_num": lambda x, y: np.nan_to_num(x, nan=2.0, posinf=3.0),
+    "logsigmoid": lambda x, y: nn.logsigmoid(x),
+    "softsign": lambda x, y: nn.softsign(x),
+    "cross entropy of scores": lambda x, y: nn.binary_cross_entropy_with_logits(x, y, y, "none", y),
+    "smooth_l1_loss": lambda x, y: nn.smooth_l1_loss(x, y, "none", 0.25),
+    "kl_div": lambda x, y: nn.kl_div(x, y, "none"),
 }
 
 

@@ -1,0 +1,218 @@
+"""Each elementwise rule is one kernel: launches are counted on the stand-in for CuPy, whose kernels compute nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, sync
+from asyncgrad.devices import cuda
+from asyncgrad.devices._cuda_kernels import install_kernels
+from asyncgrad.graph.values import register_functions
+from asyncgrad.nn import activations, losses, piecewise_activations, smooth_activations
+from asyncgrad.ops.kernels import unregister_kernel_compiler
+from asyncgrad.ops.primitive import RULES
+from tests import fake_cupy
+from tests.settings import compiled_after
+
+SHAPE = (8, 16)
+
+
+class Launches:
+    """How many kernels have been launched: asyncgrad's own, and one for each function of CuPy's that computes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def launch(self, *_: Any) -> None:
+        """Launch a kernel that does nothing."""
+        self.count += 1
+
+    def elementwise(self, *_: Any, **options: Any) -> Any:
+        """Return a kernel of arrays of any layout."""
+
+        def launch(*arguments: Any) -> Any:
+            self.count += 1
+            return fake_cupy.empty(np.broadcast_shapes(*(np.shape(one) for one in arguments)), arguments[0].dtype)
+
+        return launch
+
+    def function(self, name: str) -> Any:
+        """Return a kernel of a module, in both forms in which it is launched."""
+        kernel = type("Kernel", (), {"__call__": self.launch, "linear_launch": self.launch})()
+        return SimpleNamespace(kernel=kernel)
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Any]:
+    """Return `cuda:0` on the stand-in, with all of its kernels."""
+    launches = Launches()
+    compute = fake_cupy.ndarray._compute
+
+    def counted(self: Any, name: str, function: Any, args: Any, kwargs: Any, written: Any) -> Any:
+        result = compute(self, name, function, args, kwargs, written)
+        # A view is not launched.
+        if name != "empty_like" and getattr(result, "base", None) is None and not isinstance(result, (list, tuple)):
+            launches.count += 1
+        return result
+
+    with fake_cupy.open_gpus(1) as (opened,), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fake_cupy.RawModule, "get_function", lambda self, name: launches.function(name))
+        patch.setattr(fake_cupy.ndarray, "_compute", counted)
+        cupy = sys.modules["cupy"]
+        patch.setattr(cupy, "ElementwiseKernel", launches.elementwise, raising=False)
+        register_functions(cupy.ndarray, cuda.own_functions(cupy, install_kernels(cupy)))
+        yield SimpleNamespace(device=opened, launches=launches)
+        unregister_kernel_compiler(cupy.ndarray)
+
+
+def counted(gpu: Any, function: Callable[..., Any], shapes: list[tuple[int, ...]]) -> tuple[int, int]:
+    """Return how many launches the forward of a function of some arrays takes, and how many its backward."""
+    rng = np.random.default_rng(0)
+    leaves = [
+        ag.tensor((0.1 + 0.8 * rng.random(shape)).astype("f"), device=gpu.device, requires_grad=True)
+        for shape in shapes
+    ]
+    grad: Any = None
+    with np.errstate(all="ignore"):
+        # The first time, what is asked for once is looked up.
+        for _ in range(2):
+            begin = gpu.launches.count
+            result = function(*leaves)
+            forward = gpu.launches.count - begin
+            if not result.requires_grad:
+                return forward, 0
+            if grad is None:
+                grad = ag.tensor(np.ones(result.shape, result.dtype), device=gpu.device)
+            for leaf in leaves:
+                leaf.grad = None
+            begin = gpu.launches.count
+            sync.backward(result, grad)
+    return forward, gpu.launches.count - begin
+
+
+def on(like: Any, values: Any) -> Any:
+    """Return numbers beside a tensor."""
+    return ag.tensor(np.asarray(values), device=like.device)
+
+
+def condition(x: Any) -> Any:
+    return on(x, np.arange(x.size).reshape(x.shape) % 3 == 0)
+
+
+def target(x: Any) -> Any:
+    return on(x, np.full(x.shape, 0.3, x.dtype))
+
+
+def of_float32(ufunc: Any) -> bool:
+    """Tell whether a ufunc gives one array of one or two of float32."""
+    return (
+        isinstance(ufunc, np.ufunc)
+        and (ufunc.signature, ufunc.nout) == (None, 1)
+        and any(loop.startswith("f" * ufunc.nin + "->") for loop in ufunc.types)
+    )
+
+
+#: CuPy lacks `spacing`.
+UFUNCS = {one.__name__: one for one in RULES if of_float32(one) and one is not np.spacing}
+#: Of numbers beside the array, or of more arrays.
+WITH_NUMBERS = {"threshold", "prelu", "glu", "logistic"}
+ACTIVATIONS = {*activations.__all__, *piecewise_activations.__all__, *smooth_activations.__all__, "gelu"} - WITH_NUMBERS
+#: Functions of so many arrays.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
+    **{name: (ufunc, ufunc.nin) for name, ufunc in sorted(UFUNCS.items())},
+    **{name: (getattr(np, name), 1) for name in ("sinc", "nan_to_num", "i0", "real", "angle")},
+    **{f"nn.{name}": (getattr(nn, name), 1) for name in sorted(ACTIVATIONS)},
+    **{f"x ** {power}": (lambda x, power=power: x**power, 1) for power in (2, 0.5, -1, 3, 2.5)},
+    "2 ** x": (lambda x: 2.0**x, 1),
+    "1 / x": (lambda x: 1 / x, 1),
+    "ldexp": (lambda x: np.ldexp(x, 3), 1),
+    "clip": (lambda x: np.clip(x, 0.25, 0.75), 1),
+    "clip to arrays": (np.clip, 3),
+    "where": (lambda x, y: np.where(condition(x), x, y), 2),
+    "where and a number": (lambda x: np.where(condition(x), x, 0), 1),
+    "nn.gelu by tanh": (lambda x: nn.gelu(x, approximate="tanh"), 1),
+    "nn.threshold": (lambda x: nn.threshold(x, 0.5, -1.0), 1),
+    "nn.prelu": (lambda x: nn.prelu(x, on(x, np.array([0.2], "f"))), 1),
+    "nn.prelu of channels": (lambda x: nn.prelu(x, on(x, np.full(SHAPE[1], 0.2, "f"))), 1),
+}
+
+#: Losses of an array and a target.
+LOSSES: dict[str, Callable[..., Any]] = {
+    **{name: getattr(nn, name) for name in sorted(losses.__all__) if name in nn.__all__},
+    "hinge_embedding_loss": nn.hinge_embedding_loss,
+    "kl_div of logarithms": lambda x, t, reduction: nn.kl_div(x, t, reduction, log_target=True),
+    "poisson_nll_loss in full": lambda x, t, reduction: nn.poisson_nll_loss(x, t, full=True, reduction=reduction),
+    "poisson_nll_loss of counts": lambda x, t, reduction: nn.poisson_nll_loss(x, t, False, reduction=reduction),
+    "gaussian_nll_loss": lambda x, t, reduction: nn.gaussian_nll_loss(x, t, target(x), reduction=reduction),
+    "margin_ranking_loss": lambda x, t, reduction: nn.margin_ranking_loss(x, target(x), t, reduction=reduction),
+    "weighted binary_cross_entropy": lambda x, t, reduction: nn.binary_cross_entropy(x, t, target(x), reduction),
+    "weighted scores": lambda x, t, reduction: nn.binary_cross_entropy_with_logits(
+        x, t, target(x), reduction, target(x)
+    ),
+    "weighted huber_loss": lambda x, t, reduction: nn.huber_loss(x, t, reduction, weight=target(x)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_elementwise_function_is_one_kernel_and_so_is_each_of_its_derivatives(gpu: Any, name: str) -> None:
+    function, count = FUNCTIONS[name]
+
+    forward, backward = counted(gpu, function, [SHAPE] * count)
+
+    assert forward <= 1
+    assert backward <= count
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_is_one_kernel_and_one_for_its_sum_and_its_backward_is_one(gpu: Any, name: str, reduction: str) -> None:
+    forward, backward = counted(gpu, lambda x: LOSSES[name](x, target(x), reduction=reduction), [SHAPE])
+
+    assert (forward, backward) == (1 if reduction == "none" else 2, 1)
+
+
+#: What takes more, with the launches of its forward and of its backward.
+EXCEPTIONS: dict[str, tuple[Callable[..., Any], int, int, int]] = {
+    # It gives float64, and the gradients of float32 numbers are cast.
+    "float_power": (np.float_power, 2, 1, 4),
+    # The halves of a gradient are laid side by side.
+    "nn.glu": (nn.glu, 1, 1, 3),
+    # The mean over the classes, and then over the samples.
+    "nn.multilabel_soft_margin_loss": (lambda x: nn.multilabel_soft_margin_loss(x, target(x)), 1, 3, 3),
+    # The sum of the weights, and the quotient of both sums.
+    "weighted nn.mse_loss": (lambda x: nn.mse_loss(x, target(x), weight=target(x)), 1, 4, 2),
+    "weighted nn.l1_loss": (lambda x: nn.l1_loss(x, target(x), weight=target(x)), 1, 4, 2),
+    "nn.kl_div of batches": (lambda x: nn.kl_div(x, target(x), "batchmean"), 1, 3, 2),
+}
+
+
+@pytest.mark.parametrize("name", EXCEPTIONS)
+def test_the_exceptions_take_no_more_than_they_must(gpu: Any, name: str) -> None:
+    function, count, *expected = EXCEPTIONS[name]
+
+    assert counted(gpu, function, [SHAPE] * count) == tuple(expected)
+
+
+def test_a_compiled_backward_of_composites_launches_what_the_engine_launches(gpu: Any) -> None:
+    x = ag.tensor(np.full(SHAPE, 0.4, "f"), device=gpu.device, requires_grad=True)
+
+    def launches() -> int:
+        x.grad = None
+        loss = nn.binary_cross_entropy_with_logits(nn.softsign(nn.logsigmoid(x)), target(x))
+        begin = gpu.launches.count
+        sync.backward(loss)
+        return int(gpu.launches.count - begin)
+
+    eager = launches()
+    with compiled_after(1):
+        for _ in range(3):
+            compiled = launches()
+
+    assert compiled <= eager == 4

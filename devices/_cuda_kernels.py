@@ -364,8 +364,8 @@ class _ElementwiseLauncher:
         steps = [
             number
             for one, operand in zip(arguments, operands, strict=True)
-            if operand.mode == "pitched"
-            for number in _pitch(one) or ()
+            if operand.mode in ("pitched", "channel")
+            for number in ((_pitch(one) or ()) if operand.mode == "pitched" else (_width_behind(one.shape, shape),))
         ]
         launch = _Launch(kernel, (prod(shape) + 3) >> 2, shape, dtype, tuple(steps))
         if not has_int:
@@ -394,7 +394,7 @@ class _ElementwiseLauncher:
         except ValueError:
             return formula
         modes = [_mode(one, shape) if type(one) is ndarray else "fixed" for one in arguments]
-        if "strided" in modes or "pitched" in modes or 0 in shape:
+        if not {"strided", "pitched", "channel"}.isdisjoint(modes) or 0 in shape:
             return formula
         operands = [Operand(kind, mode) for kind, mode in zip(kinds, modes, strict=True)]
         #: By the numbers, the launch, or _NO_KERNEL.
@@ -468,8 +468,20 @@ def _mode(array: Any, shape: tuple[int, ...]) -> str:
     if own[first:] == shape[len(shape) - len(own) + first :]:
         return "row"
     padded = (1,) * (len(shape) - len(own)) + own
-    last = next(axis for axis in reversed(range(len(padded))) if padded[axis] != 1)
-    return "column" if padded[: last + 1] == shape[: last + 1] else "strided"
+    begin, last = first + len(padded) - len(own), _last_axis(padded)
+    if padded[: last + 1] == shape[: last + 1]:
+        return "column"
+    return "channel" if padded[begin : last + 1] == shape[begin : last + 1] else "strided"
+
+
+def _last_axis(shape: tuple[int, ...]) -> int:
+    """Return the last axis whose length is not 1."""
+    return next(axis for axis in reversed(range(len(shape))) if shape[axis] != 1)
+
+
+def _width_behind(own: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """Return how many elements of a shape in C order one of an array is repeated for, whose last axes have length 1."""
+    return prod(shape[_last_axis(own) + len(shape) - len(own) + 1 :])
 
 
 def _pitch(array: Any) -> tuple[int, int] | None:

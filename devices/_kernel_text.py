@@ -77,8 +77,9 @@ class Operand(NamedTuple):
     """An argument of an elementwise kernel.
 
     Its mode says how it is broadcast: "full" has the shape of the result, "row" that of its last axes, "column" that of
-    its first axes with axes of length 1 behind, "single" holds one element; "pitched" has the shape of the result, and
-    lies in rows with gaps between them; "number" is passed by value, and "fixed" is part of the source.
+    its first axes with axes of length 1 behind, "channel" that of axes in the midst with axes of length 1 behind,
+    "single" holds one element; "pitched" has the shape of the result, and lies in rows with gaps between them; "number"
+    is passed by value, and "fixed" is part of the source.
     """
 
     kind: Kind
@@ -134,8 +135,9 @@ def elementwise_text(
     """Return the source of a kernel that computes an array, four elements in each thread.
 
     Its arguments are the result and the operands, and then for each that is "pitched" the length of its rows and how
-    many elements apart they begin. CuPy passes an array as a structure whose first two fields are the
-    pointer and the number of elements, so no argument says how many there are.
+    many elements apart they begin, and for each "channel" how many elements of the result in a row it is repeated for.
+    CuPy passes an array as a structure whose first two fields are the pointer and the number of elements, so no
+    argument says how many there are.
     """
     arrays = [nr for nr, one in enumerate(operands) if one.mode not in ("number", "fixed")]
     full = [nr for nr in arrays if operands[nr].mode == "full"]
@@ -149,6 +151,8 @@ def elementwise_text(
     for nr in arrays:
         if operands[nr].mode == "pitched":
             parameters += [f"const long long w{nr}", f"const long long s{nr}"]
+        elif operands[nr].mode == "channel":
+            parameters.append(f"const long long w{nr}")
     aligned = " | ".join(f"(unsigned long long){name}.data" for name in ["r", *(f"a{nr}" for nr in full)])
     given = ", ".join(_element(nr, one) for nr, one in enumerate(operands) if one.mode != "fixed")
     text = [
@@ -195,6 +199,12 @@ def _loads(nr: int, one: Operand) -> list[str]:
             f"    const long long w{nr} = n / a{nr}.size;",
             f"    long long j{nr} = {small.format('/', f'w{nr}')}, k{nr} = begin - j{nr} * w{nr};",
         ]
+    if one.mode == "channel":
+        row = small.format("/", f"w{nr}")
+        return [
+            f"    long long j{nr} = {row}, k{nr} = begin - j{nr} * w{nr};",
+            f"    j{nr} %= a{nr}.size;",
+        ]
     if one.mode == "pitched":
         return [f"    long long j{nr} = {small.format('/', f'w{nr}')}, k{nr} = begin - j{nr} * w{nr};"]
     return []
@@ -214,6 +224,8 @@ def _steps(nr: int, one: Operand) -> list[str]:
     """Return what goes on to the next element of an operand that is broadcast."""
     if one.mode == "row":
         return [f"if (++j{nr} == a{nr}.size) j{nr} = 0;"]
+    if one.mode == "channel":
+        return [f"if (++k{nr} == w{nr}) {{ k{nr} = 0; if (++j{nr} == a{nr}.size) j{nr} = 0; }}"]
     is_in_rows = one.mode in ("column", "pitched")
     return [f"if (++k{nr} == w{nr}) {{ k{nr} = 0; ++j{nr}; }}"] if is_in_rows else []
 

@@ -26,10 +26,12 @@ from ..errors import ArgumentError
 from ..graph.one_device import check_operands_beside
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
-from ..graph.values import beside, ones_beside
+from ..graph.values import beside, by_kernel, ones_beside
+from ..ops.composites import composite
+from ..ops.kernels import COMPILERS, FusedFormula, TableUpdate, device_variant
 from ..ops.primitive import derivative, primitive
-from .arguments import array_of, check_real, constant, real_floating
-from .rows import sum_rows
+from .arguments import array_of, check_real, constant, real_floating, records
+from .rows import leading_sum, sum_rows
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "rms_norm"]
 
@@ -63,9 +65,17 @@ def _count(x: Any) -> int:
     return max(1, int(x.shape[0] * x.shape[2]))
 
 
+def _of_rows(values: Any) -> Any:
+    """Return one number for each row beside arrays of shape (outer, rows, inner)."""
+    return np.reshape(values, (1, -1, 1))
+
+
 def _statistics(x: Any, eps: float, centered: bool, scale: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the standardized x times a scale, and the mean (None if not centered), variance and inverse deviation."""
-    mean = None
+    """Return the standardized x times the scale of each row; and the means, variances and inverse deviations.
+
+    The means are None if the rows are not centered.
+    """
+    mean: Any = None
     if centered:
         mean = _sums(x)
         mean /= _count(x)
@@ -73,7 +83,7 @@ def _statistics(x: Any, eps: float, centered: bool, scale: Any) -> tuple[Any, An
     variance = _dots(value, value)
     variance /= _count(x)
     inverse = np.reciprocal(np.sqrt(variance + eps))
-    value *= inverse if scale is None else inverse * scale
+    value *= inverse if scale is None else inverse * _of_rows(scale)
     return value, mean, variance, inverse
 
 
@@ -97,43 +107,61 @@ def _(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
 
 
 @derivative(standardized_, "scale")
-def _(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
-    return standardized_scale_grad(g, x, mean, inverse)
+def _(g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, ...]) -> Any:
+    return standardized_scale_grad(g, x, mean, inverse, scale_shape)
 
 
 @derivative(standardized_, "shift")
-def _(g: Any) -> Any:
-    return row_sums(g)
+def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
+    return row_sums(g, shift_shape)
+
+
+def _row_sums_on_device(g: Any, shape: tuple[int, ...]) -> Any:
+    result = by_kernel("row_dots", g, None, None, None, shape)
+    return _sums(g).reshape(shape) if result is None else result
 
 
 @primitive()
-def row_sums_(g: Any) -> Any:
-    """Return the sum of each row, shape (1, rows, 1)."""
-    return _sums(g)
+@device_variant(_row_sums_on_device)
+def row_sums_(g: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sum of each row, in a shape."""
+    return _sums(g).reshape(shape)
 
 
 @derivative(row_sums_, "g")
 def _(h: Any, g_shape: tuple[int, ...]) -> Any:
-    return np.broadcast_to(h, g_shape)
+    return np.broadcast_to(_of_rows(h), g_shape)
+
+
+def _scale_grad_on_device(g: Any, x: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
+    result = by_kernel("row_dots", g, x, mean, inverse, shape)
+    return standardized_scale_grad_.function(g, x, mean, inverse, shape) if result is None else result
 
 
 @primitive()
-def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
-    """Return the sum of each row of g times the standardized x."""
-    return _dots(_standardize(x, mean, inverse), g)
+@device_variant(_scale_grad_on_device)
+def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sum of each row of g times the standardized x, in a shape."""
+    return _dots(_standardize(x, mean, inverse), g).reshape(shape)
 
 
 @derivative(standardized_scale_grad_, "g")
 def _(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
-    return h * _recomputed(x, mean, inverse)[0]
+    return _of_rows(h) * _recomputed(x, mean, inverse)[0]
 
 
 @derivative(standardized_scale_grad_, "x")
 def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
-    return standardized_grad(h * g, x, None, mean, inverse)
+    return standardized_grad(_of_rows(h) * g, x, None, mean, inverse)
+
+
+def _standardized_grad_on_device(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    result = by_kernel("normalize_grad", g, x, scale, mean, inverse)
+    return standardized_grad_.function(g, x, scale, mean, inverse) if result is None else result
 
 
 @primitive()
+@device_variant(_standardized_grad_on_device)
 def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
     """Return scale * inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     count = _count(x)
@@ -147,7 +175,7 @@ def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> A
         shared = _sums(g)
         shared /= count
         value -= shared
-    value *= inverse if scale is None else inverse * scale
+    value *= inverse if scale is None else inverse * _of_rows(scale)
     return value
 
 
@@ -157,8 +185,8 @@ def _(h: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
 
 
 @derivative(standardized_grad_, "scale")
-def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
-    return row_sums(h * standardized_grad(g, x, None, mean, inverse))
+def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, ...]) -> Any:
+    return row_sums(h * standardized_grad(g, x, None, mean, inverse), scale_shape)
 
 
 @derivative(standardized_grad_, "x")
@@ -171,7 +199,7 @@ def _(h: Any, g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
     if mean is not None:
         covariance = covariance - _means(g) * _means(h)
     result = -deviation * (deviation * covariance * y + c * to_h + b * to_g)
-    return result if scale is None else result * scale
+    return result if scale is None else result * _of_rows(scale)
 
 
 @primitive()
@@ -211,11 +239,16 @@ def _standardize_rows(x: Any, shape: tuple[int, int, int], eps: float, centered:
     """
     data = array_of(x)
     floats = data.reshape(shape) if data.dtype.kind == "f" else data.astype(np.float64).reshape(shape)
-    scale = None if scale is None else np.reshape(scale, (1, -1, 1))
-    shift = None if shift is None else np.reshape(shift, (1, -1, 1))
-    value, mean, variance, inverse = _statistics(floats, eps, centered, None if scale is None else array_of(scale))
-    if shift is not None:
-        value += array_of(shift)
+    factor, offset = (None if one is None else array_of(one) for one in (scale, shift))
+    found = None
+    if floats.__class__ is not np.ndarray:
+        found = by_kernel("normalize", floats, factor, offset, eps, centered)
+    if found is None:
+        value, mean, variance, inverse = _statistics(floats, eps, centered, factor)
+        if offset is not None:
+            value += _of_rows(offset)
+    else:
+        value, mean, variance, inverse = found
     result = _standardized(np.reshape(x, shape), scale, shift, value, mean, inverse)
     return np.reshape(result, data.shape), mean, variance
 
@@ -238,8 +271,16 @@ def _channels_of(function: str, x: Any, least: int) -> tuple[Any, int, int, int]
     return data, data.shape[0], data.shape[1], math.prod(data.shape[2:])
 
 
-def _update(running: Any, observed: Any, momentum: float) -> None:
-    """Move running statistics towards the observed ones, in place."""
+def _moved(running: Any, observed: Any, momentum: float, factor: float) -> tuple[Any]:
+    return (running * (1 - momentum) + momentum * (observed * factor),)
+
+
+#: By KernelCompiler, what moves running statistics in one launch.
+_movers: dict[Any, TableUpdate] = {}
+
+
+def _update(running: Any, observed: Any, momentum: float, factor: float = 1.0) -> None:
+    """Move running statistics towards the observed ones times a factor, in place."""
     if running is None:
         return
     if not isinstance(running, (np.ndarray, TensorBase)):
@@ -251,8 +292,24 @@ def _update(running: Any, observed: Any, momentum: float) -> None:
     if isinstance(running, TensorBase):
         prepare_write(running)
     target = array_of(running)
+    compiler = COMPILERS.get(type(target))
+    if compiler is not None and _lie_alike(target, observed):
+        if compiler not in _movers:
+            _movers[compiler] = compiler.update(_moved, 1)
+        _movers[compiler]([[target, observed]], [momentum, factor])
+        return
     target *= 1 - momentum
-    target += (momentum * observed).astype(target.dtype, copy=False)
+    target += (momentum * (observed if factor == 1 else observed * factor)).astype(target.dtype, copy=False)
+
+
+def _lie_alike(target: Any, observed: Any) -> bool:
+    """Tell whether two arrays of a device are floating and of one type, dtype and shape, without gaps."""
+    return (
+        type(observed) is type(target)
+        and observed.dtype == target.dtype
+        and target.dtype.char in "fd"
+        and bool(target.flags.c_contiguous and observed.flags.c_contiguous)
+    )
 
 
 def batch_norm(
@@ -306,16 +363,30 @@ def batch_norm(
     result, mean, variance = _standardize_rows(x, (n, channels, positions), eps, True, weight, bias)
     if count:
         _update(running_mean, mean.reshape(-1), momentum)
-        _update(running_var, variance.reshape(-1) * (count / (count - 1)), momentum)
+        _update(running_var, variance.reshape(-1), momentum, count / (count - 1))
     return result
+
+
+@composite("x", "weight", "bias")
+def _by_given_statistics(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    value = (x - mean) / np.sqrt(variance + eps)
+    value = value if weight is None else value * weight
+    return value if bias is None else value + bias
 
 
 def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
     if mean is None or variance is None:
         raise ArgumentError(f"{function} outside of training needs running_mean and running_var")
-    # Copies, since a training may change them before the backward of this call.
-    mean = beside(constant(function, "running_mean", mean).copy(), array_of(x))
-    variance = beside(constant(function, "running_var", variance).copy(), array_of(x))
+    data = array_of(x)
+    mean, variance = constant(function, "running_mean", mean), constant(function, "running_var", variance)
+    if any(map(records, (x, weight, bias))):
+        # Copies, since a training may change them before the backward of this call.
+        mean, variance = mean.copy(), variance.copy()
+    mean, variance = beside(mean, data), beside(variance, data)
+    if type(data) in COMPILERS:
+        images = np.reshape(x, (*data.shape[:2], math.prod(data.shape[2:])))
+        channels = [None if one is None else np.reshape(one, (1, -1, 1)) for one in (mean, variance, weight, bias)]
+        return np.reshape(_by_given_statistics(images, *channels, eps), data.shape)
     scale = (variance + eps) ** -0.5
     if weight is not None:
         scale = scale * weight
@@ -370,47 +441,73 @@ def instance_norm(
     result, mean, variance = _standardize_rows(x, (1, n * channels, positions), eps, True, None, None)
     if data.size:
         _update(running_mean, mean.reshape(n, channels).mean(axis=0), momentum)
-        unbiased = variance.reshape(n, channels).mean(axis=0) * (positions / (positions - 1))
-        _update(running_var, unbiased, momentum)
+        _update(running_var, variance.reshape(n, channels).mean(axis=0), momentum, positions / (positions - 1))
     return _scaled_channels(result, weight, bias)
 
 
+_scaled = FusedFormula(lambda x, scale, shift: x * scale + shift)
+_multiplied = FusedFormula(np.multiply)
+
+
+def _scaled_on_device(x: Any, scale: Any, shift: Any) -> Any:
+    if scale is None or shift is None:
+        return scaled_channels_.function(x, scale, shift)
+    return _scaled(x, _of_rows(scale), _of_rows(shift))
+
+
 @primitive()
+@device_variant(_scaled_on_device)
 def scaled_channels_(x: Any, scale: Any, shift: Any) -> Any:
-    """Return x times a scale plus a shift, which may be None; x has the shape (n, channels, positions)."""
-    value = x.copy() if scale is None else x * scale
-    return value if shift is None else np.add(value, shift, out=value if value.dtype == shift.dtype else None)
+    """Return x times a scale plus a shift of each channel, which may be None; x has the shape (n, channels, positions).
+
+    Scale and shift have the shape (channels,).
+    """
+    value = x.copy() if scale is None else x * _of_rows(scale)
+    if shift is None:
+        return value
+    return np.add(value, _of_rows(shift), out=value if value.dtype == shift.dtype else None)
+
+
+def _scaled_grad_on_device(g: Any, scale: Any) -> Any:
+    return g if scale is None else _multiplied(g, _of_rows(scale))
 
 
 @derivative(scaled_channels_, "x")
+@device_variant(_scaled_grad_on_device)
 def _(g: Any, scale: Any) -> Any:
-    return g if scale is None else g * scale
+    return g if scale is None else g * _of_rows(scale)
 
 
 @derivative(scaled_channels_, "scale")
-def _(g: Any, x: Any) -> Any:
-    return row_dots(g, x)
+def _(g: Any, x: Any, scale_shape: tuple[int, ...]) -> Any:
+    return row_dots(g, x, scale_shape)
 
 
 @derivative(scaled_channels_, "shift")
-def _(g: Any) -> Any:
-    return row_sums(g)
+def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
+    return row_sums(g, shift_shape)
+
+
+def _row_dots_on_device(x: Any, y: Any, shape: tuple[int, ...]) -> Any:
+    result = by_kernel("row_dots", x, y, None, None, shape)
+    return _dots(x, y).reshape(shape) if result is None else result
 
 
 @primitive()
-def row_dots_(x: Any, y: Any) -> Any:
-    """Return the sum of each row of `x * y`, shape (1, rows, 1)."""
-    return _dots(x, y)
+@device_variant(_row_dots_on_device)
+def row_dots_(x: Any, y: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sum of each row of `x * y`, in a shape."""
+    return _dots(x, y).reshape(shape)
 
 
 @derivative(row_dots_, "x")
 def _(h: Any, y: Any) -> Any:
-    return h * y
+    return _of_rows(h) * y
 
 
 @derivative(row_dots_, "y")
 def _(h: Any, x: Any) -> Any:
-    return h * x
+    return _of_rows(h) * x
 
 
 scaled_channels: Callable[..., Any] = scaled_channels_.call
@@ -422,7 +519,6 @@ def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:
     if weight is None and bias is None:
         return x
     shape = array_of(x).shape
-    weight, bias = (None if one is None else np.reshape(one, (1, -1, 1)) for one in (weight, bias))
     images = np.reshape(x, (*shape[:2], math.prod(shape[2:])))
     return np.reshape(scaled_channels(images, weight, bias), shape)
 
@@ -460,6 +556,45 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     return _scaled_channels(result, weight, bias)
 
 
+# The root mean square norm is made of the functions above, where a device has no kernel for it with its weight.
+
+
+@primitive()
+def rms_norm_(x: Any, weight: Any, value: Any, inverse: Any) -> Any:
+    """Return `value`, the norm, which was computed with the inverse roots of the rows, a column."""
+    return value
+
+
+def _rms_grad_on_device(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
+    result = by_kernel("rms_norm_grad", g, x, weight, inverse)
+    return _rms_grad(g, x, weight, inverse) if result is None else result
+
+
+@derivative(rms_norm_, "x")
+@device_variant(_rms_grad_on_device)
+def _rms_grad(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
+    shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
+    g = np.reshape(g if weight is None else g * weight, rows)
+    result = standardized_grad(g, np.reshape(x, rows), None, None, np.reshape(inverse, (1, -1, 1)))
+    return np.reshape(result, shape)
+
+
+def _rms_weight_grad_on_device(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Any:
+    result = by_kernel("rms_weight_grad", g, x, inverse, weight_shape)
+    return _rms_weight_grad(g, x, weight_shape, inverse) if result is None else result
+
+
+@derivative(rms_norm_, "weight")
+@device_variant(_rms_weight_grad_on_device)
+def _rms_weight_grad(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Any:
+    shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
+    value, _ = _recomputed(np.reshape(x, rows), None, np.reshape(inverse, (1, -1, 1)))
+    return leading_sum(g * np.reshape(value, shape), weight_shape)
+
+
+_rms_norm = rms_norm_.call
+
+
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     """Return x divided by the root of the mean of its squares over its last axes, times a weight.
 
@@ -495,5 +630,10 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     length = math.prod(shape)
     eps = float(np.finfo(data.dtype).eps) if eps is None else eps
     rows = data.size // length if length else 0
+    if data.__class__ is not np.ndarray:
+        check_operands_beside("rms_norm", x, weight)
+        found = by_kernel("rms_norm", data.reshape(rows, length), None if weight is None else array_of(weight), eps)
+        if found is not None:
+            return _rms_norm(x, weight, found[0].reshape(data.shape), found[1])
     result, _, _ = _standardize_rows(x, (1, rows, length), eps, False, None, None)
     return result if weight is None else result * weight

@@ -45,7 +45,7 @@ from ..graph.cost import (
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, is_readable, keeps_dtype
-from .kernels import FusedFormula, function_of, is_fusable
+from .kernels import DEVICE_VARIANTS, FusedFormula, function_of, is_fusable
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
@@ -327,7 +327,7 @@ class Plan:
         if expression is not None:
             return formula if expression.is_gradient else FusedFormula(formula)
         # It may decide by dtypes or by the values of numbers, which are known when it is called.
-        may_fuse = is_readable(formula) and is_fusable(self.primitive.function)
+        may_fuse = is_readable(formula) and (formula in DEVICE_VARIANTS or is_fusable(self.primitive.function))
         return FusedFormula(formula) if may_fuse else formula
 
     def inlines(self, edge: int) -> bool:

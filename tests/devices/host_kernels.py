@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, final
@@ -130,8 +130,9 @@ def _bare(value: Any) -> Any:
     return value.host if isinstance(value, HostArray) else value
 
 
+@cache
 def built(source: str, language: str = "c") -> ctypes.CDLL:
-    """Return a library of a source in C, or in C++."""
+    """Return a library of a source in C, or in C++. Many tests have the same kernels."""
     compiler = COMPILER if language == "c" else CPLUSPLUS_COMPILER
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "kernel.so")

@@ -249,6 +249,8 @@ def test_a_ufunc_treats_special_values_as_numpy_does(kernels: CudaKernels, ufunc
         pytest.param((2, 5, 7), (2, 1, 1), id="first axis"),
         pytest.param((2, 5, 7), (5, 7), id="last axes"),
         pytest.param((2, 5, 7), (1, 5, 1), id="middle axis"),
+        pytest.param((3, 5, 7), (5, 1), id="middle axis without the first"),
+        pytest.param((2, 3, 5, 2, 2), (1, 3, 5, 1, 1), id="middle axes"),
         pytest.param((5, 7), (), id="no axes"),
         pytest.param((5, 7), (1, 1), id="one element"),
         pytest.param((), (), id="both without axes"),

@@ -193,6 +193,35 @@ EXCEPTIONS: dict[str, tuple[Callable[..., Any], int, int, int]] = {
 }
 
 
+IMAGES = [(4, 6, 5, 5), (6,), (6,)]
+
+
+def running(x: Any) -> tuple[Any, Any]:
+    return on(x, np.zeros(6, "f")), on(x, np.ones(6, "f"))
+
+
+#: By name: the norm, the shapes of its arrays, and the launches of both ways. Where x is reshaped, its gradient is a
+#: view, which a leaf copies, and a result of a layer before it does not.
+NORMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], int, int]] = {
+    # One moves each of both running statistics.
+    "batch_norm": (lambda x, w, b: nn.batch_norm(x, *running(x), w, b, training=True), IMAGES, 3, 4),
+    "batch_norm without statistics": (lambda x: nn.batch_norm(x, None, None, training=True), IMAGES[:1], 1, 2),
+    # The norm, the scale and shift of channels, and of each running statistic the mean over images and its move.
+    "instance_norm": (lambda x, w, b: nn.instance_norm(x, *running(x), w, b), IMAGES, 6, 5),
+    "group_norm": (lambda x, w, b: nn.group_norm(x, 2, w, b), IMAGES, 2, 5),
+    "group_norm alone": (lambda x: nn.group_norm(x, 2), IMAGES[:1], 1, 2),
+    "rms_norm": (lambda x, w: nn.rms_norm(x, 6, w), [(5, 6), (6,)], 1, 2),
+    "layer_norm": (lambda x, w, b: nn.layer_norm(x, 6, w, b), [(5, 6), (6,), (6,)], 1, 3),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_a_norm_is_one_kernel_and_so_is_each_of_its_gradients(gpu: Any, name: str) -> None:
+    function, shapes, *expected = NORMS[name]
+
+    assert counted(gpu, function, shapes) == tuple(expected)
+
+
 @pytest.mark.parametrize("name", EXCEPTIONS)
 def test_the_exceptions_take_no_more_than_they_must(gpu: Any, name: str) -> None:
     function, count, *expected = EXCEPTIONS[name]

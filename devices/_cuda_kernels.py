@@ -79,7 +79,8 @@ class CudaKernels(KernelCompiler):
         self.macros = macros
         #: Makes the array of a result.
         self.make = array_maker(cupy)
-        #: How many kernels have been launched, in a list since the launching functions count there.
+        #: How many kernels have been launched, in a list since all launching functions count there, those of other
+        #: kernels, too.
         self.launched = [0]
         #: The kernels that lay arrays side by side, by itemsize, number of arrays, and GPU.
         self._concatenations: dict[tuple[int, int, int], Callable[..., Any]] = {}
@@ -93,7 +94,7 @@ class CudaKernels(KernelCompiler):
 
     @property
     def launches(self) -> int:
-        """How many fused kernels have been launched so far."""
+        """How many kernels have been launched so far."""
         return self.launched[0]
 
     def launcher(self, formula: Callable[..., Any]) -> Callable[..., Any]:

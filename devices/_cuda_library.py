@@ -77,10 +77,16 @@ KERNELS(double)
 """
 
 
-def library_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
-    """Return the functions, by the functions of NumPy whose place they take."""
-    sums = _Sums(cupy)
-    routines = _Routines(cupy)
+def library_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Callable[..., Any]]:
+    """Return the functions, by the functions of NumPy whose place they take.
+
+    Args:
+        cupy: the module.
+        launched: where launches are counted, and calls of cuBLAS.
+    """
+    launched = [0] if launched is None else launched
+    sums = _Sums(cupy, launched)
+    routines = _Routines(cupy, launched)
     return {
         np.matmul: _make_product(cupy, routines),
         **_linear_functions(cupy, routines),
@@ -125,10 +131,13 @@ class _Routines:
 
     Args:
         cupy: the module.
+        launched: where calls are counted.
     """
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Any, launched: list[int]) -> None:
         from cupy_backends.cuda.libs import cublas
+
+        self.launched = launched
 
         self.handle: Callable[[], int] = handle_getter(cupy)
         self._one_and_zero = {char: np.array([1, 0], char) for char in "fd"}
@@ -142,7 +151,7 @@ class _Routines:
 def _make_product(cupy: Any, found: _Routines) -> Callable[[Any, Any], Any]:
     """Return a function that multiplies two matrices."""
     ndarray, make = cupy.ndarray, array_maker(cupy)
-    routines, get_handle = found.gemm, found.handle
+    routines, get_handle, launched = found.gemm, found.handle, found.launched
     #: By dtype and layout of both matrices: what to pass to cuBLAS.
     calls: dict[Any, tuple[Any, ...]] = {}
 
@@ -175,6 +184,7 @@ def _make_product(cupy: Any, found: _Routines) -> Callable[[Any, Any], Any]:
             return x @ y
         shape, dtype, gemm, sizes, one, y_step, x_step, zero = call
         out = make(shape, dtype)
+        launched[0] += 1
         gemm(get_handle(), *sizes, one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, shape[1])
         return out
 
@@ -188,7 +198,7 @@ def _linear_functions(cupy: Any, found: _Routines) -> dict[str, Callable[[Any, A
     Each returns None for what is not in C order, empty, or of two dtypes.
     """
     ndarray, make = cupy.ndarray, array_maker(cupy)
-    routines, get_handle = found.gemm, found.handle
+    routines, get_handle, launched = found.gemm, found.handle, found.launched
 
     def routine(x: Any, y: Any) -> Any:
         if type(x) is ndarray and type(y) is ndarray and x._c_contiguous and y._c_contiguous:
@@ -211,6 +221,7 @@ def _linear_functions(cupy: Any, found: _Routines) -> dict[str, Callable[[Any, A
             else:
                 shape, rows, length = (*x_shape[:-1], columns), x.size // x_step, x_step
             out = make(shape, x.dtype)
+            launched[0] += 1
             # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
             gemm(
                 get_handle(), y_is_transposed, x_is_transposed, columns, rows, length,
@@ -236,9 +247,11 @@ class _Sums:
 
     Args:
         cupy: the module.
+        launched: where launches are counted.
     """
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Any, launched: list[int]) -> None:
+        self._launched = launched
         self._make = array_maker(cupy)
         self._module = cupy.RawModule(code=f"#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
@@ -271,6 +284,7 @@ class _Sums:
         shape, dtype, kernel, grid, block, numbers = call
         out = self._make(shape, dtype)
         kernel(grid, block, (a, out, *numbers))
+        self._launched[0] += 1
         return out
 
     def _find_call(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> tuple[Any, ...]:

@@ -114,9 +114,14 @@ KERNELS(double)
 """
 
 
-def loss_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
-    """Return the functions by the names that asyncgrad's neural network functions look them up by."""
-    losses = _Losses(cupy)
+def loss_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Callable[..., Any]]:
+    """Return the functions by the names that asyncgrad's neural network functions look them up by.
+
+    Args:
+        cupy: the module.
+        launched: where launches are counted.
+    """
+    losses = _Losses(cupy, launched)
     return {
         "cross_entropy": losses.cross_entropy,
         "cross_entropy_grad": losses.cross_entropy_grad,
@@ -130,11 +135,12 @@ class _Losses:
 
     Args:
         cupy: the module.
+        launched: where launches are counted.
     """
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Any, launched: list[int] | None) -> None:
         self._ndarray = cupy.ndarray
-        kernels = RowKernels(cupy, _SOURCE)
+        kernels = RowKernels(cupy, _SOURCE, launched)
         self._kernel, self._launch, self._fit = kernels.kernel, kernels.launch, kernels.fit
 
     def _fits_labels(self, labels: Any, rows: int) -> bool:

@@ -141,9 +141,14 @@ KERNELS(double)
 """
 
 
-def norm_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
-    """Return the functions by the names that asyncgrad's neural network functions look them up by."""
-    norms = _Norms(cupy)
+def norm_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Callable[..., Any]]:
+    """Return the functions by the names that asyncgrad's neural network functions look them up by.
+
+    Args:
+        cupy: the module.
+        launched: where launches are counted.
+    """
+    norms = _Norms(cupy, launched)
     return {
         "normalize": norms.normalize,
         "normalize_grad": norms.normalize_grad,
@@ -165,11 +170,12 @@ class _Norms:
 
     Args:
         cupy: the module.
+        launched: where launches are counted.
     """
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Any, launched: list[int] | None) -> None:
         self._ndarray = cupy.ndarray
-        kernels = RowKernels(cupy, _SOURCE)
+        kernels = RowKernels(cupy, _SOURCE, launched)
         self._kernel, self._launch, self._fit = kernels.kernel, kernels.launch, kernels.fit
 
     def _fits(self, x: Any, *others: Any) -> bool:

@@ -39,14 +39,15 @@ extern "C" __global__ void matrix_addresses(
 """
 
 
-def product_functions(cupy: Any, macros: str = "") -> dict[Any, Callable[..., Any]]:
+def product_functions(cupy: Any, macros: str = "", launched: list[int] | None = None) -> dict[Any, Callable[..., Any]]:
     """Return the functions by the names that asyncgrad's neural network functions look them up by.
 
     Args:
         cupy: the module.
         macros: what the compiler needs before the source.
+        launched: where launches are counted, and calls of cuBLAS.
     """
-    return {"batched_product": _Products(cupy, macros).product}
+    return {"batched_product": _Products(cupy, macros, launched).product}
 
 
 class _Plan(NamedTuple):
@@ -81,11 +82,13 @@ class _Products:
     Args:
         cupy: the module.
         macros: what the compiler needs before the source.
+        launched: where launches are counted, and calls of cuBLAS.
     """
 
-    def __init__(self, cupy: Any, macros: str) -> None:
+    def __init__(self, cupy: Any, macros: str, launched: list[int] | None) -> None:
         from cupy_backends.cuda.libs import cublas
 
+        self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
         self._handle = handle_getter(cupy)
         self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
@@ -126,6 +129,7 @@ class _Products:
         if plan is None:
             return None
         out = ndarray(plan.shape, dtype)
+        self._launched[0] += 1 if plan.steps is not None else 2
         strided, batched = self._routines[dtype.char]
         y_pitch, x_pitch, pitch = plan.pitches
         count = plan.number

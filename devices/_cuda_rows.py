@@ -148,9 +148,14 @@ KERNELS(double)
 """
 
 
-def row_functions(cupy: Any) -> dict[Any, Callable[..., Any]]:
-    """Return the functions by the names that asyncgrad's neural network functions look them up by."""
-    rows = _Rows(cupy)
+def row_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Callable[..., Any]]:
+    """Return the functions by the names that asyncgrad's neural network functions look them up by.
+
+    Args:
+        cupy: the module.
+        launched: where launches are counted.
+    """
+    rows = _Rows(cupy, launched)
     return {
         "softmax": lambda x: rows.map("softmax", x),
         "log_softmax": lambda x: rows.map("log_softmax", x),
@@ -175,9 +180,11 @@ class RowKernels:
     Args:
         cupy: the module.
         source: their source, which follows BLOCK_SOURCE.
+        launched: where launches are counted.
     """
 
-    def __init__(self, cupy: Any, source: str) -> None:
+    def __init__(self, cupy: Any, source: str, launched: list[int] | None) -> None:
+        self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
         self._module = cupy.RawModule(code=BLOCK_SOURCE + source, options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
@@ -189,7 +196,8 @@ class RowKernels:
         self.kernel(name, dtype.char)(rows * threads, arguments, 0, threads)
 
     def kernel(self, name: str, char: str) -> Any:
-        """Return what launches the kernel of a name for a dtype, given the threads and the arguments."""
+        """Return what launches the kernel of a name for a dtype, once, given the threads and the arguments."""
+        self._launched[0] += 1
         key = name, char, 0 if self._gpu is None else self._gpu()
         kernel = self._kernels.get(key)
         if kernel is None:
@@ -217,11 +225,12 @@ class _Rows:
 
     Args:
         cupy: the module.
+        launched: where launches are counted.
     """
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Any, launched: list[int] | None) -> None:
         self._ndarray = cupy.ndarray
-        kernels = RowKernels(cupy, _SOURCE)
+        kernels = RowKernels(cupy, _SOURCE, launched)
         self._kernel, self._launch, self._fit = kernels.kernel, kernels.launch, kernels.fit
 
     def map(self, name: str, *arrays: Any) -> Any:

@@ -186,14 +186,17 @@ KERNELS(double, long long, d_large)
 _INFINITE = "#define INFINITE __longlong_as_double(0x7ff0000000000000LL)\n"
 
 
-def window_functions(cupy: Any, macros: str = _INFINITE) -> dict[Any, Callable[..., Any]]:
+def window_functions(
+    cupy: Any, macros: str = _INFINITE, launched: list[int] | None = None
+) -> dict[Any, Callable[..., Any]]:
     """Return the functions by the names that asyncgrad's neural network functions look them up by.
 
     Args:
         cupy: the module.
         macros: what the compiler needs before the source.
+        launched: where launches are counted.
     """
-    windows = _Windows(cupy, macros)
+    windows = _Windows(cupy, macros, launched)
     return {
         "conv2d": windows.convolve,
         "conv2d_input_grad": windows.input_grad,
@@ -233,9 +236,11 @@ class _Windows:
     Args:
         cupy: the module.
         macros: what the compiler needs before the source.
+        launched: where launches are counted.
     """
 
-    def __init__(self, cupy: Any, macros: str) -> None:
+    def __init__(self, cupy: Any, macros: str, launched: list[int] | None) -> None:
+        self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
         self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
         self._kernels: dict[tuple[str, str, bool, int], Any] = {}
@@ -249,6 +254,7 @@ class _Windows:
             full_name = f"{name}_{key[1]}_{'small' if key[2] else 'large'}"
             kernel = self._kernels[key] = self._module.get_function(full_name).kernel.linear_launch
         kernel(size, arguments, 0, _THREADS)
+        self._launched[0] += 1
 
     def _fit(self, *arrays: Any) -> bool:
         """Tell whether arrays are of one dtype for which there are kernels, and not empty."""

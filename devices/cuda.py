@@ -243,7 +243,10 @@ class CudaDevice(Device):
         return isinstance(array, self._cupy.ndarray) and array.data.device_id == self._index
 
     def kernels_launched(self) -> int:
-        """Return how many kernels made of formulas have been launched so far, on any GPU."""
+        """Return how many of asyncgrad's kernels have been launched so far, and products by cuBLAS, on any GPU.
+
+        What CuPy's own functions launch is not counted.
+        """
         return self._kernels.launched[0]
 
     def memory_allocated(self) -> int:
@@ -335,5 +338,5 @@ def own_functions(cupy: Any, kernels: CudaKernels) -> dict[Any, Callable[..., An
     """Return what replaces functions of CuPy, by NumPy's functions or by the names that they are looked up by."""
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
     for make in (library_functions, product_functions, row_functions, loss_functions, norm_functions, window_functions):
-        own.update(make(cupy))
+        own.update(make(cupy, launched=kernels.launched))
     return own

@@ -67,7 +67,9 @@ def gpu() -> Iterator[Any]:
         patch.setattr(fake_cupy.ndarray, "_compute", counted)
         cupy = sys.modules["cupy"]
         patch.setattr(cupy, "ElementwiseKernel", launches.elementwise, raising=False)
-        register_functions(cupy.ndarray, cuda.own_functions(cupy, install_kernels(cupy)))
+        kernels = install_kernels(cupy)
+        patch.setattr(opened, "_kernels", kernels)
+        register_functions(cupy.ndarray, cuda.own_functions(cupy, kernels))
         yield SimpleNamespace(device=opened, launches=launches)
         unregister_kernel_compiler(cupy.ndarray)
 
@@ -245,3 +247,29 @@ def test_a_compiled_backward_of_composites_launches_what_the_engine_launches(gpu
             compiled = launches()
 
     assert compiled <= eager == 4
+
+
+def test_the_device_counts_all_kernels_and_products(gpu: Any) -> None:
+    x = ag.tensor(np.ones((6, 6), "f"), device=gpu.device)
+    images = ag.tensor(np.ones((2, 3, 8, 8), "f"), device=gpu.device)
+    labels = ag.tensor(np.zeros(6, int), device=gpu.device)
+    calls: list[tuple[Callable[[], Any], int]] = [
+        (lambda: np.exp(x), 1),
+        (lambda: x @ x, 1),
+        (lambda: nn.linear(x, x), 1),
+        (lambda: x.sum(axis=0), 1),
+        (lambda: nn.softmax(x), 1),
+        (lambda: nn.layer_norm(x, 6), 1),
+        (lambda: nn.rms_norm(x, 6), 1),
+        (lambda: nn.group_norm(images, 3), 1),
+        (lambda: nn.cross_entropy(x, labels), 2),
+        (lambda: nn.max_pool2d(images, 2), 1),
+        (lambda: nn.conv2d(images, images[:, :, :3, :3]), 3),
+    ]
+    found = []
+    for call, _ in calls:
+        before = gpu.device.kernels_launched()
+        call()
+        found.append(gpu.device.kernels_launched() - before)
+
+    assert found == [count for _, count in calls]

@@ -277,7 +277,10 @@ class Composite:
         return self.function(*arguments)
 
     def reduced(self, reduction: str, *arguments: Any) -> Any:
-        """Return the mean or the sum of the function of the arguments, or that itself for "none"."""
+        """Return the mean or the sum of the function of the arguments, or that itself for "none".
+
+        Each derivative of the function has to take an array: a gradient without axes has the shape of no argument.
+        """
         if reduction == "none":
             return self(*arguments)
         if COMPILERS and (arrays := _arrays_with_kernels(arguments)) and _are_alike(arrays):

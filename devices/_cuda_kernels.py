@@ -178,18 +178,20 @@ class _Launch(NamedTuple):
 
     kernel: Callable[..., Any]
     threads: int
-    #: Of the result.
+    #: Of the result, or of each result.
     shape: tuple[int, ...]
+    #: Of the result; a tuple where there are several.
     dtype: Any
     #: The arguments of the kernel that follow those of the formula.
     steps: tuple[int, ...]
 
     def result(self, kernels: CudaKernels, arguments: Sequence[Any]) -> Any:
-        """Launch the kernel and return its result."""
-        out = kernels.make(self.shape, self.dtype)
-        self.kernel(self.threads, (out, *arguments, *self.steps), 0, BLOCK)
+        """Launch the kernel and return its result, or a tuple of its results."""
+        make, shape, is_one = kernels.make, self.shape, self.dtype.__class__ is not tuple
+        outs = (make(shape, self.dtype),) if is_one else tuple([make(shape, dtype) for dtype in self.dtype])
+        self.kernel(self.threads, (*outs, *arguments, *self.steps), 0, BLOCK)
         kernels.launched[0] += 1
-        return out
+        return outs[0] if is_one else outs
 
 
 @final
@@ -206,6 +208,8 @@ class _ElementwiseLauncher:
         #: By the same, what makes the call, where that is no launch alone.
         self._calls: dict[Any, Callable[..., Any]] = {}
         self._fixed = 0
+        #: The number of results; they are returned as a tuple where there are several.
+        self._results = 1
         self._is_contiguous = attrgetter(kernels.contiguous)
         #: By dtypes and layouts, the kernel that adds in place, or _NO_KERNEL, and its threads.
         self._added: dict[Any, tuple[Any, int]] = {}
@@ -216,7 +220,7 @@ class _ElementwiseLauncher:
         It is generated for the number of arguments, since a loop over these would take as long as the launch itself.
         """
         try:
-            write_body(self._formula, [np.dtype(np.float32)] * arity(self._formula), {})
+            self._results = len(write_body(self._formula, [np.dtype(np.float32)] * arity(self._formula), {})[1])
         except NotElementwise:
             return self._formula
         except NotCompilable:
@@ -234,17 +238,20 @@ class _ElementwiseLauncher:
         if self._kernels.has_several:
             layouts.append("p0.data.device_id")
             kinds += [f"{name}.data.device_id if type({name}) is ndarray else None" for name in names]
+        outs = [f"out{nr}" for nr in range(self._results)]
+        dtypes = ["dtype"] if self._results == 1 else [f"dtype{nr}" for nr in range(self._results)]
+        unpacked = "dtype" if self._results == 1 else f"({', '.join(dtypes)})"
         lines = [
             f"def launch({given}):",
             f"    if {' is '.join(f'type({name})' for name in names)} is ndarray: key = {', '.join(layouts)}",
             f"    else: key = ({', '.join(kinds)},)",
             "    found = launches.get(key)",
             f"    if found is None: return otherwise(key, {given})",
-            "    kernel, threads, shape, dtype, steps = found",
-            "    out = make(shape, dtype)",
-            f"    kernel(threads, (out, {given}) + steps, 0, {BLOCK})",
+            f"    kernel, threads, shape, {unpacked}, steps = found",
+            *(f"    {out} = make(shape, {dtype})" for out, dtype in zip(outs, dtypes, strict=True)),
+            f"    kernel(threads, ({', '.join(outs)}, {given}) + steps, 0, {BLOCK})",
             "    launched[0] += 1",
-            "    return out",
+            f"    return {', '.join(outs)}",
         ]
         namespace = {
             "launched": self._kernels.launched,
@@ -258,7 +265,7 @@ class _ElementwiseLauncher:
         return launch
 
     def _kernel(self, operands: list[Operand], fixed: dict[int, Any], arrays: Sequence[Any]) -> tuple[Any, Any]:
-        """Return a kernel and the dtype of its result, both None where the formula has none."""
+        """Return a kernel and the dtype of its result, or a tuple of several; both None where the formula has none."""
         device = arrays[0].data.device_id if self._kernels.has_several else 0
         key = (device, *operands, *((nr, type(value), repr(value)) for nr, value in fixed.items()))
         if key not in self._compiled:
@@ -275,11 +282,12 @@ class _ElementwiseLauncher:
             lines, results = write_body(self._formula, kinds, fixed)
         except NotCompilable:
             return None, None
-        if len(results) != 1 or not lines:
+        if len(results) != self._results or not lines:
             return None, None
         name = _name_of(self._formula, [kind for nr, kind in enumerate(kinds) if nr not in fixed])
-        text = elementwise_text(name, operands, lines, results[0], self._kernels.macros)
-        return self._kernels.compile(name, text), results[0].kind
+        text = elementwise_text(name, operands, lines, results, self._kernels.macros)
+        dtypes = tuple([result.kind for result in results])
+        return self._kernels.compile(name, text), dtypes[0] if len(dtypes) == 1 else dtypes
 
     # In place.
 
@@ -342,6 +350,9 @@ class _ElementwiseLauncher:
         kinds = [self._kind(one) for one in arguments]
         if not arrays or any(kind is None for kind in kinds):
             return self._call_fixed(arguments, kinds) if arrays else self._formula
+        if self._results > 1 and any(one.shape != arrays[0].shape for one in arrays):
+            # The results may differ in shape.
+            return self._formula
         try:
             shape = np.broadcast_shapes(*(one.shape for one in arrays))
         except ValueError:
@@ -386,7 +397,7 @@ class _ElementwiseLauncher:
         ndarray = kernels.cupy.ndarray
         numbers = [nr for nr, one in enumerate(arguments) if type(one) is not ndarray]
         arrays = [one for one in arguments if type(one) is ndarray]
-        if isinstance(formula, np.ufunc) or not numbers:
+        if isinstance(formula, np.ufunc) or not numbers or self._results > 1:
             return formula
         if any(type(arguments[nr]) not in (int, float, bool, type(None)) for nr in numbers):
             return formula
@@ -418,7 +429,7 @@ class _ElementwiseLauncher:
     def _call_strided(self, operands: list[Operand]) -> Callable[..., Any]:
         """Return what makes calls on arrays that CuPy has to find the elements of: an ElementwiseKernel."""
         # A ufunc is one kernel of CuPy's, which also lays the result out as NumPy does.
-        if isinstance(self._formula, np.ufunc):
+        if isinstance(self._formula, np.ufunc) or self._results > 1:
             return self._formula
         try:
             lines, results = write_body(self._formula, [operand.kind for operand in operands], {})
@@ -435,7 +446,7 @@ class _ElementwiseLauncher:
             f"{results[0].kind.name} r",
             f"r = body({', '.join(f'p{nr}' for nr in range(len(kinds)))})",
             name,
-            preamble="\n".join([*head, *body_function(operands, lines, results[0])]),
+            preamble="\n".join([*head, *body_function(operands, lines, results)]),
             options=_OPTIONS,
         )
         launched = self._kernels.launched

@@ -24,7 +24,7 @@ from asyncgrad.ops.formula import (
     is_readable,
     read_graph,
 )
-from asyncgrad.ops.kernels import C_FUNCTIONS, DEVICE_VARIANTS, EXPRESSIONS
+from asyncgrad.ops.kernels import C_FUNCTIONS, DEVICE_VARIANTS, EXPRESSIONS, bare_formula
 
 __all__ = ["STORED_AS", "Kind", "NotElementwise", "NotCompilable", "Value", "computed_as", "write_body"]
 
@@ -235,6 +235,7 @@ class _BodyWriter:
 
     def call(self, function: Any, arguments: Sequence[Value], depth: int) -> Any:
         """Write a call of a function; return its result, or a tuple of those."""
+        function = bare_formula(function)
         if isinstance(function, np.ufunc):
             return self._ufunc(function, arguments)
         if function is np.where and len(arguments) == 3:

@@ -116,33 +116,37 @@ def _four(name: str, kind: np.dtype[Any]) -> str:
     return f"typedef struct ALIGNED({min(16, 4 * kind.itemsize)}) {name}_ {{ {_stored(kind)} v[4]; }} {name};"
 
 
-def body_function(operands: Sequence[Operand], lines: Sequence[str], result: Value) -> list[str]:
-    """Return the function that computes one element."""
-    parameters = ", ".join(
-        f"const {_computed(one.kind)} p{nr}" for nr, one in enumerate(operands) if one.mode != "fixed"
-    )
+def body_function(operands: Sequence[Operand], lines: Sequence[str], results: Sequence[Value]) -> list[str]:
+    """Return the function that computes one element; it writes the results by pointers where there are several."""
+    parameters = [f"const {_computed(one.kind)} p{nr}" for nr, one in enumerate(operands) if one.mode != "fixed"]
+    if len(results) == 1:
+        returned, last = _computed(results[0].kind), [f"return {results[0].text};"]
+    else:
+        returned = "void"
+        parameters += [f"{_computed(result.kind)} *r{nr}" for nr, result in enumerate(results)]
+        last = [f"*r{nr} = {result.text};" for nr, result in enumerate(results)]
     return [
-        f"DEVICE {_computed(result.kind)} body({parameters}) {{",
-        *(f"    {line}" for line in lines),
-        f"    return {result.text};",
+        f"DEVICE {returned} body({', '.join(parameters)}) {{",
+        *(f"    {line}" for line in [*lines, *last]),
         "}",
     ]
 
 
 def elementwise_text(
-    name: str, operands: Sequence[Operand], lines: Sequence[str], result: Value, macros: str = CUDA_MACROS
+    name: str, operands: Sequence[Operand], lines: Sequence[str], results: Sequence[Value], macros: str = CUDA_MACROS
 ) -> str:
-    """Return the source of a kernel that computes an array, four elements in each thread.
+    """Return the source of a kernel that computes arrays of one shape, four elements of each in each thread.
 
-    Its arguments are the result and the operands, and then for each that is "pitched" the length of its rows and how
+    Its arguments are the results and the operands, and then for each that is "pitched" the length of its rows and how
     many elements apart they begin, and for each "channel" how many elements of the result in a row it is repeated for.
     CuPy passes an array as a structure whose first two fields are the pointer and the number of elements, so no
     argument says how many there are.
     """
     arrays = [nr for nr, one in enumerate(operands) if one.mode not in ("number", "fixed")]
     full = [nr for nr in arrays if operands[nr].mode == "full"]
-    kinds = [*(operands[nr].kind for nr in arrays), result.kind]
-    parameters = ["const View r"]
+    outs = range(len(results))
+    kinds = [*(operands[nr].kind for nr in arrays), *(result.kind for result in results)]
+    parameters = [f"const View r{nr}" for nr in outs]
     for nr, one in enumerate(operands):
         if one.mode == "number":
             parameters.append(f"const {_stored(one.kind)} a{nr}")
@@ -153,19 +157,20 @@ def elementwise_text(
             parameters += [f"const long long w{nr}", f"const long long s{nr}"]
         elif operands[nr].mode == "channel":
             parameters.append(f"const long long w{nr}")
-    aligned = " | ".join(f"(unsigned long long){name}.data" for name in ["r", *(f"a{nr}" for nr in full)])
-    given = ", ".join(_element(nr, one) for nr, one in enumerate(operands) if one.mode != "fixed")
+    aligned = " | ".join(
+        f"(unsigned long long){name}.data" for name in [*(f"r{nr}" for nr in outs), *(f"a{nr}" for nr in full)]
+    )
     text = [
         *preamble(macros, kinds, lines),
         "typedef struct { char *data; long long size; } View;",
         *(_four(f"Four{nr}", operands[nr].kind) for nr in full),
-        _four("FourR", result.kind),
-        *body_function(operands, lines, result),
+        *(_four(f"FourR{nr}", result.kind) for nr, result in enumerate(results)),
+        *body_function(operands, lines, results),
         f"KERNEL void {name}({', '.join(parameters)}) {{",
-        f"    const long long n = r.size, begin = {WIDTH} * THREAD;",
+        f"    const long long n = r0.size, begin = {WIDTH} * THREAD;",
         f"    const int count = n - begin < {WIDTH} ? (int)(n - begin) : {WIDTH};",
         f"    const bool is_whole = count == {WIDTH} && (({aligned}) & 15) == 0;",
-        "    FourR y;",
+        *(f"    FourR{nr} y{nr};" for nr in outs),
         *(f"    Four{nr} x{nr};" for nr in full),
         "    if (begin >= n) return;",
     ]
@@ -173,14 +178,28 @@ def elementwise_text(
         text += _loads(nr, one)
     text += [
         f"    for (int k = 0; k < {WIDTH}; k++) if (k < count) {{",
-        f"        y.v[k] = ({_stored(result.kind)})body({given});",
+        *(f"        {line}" for line in _body_call(operands, results)),
         *(f"        {step}" for nr, one in enumerate(operands) for step in _steps(nr, one)),
         "    }",
-        f"    if (is_whole) ((FourR*)r.data)[begin / {WIDTH}] = y;",
-        f"    else for (int k = 0; k < count; k++) (({_stored(result.kind)}*)r.data)[begin + k] = y.v[k];",
-        "}",
     ]
-    return "\n".join(text) + "\n"
+    for nr, result in enumerate(results):
+        stored = _stored(result.kind)
+        text += [
+            f"    if (is_whole) ((FourR{nr}*)r{nr}.data)[begin / {WIDTH}] = y{nr};",
+            f"    else for (int k = 0; k < count; k++) (({stored}*)r{nr}.data)[begin + k] = y{nr}.v[k];",
+        ]
+    return "\n".join([*text, "}"]) + "\n"
+
+
+def _body_call(operands: Sequence[Operand], results: Sequence[Value]) -> list[str]:
+    """Return what computes element k of each result."""
+    given = [_element(nr, one) for nr, one in enumerate(operands) if one.mode != "fixed"]
+    if len(results) == 1:
+        return [f"y0.v[k] = ({_stored(results[0].kind)})body({', '.join(given)});"]
+    declared = [f"{_computed(result.kind)} z{nr};" for nr, result in enumerate(results)]
+    given += [f"&z{nr}" for nr in range(len(results))]
+    stores = [f"y{nr}.v[k] = ({_stored(result.kind)})z{nr};" for nr, result in enumerate(results)]
+    return [*declared, f"body({', '.join(given)});", *stores]
 
 
 def _loads(nr: int, one: Operand) -> list[str]:

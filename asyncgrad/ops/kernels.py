@@ -31,8 +31,10 @@ __all__ = [
     "KernelCompiler",
     "TableUpdate",
     "arity",
+    "bare_formula",
     "device_variant",
     "fused",
+    "fused_jointly",
     "fused_names",
     "follow_compilers",
     "function_of",
@@ -165,6 +167,38 @@ def fused_names(function: Callable[..., Any]) -> dict[str, Any]:
     return {"_function": formula.call, "_fused": formula}
 
 
+def fused_jointly(formulas: Sequence[FusedFormula], taken: Sequence[tuple[int, ...]]) -> FusedFormula:
+    """Return one formula for all results of several, which takes one launch for arrays of one shape.
+
+    Args:
+        formulas: the formulas, of a first argument that all take, and of others.
+        taken: for each formula the numbers of its other arguments, among the arguments of the result, from 1 on.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad.ops.kernels import FusedFormula, fused_jointly
+        >>> to_x, to_y = FusedFormula(lambda g, y: g * y), FusedFormula(lambda g, x: g * x)
+        >>> both = fused_jointly([to_x, to_y], [(2,), (1,)])
+        >>> both(np.ones(2), np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+        (array([3., 4.]), array([1., 2.]))
+    """
+    names = [f"p{nr}" for nr in range(1 + max((nr for some in taken for nr in some), default=0))]
+    calls = [f"f{index}({', '.join(['p0', *(names[nr] for nr in some)])})" for index, some in enumerate(taken)]
+    label = formulas[0].__name__.replace("<lambda>", "formula")
+    source = f"def joint({', '.join(names)}): return {''.join(f'{call}, ' for call in calls)}\n"
+    namespace: dict[str, Any] = {"__name__": __name__}
+    namespace.update({f"f{index}": formula.call for index, formula in enumerate(formulas)})
+    exec(compile(source, f"<{label} and others>", "exec"), namespace)  # noqa: S102
+    # Taken out: a function in its own globals would wait for the garbage collector.
+    joint = namespace.pop("joint")
+    return FusedFormula(joint)
+
+
+def bare_formula(function: Any) -> Any:
+    """Return the formula that a function calls as a kernel where it can; any other function itself."""
+    return function.__dict__.get("formula", function) if type(function) is FunctionType else function
+
+
 def function_of(formula: Callable[..., Any]) -> Callable[..., Any]:
     """Return what does the same as a formula in less time, if that is a FusedFormula; else the formula itself."""
     return formula.call if type(formula) is FusedFormula else formula
@@ -241,6 +275,7 @@ class FusedFormula:
         self._launchers: dict[type, Callable[..., Any]] = {np.ndarray: formula}
         #: The same as a call of this object, as a plain function, which is called in less time.
         self.call: Callable[..., Any] = _dispatcher_of(arity(formula))(self._launchers, formula)
+        self.call.__dict__["formula"] = formula
         _formulas.add(self)
 
     def __call__(self, *arguments: Any) -> Any:

@@ -61,7 +61,7 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
         is_short = is_short and keeps_spec
     elements = prod(shape)
     return BodySource(
-        tuple(results),
+        tuple(results) if None in results else _joint_source(plan, values, constants) or tuple(results),
         (f"$node.plan is not ${plan_name}",),
         (f"{''.join(f'{name}, ' for name in names)}= $node.saved",) if names else (),
         _version_check(plan, names) + ((f"{grad} = $conjugate($g)",) if plan.conjugates else ()),
@@ -75,6 +75,15 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
         plan.heavy_where("$g", names, "$size_of"),
         None if elements < SURELY_SHORT and plan.is_ours else plan,
     )
+
+
+def _joint_source(plan: Plan, values: Sequence[str], constants: dict[str, Any]) -> str | None:
+    """Return the source of all gradients, if one kernel computes them; add the constants that it uses."""
+    joint = plan.joint
+    if joint is None or len(joint.edges) < len(plan.calls):
+        return None
+    constants["joint"] = joint.formula.call
+    return f"$joint({', '.join(['$g', *(values[slot] for slot in joint.slots)])})"
 
 
 def _formula_source(

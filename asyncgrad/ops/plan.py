@@ -45,7 +45,7 @@ from ..graph.cost import (
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, is_readable, keeps_dtype
-from .kernels import DEVICE_VARIANTS, FusedFormula, function_of, is_fusable
+from .kernels import DEVICE_VARIANTS, FusedFormula, function_of, fused_jointly, is_fusable
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
@@ -55,6 +55,14 @@ class Formula(NamedTuple):
 
     function: Callable[..., Any]
     needs: tuple[str, ...]
+
+
+class JointFormula(NamedTuple):
+    """A formula of the gradients of several edges: the edges, the slots that it takes, and what is called."""
+
+    edges: tuple[int, ...]
+    slots: tuple[int, ...]
+    formula: FusedFormula
 
 
 class PrimitiveLike(Protocol):
@@ -113,6 +121,7 @@ class Plan:
         "gather",
         "holds_tensors",
         "is_fused",
+        "joint",
         "keeps_spec",
         "no_edges",
         "primitive",
@@ -163,6 +172,8 @@ class Plan:
                 None if call is None else (self._fused_formula(call[0], expression), call[1])
                 for call, expression in zip(self.calls, self.expressions, strict=True)
             ]
+        #: The edges whose gradients one kernel computes, if their arrays have one shape, and what calls it; or None.
+        self.joint: JointFormula | None = self._joint_formula() if self.is_fused else None
         #: Each gradient as source, for the generated body.
         self._results = self._gradient_sources()
         self._is_elementwise = not is_cast and keeps_dtype(primitive.function)
@@ -330,6 +341,22 @@ class Plan:
         may_fuse = is_readable(formula) and (formula in DEVICE_VARIANTS or is_fusable(self.primitive.function))
         return FusedFormula(formula) if may_fuse else formula
 
+    def _joint_formula(self) -> JointFormula | None:
+        """Return what computes the gradients of several edges at once, where each of them is elementwise."""
+        if not is_fusable(self.primitive.function) or self.primitive.function in DEVICE_VARIANTS:
+            return None
+        formulas, edges, slots = [], [], []
+        for edge, (call, expression) in enumerate(zip(self.calls, self.expressions, strict=True)):
+            if call is not None and expression is not None and isinstance(call[0], FusedFormula):
+                formulas.append(call[0])
+                edges.append(edge)
+                slots.append(call[1])
+        if len(edges) < 2:
+            return None
+        used = sorted({slot for some in slots for slot in some})
+        taken = [tuple([used.index(slot) + 1 for slot in some]) for some in slots]
+        return JointFormula(tuple(edges), tuple(used), fused_jointly(formulas, taken))
+
     def inlines(self, edge: int) -> bool:
         """Tell whether generated source may hold the formula of an edge, if it is an expression, in place of a call."""
         call = self.calls[edge]
@@ -343,6 +370,8 @@ class Plan:
             arguments = [] if call is None else ["g", *(values[index] for index in call[1])]
             if call is None:
                 sources.append("None")
+            elif self.joint is not None and edge in self.joint.edges:
+                sources.append(f"j{edge}")
             elif expression is not None and expression.is_arithmetic and self.inlines(edge):
                 # Its numbers have literals.
                 sources.append(expression.source(arguments, str))
@@ -393,6 +422,10 @@ class Plan:
             lines += [f"    if not ({condition}):", "        node.check_versions()"]
         if self.conjugates:
             lines.append("    g = conjugate(g)")
+        if self.joint is not None:
+            values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
+            given = ", ".join(["g", *(values[slot] for slot in self.joint.slots)])
+            lines.append(f"    {_commas(f'j{edge}' for edge in self.joint.edges)} = joint({given})")
         if self.holds_tensors:
             lines += [f"    grads = ({_commas(results)})", "    if release: node.saved = None", "    return grads"]
         else:
@@ -403,6 +436,8 @@ class Plan:
             OffloadSignal=OffloadSignal, VersionCounter=VersionCounter, size_of=size_of, run_generic=run_generic
         )
         namespace.update({f"f{edge}": function_of(call[0]) for edge, call in enumerate(self.calls) if call is not None})
+        if self.joint is not None:
+            namespace["joint"] = self.joint.formula.call
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
         # Taken out: a function in its own globals would wait for the garbage collector once the plan is dropped or has
         # others (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).

@@ -537,13 +537,13 @@ def test_a_formula_is_read_for_the_dtypes_at_hand() -> None:
 
 
 def test_a_kernel_for_cuda_reads_four_elements_at_once() -> None:
-    lines, (result,) = write_body(np.add, [np.dtype("f")] * 2, {})
+    lines, results = write_body(np.add, [np.dtype("f")] * 2, {})
     operands = [Operand(np.dtype("f"), "full"), Operand(np.dtype("f"), "row")]
 
-    text = elementwise_text("add_ff", operands, lines, result)
+    text = elementwise_text("add_ff", operands, lines, results)
 
     assert text.startswith(CUDA_MACROS)
-    assert "KERNEL void add_ff(const View r, const View a0, const View a1) {" in text
+    assert "KERNEL void add_ff(const View r0, const View a0, const View a1) {" in text
     assert "typedef struct ALIGNED(16) Four0_ { float v[4]; } Four0;" in text
     assert "float16" not in text
 
@@ -568,11 +568,59 @@ def test_each_function_and_each_formula_is_one_launch(kernels: CudaKernels, devi
     _, backward = counted(kernels, lambda: ag.sync.backward(y.sum()))
     ag.sync.backward(nn.silu(np.tanh(known) * known).sum())
 
-    assert (forward, backward) == (3, 4)
+    assert (forward, backward) == (3, 3)
     assert leaf.grad is not None
     assert known.grad is not None
     assert type(leaf.grad._data) is HostArray
     same(leaf.grad._data, known.grad._data, exact=False)
+
+
+#: What takes parts of two arrays of shape (6, 10), and how many launches both gradients of a function of these take.
+PARTS = {
+    "whole": (lambda x, y: (x, y), 1),
+    "columns": (lambda x, y: (x[:, 2:7], y[:, 5:]), 1),
+    "row": (lambda x, y: (x, y[0]), 2),
+    "column": (lambda x, y: (x[:, :1], y), 2),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("function", [np.multiply, np.divide, np.logaddexp], ids=lambda ufunc: ufunc.__name__)
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_both_gradients_of_a_function_are_one_launch_where_shapes_are_equal(
+    kernels: CudaKernels, device: Device, parts: tuple[Any, int], function: np.ufunc, dtype: str
+) -> None:
+    take, launches = parts
+    x, y = np.random.default_rng(0).random((2, 6, 10)).astype(dtype)
+
+    def node_at(place: Any) -> Any:
+        return function(*take(*(ag.tensor(one, device=place, requires_grad=True) for one in (x, y)))).grad_fn
+
+    node, known = node_at(device), node_at(None)
+    g = np.random.default_rng(1).random(known.shape).astype(dtype)
+    grads, count = counted(kernels, lambda: node.plan.run_here(node, on_host(g)))
+
+    assert count == launches
+    for one, other in zip(grads, known.plan.run_here(known, g), strict=True):
+        same(one, other, exact=False)
+
+
+@needs_compiler
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_one_launch_are_those_of_each_edge(device: Device, compiled: bool) -> None:
+    x, y = np.random.default_rng(0).random((2, 4, 5)).astype("f")
+
+    def grads(place: Any, wanted: int) -> list[Any]:
+        leaves = [ag.tensor(one, device=place, requires_grad=True) for one in (x, y)]
+        for _ in range(2):
+            found = ag.sync.grad(np.sum(np.tanh(leaves[0] * leaves[1]) / leaves[1]), leaves[:wanted])
+        return [bare(one._data) for one in found]
+
+    with compiled_after(1 if compiled else None):
+        for wanted in (1, 2):
+            for one, other in zip(grads(device, wanted), grads(None, wanted), strict=True):
+                same(one, other, exact=False)
 
 
 #: Functions of several steps, each with its backward.

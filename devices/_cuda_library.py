@@ -20,7 +20,7 @@ from ._cuda_kernels import mixed_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["handle_getter", "library_functions"]
+__all__ = ["Routines", "handle_getter", "library_functions"]
 
 #: A block sums 32 columns, by 8 rows at a time, or by 32 rows of many.
 _COLUMNS, _FEW_ROWS, _MANY_ROWS = 32, 8, 32
@@ -86,7 +86,7 @@ def library_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any,
     """
     launched = [0] if launched is None else launched
     sums = _Sums(cupy, launched)
-    routines = _Routines(cupy, launched)
+    routines = Routines(cupy, launched)
     return {
         np.matmul: _make_product(cupy, routines),
         **_linear_functions(cupy, routines),
@@ -126,7 +126,7 @@ def handle_getter(cupy: Any) -> Callable[[], int]:
 
 
 @final
-class _Routines:
+class Routines:
     """What products are computed by.
 
     Args:
@@ -148,7 +148,7 @@ class _Routines:
         }
 
 
-def _make_product(cupy: Any, found: _Routines) -> Callable[[Any, Any], Any]:
+def _make_product(cupy: Any, found: Routines) -> Callable[[Any, Any], Any]:
     """Return a function that multiplies two matrices."""
     ndarray, make = cupy.ndarray, array_maker(cupy)
     routines, get_handle, launched = found.gemm, found.handle, found.launched
@@ -192,7 +192,7 @@ def _make_product(cupy: Any, found: _Routines) -> Callable[[Any, Any], Any]:
     return product
 
 
-def _linear_functions(cupy: Any, found: _Routines) -> dict[str, Callable[[Any, Any], Any]]:
+def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[[Any, Any], Any]]:
     """Return the three products of a linear map by their names: of rows in an array of any number of axes.
 
     Each returns None for what is not in C order, empty, or of two dtypes.

@@ -26,6 +26,7 @@ from ._cuda_library import library_functions
 from ._cuda_losses import loss_functions
 from ._cuda_norms import norm_functions
 from ._cuda_products import product_functions
+from ._cuda_recurrences import recurrence_functions
 from ._cuda_rows import row_functions
 from ._cuda_streams import CudaStream, translate_errors
 from ._cuda_windows import window_functions
@@ -337,6 +338,9 @@ def open_device(index: int | None) -> CudaDevice:
 def own_functions(cupy: Any, kernels: CudaKernels) -> dict[Any, Callable[..., Any]]:
     """Return what replaces functions of CuPy, by NumPy's functions or by the names that they are looked up by."""
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
-    for make in (library_functions, product_functions, row_functions, loss_functions, norm_functions, window_functions):
+    for make in (
+        library_functions, product_functions, row_functions, loss_functions, norm_functions, window_functions,
+        recurrence_functions,
+    ):  # fmt: skip
         own.update(make(cupy, launched=kernels.launched))
     return own

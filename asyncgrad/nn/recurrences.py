@@ -10,12 +10,14 @@ several times as fast as on a part of each row. The sigmoid is `1 / (1 + exp(-x)
 negated ahead of the products. In double precision NumPy's tanh takes three times as long as its exp, so there tanh is
 `2 / (1 + exp(-2 x)) - 1` if the arrays are large.
 
-Under `create_graph`, and for arrays of another library, the same steps are recorded operation by operation.
+A device may register what runs a recurrence on its arrays, as the function "recurrence" of `kernel_of`. Under
+`create_graph`, and for arrays of a library that has none, the same steps are recorded operation by operation.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -24,10 +26,11 @@ from ..context import is_grad_enabled
 from ..function import Function
 from ..graph.one_device import check_operands_beside
 from ..graph.tensor_base import TensorBase
-from ..graph.values import is_foreign
+from ..graph.values import by_kernel, is_foreign
 from .activations import relu, sigmoid
 from .arguments import array_of
 from .linear_maps import linear, linear_input_grad, linear_weight_grad
+from .rows import leading_sum
 
 __all__ = ["ELMAN_RELU", "ELMAN_TANH", "GRU", "LSTM", "Cell", "Weights", "recur"]
 
@@ -55,6 +58,8 @@ class Weights(NamedTuple):
 class Cell(ABC):
     """Abstract: one step of a recurrence, and all its steps in NumPy."""
 
+    #: By which a device knows the cell.
+    name: str
     #: The number of gates: the rows of the weights, in units of the hidden size.
     gates: int
     #: The number of arrays of the state, of which the first is the hidden one.
@@ -151,6 +156,7 @@ class Elman(Cell):
 
     def __init__(self, *, is_relu: bool) -> None:
         self._is_relu = is_relu
+        self.name = "relu" if is_relu else "tanh"
 
     def step(self, entering: Any, hidden: Any, state: Any) -> tuple[Any, Any]:
         """Return the next state, twice."""
@@ -196,6 +202,7 @@ class Elman(Cell):
 class Gru(Cell):
     """`h' = (1 - z) n + z h` with `n = tanh(x_n + r h_n)`; r and z are the sigmoids of sums of products."""
 
+    name = "gru"
     gates = 3
 
     def step(self, entering: Any, hidden: Any, state: Any) -> tuple[Any, Any]:
@@ -279,6 +286,7 @@ class Gru(Cell):
 class Lstm(Cell):
     """`c' = f c + i g` and `h' = o tanh(c')`; i, f and o are sigmoids, and g the tanh, of sums of products."""
 
+    name = "lstm"
     gates = 4
     states = 2
 
@@ -458,6 +466,46 @@ def _gradients_in_arrays(
     return *found, to_projection, *(_transposed(one) for one in to_state)
 
 
+# On a device that runs recurrences.
+
+
+def _runner_for(cell: Cell, arrays: Sequence[Any]) -> Any:
+    """Return what runs a cell on the device of the arguments of `recur`, bare arrays; None if that has nothing."""
+    x, _, to_hidden, _, added, projection, *state = arrays
+    return by_kernel("recurrence", x, cell.name, (to_hidden, added, projection), state)
+
+
+def _run_on_device(cell: Cell, runner: Any, x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the hidden states with the initial one, the rest of the last state, and what the backward needs."""
+    to_input, to_hidden, bias, added, projection = weights
+    if bias is not None and cell.gates != 3:
+        bias, added = bias + added, None
+    result: tuple[Any, ...] = runner.run(linear(x, to_input, bias), (to_hidden, added, projection), state)
+    return result
+
+
+def _gradients_on_device(
+    runner: Any, x: Any, weights: Weights, hidden: Any, kept: Any, grads: Any, needs: Any
+) -> tuple[Any, ...]:
+    """Return the gradients of x, the weights and the initial state, as far as they are needed."""
+    to_input, to_hidden, _, added, projection = weights
+    given, *to_rest = grads
+    entered, products, to_states, to_state = runner.run_back(
+        hidden, kept, (to_hidden, added, projection), given, to_rest
+    )
+    bias_shape = entered.shape[2:]
+    return (
+        linear_input_grad(entered, to_input) if needs[0] else None,
+        linear_weight_grad(entered, x) if needs[1] else None,
+        linear_weight_grad(products, hidden[:-1]) if needs[2] else None,
+        leading_sum(entered, bias_shape) if needs[3] else None,
+        leading_sum(products, bias_shape) if needs[4] else None,
+        linear_weight_grad(to_states[1:], kept[-1]) if needs[5] else None,
+        to_states[0].copy(),
+        *to_state,
+    )
+
+
 # The same steps, one operation at a time.
 
 
@@ -524,9 +572,15 @@ class Recurrence(Function):
     def forward(ctx: Any, cell: Cell, x: Any, *rest: Any) -> tuple[Any, ...]:
         """Return the hidden states of all steps, and the rest of the last state."""
         arrays = [None if one is None else array_of(one) for one in (x, *rest)]
-        hidden, last, kept = _run_in_arrays(cell, arrays[0], Weights(*arrays[1:6]), tuple(arrays[6:]))
-        ctx.cell = cell
+        ctx.cell, ctx.runner = cell, _runner_for(cell, arrays)
+        given = arrays[0], Weights(*arrays[1:6]), tuple(arrays[6:])
         ctx.set_materialize_grads(False)
+        if ctx.runner is not None:
+            hidden, last, kept = _run_on_device(cell, ctx.runner, *given)
+            ctx.save_for_backward(x, *rest, hidden, *kept)
+            # A copy: what is saved must not change when the result is written into.
+            return hidden[1:].copy(), *last
+        hidden, last, kept = _run_in_arrays(cell, *given)
         ctx.save_for_backward(x, *rest, hidden, *kept)
         return (_transposed(hidden), *(_transposed(one) for one in last))
 
@@ -542,7 +596,10 @@ class Recurrence(Function):
             hidden, *kept = arrays[end:]
             grads = [None if to is None else array_of(to) for to in (given, *to_rest)]
             weights, state = Weights(*arrays[1:6]), tuple(arrays[6:end])
-            found = _gradients_in_arrays(cell, arrays[0], weights, state, hidden, kept, grads, needs)
+            if ctx.runner is not None:
+                found = _gradients_on_device(ctx.runner, arrays[0], weights, hidden, kept, grads, needs)
+            else:
+                found = _gradients_in_arrays(cell, arrays[0], weights, state, hidden, kept, grads, needs)
         return None, *(one if needed else None for one, needed in zip(found, needs, strict=True))
 
 
@@ -560,12 +617,18 @@ def recur(cell: Cell, x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple
     Returns:
         The hidden states of all steps, shape (length, n, features), and the rest of the last state.
     """
-    if is_foreign(array_of(x)):
-        states = _Steps(cell, x, weights, state).states
-        return np.stack([one[0] for one in states[1:]]), *states[-1][1:]
     given = (x, *weights, *state)
+    runner = None
+    if is_foreign(array_of(x)):
+        runner = _runner_for(cell, [None if one is None else array_of(one) for one in given])
+        if runner is None:
+            states = _Steps(cell, x, weights, state).states
+            return np.stack([one[0] for one in states[1:]]), *states[-1][1:]
     check_operands_beside("a recurrent layer", *given)
     if not any(isinstance(one, TensorBase) for one in given):
+        if runner is not None:
+            hidden, rest, _ = _run_on_device(cell, runner, x, weights, state)
+            return hidden[1:], *rest
         hidden, rest, _ = _run_in_arrays(cell, x, weights, state)
         return _transposed(hidden), *(_transposed(one) for one in rest)
     result: tuple[Any, ...] = Recurrence.apply(cell, *given)

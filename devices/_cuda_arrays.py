@@ -14,7 +14,7 @@ def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
     """Return a function that makes an array in C order, without values, of a shape and dtype.
 
     `cupy.ndarray` passes its arguments from one constructor to the next, and spends a quarter of its time on that. Its
-    base makes the object, and has a method that does the rest.
+    base makes the object, and has a method that does the rest. It finds a dtype by its character soonest.
 
     Args:
         cupy: the module, or what stands in for it in a test.

@@ -149,7 +149,7 @@ class CudaKernels(KernelCompiler):
             self._concatenations[made] = self.compile(name, text)
         result, rest = (*before, sum(widths), *after), prod(after)
         steps = tuple([width * rest for width in widths])
-        return _Launch(self._concatenations[made], prod(result), result, dtype, steps)
+        return _Launch(self._concatenations[made], prod(result), result, dtype.char, steps)
 
     def compile(self, name: str, text: str) -> Callable[..., Any]:
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
@@ -180,7 +180,7 @@ class _Launch(NamedTuple):
     threads: int
     #: Of the result, or of each result.
     shape: tuple[int, ...]
-    #: Of the result; a tuple where there are several.
+    #: The character of that of the result, which CuPy finds sooner than the dtype; a tuple where there are several.
     dtype: Any
     #: The arguments of the kernel that follow those of the formula.
     steps: tuple[int, ...]
@@ -265,7 +265,7 @@ class _ElementwiseLauncher:
         return launch
 
     def _kernel(self, operands: list[Operand], fixed: dict[int, Any], arrays: Sequence[Any]) -> tuple[Any, Any]:
-        """Return a kernel and the dtype of its result, or a tuple of several; both None where the formula has none."""
+        """Return a kernel and the dtype of its result as in _Launch; both None where the formula has none."""
         device = arrays[0].data.device_id if self._kernels.has_several else 0
         key = (device, *operands, *((nr, type(value), repr(value)) for nr, value in fixed.items()))
         if key not in self._compiled:
@@ -286,7 +286,7 @@ class _ElementwiseLauncher:
             return None, None
         name = _name_of(self._formula, [kind for nr, kind in enumerate(kinds) if nr not in fixed])
         text = elementwise_text(name, operands, lines, results, self._kernels.macros)
-        dtypes = tuple([result.kind for result in results])
+        dtypes = tuple([result.kind.char for result in results])
         return self._kernels.compile(name, text), dtypes[0] if len(dtypes) == 1 else dtypes
 
     # In place.

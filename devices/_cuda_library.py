@@ -51,7 +51,8 @@ template <typename T> __device__ void sum_rows(const T* in, T* out, long long le
 }
 
 // Sums over the middle axis of (blocks in y, length, width); 32 columns for each block, by a row for each of its warps.
-template <typename T> __device__ void sum_columns(const T* in, T* out, long long length, long long width, T divisor) {
+template <typename T, bool adds> __device__ void sum_columns(
+    const T* in, T* out, long long length, long long width, T divisor) {
     __shared__ T partial[32][COLUMNS + 1];
     int row = threadIdx.x / COLUMNS, place = threadIdx.x % COLUMNS, rows = blockDim.x / COLUMNS;
     long long column = blockIdx.x * (long long)COLUMNS + place;
@@ -63,7 +64,8 @@ template <typename T> __device__ void sum_columns(const T* in, T* out, long long
     __syncthreads();
     if (row == 0 && column < width) {
         for (int other = 1; other < rows; other++) total += partial[other][place];
-        out[blockIdx.y * width + column] = total / divisor;
+        out += blockIdx.y * width + column;
+        *out = adds ? *out + total : total / divisor;
     }
 }
 
@@ -71,7 +73,9 @@ template <typename T> __device__ void sum_columns(const T* in, T* out, long long
     extern "C" __global__ void sum_rows_##T(const T* in, T* out, long long length, T divisor) \\
         { sum_rows<T>(in, out, length, divisor); } \\
     extern "C" __global__ void sum_columns_##T(const T* in, T* out, long long length, long long width, T divisor) \\
-        { sum_columns<T>(in, out, length, width, divisor); }
+        { sum_columns<T, false>(in, out, length, width, divisor); } \\
+    extern "C" __global__ void add_columns_##T(const T* in, T* out, long long length, long long width, T divisor) \\
+        { sum_columns<T, true>(in, out, length, width, divisor); }
 KERNELS(float)
 KERNELS(double)
 """
@@ -92,7 +96,10 @@ def library_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any,
         **_linear_functions(cupy, routines),
         np.sum: sums.sum,
         np.mean: sums.mean,
+        "add_leading_sum": sums.add_leading,
         "ones": partial(_ones, array_maker(cupy)),
+        # Half of the time of as many slices; a stand-in for CuPy has no such module.
+        **({"split": cupy._core.array_split} if hasattr(cupy, "_core") else {}),
     }
 
 
@@ -170,7 +177,7 @@ def _make_product(cupy: Any, found: Routines) -> Callable[[Any, Any], Any]:
         x_is_transposed, x_step = (0, length) if x._c_contiguous else (1, rows)
         gemm, one, zero = routine
         sizes = y_is_transposed, x_is_transposed, columns, rows, length
-        return (rows, columns), x.dtype, gemm, sizes, one, y_step, x_step, zero
+        return (rows, columns), x.dtype.char, gemm, sizes, one, y_step, x_step, zero
 
     def product(x: Any, y: Any) -> Any:
         try:
@@ -220,7 +227,7 @@ def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[[Any, An
                 shape, rows, length = (x_step, columns), x_step, y.size // y_step
             else:
                 shape, rows, length = (*x_shape[:-1], columns), x.size // x_step, x_step
-            out = make(shape, x.dtype)
+            out = make(shape, x.dtype.char)
             launched[0] += 1
             # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
             gemm(
@@ -231,6 +238,18 @@ def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[[Any, An
 
         return product
 
+    def add_weight_grad(total: Any, g: Any, x: Any) -> Any:
+        """Add g.T @ x to an array of that shape, and return this."""
+        if (chosen := routine(g, x)) is None or total.dtype != g.dtype or not total._c_contiguous:
+            return None
+        rows, columns, (gemm, one, _) = g.shape[-1], x.shape[-1], chosen
+        launched[0] += 1
+        gemm(
+            get_handle(), 0, 1, columns, rows, x.size // columns,
+            one, x.data.ptr, columns, g.data.ptr, rows, one, total.data.ptr, columns,
+        )  # fmt: skip
+        return total
+
     return {
         # x @ weight.T
         "linear": make_product(False, True),
@@ -238,6 +257,7 @@ def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[[Any, An
         "linear_input_grad": make_product(False, False),
         # g.T @ x
         "linear_weight_grad": make_product(True, False),
+        "add_linear_weight_grad": add_weight_grad,
     }
 
 
@@ -269,6 +289,38 @@ class _Sums:
         """Return the mean over axes."""
         result = self._over(a, axis, keepdims, True) if dtype is None else None
         return a.mean(axis, dtype, None, keepdims) if result is None else result
+
+    def add_leading(self, total: Any, a: Any) -> Any:
+        """Add the sum of `a` over its leading axes to an array of its last one, and return this; None for other arrays.
+
+        Args:
+            total: shape (width,), in C order.
+            a: shape (..., width).
+        """
+        key: Any = a.dtype, a.shape, a._c_contiguous, total.dtype, total.shape
+        if self._gpu is not None:
+            key = *key, self._gpu()
+        call = self._calls.get(key)
+        if call is None:
+            call = remember(self._calls, key, self._find_addition(total, a))
+        if not call:
+            return None
+        kernel, grid, block, numbers = call
+        self._launched[0] += 1
+        kernel(grid, block, (a, total, *numbers))
+        return total
+
+    def _find_addition(self, total: Any, a: Any) -> tuple[Any, ...]:
+        """Return the launch for arrays like these; an empty tuple where there is none."""
+        shape = a.shape
+        if total.dtype != a.dtype or len(shape) < 2 or total.shape != shape[-1:] or shape[-1] < 2:
+            return ()
+        found = self._find_call(a, tuple(range(len(shape) - 1)), False, False)
+        if not found:
+            return ()
+        _, _, _, grid, block, numbers = found
+        name = "float" if a.dtype.char == "f" else "double"
+        return self._module.get_function(f"add_columns_{name}").kernel, grid, block, numbers
 
     def _over(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> Any:
         """Return the sum or mean; None for what is left to CuPy."""
@@ -315,11 +367,11 @@ class _Sums:
         divisor = number(length if is_mean else 1)
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
-            return result, dtype, rows, (blocks,), (threads,), (length, divisor)
+            return result, dtype.char, rows, (blocks,), (threads,), (length, divisor)
         grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
         # With few blocks, what counts is how many reads each has under way.
         rows_at_once = _MANY_ROWS if length >= _MANY else _FEW_ROWS
-        return result, dtype, columns, grid, (_COLUMNS * rows_at_once,), (length, width, divisor)
+        return result, dtype.char, columns, grid, (_COLUMNS * rows_at_once,), (length, width, divisor)
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:
         """Return the launchers of the kernels for rows and for columns of a dtype, and the type of its numbers."""

@@ -171,7 +171,7 @@ class DependencyExecutor:
                 run = node.plan.run if is_whole and runs_plan else apply
                 outputs = run(node, grad, release)
             except OffloadSignal:
-                if prefers_worker(node, grad):
+                if getattr(node.plan, "run_adding", None) is None and prefers_worker(node, grad):
                     return NodeTurn(node, turn.grads if node.shape is None else [grad])
                 outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
                 if release:

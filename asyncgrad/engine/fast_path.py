@@ -298,9 +298,15 @@ class FastPath:
         return Stop.BUDGET_SPENT
 
     def _run_heavy(self, node: Node, grad: Any) -> Any:
-        """Run a node that may be heavy; if it should run on a worker, hand over before it and return None."""
-        if not prefers_worker(node, grad):
-            observed = self._task.observed_steps
+        """Run a node that may be heavy, or that adds gradients into the sums here.
+
+        If it should run on a worker, hand over before it and return None.
+        """
+        observed = self._task.observed_steps
+        run_adding = getattr(node.plan, "run_adding", None)
+        if run_adding is not None and observed is None:
+            return run_adding(node, grad, not self._task.keep_graph, self._buffers, self._owned)
+        if run_adding is not None or not prefers_worker(node, grad):
             outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
             if not self._task.keep_graph:
                 node.release_variables()

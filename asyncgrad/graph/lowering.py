@@ -19,6 +19,7 @@ __all__ = ["BodySource", "CompiledArgs", "Spec"]
 Spec = tuple[tuple[int, ...], Any]
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING_ADDED: Mapping[int, str] = MappingProxyType({})
 
 
 @final
@@ -122,6 +123,7 @@ class BodySource(NamedTuple):
             a run that stays is run as the engine does it, so that it is measured.
         heavy_where: a cheap expression that is true for every such run; empty if there is none.
         plan: the plan that knows, at any later time, whether shorter runs are heavy too; None if there is none.
+        additions: by edge, an expression that adds the gradient into the array `$total`, and is the new sum.
     """
 
     results: tuple[str | None, ...] | str
@@ -137,3 +139,4 @@ class BodySource(NamedTuple):
     may_be_heavy: bool = False
     heavy_where: str = ""
     plan: Any = None
+    additions: Mapping[int, str] = NOTHING_ADDED

@@ -20,10 +20,10 @@ from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
 from ..graph.values import add_into, beside, by_kernel, is_foreign, own_function, zeros_beside
 from ..ops.foreign import add_at
-from ..ops.kernels import device_variant
+from ..ops.kernels import adds_by, device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, is_outside
-from .rows import leading_sum, leading_sum_on_device
+from .rows import add_leading_sum, leading_sum, leading_sum_on_device
 
 __all__ = ["embedding", "linear"]
 
@@ -106,13 +106,20 @@ def _weight_grad_on_device(g: Any, x: Any) -> Any:
     return own_function(np.matmul, g)(_rows(g).T, _rows(x)) if result is None else result
 
 
+def _add_weight_grad(total: Any, g: Any, x: Any) -> Any:
+    result = by_kernel("add_linear_weight_grad", total, g, x)
+    return add_into(total, _weight_grad_on_device(g, x)) if result is None else result
+
+
 @derivative(linear_, "weight")
+@adds_by(_add_weight_grad)
 @device_variant(_weight_grad_on_device)
 def _(g: Any, x: Any) -> Any:
     return linear_weight_grad(g, x)
 
 
 @derivative(linear_, "bias")
+@adds_by(add_leading_sum)
 @device_variant(leading_sum_on_device)
 def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)

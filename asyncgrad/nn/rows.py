@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import is_foreign, ones_beside, own_function
+from ..graph.values import add_into, by_kernel, is_foreign, ones_beside, own_function
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 
-__all__ = ["leading_sum", "leading_sum_on_device", "maximum_along", "sum_along", "sum_rows"]
+__all__ = ["add_leading_sum", "leading_sum", "leading_sum_on_device", "maximum_along", "sum_along", "sum_rows"]
 
 #: Longer rows are summed by NumPy's pairwise summation, which is more accurate and as fast there.
 LONG = 2048
@@ -61,6 +61,12 @@ def leading_sum_on_device(a: Any, shape: tuple[int, ...]) -> Any:
     """Return what `leading_sum` does, for an array of a device."""
     extra = a.ndim - len(shape)
     return own_function(np.sum, a)(a, axis=tuple(range(extra))) if extra else leading_sum_.function(a, shape)
+
+
+def add_leading_sum(total: Any, a: Any, shape: tuple[int, ...]) -> Any:
+    """Add the sum over the leading axes of `a` to an array of a device that may be written into; return the new sum."""
+    result = by_kernel("add_leading_sum", total, a) if a.ndim > len(shape) == 1 else None
+    return add_into(total, leading_sum_on_device(a, shape)) if result is None else result
 
 
 @primitive()

@@ -23,6 +23,7 @@ import numpy as np
 from ..graph.tensor_base import TensorBase
 
 __all__ = [
+    "ADDERS",
     "COMPILERS",
     "C_FUNCTIONS",
     "DEVICE_VARIANTS",
@@ -30,6 +31,7 @@ __all__ = [
     "FusedFormula",
     "KernelCompiler",
     "TableUpdate",
+    "adds_by",
     "arity",
     "bare_formula",
     "device_variant",
@@ -78,6 +80,9 @@ EXPRESSIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 #: By function: the function to call instead on arrays of a type with a compiler.
 DEVICE_VARIANTS: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+#: By derivative formula: the function that adds its result into an array of a device, see `adds_by`.
+ADDERS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 #: By function: its name in C's mathematical library, for functions that NumPy lacks.
 C_FUNCTIONS: dict[Callable[..., Any], str] = {}
@@ -145,6 +150,21 @@ def device_variant(variant: Callable[..., Any]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         DEVICE_VARIANTS[function] = variant
         return function
+
+    return decorate
+
+
+def adds_by(adder: Callable[..., Any]) -> Callable[[F], F]:
+    """Return a decorator of a derivative formula whose result a device can add to a sum in one launch.
+
+    Args:
+        adder: a function of the sum, an array of the result's shape that may be written into, and of the formula's
+            parameters. It returns the new sum.
+    """
+
+    def decorate(formula: F) -> F:
+        ADDERS[formula] = adder
+        return formula
 
     return decorate
 

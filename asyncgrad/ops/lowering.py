@@ -74,7 +74,19 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
         plan.could_be_heavy(elements, _saved_specs(plan, node)),
         plan.heavy_where("$g", names, "$size_of"),
         None if elements < SURELY_SHORT and plan.is_ours else plan,
+        _additions(plan, values, constants),
     )
+
+
+def _additions(plan: Plan, values: Sequence[str], constants: dict[str, Any]) -> dict[int, str]:
+    """Return the source that adds gradients into `$total`, by edge; add the constants that it uses."""
+    found = {}
+    for edge, adder in plan.adders.items():
+        call = plan.calls[edge]
+        assert call is not None
+        constants[f"adder{edge}"] = adder
+        found[edge] = f"$adder{edge}({', '.join(['$total', '$g', *(values[slot] for slot in call[1])])})"
+    return found
 
 
 def _joint_source(plan: Plan, values: Sequence[str], constants: dict[str, Any]) -> str | None:

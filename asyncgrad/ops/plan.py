@@ -45,7 +45,7 @@ from ..graph.cost import (
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, is_readable, keeps_dtype
-from .kernels import DEVICE_VARIANTS, FusedFormula, function_of, fused_jointly, is_fusable
+from .kernels import ADDERS, DEVICE_VARIANTS, FusedFormula, function_of, fused_jointly, is_fusable
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
@@ -115,6 +115,7 @@ class Plan:
         "_results",
         "_tracked",
         "_watched_from",
+        "adders",
         "calls",
         "conjugates",
         "expressions",
@@ -126,6 +127,7 @@ class Plan:
         "no_edges",
         "primitive",
         "run",
+        "run_adding",
         "run_here",
         "shape",
         "slots",
@@ -174,6 +176,8 @@ class Plan:
             ]
         #: The edges whose gradients one kernel computes, if their arrays have one shape, and what calls it; or None.
         self.joint: JointFormula | None = self._joint_formula() if self.is_fused else None
+        #: By edge, what adds its gradient into a sum, see `adds_by`.
+        self.adders: dict[int, Callable[..., Any]] = self._find_adders() if self.is_fused else {}
         #: Each gradient as source, for the generated body.
         self._results = self._gradient_sources()
         self._is_elementwise = not is_cast and keeps_dtype(primitive.function)
@@ -184,6 +188,11 @@ class Plan:
         self.gather, self.run_here = self._generate()
         #: The body that the engine calls; see the docstring of this module.
         self.run: Callable[..., Any] = self.run_here
+        #: A body that adds gradients into sums; None if there are no adders. Then `run` raises OffloadSignal, since an
+        #: executor that has sums calls this instead. See `_adding_lines`.
+        self.run_adding: Callable[..., Any] | None = None
+        if self.adders:
+            self.run, self.run_adding = _signal, self._generate(adds=True)[1]
         #: The number of elements from which `run` raises OffloadSignal, or, for a superlinear primitive, the product of
         #: sizes; None if it never does.
         self._watched_from: int | None = None
@@ -341,6 +350,14 @@ class Plan:
         may_fuse = is_readable(formula) and (formula in DEVICE_VARIANTS or is_fusable(self.primitive.function))
         return FusedFormula(formula) if may_fuse else formula
 
+    def _find_adders(self) -> dict[int, Callable[..., Any]]:
+        """Return what adds the gradient of an edge into a sum, by edge."""
+        return {
+            edge: ADDERS[call[0].formula]
+            for edge, call in enumerate(self.calls)
+            if call is not None and isinstance(call[0], FusedFormula) and call[0].formula in ADDERS
+        }
+
     def _joint_formula(self) -> JointFormula | None:
         """Return what computes the gradients of several edges at once, where each of them is elementwise."""
         if not is_fusable(self.primitive.function) or self.primitive.function in DEVICE_VARIANTS:
@@ -379,11 +396,37 @@ class Plan:
                 sources.append(f"f{edge}({', '.join(arguments)})")
         return sources
 
-    def _generate(self, watched_from: int | None = None) -> tuple[Callable[..., Any] | None, Callable[..., Any]]:
+    def _adding_lines(self, values: Sequence[str], results: list[str]) -> list[str]:
+        """Return the lines that add gradients into sums, and put None in their places in `results`.
+
+        Args:
+            values: the source of each saved value.
+            results: the source of each gradient.
+        """
+        lines = []
+        for edge, call in enumerate(self.calls):
+            if edge not in self.adders or call is None:
+                continue
+            given = ", ".join(["g", *(values[slot] for slot in call[1])])
+            lines += [
+                f"    target = node.next_nodes[{edge}]",
+                # Whether the sum is an array that the executor made; a node of several inputs has a list of sums.
+                "    if (target, 0) in owned and target.shape is not None:",
+                f"        buffers[target], j{edge} = a{edge}(buffers[target], {given}), None",
+                f"    else: j{edge} = {results[edge]}",
+            ]
+            results[edge] = f"j{edge}"
+        return lines
+
+    def _generate(
+        self, watched_from: int | None = None, adds: bool = False
+    ) -> tuple[Callable[..., Any] | None, Callable[..., Any]]:
         """Generate and compile `gather`, which returns the values to save, and `run`, the body of the node.
 
         Args:
             watched_from: the number of elements from which `run` raises OffloadSignal; None if it never does.
+            adds: whether `run` adds gradients to the sums of an executor. It takes two more arguments then: the sums,
+                by node, and the inputs (node, number) whose sums may be written into.
         """
         primitive = self.primitive
         names = [f"s{index}" for index in range(len(self.slots))]
@@ -405,7 +448,7 @@ class Plan:
             lines.append(f"    if not ({' and '.join(unchanged)}): saved = with_versions(saved, ({versions}))")
         lines += [
             "    return saved",
-            "def run(node, g, release=False):",
+            f"def run(node, g, release=False{', buffers=None, owned=()' * adds}):",
             *(["    saved = node.saved"] if names else ()),
             # Only saved tensors are released, so without them `saved` is never None.
             f"    if {'saved is None or ' if self.holds_tensors else ''}g is None:",
@@ -422,8 +465,10 @@ class Plan:
             lines += [f"    if not ({condition}):", "        node.check_versions()"]
         if self.conjugates:
             lines.append("    g = conjugate(g)")
+        values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
+        if adds:
+            lines += self._adding_lines(values, results)
         if self.joint is not None:
-            values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
             given = ", ".join(["g", *(values[slot] for slot in self.joint.slots)])
             lines.append(f"    {_commas(f'j{edge}' for edge in self.joint.edges)} = joint({given})")
         if self.holds_tensors:
@@ -436,6 +481,7 @@ class Plan:
             OffloadSignal=OffloadSignal, VersionCounter=VersionCounter, size_of=size_of, run_generic=run_generic
         )
         namespace.update({f"f{edge}": function_of(call[0]) for edge, call in enumerate(self.calls) if call is not None})
+        namespace.update({f"a{edge}": adder for edge, adder in self.adders.items()})
         if self.joint is not None:
             namespace["joint"] = self.joint.formula.call
         exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
@@ -473,6 +519,11 @@ def run_generic(node: Any, g: Any, release: bool) -> Any:
     if release:
         node.release_variables()
     return grads
+
+
+def _signal(node: Any, g: Any, release: bool = False) -> Any:
+    """Have the executor call `run_adding` or `run_here`."""
+    raise OffloadSignal
 
 
 def conjugate(value: Any) -> Any:

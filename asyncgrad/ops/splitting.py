@@ -18,7 +18,7 @@ from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
 from ..graph.tensor_base import CreationMeta, TensorBase
-from ..graph.values import is_foreign, own_function, raw, zeros_beside
+from ..graph.values import by_kernel, is_foreign, own_function, raw, zeros_beside
 from ..graph.wrappers import register_wrapper
 from .axes import inverse_permutation
 from .handwritten_node import HandwrittenNode
@@ -216,8 +216,10 @@ def unstacked(array: TensorBase) -> Iterator[Any]:
 def split_views(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     """Return the views between consecutive `bounds`, which ascend from 0 to the length of `axis`."""
     data = array._data if isinstance(array, TensorBase) else array
-    before = (slice(None),) * axis
-    pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
+    pieces = None if data.__class__ is np.ndarray else by_kernel("split", data, bounds[1:-1], axis)
+    if pieces is None:
+        before = (slice(None),) * axis
+        pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
     if not isinstance(array, TensorBase):
         return pieces
     device, cls = array._device, array.__class__

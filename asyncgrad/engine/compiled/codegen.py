@@ -41,6 +41,8 @@ from .emit import (
 from .program import LineKind, Program, Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ...graph.lowering import BodySource
     from .program import ProgramPoint, Segment
     from .trace import Op, Slices, Target, Trace
@@ -222,8 +224,11 @@ class CodeGenerator:
         self._write_gather(index, op)
         for line in body.statements:
             text.emit(text.fill(line, names, constants), LineKind.BODY)
-        values = self._result_names(op, names)
+        added = self._additions(op, body, names)
+        values = self._result_names(op, names, added)
         write_results(text, op, names, values)
+        for line in added.values():
+            text.emit(line, LineKind.BODY)
         if not self._keep_graph:
             for line in body.release:
                 text.emit(text.fill(line, names, constants), LineKind.BODY)
@@ -410,12 +415,25 @@ class CodeGenerator:
 
     # Gradients.
 
-    def _result_names(self, op: Op, names: dict[str, str]) -> list[str | None]:
-        """Return the name of the gradient of each edge; None where none is wanted."""
+    def _additions(self, op: Op, body: BodySource, names: dict[str, str]) -> dict[int, str]:
+        """Return the lines that add gradients into sums in place of computing them first, by edge."""
+        found: dict[int, str] = {}
+        for edge, source in {} if isinstance(body.results, str) else body.additions.items():
+            target = op.targets[edge]
+            if target is None or not target.is_wanted:
+                continue
+            target_locals = self.leaf_grad_locals[target.number] if target.is_leaf else self.grad_locals[target.number]
+            total, wanted = target_locals.owned_sum(target.input_nr), self._spec_at(target)
+            if total is not None and wanted is not None:
+                found[edge] = f"{total} = {self.text.fill(source, names | {'total': total}, body.constants)}"
+        return found
+
+    def _result_names(self, op: Op, names: dict[str, str], added: Collection[int] = ()) -> list[str | None]:
+        """Return the name of the gradient of each edge; None where none is wanted, or where it is added to a sum."""
         results = "" if op.body is None else op.body.results
         values: list[str | None] = []
         for edge, target in enumerate(op.targets):
-            if target is None or not target.is_wanted:
+            if target is None or not target.is_wanted or edge in added:
                 values.append(None)
                 continue
             target_locals = self.leaf_grad_locals[target.number] if target.is_leaf else self.grad_locals[target.number]

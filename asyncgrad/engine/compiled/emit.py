@@ -108,6 +108,10 @@ class GradLocals:
         self._owned[input_nr] = point
         return f"{name} = add({name}, {value})" if self._adds_by_function else f"{name} = {name} + {value}"
 
+    def owned_sum(self, input_nr: int) -> str | None:
+        """Return the name of the sum of an input, if that is an array which may be written into; else None."""
+        return None if self._owned[input_nr] is None else self.names[input_nr]
+
     def name_of_first(self, input_nr: int) -> str | None:
         """Return the name for the first gradient of an input; None if that gradient has arrived."""
         return self.names[input_nr] if self._first[input_nr] is None else None

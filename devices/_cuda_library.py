@@ -199,8 +199,8 @@ def _make_product(cupy: Any, found: Routines) -> Callable[[Any, Any], Any]:
     return product
 
 
-def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[[Any, Any], Any]]:
-    """Return the three products of a linear map by their names: of rows in an array of any number of axes.
+def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[..., Any]]:
+    """Return the products of a linear map by their names: of rows in an array of any number of axes.
 
     Each returns None for what is not in C order, empty, or of two dtypes.
     """

@@ -267,7 +267,8 @@ def concatenate_text(name: str, itemsize: int, count: int, macros: str = CUDA_MA
         "typedef struct { char *data; long long size; } View;",
         f"KERNEL void {name}(const View r, {views}, {numbers}) {{",
         f"    const long long i = THREAD, width = {widths};",
-        "    const long long row = i / width;",
+        # A division of long long takes a hundred instructions.
+        "    const long long row = r.size <= 0x7fffffff ? (unsigned)i / (unsigned)width : i / width;",
         "    long long place = i - row * width;",
         "    if (i >= r.size) return;",
     ]

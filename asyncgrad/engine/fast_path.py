@@ -303,7 +303,8 @@ class FastPath:
         If it should run on a worker, hand over before it and return None.
         """
         observed = self._task.observed_steps
-        run_adding = getattr(node.plan, "run_adding", None)
+        plan: Any = node.plan  # type: ignore[attr-defined]  # a plain node has one
+        run_adding = getattr(plan, "run_adding", None)
         if run_adding is not None and observed is None:
             return run_adding(node, grad, not self._task.keep_graph, self._buffers, self._owned)
         if run_adding is not None or not prefers_worker(node, grad):

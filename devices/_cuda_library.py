@@ -199,19 +199,25 @@ def _make_product(cupy: Any, found: Routines) -> Callable[[Any, Any], Any]:
     return product
 
 
-def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[..., Any]]:
-    """Return the products of a linear map by their names: of rows in an array of any number of axes.
-
-    Each returns None for what is not in C order, empty, or of two dtypes.
-    """
-    ndarray, make = cupy.ndarray, array_maker(cupy)
-    routines, get_handle, launched = found.gemm, found.handle, found.launched
+def _dense_routine(cupy: Any, found: Routines) -> Callable[[Any, Any], Any]:
+    """Return a function that finds gemm for two arrays; it returns None for those that are not for cuBLAS alone."""
+    ndarray, routines = cupy.ndarray, found.gemm
 
     def routine(x: Any, y: Any) -> Any:
         if type(x) is ndarray and type(y) is ndarray and x._c_contiguous and y._c_contiguous:
             dtype = x.dtype
             return routines.get(dtype.char) if dtype == y.dtype and x.size and y.size else None
         return None
+
+    return routine
+
+
+def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[..., Any]]:
+    """Return the products of a linear map by their names: of rows in an array of any number of axes.
+
+    Each returns None for what is not in C order, empty, or of two dtypes.
+    """
+    make, routine, get_handle, launched = array_maker(cupy), _dense_routine(cupy, found), found.handle, found.launched
 
     def make_product(x_is_transposed: bool, y_is_transposed: bool) -> Callable[[Any, Any], Any]:
         """Return a function that multiplies two matrices of rows, each transposed first where that is said."""
@@ -238,8 +244,23 @@ def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[..., Any
 
         return product
 
+    return {
+        # x @ weight.T
+        "linear": make_product(False, True),
+        # g @ weight
+        "linear_input_grad": make_product(False, False),
+        # g.T @ x
+        "linear_weight_grad": make_product(True, False),
+        "add_linear_weight_grad": _weight_grad_adder(cupy, found),
+    }
+
+
+def _weight_grad_adder(cupy: Any, found: Routines) -> Callable[[Any, Any, Any], Any]:
+    """Return a function that adds the gradient of the weights of a linear map to a sum."""
+    routine, get_handle, launched = _dense_routine(cupy, found), found.handle, found.launched
+
     def add_weight_grad(total: Any, g: Any, x: Any) -> Any:
-        """Add g.T @ x to an array of that shape, and return this."""
+        """Add g.T @ x to an array of that shape, and return this; None for other arrays."""
         if (chosen := routine(g, x)) is None or total.dtype != g.dtype or not total._c_contiguous:
             return None
         rows, columns, (gemm, one, _) = g.shape[-1], x.shape[-1], chosen
@@ -250,15 +271,7 @@ def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[..., Any
         )  # fmt: skip
         return total
 
-    return {
-        # x @ weight.T
-        "linear": make_product(False, True),
-        # g @ weight
-        "linear_input_grad": make_product(False, False),
-        # g.T @ x
-        "linear_weight_grad": make_product(True, False),
-        "add_linear_weight_grad": add_weight_grad,
-    }
+    return add_weight_grad
 
 
 @final

@@ -169,15 +169,11 @@ class Plan:
         self.expressions: list[Expression | None] = [
             None if call is None else self._expression(*call) for call in self.calls
         ]
-        if self.is_fused:
-            self.calls = [
-                None if call is None else (self._fused_formula(call[0], expression), call[1])
-                for call, expression in zip(self.calls, self.expressions, strict=True)
-            ]
         #: The edges whose gradients one kernel computes, if their arrays have one shape, and what calls it; or None.
-        self.joint: JointFormula | None = self._joint_formula() if self.is_fused else None
+        self.joint: JointFormula | None = None
         #: By edge, what adds its gradient into a sum, see `adds_by`.
-        self.adders: dict[int, Callable[..., Any]] = self._find_adders() if self.is_fused else {}
+        self.adders: dict[int, Callable[..., Any]] = {}
+        self._fuse()
         #: Each gradient as source, for the generated body.
         self._results = self._gradient_sources()
         self._is_elementwise = not is_cast and keeps_dtype(primitive.function)
@@ -186,13 +182,11 @@ class Plan:
         #: Returns the values to save; None if there are none.
         self.gather: Callable[..., Any] | None
         self.gather, self.run_here = self._generate()
-        #: The body that the engine calls; see the docstring of this module.
-        self.run: Callable[..., Any] = self.run_here
-        #: A body that adds gradients into sums; None if there are no adders. Then `run` raises OffloadSignal, since an
-        #: executor that has sums calls this instead. See `_adding_lines`.
-        self.run_adding: Callable[..., Any] | None = None
-        if self.adders:
-            self.run, self.run_adding = _signal, self._generate(adds=True)[1]
+        #: A body that adds gradients into sums, see `_adding_lines`; None if there are no adders.
+        self.run_adding: Callable[..., Any] | None = self._generate(adds=True)[1] if self.adders else None
+        #: The body that the engine calls; see the docstring of this module. It raises OffloadSignal where there are
+        #: adders: an executor that has sums calls `run_adding` then.
+        self.run: Callable[..., Any] = _signal if self.adders else self.run_here
         #: The number of elements from which `run` raises OffloadSignal, or, for a superlinear primitive, the product of
         #: sizes; None if it never does.
         self._watched_from: int | None = None
@@ -200,8 +194,7 @@ class Plan:
         self._cheap_up_to = 0
         #: To launch kernels takes as long for arrays of all sizes, so no such body is heavy.
         self._may_be_watched = not is_fused
-        if not is_fused:
-            self._begin_to_watch()
+        self._begin_to_watch()
 
     def _call(self, name: str, slots: Sequence[tuple[str, str | None]]) -> tuple[Callable[..., Any], tuple[int, ...]]:
         """Return the formula of an argument, and the numbers of the slots that it takes."""
@@ -216,8 +209,25 @@ class Plan:
         """Return the indices of the saved values that are arrays."""
         return [index for index, slot in enumerate(self.slots) if slot.attribute is None and slot.is_array]
 
+    def _fuse(self) -> None:
+        """Let the formulas be kernels, one for several of them where that can be, if the arrays are of such a type."""
+        if not self.is_fused:
+            return
+        self.calls = [
+            None if call is None else (self._fused_formula(call[0], expression), call[1])
+            for call, expression in zip(self.calls, self.expressions, strict=True)
+        ]
+        self.joint = self._joint_formula()
+        self.adders = {
+            edge: ADDERS[call[0].formula]
+            for edge, call in enumerate(self.calls)
+            if call is not None and isinstance(call[0], FusedFormula) and call[0].formula in ADDERS
+        }
+
     def _begin_to_watch(self) -> None:
         """Let `run` tell when a body is heavy."""
+        if not self._may_be_watched:
+            return
         if self.primitive.superlinear:
             # A product of sizes, which no measurement changes.
             self._watch_from(least_volume(1 + len(self._arrays())))
@@ -350,14 +360,6 @@ class Plan:
         may_fuse = is_readable(formula) and (formula in DEVICE_VARIANTS or is_fusable(self.primitive.function))
         return FusedFormula(formula) if may_fuse else formula
 
-    def _find_adders(self) -> dict[int, Callable[..., Any]]:
-        """Return what adds the gradient of an edge into a sum, by edge."""
-        return {
-            edge: ADDERS[call[0].formula]
-            for edge, call in enumerate(self.calls)
-            if call is not None and isinstance(call[0], FusedFormula) and call[0].formula in ADDERS
-        }
-
     def _joint_formula(self) -> JointFormula | None:
         """Return what computes the gradients of several edges at once, where each of them is elementwise."""
         if not is_fusable(self.primitive.function) or self.primitive.function in DEVICE_VARIANTS:
@@ -433,21 +435,8 @@ class Plan:
         wrapped = "conjugate({})" if self.conjugates else "{}"
         results = [result if result == "None" else wrapped.format(result) for result in self._results]
         unchanged = [self.slots[index].is_unchanged(names[index]) for index in self.tensor_slots]
-        parameters = [*primitive.parameters, "_out"]
-        lines = [f"def gather({', '.join(parameters)}):"]
-        lines += [
-            f"    {name} = {slot.expression(slot.owner in self._tracked)}"
-            for name, slot in zip(names, self.slots, strict=True)
-        ]
-        for index in self.tensor_slots:
-            if self.slots[index].owner == "out":
-                lines += _alias_lines(names[index])
-        versions = _commas(f"version_of({names[index]})" for index in self.tensor_slots)
-        lines.append(f"    saved = ({_commas(names)})")
-        if unchanged:
-            lines.append(f"    if not ({' and '.join(unchanged)}): saved = with_versions(saved, ({versions}))")
-        lines += [
-            "    return saved",
+        lines = [
+            *self._gather_lines(names, unchanged),
             f"def run(node, g, release=False{', buffers=None, owned=()' * adds}):",
             *(["    saved = node.saved"] if names else ()),
             # Only saved tensors are released, so without them `saved` is never None.
@@ -475,6 +464,36 @@ class Plan:
             lines += [f"    grads = ({_commas(results)})", "    if release: node.saved = None", "    return grads"]
         else:
             lines.append(f"    return ({_commas(results)})")
+        namespace = self._namespace()
+        exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
+        # Taken out: a function in its own globals would wait for the garbage collector once the plan is dropped or has
+        # others (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).
+        gather, run = namespace.pop("gather"), namespace.pop("run")
+        return gather if names else None, run
+
+    def _gather_lines(self, names: Sequence[str], unchanged: Sequence[str]) -> list[str]:
+        """Return the source of `gather`.
+
+        Args:
+            names: of the saved values.
+            unchanged: for each saved tensor, the test that it has not been written into.
+        """
+        lines = [f"def gather({', '.join([*self.primitive.parameters, '_out'])}):"]
+        lines += [
+            f"    {name} = {slot.expression(slot.owner in self._tracked)}"
+            for name, slot in zip(names, self.slots, strict=True)
+        ]
+        for index in self.tensor_slots:
+            if self.slots[index].owner == "out":
+                lines += _alias_lines(names[index])
+        versions = _commas(f"version_of({names[index]})" for index in self.tensor_slots)
+        lines.append(f"    saved = ({_commas(names)})")
+        if unchanged:
+            lines.append(f"    if not ({' and '.join(unchanged)}): saved = with_versions(saved, ({versions}))")
+        return [*lines, "    return saved"]
+
+    def _namespace(self) -> dict[str, Any]:
+        """Return the global names of the generated functions."""
         namespace: dict[str, Any] = {"new": object.__new__, "version_of": version_of, "conjugate": conjugate}
         namespace["with_versions"] = with_versions
         namespace.update(
@@ -484,11 +503,7 @@ class Plan:
         namespace.update({f"a{edge}": adder for edge, adder in self.adders.items()})
         if self.joint is not None:
             namespace["joint"] = self.joint.formula.call
-        exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
-        # Taken out: a function in its own globals would wait for the garbage collector once the plan is dropped or has
-        # others (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).
-        gather, run = namespace.pop("gather"), namespace.pop("run")
-        return gather if names else None, run
+        return namespace
 
     def compute(self, g: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> tuple[Any, ...]:
         """Run the formulas one by one on `values`, arrays or tensors; with `wanted`, only those of wanted edges."""

@@ -3,6 +3,9 @@
 A schedule sets the "lr" of each group of an optimizer: at once for the first step, and by `schedule.step()` after each
 step (or epoch) for the next one. Each rate is computed from the group's first one, so two schedules of one optimizer
 would overwrite each other: combine them by `SequentialLR` or `ChainedScheduler`.
+
+To go on with a training that was saved, make the schedule anew and call `load_state_dict`; or, as in PyTorch, give it
+the number of the last step as `last_epoch`, for an optimizer whose groups still have their first rates as "initial_lr".
 """
 
 from __future__ import annotations
@@ -24,10 +27,12 @@ __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LambdaLR",
     "LinearLR",
     "MultiStepLR",
+    "MultiplicativeLR",
     "OneCycleLR",
     "PolynomialLR",
     "ReduceLROnPlateau",
@@ -35,6 +40,9 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+#: A function of the number of steps.
+Factor = Callable[[int], float]
 
 
 class Schedule(ABC):
@@ -44,6 +52,8 @@ class Schedule(ABC):
 
     Args:
         optimizer: the optimizer whose rates are set.
+        last_epoch: -1 for a new schedule; to go on with one, the number of the last step that was taken with it, from
+            0. The rates are set for the step after that one, as if `step` had been called `last_epoch + 1` times.
 
     Attributes:
         optimizer: that optimizer.
@@ -51,15 +61,28 @@ class Schedule(ABC):
         last_epoch: how often `step` was called.
 
     Raises:
+        ArgumentError: `last_epoch` is given, and a group has no "initial_lr".
         ArgumentTypeError: `optimizer` is not an Optimizer.
 
     Source: torch.optim.lr_scheduler.LRScheduler.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> group = {"params": [ag.tensor(1.0, requires_grad=True)]}
+        >>> optimizer = optim.SGD([group], lr=1.0)
+        >>> schedule = optim.schedule.ExponentialLR(optimizer, gamma=0.5)
+        >>> again = optim.schedule.ExponentialLR(optimizer, gamma=0.5, last_epoch=2)
+        >>> again
+        ExponentialLR(step 3, lr=[0.125])
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer: Optimizer = _check_optimizer(optimizer, type(self).__name__)
+        self.last_epoch: int = whole_number(last_epoch, "last_epoch", -1) + 1
+        if last_epoch != -1:
+            _check_first_rates(optimizer, last_epoch)
         self.base_lrs: list[float] | list[Any] = [_first_rate(group) for group in optimizer.param_groups]
-        self.last_epoch: int = 0
         self._apply()
 
     @abstractmethod
@@ -71,6 +94,10 @@ class Schedule(ABC):
             epoch: the number of calls, from 0.
             group: the number of the group.
         """
+
+    def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
+        """Return the options of a group that the schedule sets after `epoch` calls of `step`: its "lr", by `rate`."""
+        return {"lr": self.rate(base_lr, epoch, group)}
 
     def step(self) -> None:
         """Set the rates for the next step of the optimizer."""
@@ -103,9 +130,9 @@ class Schedule(ABC):
         groups = self.optimizer.param_groups
         # Groups that were added later have no first rate yet.
         self.base_lrs += [_first_rate(group) for group in groups[len(self.base_lrs) :]]
-        rates = [self.rate(base_lr, self.last_epoch, index) for index, base_lr in enumerate(self.base_lrs)]
-        for group, rate in zip(groups, rates, strict=True):
-            group["lr"] = rate
+        changes = [self.options(base_lr, self.last_epoch, index) for index, base_lr in enumerate(self.base_lrs)]
+        for group, options in zip(groups, changes, strict=True):
+            group.update(options)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(step {self.last_epoch}, lr={self.get_last_lr()})"
@@ -118,6 +145,7 @@ class LambdaLR(Schedule):
     Args:
         optimizer: the optimizer.
         lr_lambda: takes the number of steps, returns the factor; or a function for each group.
+        last_epoch: as for `Schedule`.
 
     Source: torch.optim.lr_scheduler.LambdaLR.
 
@@ -131,25 +159,51 @@ class LambdaLR(Schedule):
         0.5
     """
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]):
-        functions = list(lr_lambda) if isinstance(lr_lambda, Sequence) else None
-        for function in [lr_lambda] if functions is None else functions:
-            if not callable(function):
-                raise ArgumentTypeError(
-                    f"lr_lambda must be a function of the number of steps, or one for each group, not "
-                    f"{describe(function)}"
-                )
-        groups = len(_check_optimizer(optimizer, "LambdaLR").param_groups)
-        if functions is not None and len(functions) != groups:
-            raise ArgumentError(f"lr_lambda has {len(functions)} functions, but the optimizer has {groups} groups")
-        self._functions = functions
-        self._function: Any = lr_lambda
-        super().__init__(optimizer)
+    def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
+        self._functions = _functions_of_groups(optimizer, lr_lambda, "LambdaLR")
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the first rate times the function of `epoch`."""
-        function = self._function if self._functions is None else self._functions[group]
-        return base_lr * number(function(epoch), "what lr_lambda returned")
+        return base_lr * _factor(self._functions, epoch, group)
+
+
+@final
+class MultiplicativeLR(Schedule):
+    """The rate is multiplied after every step by a function of the number of steps.
+
+    Args:
+        optimizer: the optimizer.
+        lr_lambda: takes the number of steps, from 1, and returns the factor of the rate before; or a function for each
+            group. It is called once for each step, and from 1 again to go back, or to go on from a saved state.
+        last_epoch: as for `Schedule`.
+
+    Source: torch.optim.lr_scheduler.MultiplicativeLR.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> schedule = optim.schedule.MultiplicativeLR(optimizer, lambda epoch: 0.5 if epoch < 3 else 1.0)
+        >>> [schedule.rate(1.0, epoch) for epoch in range(5)]
+        [1.0, 0.5, 0.25, 0.25, 0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
+        self._functions = _functions_of_groups(optimizer, lr_lambda, "MultiplicativeLR")
+        #: For each group, a number of steps and the product of the factors up to it.
+        self._products: dict[int, tuple[int, float]] = {}
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the first rate times the function of 1, of 2, and so on up to `epoch`."""
+        done, product = self._products.get(group, (0, 1.0))
+        if epoch < done:
+            done, product = 0, 1.0
+        for number_of_steps in range(done + 1, epoch + 1):
+            product *= _factor(self._functions, number_of_steps, group)
+        self._products[group] = epoch, product
+        return base_lr * product
 
 
 @final
@@ -167,10 +221,10 @@ class StepLR(Schedule):
         [1.0, 1.0, 0.5, 0.5, 0.25]
     """
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size: int = whole_number(step_size, "step_size", 1)
         self.gamma: float = number(gamma, "gamma")
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the first rate times `gamma ** (epoch // step_size)`."""
@@ -184,10 +238,12 @@ class MultiStepLR(Schedule):
     Source: torch.optim.lr_scheduler.MultiStepLR.
     """
 
-    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1) -> None:
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         self.milestones: list[int] = sorted(Counter(whole_number(one, "a milestone") for one in milestones).elements())
         self.gamma: float = number(gamma, "gamma")
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the first rate times `gamma` for each milestone up to `epoch`."""
@@ -201,10 +257,12 @@ class ConstantLR(Schedule):
     Source: torch.optim.lr_scheduler.ConstantLR.
     """
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5) -> None:
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
         self.factor: float = number(factor, "factor", 0)
         self.total_iters: int = whole_number(total_iters, "total_iters", 0)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the first rate, times `factor` before step `total_iters`."""
@@ -227,12 +285,17 @@ class LinearLR(Schedule):
     """
 
     def __init__(
-        self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
     ) -> None:
         self.start_factor: float = number(start_factor, "start_factor", 0)
         self.end_factor: float = number(end_factor, "end_factor", 0)
         self.total_iters: int = whole_number(total_iters, "total_iters", 1)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the first rate times the factor."""
@@ -247,9 +310,9 @@ class ExponentialLR(Schedule):
     Source: torch.optim.lr_scheduler.ExponentialLR.
     """
 
-    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma: float = number(gamma, "gamma")
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the first rate times `gamma ** epoch`."""
@@ -263,10 +326,10 @@ class PolynomialLR(Schedule):
     Source: torch.optim.lr_scheduler.PolynomialLR.
     """
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters: int = whole_number(total_iters, "total_iters", 1)
         self.power: float = number(power, "power")
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the first rate times `(1 - epoch / total_iters) ** power`."""
@@ -288,10 +351,10 @@ class CosineAnnealingLR(Schedule):
         [1.0, 0.854, 0.5, 0.146, 0.0]
     """
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max: int = whole_number(T_max, "T_max", 1)
         self.eta_min: float = number(eta_min, "eta_min", 0)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the rate on the cosine."""
@@ -311,11 +374,12 @@ class CosineAnnealingWarmRestarts(Schedule):
         T_0: int,
         T_mult: int = 1,
         eta_min: float = 0.0,
+        last_epoch: int = -1,
     ) -> None:
         self.T_0 = whole_number(T_0, "T_0", 1)
         self.T_mult: int = whole_number(T_mult, "T_mult", 1)
         self.eta_min: float = number(eta_min, "eta_min", 0)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the rate on the cosine of the current period."""
@@ -325,6 +389,120 @@ class CosineAnnealingWarmRestarts(Schedule):
             if self.T_mult == 1:
                 epoch %= period
         return _on_cosine(base_lr, self.eta_min, epoch / period)
+
+
+@final
+class CyclicLR(Schedule):
+    """The rate rises from `base_lr` to `max_lr` and falls back in a straight line, again and again.
+
+    Args:
+        optimizer: the optimizer.
+        base_lr: the lowest rate, or one for each group.
+        max_lr: the highest rate of the first cycle, or one for each group.
+        step_size_up: the number of steps in which the rate rises.
+        step_size_down: the number of steps in which it falls; None for as many.
+        mode: "triangular"; "triangular2" for a height that is halved after each cycle; "exp_range" for one that is
+            multiplied by `gamma` after each step.
+        gamma: that factor.
+        scale_fn: in place of `mode`, a function that returns the factor of the height.
+        scale_mode: what `scale_fn` takes: "cycle" for the number of the cycle, from 1; "iterations" for the number of
+            steps.
+        cycle_momentum: let the momentum, or the first of the "betas", fall while the rate rises, and rise while it
+            falls.
+        base_momentum: the lowest momentum, or one for each group.
+        max_momentum: the highest momentum, or one for each group.
+        last_epoch: as for `Schedule`.
+
+    Raises:
+        ArgumentError: an option is out of range, or the optimizer has no momentum to cycle.
+
+    Source: torch.optim.lr_scheduler.CyclicLR; L. Smith, "Cyclical learning rates" (2015).
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0, momentum=0.9)
+        >>> schedule = optim.schedule.CyclicLR(optimizer, 1.0, 3.0, step_size_up=2, mode="triangular2")
+        >>> [schedule.rate(1.0, epoch) for epoch in range(7)]
+        [1.0, 2.0, 3.0, 2.0, 1.0, 1.5, 2.0]
+        >>> schedule.step()
+        >>> round(optimizer.param_groups[0]["momentum"], 3)
+        0.85
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | Sequence[float],
+        max_lr: float | Sequence[float],
+        step_size_up: float = 2000,
+        step_size_down: float | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.8,
+        max_momentum: float | Sequence[float] = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        _check_optimizer(optimizer, "CyclicLR")
+        lowest = _for_each_group(optimizer, base_lr, "base_lr")
+        self.max_lrs: list[float] = _for_each_group(optimizer, max_lr, "max_lr")
+        self._rise: float = number(step_size_up, "step_size_up")
+        self._length: float = self._rise + (
+            self._rise if step_size_down is None else number(step_size_down, "steps", 0)
+        )
+        if self._rise <= 0:
+            raise ArgumentError(f"step_size_up must be above 0, not {step_size_up}")
+        self.mode, self.gamma, self.scale_mode = mode, number(gamma, "gamma"), scale_mode
+        if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
+            raise ArgumentError(f"mode must be 'triangular', 'triangular2' or 'exp_range', not {mode!r}")
+        if scale_mode not in ("cycle", "iterations"):
+            raise ArgumentError(f"scale_mode must be 'cycle' or 'iterations', not {scale_mode!r}")
+        self._scale_fn = scale_fn
+        self._momentums: list[tuple[float, float]] | None = None
+        if truth(cycle_momentum, "cycle_momentum"):
+            if not {"momentum", "betas"} & optimizer.defaults.keys():
+                raise ArgumentError(
+                    f"{type(optimizer).__name__} has no momentum and no betas to cycle: pass cycle_momentum=False"
+                )
+            least = _for_each_group(optimizer, base_momentum, "base_momentum")
+            self._momentums = list(zip(least, _for_each_group(optimizer, max_momentum, "max_momentum"), strict=True))
+        self._lowest = lowest
+        if last_epoch == -1:
+            for group, rate in zip(optimizer.param_groups, lowest, strict=True):
+                group["lr"] = rate
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = list(lowest)
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the rate in the cycle; it does not depend on `base_lr`."""
+        index = min(group, len(self._lowest) - 1)
+        low, high = self._lowest[index], self.max_lrs[index]
+        return low + (high - low) * self._height(epoch)
+
+    def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
+        """Return the rate, and the momentum or the betas where they cycle."""
+        found: Group = {"lr": self.rate(base_lr, epoch, group)}
+        if self._momentums is None:
+            return found
+        low, high = self._momentums[min(group, len(self._momentums) - 1)]
+        momentum = high - (high - low) * self._height(epoch)
+        if "betas" in self.optimizer.defaults:
+            return {**found, "betas": (momentum, *self.optimizer.param_groups[group]["betas"][1:])}
+        return {**found, "momentum": momentum}
+
+    def _height(self, epoch: int) -> float:
+        """Return how far the rate is above its lowest value, as a share of the height of the first cycle."""
+        cycle = math.floor(1 + epoch / self._length)
+        share, top = 1.0 + epoch / self._length - cycle, self._rise / self._length
+        height = share / top if share <= top else (share - 1) / (top - 1)
+        if self._scale_fn is not None:
+            return height * number(self._scale_fn(cycle if self.scale_mode == "cycle" else epoch), "what scale_fn gave")
+        if self.mode == "exp_range":
+            return float(height * self.gamma**epoch)
+        return height / 2.0 ** (cycle - 1) if self.mode == "triangular2" else height
 
 
 @final
@@ -342,6 +520,7 @@ class OneCycleLR(Schedule):
         div_factor: the first rate is `max_lr / div_factor`.
         final_div_factor: the last rate is the first divided by it.
         three_phase: fall to the first rate in as many steps as the rate has risen in, and from there to the last one.
+        last_epoch: as for `Schedule`.
 
     Source: torch.optim.lr_scheduler.OneCycleLR with `cycle_momentum=False`; L. Smith and N. Topin,
     "Super-convergence" (2017).
@@ -360,12 +539,9 @@ class OneCycleLR(Schedule):
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
         three_phase: bool = False,
+        last_epoch: int = -1,
     ) -> None:
-        groups = len(_check_optimizer(optimizer, "OneCycleLR").param_groups)
-        given = list(max_lr) if isinstance(max_lr, Sequence) else [max_lr] * groups
-        if len(given) != groups:
-            raise ArgumentError(f"max_lr has {len(given)} entries, but the optimizer has {groups} groups")
-        self.max_lrs: list[float] = [number(one, "max_lr", 0) for one in given]
+        self.max_lrs: list[float] = _for_each_group(_check_optimizer(optimizer, "OneCycleLR"), max_lr, "max_lr")
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise ArgumentError("OneCycleLR needs total_steps, or both epochs and steps_per_epoch")
@@ -383,7 +559,7 @@ class OneCycleLR(Schedule):
         self._bends: list[float] = [top, self.total_steps - 1]
         if truth(three_phase, "three_phase"):
             self._bends.insert(1, 2 * top)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the rate in the cycle; it does not depend on `base_lr`.
@@ -536,6 +712,7 @@ class SequentialLR(Schedule):
         optimizer: the optimizer of all of them.
         schedulers: the schedules.
         milestones: the number of steps at which each schedule but the first begins.
+        last_epoch: as for `Schedule`, counted over all of them; the schedules themselves are made without it.
 
     Source: torch.optim.lr_scheduler.SequentialLR.
 
@@ -550,7 +727,13 @@ class SequentialLR(Schedule):
         [0.5, 0.75, 1.0, 0.5, 0.25]
     """
 
-    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[Schedule],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:
         self.schedulers: list[Schedule] = _check_schedules(optimizer, schedulers, "SequentialLR")
         self.milestones: list[int] = [whole_number(one, "a milestone") for one in milestones]
         if len(self.milestones) != len(self.schedulers) - 1 or sorted(set(self.milestones)) != self.milestones:
@@ -558,21 +741,30 @@ class SequentialLR(Schedule):
                 f"{len(self.schedulers)} schedules need {len(self.schedulers) - 1} rising milestones, not "
                 f"{self.milestones}"
             )
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the rate of the schedule that is on."""
+        schedule, epoch = self._find(epoch)
+        return schedule.rate(base_lr, epoch, group)
+
+    def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
+        """Return what the schedule that is on sets."""
+        schedule, epoch = self._find(epoch)
+        return schedule.options(base_lr, epoch, group)
+
+    def _find(self, epoch: int) -> tuple[Schedule, int]:
+        """Return the schedule that is on, and its own number of steps."""
         index = bisect_right(self.milestones, epoch)
-        start = self.milestones[index - 1] if index else 0
-        return self.schedulers[index].rate(base_lr, epoch - start, group)
+        return self.schedulers[index], epoch - (self.milestones[index - 1] if index else 0)
 
 
 @final
 class ChainedScheduler(Schedule):
-    """The first rate times the factors of several schedules.
+    """The first rate times the factors of several schedules, from the step at which they are.
 
     Args:
-        schedulers: the schedules.
+        schedulers: the schedules, all at the same step.
         optimizer: the optimizer of all of them.
 
     Source: torch.optim.lr_scheduler.ChainedScheduler.
@@ -586,13 +778,23 @@ class ChainedScheduler(Schedule):
             optimizer = getattr(schedulers[0], "optimizer", None)
         optimizer = _check_optimizer(optimizer, "ChainedScheduler")
         self.schedulers: list[Schedule] = _check_schedules(optimizer, schedulers, "ChainedScheduler")
-        super().__init__(optimizer)
+        steps = [one.last_epoch for one in self.schedulers]
+        if len(set(steps)) > 1:
+            raise ArgumentError(f"ChainedScheduler takes schedules that are at the same step, not at {steps}")
+        super().__init__(optimizer, steps[0] - 1)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the product of the first rate and the factor of each schedule."""
         if not base_lr:
             return base_lr
         return base_lr * math.prod(one.rate(base_lr, epoch, group) / base_lr for one in self.schedulers)
+
+    def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
+        """Return what the schedules set, with the product of the factors as "lr"."""
+        found: Group = {}
+        for one in self.schedulers:
+            found |= one.options(base_lr, epoch, group)
+        return {**found, "lr": self.rate(base_lr, epoch, group)}
 
 
 def _on_cosine(start: float, end: float, share: float) -> float:
@@ -621,6 +823,43 @@ def _first_rate(group: Group) -> float:
     """Return the rate of a group before any schedule set it."""
     group.setdefault("initial_lr", group["lr"])
     return float(group["initial_lr"])
+
+
+def _check_first_rates(optimizer: Optimizer, last_epoch: int) -> None:
+    for index, group in enumerate(optimizer.param_groups):
+        if "initial_lr" not in group:
+            raise ArgumentError(
+                f"last_epoch={last_epoch} goes on with a schedule, but group {index} of the optimizer has no "
+                "'initial_lr': load the optimizer's state_dict first, or set group['initial_lr'] to its first rate"
+            )
+
+
+def _functions_of_groups(optimizer: Optimizer, lr_lambda: Any, where: str) -> Factor | list[Factor]:
+    """Return the function of all groups, or a list with that of each."""
+    functions = list(lr_lambda) if isinstance(lr_lambda, Sequence) else None
+    for function in [lr_lambda] if functions is None else functions:
+        if not callable(function):
+            raise ArgumentTypeError(
+                f"lr_lambda must be a function of the number of steps, or one for each group, not {describe(function)}"
+            )
+    groups = len(_check_optimizer(optimizer, where).param_groups)
+    if functions is not None and len(functions) != groups:
+        raise ArgumentError(f"lr_lambda has {len(functions)} functions, but the optimizer has {groups} groups")
+    return lr_lambda if functions is None else functions  # type: ignore[no-any-return]
+
+
+def _factor(functions: Factor | list[Factor], epoch: int, group: int) -> float:
+    function = functions[group] if isinstance(functions, list) else functions
+    return number(function(epoch), "what lr_lambda returned")
+
+
+def _for_each_group(optimizer: Optimizer, value: float | Sequence[float], name: str) -> list[float]:
+    """Return a number for each group, of which there is one for all, or a sequence with one for each."""
+    groups = len(optimizer.param_groups)
+    given = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * groups
+    if len(given) != groups:
+        raise ArgumentError(f"{name} has {len(given)} entries, but the optimizer has {groups} groups")
+    return [number(one, name, 0) for one in given]
 
 
 def _entry(state_dict: Any, name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,12 @@ MAKERS: dict[str, Callable[[Any, Any], Any]] = {
     "LambdaLR-each": lambda module, optimizer: module.LambdaLR(
         optimizer, [lambda epoch: 0.9**epoch, lambda epoch: 1 / (1 + epoch)]
     ),
+    "MultiplicativeLR": lambda module, optimizer: module.MultiplicativeLR(
+        optimizer, lambda epoch: 1 - 0.5 / (epoch + 1)
+    ),
+    "MultiplicativeLR-each": lambda module, optimizer: module.MultiplicativeLR(
+        optimizer, [lambda epoch: 0.9, lambda epoch: epoch / (1 + epoch)]
+    ),
     "StepLR": lambda module, optimizer: module.StepLR(optimizer, 3, 0.5),
     "MultiStepLR": lambda module, optimizer: module.MultiStepLR(optimizer, [3, 7, 7], 0.5),
     "ConstantLR": lambda module, optimizer: module.ConstantLR(optimizer, 0.2, 4),
@@ -44,11 +51,10 @@ MAKERS: dict[str, Callable[[Any, Any], Any]] = {
         [module.LinearLR(optimizer, 0.1, total_iters=5), module.ExponentialLR(optimizer, 0.9)]
     ),
 }
-EACH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
 def one_cycle(module: Any, optimizer: Any, anneal: str, max_lr: Any = 0.7, **others: Any) -> Any:
-    if module is not schedule:
+    if getattr(module, "module", module) is not schedule:
         others["cycle_momentum"] = False
     return module.OneCycleLR(optimizer, max_lr, pct_start=0.2, anneal_strategy=anneal, **others)
 
@@ -60,8 +66,101 @@ MAKERS["OneCycleLR-three phases"] = lambda module, optimizer: one_cycle(
 )
 
 
+CYCLES: dict[str, dict[str, Any]] = {
+    "triangular": {"step_size_up": 4},
+    "triangular2": {"step_size_up": 4, "step_size_down": 2, "mode": "triangular2"},
+    "exp_range": {"step_size_up": 3, "mode": "exp_range", "gamma": 0.95, "base_momentum": [0.7, 0.8]},
+    "by cycle": {"step_size_up": 3, "scale_fn": lambda cycle: 1 / cycle, "cycle_momentum": False},
+    "by step": {"step_size_up": 2, "scale_fn": lambda step: 0.9**step, "scale_mode": "iterations"},
+}
+for name, options in CYCLES.items():
+    MAKERS[f"CyclicLR-{name}"] = partial(
+        lambda options, module, optimizer: module.CyclicLR(optimizer, [0.1, 0.05], 0.8, **options), options
+    )
+
+
+EACH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
 def rates(optimizer: Any) -> list[float]:
     return [group["lr"] for group in optimizer.param_groups]
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("SequentialLR", "ChainedScheduler")])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_schedule_goes_on_from_its_last_epoch_as_pytorchs_does(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    make, given = MAKERS[name], {"last_epoch": 4}
+    optimizer = optimizer_of_two_groups()
+    peer = torch.optim.SGD([{"params": [torch.ones(1, requires_grad=True)], "lr": rate} for rate in RATES])
+    for module, one in ((schedule, optimizer), (torch.optim.lr_scheduler, peer)):
+        made = make(module, one)
+        for _ in range(5):
+            one.step()
+            made.step()
+    found, expected = make(Resumed(schedule, given), optimizer), make(Resumed(torch.optim.lr_scheduler, given), peer)
+    for _ in range(10):
+        assert found.last_epoch == expected.last_epoch
+        assert rates(optimizer) == pytest.approx(rates(peer), rel=1e-12, abs=1e-15)
+        peer.step()
+        found.step()
+        expected.step()
+
+
+class Resumed:
+    """A module of schedules, each of which is made with some options."""
+
+    def __init__(self, module: Any, options: dict[str, Any]) -> None:
+        self.module, self.options = module, options
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(getattr(self.module, name), **self.options)
+
+
+def test_a_sequence_goes_on_from_its_last_epoch() -> None:
+    whole, optimizer = optimizer_of_two_groups(), optimizer_of_two_groups()
+    first = MAKERS["SequentialLR"](schedule, whole)
+    parts = [schedule.LinearLR(optimizer, 0.1, total_iters=5), schedule.CosineAnnealingLR(optimizer, 20)]
+    for _ in range(8):
+        first.step()
+    schedule.SequentialLR(optimizer, parts, [5], last_epoch=7)
+
+    assert rates(optimizer) == rates(whole)
+
+
+def test_a_chain_goes_on_from_where_its_schedules_are() -> None:
+    whole, optimizer = optimizer_of_two_groups(), optimizer_of_two_groups()
+    first = MAKERS["ChainedScheduler"](schedule, whole)
+    schedule.ExponentialLR(optimizer, 0.9)
+    parts = [
+        schedule.LinearLR(optimizer, 0.1, total_iters=5, last_epoch=2),
+        schedule.ExponentialLR(optimizer, 0.9, last_epoch=2),
+    ]
+    for _ in range(3):
+        first.step()
+    schedule.ChainedScheduler(parts)
+
+    assert rates(optimizer) == rates(whole)
+
+
+def momentums(optimizer: Any) -> list[float]:
+    return [group["betas"][0] if "betas" in group else group["momentum"] for group in optimizer.param_groups]
+
+
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_momentum_cycles_as_pytorchs_does(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    optimizer = getattr(optim, kind)([ag.tensor([1.0], requires_grad=True)], lr=0.1)
+    peer = getattr(torch.optim, kind)([torch.ones(1, requires_grad=True)], lr=0.1)
+    both = []
+    for module, one in ((schedule, optimizer), (torch.optim.lr_scheduler, peer)):
+        parts = [module.ExponentialLR(one, 0.5), module.CyclicLR(one, 0.1, 0.4, 3, 2, "triangular2")]
+        both.append(module.SequentialLR(one, parts, [4]))
+    for _ in range(16):
+        assert momentums(optimizer) == pytest.approx(momentums(peer), rel=1e-12)
+        for one in both:
+            one.step()
 
 
 @EACH
@@ -135,9 +234,10 @@ def test_a_group_that_is_added_later_has_its_own_first_rate() -> None:
     assert rates(optimizer) == [0.25, 0.05, 4.0]
 
 
-def stepped(cycle: schedule.OneCycleLR, times: int) -> None:
+def stepped(made: schedule.Schedule, times: int) -> schedule.Schedule:
     for _ in range(times):
-        cycle.step()
+        made.step()
+    return made
 
 
 BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
@@ -159,6 +259,23 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         lambda one: schedule.ChainedScheduler([schedule.ExponentialLR(optimizer_of_two_groups(), 0.5)], one),
         ArgumentError,
         "is a schedule of another optimizer",
+    ),
+    (lambda one: schedule.StepLR(one, 3, last_epoch=2), ArgumentError, "group 0 of the optimizer has no 'initial_lr'"),
+    (lambda one: schedule.StepLR(one, 3, last_epoch=-2), ArgumentError, "last_epoch must be at least -1, not -2"),
+    (lambda one: schedule.MultiplicativeLR(one, 0.5), ArgumentTypeError, "lr_lambda must be a function"),
+    (lambda one: schedule.CyclicLR(one, 0.1, [0.2]), ArgumentError, "max_lr has 1 entries, but the optimizer has 2"),
+    (lambda one: schedule.CyclicLR(one, 0.1, 0.2, 0), ArgumentError, "step_size_up must be above 0, not 0"),
+    (lambda one: schedule.CyclicLR(one, 0.1, 0.2, mode="square"), ArgumentError, "mode must be 'triangular', "),
+    (lambda one: schedule.CyclicLR(one, 0.1, 0.2, scale_mode="step"), ArgumentError, "scale_mode must be 'cycle' or "),
+    (
+        lambda one: schedule.CyclicLR(optim.Adagrad(one.param_groups[0]["params"]), 0.1, 0.2),
+        ArgumentError,
+        "Adagrad has no momentum and no betas to cycle",
+    ),
+    (
+        lambda one: schedule.ChainedScheduler([stepped(schedule.ExponentialLR(one, 0.5), 2), schedule.StepLR(one, 3)]),
+        ArgumentError,
+        "schedules that are at the same step, not at [2, 0]",
     ),
     (lambda one: stepped(schedule.OneCycleLR(one, 0.1, 5), 6), ArgumentError, "the cycle has 5 steps"),
     (lambda one: schedule.OneCycleLR(one, 0.1, epochs=5), ArgumentError, "total_steps, or both epochs and steps_per"),

@@ -24,6 +24,7 @@ from ..graph.one_device import check_operands_beside
 from ..graph.values import by_kernel, ones_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
+from . import row_blocks
 from .arguments import array_of, complex_error, real_floating
 from .rows import leading_sum, leading_sum_on_device, sum_rows
 
@@ -37,10 +38,74 @@ def _standardize_rows(x: Any, mean: Any, inverse: Any) -> Any:
     return value
 
 
+def _compute_blocks(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+    """Return what `_compute` does, for NumPy arrays of one dtype."""
+    count, length = x.shape
+    value, mean, inverse = np.empty(x.shape, x.dtype), np.empty((count, 1), x.dtype), np.empty((count, 1), x.dtype)
+    weight, bias = row_blocks.repeated(weight, count), row_blocks.repeated(bias, count)
+    with row_blocks.unbuffered_rows(length):
+        for at in row_blocks.blocks(count, length * x.itemsize):
+            rows, out, center, factor = x[at], value[at], mean[at], inverse[at]
+            np.divide(sum_rows(rows).reshape(-1, 1), length, out=center)
+            np.subtract(rows, center, out=out)
+            np.divide(np.vecdot(out, out).reshape(-1, 1), length, out=factor)
+            factor += eps
+            np.sqrt(factor, out=factor)
+            np.reciprocal(factor, out=factor)
+            out *= factor
+            if weight is not None:
+                out *= weight[: len(rows)] if weight.ndim == 2 else weight
+            if bias is not None:
+                out += bias[: len(rows)] if bias.ndim == 2 else bias
+    return value, mean, inverse
+
+
+def _grad_of_blocks(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+    """Return what `standardize_grad` does of g times the weight, for NumPy arrays of one dtype.
+
+    It is computed as g * weight * inverse - x * slope - offset, without the standardized x.
+    """
+    count, length = len(mean), x.size // len(mean)
+    result = np.empty(x.shape, x.dtype)
+    source, grads, results = (one.reshape(count, length) for one in (x, g, result))
+    weight = None if weight is None else row_blocks.repeated(weight.reshape(-1), count)
+    with row_blocks.unbuffered_rows(length):
+        for at in row_blocks.blocks(count, length * x.itemsize):
+            rows, grad, out, factor = source[at], grads[at], results[at], inverse[at]
+            if weight is not None:
+                grad = np.multiply(grad, weight[: len(rows)] if weight.ndim == 2 else weight, out=out)
+            total = sum_rows(grad).reshape(-1, 1)
+            slope = np.vecdot(grad, rows).reshape(-1, 1)
+            slope -= total * mean[at]
+            slope *= factor * factor * factor
+            slope /= length
+            total *= factor
+            total /= length
+            total -= slope * mean[at]
+            np.multiply(grad, factor, out=out)
+            out -= np.multiply(rows, slope, out=row_blocks.scratch(rows.shape, rows.dtype))
+            out -= total
+    return result
+
+
+def _weight_grad_of_blocks(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    """Return the sum over rows of g times the standardized x, for NumPy arrays of one dtype."""
+    count = len(mean)
+    source, grads, factors = x.reshape(count, -1), g.reshape(count, -1), inverse.reshape(-1)
+    total = (factors * mean.reshape(-1)).dot(grads)
+    np.negative(total, out=total)
+    for at in row_blocks.blocks(count, source.shape[1] * x.itemsize):
+        rows = source[at]
+        total += factors[at].dot(np.multiply(rows, grads[at], out=row_blocks.scratch(rows.shape, rows.dtype)))
+    return total
+
+
 def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
     if x.__class__ is not np.ndarray and (found := by_kernel("layer_norm", x, weight, bias, eps)) is not None:
         return found  # type: ignore[no-any-return]
+    if row_blocks.are_in_blocks(x, weight, bias):
+        return _compute_blocks(x, weight, bias, eps)
     length = x.shape[1]
     mean = sum_rows(x).reshape(-1, 1)
     mean /= length
@@ -72,6 +137,8 @@ def _input_grad_on_device(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) 
 @derivative(layer_norm_, "x")
 @device_variant(_input_grad_on_device)
 def _input_grad(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+    if weight is not None and row_blocks.are_in_blocks(x, g, weight, mean, inverse):
+        return _grad_of_blocks(g, x, weight, mean, inverse)
     return standardize_grad(g if weight is None else g * weight, x, mean, inverse)
 
 
@@ -96,6 +163,8 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
 @device_variant(_weight_grad_on_device)
 def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     """Return the sum over rows of g times the standardized x."""
+    if row_blocks.are_in_blocks(x, g, mean, inverse):
+        return _weight_grad_of_blocks(g, x, mean, inverse).reshape(shape)
     matrix = (mean.shape[0], math.prod(shape))
     value = _standardize_rows(x.reshape(matrix), mean, inverse)
     value *= g.reshape(matrix)
@@ -146,6 +215,8 @@ def _standardize_grad_on_device(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 @device_variant(_standardize_grad_on_device)
 def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     """Return inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
+    if row_blocks.are_in_blocks(x, g, mean, inverse):
+        return _grad_of_blocks(g, x, None, mean, inverse)
     shape = x.shape
     length = math.prod(shape) // mean.shape[0] if mean.shape[0] else 0
     g = g.reshape(mean.shape[0], length)

@@ -845,7 +845,7 @@ def _functions_of_groups(optimizer: Optimizer, lr_lambda: Any, where: str) -> Fa
     groups = len(_check_optimizer(optimizer, where).param_groups)
     if functions is not None and len(functions) != groups:
         raise ArgumentError(f"lr_lambda has {len(functions)} functions, but the optimizer has {groups} groups")
-    return lr_lambda if functions is None else functions  # type: ignore[no-any-return]
+    return lr_lambda if functions is None else functions
 
 
 def _factor(functions: Factor | list[Factor], epoch: int, group: int) -> float:

@@ -184,8 +184,8 @@ def _input_grad_on_device(g: Any, weight: Any, shape: tuple[int, ...], window: W
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
     n, channels, height, width = shape
-    if (turned := _turned_window(window, shape)) is not None and len(weight) <= max(groups, channels // 2):
-        # Windows over so few gradients are copied in less time than those over the images are added up.
+    if (turned := _turned_window(window, shape)) is not None and len(weight) <= channels:
+        # Windows over no more gradients are copied in less time than those over the images are added up.
         return conv2d_.function(g, _turned_filters(weight, groups), None, turned, groups)
     matrices = _by_group(weight, groups).swapaxes(1, 2)
     by_group = _grads_by_group(g, groups)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..context import CURRENT_STREAMS
+from .interception import STREAMS, intercept, stop_intercepting
 
-__all__ = ["FollowingDevice", "add_wrapper", "follow_streams", "start_following", "stop_following"]
+__all__ = ["FollowingDevice", "follow_streams", "start_following", "stop_following"]
 
 
 class FollowingDevice(Protocol):
@@ -24,20 +25,10 @@ class FollowingDevice(Protocol):
         """Make a stream of this device, or its default stream for None, the library's current stream in this thread."""
 
 
-#: The globals of each wrapper of a primitive; the wrapper calls `_function`.
-_wrappers: list[dict[str, Any]] = []
 #: The devices whose libraries follow the context.
 _devices: list[FollowingDevice] = []
 _mutex = threading.Lock()
 _thread = threading.local()
-
-
-def add_wrapper(namespace: dict[str, Any]) -> None:
-    """Make a wrapper of a primitive follow the current streams, as long as any device is followed."""
-    with _mutex:
-        _wrappers.append(namespace)
-        if _devices:
-            namespace["_function"] = _follow_before(namespace["_function"])
 
 
 def start_following(device: FollowingDevice) -> None:
@@ -47,17 +38,15 @@ def start_following(device: FollowingDevice) -> None:
             return
         _devices.append(device)
         if len(_devices) == 1:
-            for namespace in _wrappers:
-                namespace["_function"] = _follow_before(namespace["_function"])
+            intercept(STREAMS, _follow_before)
 
 
 def stop_following(device: FollowingDevice) -> None:
     """End following the current stream of `device`, whose library is no longer used."""
     with _mutex:
         _devices.remove(device)
-        for namespace in _wrappers if not _devices else ():
-            function = namespace["_function"]
-            namespace["_function"] = getattr(function, "followed", function)
+        if not _devices:
+            stop_intercepting(STREAMS)
 
 
 def follow_streams() -> None:
@@ -73,12 +62,11 @@ def follow_streams() -> None:
     _thread.streams, _thread.count = streams, count
 
 
-def _follow_before(function: Callable[..., Any]) -> Callable[..., Any]:
+def _follow_before(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a function that follows the current streams before it calls `function`."""
 
     def following(*args: Any, **kwargs: Any) -> Any:
         follow_streams()
         return function(*args, **kwargs)
 
-    following.followed = function  # type: ignore[attr-defined]
     return following

@@ -2,8 +2,8 @@
 
 A function of such a device returns before its work is done, so the time that a call takes does not tell. A recorder
 puts an event with the time on the stream before the work and one after it. While something records, and there is a
-device whose events tell the time, each wrapper of a primitive calls `_recorded_function` in the place of `_function`;
-at all other times nothing here is called.
+device whose events tell the time, each operation is intercepted (`interception.py`); at all other times nothing here is
+called.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
+
+from .interception import RECORDERS, intercept, stop_intercepting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "WORK_RECORDERS",
     "WorkRecorder",
-    "add_recordable",
-    "call_recorded",
     "note_timed_device",
     "record_step",
     "record_work",
@@ -60,8 +59,6 @@ _count = [0]
 #: The devices whose streams record events with the time; and the same, as a tuple, while something records.
 _devices: WeakSet[Any] = WeakSet()
 _watched: list[tuple[Any, ...]] = [()]
-#: The wrappers of primitives that have been generated, and their code where nothing records.
-_wrappers: list[tuple[FunctionType, CodeType]] = []
 _mutex = threading.RLock()
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -95,58 +92,28 @@ def note_timed_device(device: Any) -> None:
         _update()
 
 
-def add_recordable(namespace: dict[str, Any], code: CodeType) -> None:
-    """Let the calls of a wrapper be recorded, which has just been generated.
-
-    Args:
-        namespace: the globals of the wrapper, in which that is `call`, and what it calls `_function`.
-        code: of the wrapper.
-    """
-    call = namespace["call"]
-    namespace["_recorded_function"] = _recorded(namespace, call.__name__)
-    with _mutex:
-        _wrappers.append((call, code))
-        if recorders_in_use[0]:
-            _record_calls(call, code)
-
-
 def _update() -> None:
     is_on = _count[0] > 0 and len(_devices) > 0
     _watched[0] = tuple(_devices) if is_on else ()
     if is_on == recorders_in_use[0]:
         return
     recorders_in_use[0] = is_on
-    for call, code in _wrappers:
-        if is_on:
-            _record_calls(call, code)
-        else:
-            call.__code__ = code
+    if is_on:
+        intercept(RECORDERS, _recorded)
+    else:
+        stop_intercepting(RECORDERS)
 
 
-def _record_calls(call: FunctionType, code: CodeType) -> None:
-    """Have a wrapper call `_recorded_function`: the same code, with another name in one place."""
-    names = tuple(["_recorded_function" if name == "_function" else name for name in code.co_names])
-    call.__code__ = code.replace(co_names=names)
-
-
-def _recorded(namespace: dict[str, Any], name: str) -> Callable[..., Any]:
+def _recorded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def recorded(*args: Any, **kwargs: Any) -> Any:
-        # It may have been replaced: see current_streams.py and ops/kernels.py.
-        return _call(name, namespace["_function"], args, args, kwargs)
+        return _call(name, function, args, kwargs)
 
     return recorded
 
 
-def call_recorded(name: str, function: Callable[..., Any], arrays: list[Any], *args: Any, **kwargs: Any) -> Any:
-    """Return the result of a function of several arrays, given as a list; its work is that of a forward call."""
-    if not recorders_in_use[0]:
-        return function(arrays, *args, **kwargs)
-    return _call(name, function, arrays, (arrays, *args), kwargs)
-
-
-def _call(name: str, function: Callable[..., Any], arrays: Iterable[Any], args: Any, kwargs: Any) -> Any:
+def _call(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     recorders = _recorders()
-    device = _device_of(arrays) if recorders else None
+    device = _device_of(args) if recorders else None
     if device is None:
         return function(*args, **kwargs)
     stream = device.current_stream()
@@ -172,7 +139,8 @@ def _recorders() -> tuple[WorkRecorder, ...]:
 def _device_of(arrays: Iterable[Any]) -> Any:
     for device in _watched[0]:
         for array in arrays:
-            if device.holds(array):
+            # What joins arrays gets a list of them.
+            if device.holds(array[0] if type(array) is list and array else array):
                 return device
     return None
 

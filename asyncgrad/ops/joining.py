@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from ..context import GRAD_MODE
-from ..graph.device_work import call_recorded
+from ..graph.interception import call_intercepted
 from ..graph.leaf import gradient_edge
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
@@ -134,7 +134,7 @@ def concatenate(
     raw = _raw(arrays)
     if raw and dtype is None and casting == "same_kind" and is_foreign(raw[0]):
         function = own_function(np.concatenate, raw[0])
-        data = call_recorded("Concatenate", function, raw, axis)
+        data = call_intercepted("Concatenate", function, raw, axis)
     else:
         data = np.concatenate(raw, axis, dtype=dtype, casting=casting)
     if axis < 0:
@@ -153,7 +153,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
     arrays = list(arrays)
     raw = _raw(arrays)
     if raw and is_foreign(raw[0]):
-        data = call_recorded("Stack", np.stack, raw, axis, dtype=dtype, casting=casting)
+        data = call_intercepted("Stack", np.stack, raw, axis, dtype=dtype, casting=casting)
     else:
         data = np.stack(raw, axis, dtype=dtype, casting=casting)
     return _joined(arrays, data, axis + data.ndim if axis < 0 else axis, None, out)

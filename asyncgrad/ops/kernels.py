@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from ..graph.interception import inner_function, put_function
 from ..graph.tensor_base import TensorBase
 
 __all__ = [
@@ -98,8 +99,8 @@ def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None
     COMPILERS[array_type] = compiler
     for wrapper in _wrappers:
         names = wrapper.__globals__
-        if names["_function"] is names["_bare_function"]:
-            names.update(fused_names(names["_bare_function"]))
+        if inner_function(names) is names["_bare_function"]:
+            _fuse(names)
 
 
 def unregister_kernel_compiler(array_type: type) -> None:
@@ -109,8 +110,16 @@ def unregister_kernel_compiler(array_type: type) -> None:
         formula.forget(array_type)
     for wrapper in _wrappers if not COMPILERS else ():
         names = wrapper.__globals__
-        if names["_function"] is not names["_bare_function"] and names["_function"] is names["_fused"].call:
-            names.update(fused_names(names["_bare_function"]))
+        function = inner_function(names)
+        if function is not names["_bare_function"] and function is names["_fused"].call:
+            _fuse(names)
+
+
+def _fuse(names: dict[str, Any]) -> None:
+    """Have a wrapper call what its function is with the compilers that are registered now."""
+    found = fused_names(names["_bare_function"])
+    names["_fused"] = found["_fused"]
+    put_function(names, found["_function"])
 
 
 def fused(expression: Callable[..., Any]) -> Callable[[F], F]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, final
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..errors import MissingDerivativeError
+from ..graph.interception import add_operation
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, check_numbers, is_foreign, on_host, raw, refuse_masked
@@ -115,11 +117,14 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
 class NonDifferentiable:
     """A NumPy function called on the arrays of its Tensors; arrays that it returns become plain tensors."""
 
-    __slots__ = ("__name__", "function")
+    __slots__ = ("__name__", "_called", "function")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function: Callable[..., Any] = function
         self.__name__: str = function.__name__
+        #: The function, or what is called in its place.
+        self._called: Callable[..., Any] = function
+        add_operation(function, function.__name__, functools.partial(setattr, self, "_called"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; wrap arrays and NumPy scalars, and return anything else as it is."""
@@ -127,7 +132,7 @@ class NonDifferentiable:
         raw = [_bare(value, tensors) for value in args]
         if kwargs:
             kwargs = {name: _bare(value, tensors) for name, value in kwargs.items()}
-        result = self.function(*raw, **kwargs)
+        result = self._called(*raw, **kwargs)
         if not tensors:
             return result
         template = tensors[0]

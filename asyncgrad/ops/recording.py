@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..graph.callers import show_warnings_at_the_caller
-from ..graph.current_streams import add_wrapper
-from ..graph.device_work import add_recordable
+from ..graph.interception import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
 from ..graph.values import PLAIN_TYPES, check_numbers, is_labelled, refuse_sparse
 from ..graph.wrappers import register_wrapper
@@ -119,7 +118,6 @@ def generate_call(
         generated, namespace["call"] = namespace["call"], call
         call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
         call.__code__ = generated.__code__
-        add_recordable(namespace, generated.__code__)
 
     call = FunctionType(_generate_first.__code__, namespace, name)
     namespace.update(call=call, _generate=generate)

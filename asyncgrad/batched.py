@@ -13,6 +13,7 @@ from .engine.engine import Engine
 from .engine.loops import Pace
 from .errors import GradientTypeError, GraphError, InvalidGradientError
 from .graph import values
+from .graph.interception import on_device_of_arguments
 from .graph.tensor_base import TensorBase
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
         )
 
 
+@on_device_of_arguments
 def _stack_rows(column: Sequence[Any]) -> Any:
     """Return the rows of one input as one array or tensor, with zeros for missing ones; None if all are missing."""
     like = next((grad for grad in column if grad is not None), None)

@@ -38,6 +38,7 @@ from .errors import (
 )
 from .graph.callers import shorten_traceback
 from .graph.hooks import HookList, RemovableHandle
+from .graph.interception import add_entry_methods, add_entry_names
 from .graph.naming import conversion_advice, identify, is_asked_by_sparse_operator
 from .graph.saved import version_of
 from .graph.tensor_base import AutogradMeta, TensorBase, ViewMeta
@@ -1073,6 +1074,21 @@ class Tensor(TensorBase):
 register_tensor(Tensor, _CPU)
 
 
+# What computes with bare arrays.
+add_entry_methods(
+    Tensor,
+    "__contains__",
+    "__copy__",
+    "__deepcopy__",
+    "__setitem__",
+    "astype",
+    "choose",
+    "item",
+    "partition",
+    "sort",
+)
+
+
 def _given(**options: Any) -> dict[str, Any]:
     """Return the options that say something: CuPy's functions do not know all of NumPy's."""
     return {name: value for name, value in options.items() if value is not None}
@@ -1243,3 +1259,7 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
 
 
 register_with_einops()
+
+
+# They convert and copy arrays of a device.
+add_entry_names(globals(), "_array_of", "_new_leaf")

@@ -16,6 +16,7 @@ import numpy as np
 from asyncgrad.engine.device import Device, device
 from asyncgrad.engine.streams import DeviceStreams
 from asyncgrad.errors import DeviceError
+from asyncgrad.graph.current_devices import start_switching
 from asyncgrad.graph.current_streams import start_following
 from asyncgrad.graph.values import register_functions
 
@@ -34,7 +35,6 @@ from ._cuda_windows import window_functions
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from asyncgrad.engine.body import Body
     from asyncgrad.engine.device import Event
 
 __all__ = ["CudaDevice", "all_reduce_hook", "open_device", "own_functions"]
@@ -50,6 +50,24 @@ MAX_BACKWARDS_QUEUED = 2
 
 
 @final
+class _GpuSwitch:
+    """CUDA's current GPU, which each thread has one of.
+
+    Args:
+        cupy: the module.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self.array_type: type = cupy.ndarray
+        self.current: Callable[[], int] = cupy.cuda.runtime.getDevice
+        self.use: Callable[[int], None] = cupy.cuda.runtime.setDevice
+
+    def number_of(self, array: Any) -> int:
+        """Return the number of the GPU of an array."""
+        return array.data.device_id  # type: ignore[no-any-return]
+
+
+@final
 class CudaDevice(Device):
     """One NVIDIA GPU.
 
@@ -57,7 +75,7 @@ class CudaDevice(Device):
         index: its number, as CUDA counts.
         cupy: the module.
         kernels: what counts the fused kernels.
-        is_alone: whether it is the only GPU that CUDA finds.
+        switch: how to make it the current GPU; None if it is the only one that CUDA finds.
     """
 
     __slots__ = (
@@ -70,6 +88,7 @@ class CudaDevice(Device):
         "copy_streams",
         "gpu",
         "is_alone",
+        "switch",
     )
 
     has_strides = False
@@ -77,11 +96,12 @@ class CudaDevice(Device):
     is_asynchronous = True
     has_timing = True
 
-    def __init__(self, index: int, cupy: Any, kernels: CudaKernels, is_alone: bool) -> None:
+    def __init__(self, index: int, cupy: Any, kernels: CudaKernels, switch: _GpuSwitch | None) -> None:
         self._index = index
         self._kernels = kernels
         self._cupy = cupy
-        self.is_alone: bool = is_alone
+        self.switch = switch
+        self.is_alone: bool = switch is None
         #: CuPy's object for it: in a block `with device.gpu:` it is the current one of the thread.
         self.gpu: Any = cupy.cuda.Device(index)
         self._process = os.getpid()
@@ -93,7 +113,8 @@ class CudaDevice(Device):
             #: The streams on which arrays come from the host, go there, and come from other GPUs, beside the streams of
             #: computation.
             self.copy_streams: tuple[CudaStream, ...] = tuple(
-                CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True)) for way in range(2 if is_alone else 3)
+                CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True))
+                for way in range(2 if switch is None else 3)
             )
 
     @property
@@ -105,18 +126,6 @@ class CudaDevice(Device):
     def index(self) -> int:
         """Its number, as CUDA counts."""
         return self._index
-
-    # Several GPUs: CUDA has a current one in each thread, which is number 0 at first.
-
-    @property
-    def sees_all_bodies(self) -> bool:  # type: ignore[override]
-        """Whether bodies run by `run_body`, which makes this GPU the current one: not for number 0, which it is."""
-        return self._index > 0
-
-    def run_body(self, body: Body) -> Any:
-        """Run a body while this GPU is the current one."""
-        with self.gpu:
-            return body()
 
     # Streams.
 
@@ -332,7 +341,11 @@ def open_device(index: int | None) -> CudaDevice:
         )
     kernels = install_kernels(cupy)
     register_functions(cupy.ndarray, own_functions(cupy, kernels))
-    return CudaDevice(index, cupy, kernels, is_alone=count == 1)
+    switch = None
+    if count > 1:
+        switch = _GpuSwitch(cupy)
+        start_switching(switch)
+    return CudaDevice(index, cupy, kernels, switch)
 
 
 def own_functions(cupy: Any, kernels: CudaKernels) -> dict[Any, Callable[..., Any]]:

@@ -23,5 +23,16 @@ def _cuda() -> Iterator[Any]:
         yield gpu
 
 
-#: By name, what opens a device: a simulated one, and `cuda:0` on the stand-in for CuPy.
-DEVICES: dict[str, Callable[[], AbstractContextManager[Any]]] = {"simulated": _simulated, "cuda": _cuda}
+@contextmanager
+def _second_gpu() -> Iterator[Any]:
+    with open_gpus(2) as (_, gpu):
+        yield gpu
+
+
+#: By name, what opens a device: a simulated one, `cuda:0` on the stand-in for CuPy, and `cuda:1`, which is never CUDA's
+#: current GPU unless asyncgrad makes it so.
+DEVICES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "simulated": _simulated,
+    "cuda": _cuda,
+    "cuda:1": _second_gpu,
+}

@@ -5,8 +5,9 @@ recorded on a stream between `stream.block()` and `stream.unblock()` is not done
 at which they are done, by the host's clock or the one that a test puts in `Event.clock`. Kernels in CUDA's C
 cannot be launched. `open_gpus` puts the modules in the place of the real ones for a test, and opens the devices.
 
-There may be several GPUs. CUDA has a current one in each thread: to record on a stream of another one is an error, and
-so is cuBLAS's handle of another one.
+There may be several GPUs. CUDA has a current one in each thread: an operation on an array of another one is an error,
+and so is a stream of another one. (CuPy computes on such an array, with a PerformanceWarning, where one GPU can read
+the memory of the other, and raises elsewhere.)
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import pytest
 
 from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.engine import device as device_registry
+from asyncgrad.graph.current_devices import stop_switching
 from asyncgrad.graph.current_streams import stop_following
 from asyncgrad.graph.values import register_functions
 from asyncgrad.ops.kernels import unregister_kernel_compiler
@@ -505,7 +507,14 @@ class ndarray(DeviceArray):
         self, name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], written: Iterable[Any]
     ) -> Any:
         arrays: list[ndarray] = []
-        result = function(*unwrapped(args, arrays), **unwrapped(kwargs, arrays))
+        bare_args, bare_kwargs = unwrapped(args, arrays), unwrapped(kwargs, arrays)
+        elsewhere = [one for one in arrays if one._gpu.id != get_device()]
+        if elsewhere and name not in _READING and (written or "out" in kwargs or len(arrays) > 1):
+            raise _device_error(elsewhere[0])
+        result = function(*bare_args, **bare_kwargs)
+        # What only views memory, or reads it on the host, runs no kernel.
+        if elsewhere and name not in _READING and not _is_view(name, result, elsewhere[0]):
+            raise _device_error(elsewhere[0])
         return wrapped(result, arrays, _make, [])
 
     def _from_host(self, array: np.ndarray) -> ndarray:
@@ -515,6 +524,27 @@ class ndarray(DeviceArray):
         with self._gpu:
             get_current_stream().synchronize()
         return self._array.copy(order="K")
+
+
+#: What needs no kernel: copies to the host, and what asks for shapes, dtypes and addresses alone.
+_READING = {"item", "tolist", "truth", "shape", "ndim", "size", "may_share_memory", "shares_memory", "result_type"}
+
+
+def _is_view(name: str, result: Any, array: ndarray) -> bool:
+    """Tell whether a result has the memory of an array, or is a sequence of such."""
+    if isinstance(result, (tuple, list)):
+        return all(_is_view(name, one, array) for one in result)
+    if isinstance(result, np.generic):
+        # One element, a view in CuPy.
+        return name == "_picked"
+    return isinstance(result, np.ndarray) and np.may_share_memory(result, array._array)
+
+
+def _device_error(array: ndarray) -> ValueError:
+    return ValueError(
+        "Array device must be same as the current device: "
+        f"array device = {array._gpu.id} while current = {get_device()}"
+    )
 
 
 def _make(elements: np.ndarray, shared: ndarray | None) -> ndarray:
@@ -652,6 +682,7 @@ def open_gpus(count: int = 2) -> Iterator[list[Any]]:
                 gpu.release_held()
                 with suppress(ValueError):  # no stream has been made on it
                     stop_following(gpu)
+            stop_switching(ndarray)
             memory_pool.set_limit()
             assert get_device() == 0, "a GPU that a test has made the current one still is"
             for number in range(count):

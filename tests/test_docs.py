@@ -15,6 +15,7 @@ import pytest
 
 import asyncgrad as ag
 from tests import house_rules
+from tests.fake_cupy import open_gpus
 from tests.gpus import GPU, why_not
 from tests.pages import anchors, broken_links, links, opening, prose
 from tools import docs_site, reference
@@ -34,7 +35,9 @@ OURS = sorted(
 PATHS = sorted(set(re.findall(r"`((?:graph|engine)/\w+\.py)`", (DOCS / "engine.md").read_text())))
 
 #: Examples that only a GPU can run follow this line, which readers do not see.
-NEEDS_GPU = re.compile(r"<!-- needs a GPU -->\n```pycon\n(.*?)```\n", re.DOTALL)
+NEEDS_GPU = re.compile(r"<!-- needs (?:a GPU|two GPUs) -->\n```pycon\n(.*?)```\n", re.DOTALL)
+#: Those that need two, which the tests run on a stand-in.
+NEEDS_TWO_GPUS = re.compile(r"<!-- needs two GPUs -->\n```pycon\n(.*?)```\n", re.DOTALL)
 
 #: The classes that the tables call by their last name.
 SHORT = {"Node": ag.graph.Node, "Tensor": ag.Tensor, "GraphTask": ag.engine.GraphTask, "ag": ag}
@@ -181,7 +184,8 @@ def test_every_public_name_has_one_entry_in_the_reference() -> None:
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
 def test_examples_of_a_page_run_as_printed(page: Path) -> None:
-    text = page.read_text() if why_not() is None and GPU.startswith("cuda") else NEEDS_GPU.sub("", page.read_text())
+    missing = NEEDS_TWO_GPUS if why_not() is None and GPU.startswith("cuda") else NEEDS_GPU
+    text = missing.sub("", page.read_text())
     text = text.replace("```", "")
     examples = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
     told: list[str] = []
@@ -200,6 +204,18 @@ def test_examples_that_need_a_gpu_are_marked_and_valid() -> None:
         examples = doctest.DocTestParser().get_examples(block)
         assert len(examples) == f"\n{block}".count("\n>>> ")
         assert all(ast.parse(example.source) for example in examples)
+
+
+def test_examples_for_two_gpus_run_as_printed_on_a_stand_in() -> None:
+    text = ">>> import numpy as np\n>>> import asyncgrad as ag\n>>> from asyncgrad import nn, optim\n"
+    blocks = NEEDS_TWO_GPUS.findall((DOCS / "gpu.md").read_text())
+    examples = doctest.DocTestParser().get_doctest(text + "".join(blocks), {}, "gpu.md", "gpu.md", 0)
+    told: list[str] = []
+    with open_gpus(2):
+        doctest.DocTestRunner(verbose=False).run(examples, out=told.append)
+
+    assert "".join(told) == ""
+    assert len(blocks) == 1
 
 
 def test_the_page_on_views_has_examples() -> None:

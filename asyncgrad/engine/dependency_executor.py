@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..errors import GraphError, InvalidGradientError
 from ..graph import values
 from ..graph.cost import OffloadSignal
+from ..graph.current_devices import keep_device, several_devices, use_device
 from ..graph.metadata import conform
 from ..graph.naming import identify
 from ..graph.node import LEAF_ORDER
@@ -118,7 +119,7 @@ class DependencyExecutor:
             else:
                 # An error that `deliver` raises is reported for this node.
                 self.node = node
-                self.deliver(node, edge, grad)
+                (self._deliver_there if several_devices[0] else self.deliver)(node, edge, grad)
                 self.node = None
         return True
 
@@ -160,7 +161,10 @@ class DependencyExecutor:
             self.node = node
             if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
                 return turn
-            here = node.device
+            if node.device is not here:
+                here = node.device
+                if several_devices[0]:
+                    use_device(here)
             if node.order == LEAF_ORDER:
                 run_leaf(node, turn.grads)
                 self._in_flight.discard(node)
@@ -238,8 +242,9 @@ class DependencyExecutor:
         """
         self._in_flight.discard(node)
         if outputs is not None:
+            deliver = self._deliver_there if several_devices[0] else self.deliver
             for edge, grad in enumerate(outputs):
-                self.deliver(node, edge, grad)
+                deliver(node, edge, grad)
 
     def mark_ended(self, node: Node) -> None:
         """Note that a node has ended after a failure, when `end_turn` is not called any more."""
@@ -282,6 +287,13 @@ class DependencyExecutor:
             self._streams.add(buffer, node, edge, target, input_nr, grad, self._in_place)
         if not left:
             self._ready.push(target, target)
+
+    def _deliver_there(self, node: Node, edge: int, grad: Any) -> None:
+        """Do what `deliver` does, while the device of the node at the edge is the current one of its library."""
+        target = node.next_nodes[edge]
+        with keep_device():
+            use_device(None if target is None else target.device)
+            self.deliver(node, edge, grad)
 
     def on_suspend(self) -> None:
         """Sum gradients in an order fixed by the graph from here on, since bodies overlap.

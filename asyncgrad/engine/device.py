@@ -39,9 +39,11 @@ __all__ = [
     "device_of_new",
     "has_custom_run",
     "has_limit",
+    "home_of",
     "is_elsewhere",
     "loop_thread",
     "moved_to",
+    "needs_engine",
     "needs_node_task",
     "open_devices",
     "register_device",
@@ -103,6 +105,10 @@ class Device:
     #: Whether `run_body` runs every body, each in a NodeTask; if not, it runs only bodies that may be heavy. True for a
     #: subclass that implements `run_body` and does not set this.
     sees_all_bodies: bool = False
+
+    #: How to make this device the current one of its library in a thread: see `graph/current_devices.py`. None
+    #: where the library has one device, or none that is current.
+    switch: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -410,6 +416,24 @@ def needs_node_task(device: Any) -> bool:
     return isinstance(device, Device) and (
         device.sees_all_bodies or (not device.is_here() if device.has_worker else device.max_in_flight is not None)
     )
+
+
+def leaves_gpu(device: Any) -> bool:
+    """Tell whether `device`, which may be None, is one of several GPUs, and another one is the current one now."""
+    return isinstance(device, Device) and device.switch is not None and device.switch.current() != device.index
+
+
+def needs_engine(device: Any) -> bool:
+    """Tell whether a compiled function cannot run a node with gradients on `device`, to which an earlier one moved."""
+    return needs_node_task(device) or leaves_gpu(device)
+
+
+def home_of(root: Any) -> Any:
+    """Return the device on which a backward from the node `root` begins; None if it is not known."""
+    if root.device is not None or not root.next_nodes or root.next_nodes[0] is None:
+        return root.device
+    # A GraphRoot has none.
+    return root.next_nodes[0].device
 
 
 def open_devices() -> list[Device]:

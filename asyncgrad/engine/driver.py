@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.anomaly import forward_notes
+from ..graph.current_devices import runs_on_device, several_devices
 from ..graph.naming import identify, place_of
 from ..scheduling import CLOCK, LOOP_BUDGET
-from .device import Device, device_here, is_elsewhere
+from .device import Device, device_here, home_of, is_elsewhere
 from .executor import NodeTurn, Stop, TurnExecutor
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop, yield_to_loop
 from .node_task import NodeTask
@@ -119,7 +120,8 @@ async def _yield_to_loop(graph_task: GraphTask, group: NodeTaskGroup | None) -> 
 def _runner(graph_task: GraphTask) -> Callable[..., Any]:
     """Return the function that calls others in the context of the backward."""
     streams = graph_task.streams
-    return graph_task.context.run if streams is None else streams.runner(graph_task.context)
+    run = graph_task.context.run if streams is None else streams.runner(graph_task.context)
+    return runs_on_device(run, home_of(graph_task.root)) if several_devices[0] else run
 
 
 def drive_blocking(graph_task: GraphTask) -> list[Any]:
@@ -168,8 +170,7 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
     if is_away:
         outputs = _run_remotely(node_task)
     else:
-        coroutine = node_task.run() if graph_task.observed_steps is None else graph_task.observed_steps.watch(node_task)
-        outputs = graph_task.context.copy().run(run_without_suspending, coroutine, node)
+        outputs = graph_task.context.copy().run(run_without_suspending, node_task.begin(), node)
     executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it, or one before it, gave the turn
     executor.end_turn(node, outputs)
     return True

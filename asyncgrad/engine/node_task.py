@@ -13,6 +13,7 @@ from ..context import BLOCKING, CURRENT_NODE, is_kind
 from ..errors import GradientTypeError, HookError, HookTypeError
 from ..graph import values
 from ..graph.anomaly import check_nan
+from ..graph.current_devices import several_devices, steps_on_device
 from ..graph.current_streams import follow_streams
 from ..graph.grad_journal import change_grad
 from ..graph.leaf import AccumulateGrad
@@ -29,7 +30,7 @@ from .node_lock import acquire, release, try_acquire
 from .streams import enter_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from ..graph.node import Node, NodeMeta
     from .device import Device
@@ -82,6 +83,12 @@ class NodeTask:
         """Tell whether the body should run on a worker, if there is a loop that can wait for it."""
         node = self.node
         return not isinstance(node, AccumulateGrad) and prefers_worker(node, self.grads)
+
+    def begin(self) -> Coroutine[Any, Any, tuple[Any, ...] | None]:
+        """Return the coroutine that runs the node, seen by observers, on the node's device."""
+        observed = self.graph_task.observed_steps
+        coroutine = self.run() if observed is None else observed.watch(self)
+        return steps_on_device(coroutine, self.node.device) if several_devices[0] else coroutine
 
     async def run(self) -> tuple[Any, ...] | None:
         """Run hooks, body, checks and release in PyTorch's order; return the gradients for the edges.

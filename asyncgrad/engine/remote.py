@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from ..errors import DeviceError
+from ..graph.current_devices import steps_on_device
 from .eager_task import EagerTask
 from .loops import OneShotEvent, running_loop
 from .notes import add_note
@@ -248,6 +249,9 @@ class FunctionJob(_AwaitedJob):
 class JobTarget(Protocol):
     """The part of Device that jobs need."""
 
+    #: How to make the device the current one of its library in a thread; None for most.
+    switch: Any
+
     @property
     def has_worker(self) -> bool:
         """Whether the device runs jobs in threads of its own."""
@@ -414,8 +418,9 @@ async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kw
     context = contextvars.copy_context()
     context.run(_enter, device)
     around = CURRENT_GRAPH_TASK.get()
+    called = _call(function, args, kwargs)
     job = CoroutineJob(
-        _call(function, args, kwargs),
+        called if device.switch is None else steps_on_device(called, device),
         getattr(function, "__qualname__", repr(function)),
         (0 if around is None else -1 - around.reentrant_depth, 0),
         context,

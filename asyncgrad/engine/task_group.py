@@ -79,8 +79,7 @@ def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob
     node_task.is_sent = True
     device: Device = node.device
     priority = (-graph_task.reentrant_depth, node.order)
-    coroutine = node_task.run() if graph_task.observed_steps is None else graph_task.observed_steps.watch(node_task)
-    job = CoroutineJob(coroutine, node_task.name, priority, graph_task.context.copy(), mailbox, device)
+    job = CoroutineJob(node_task.begin(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
     if graph_task.remote_jobs is None:
         graph_task.remote_jobs = {}
     graph_task.remote_jobs[node] = job
@@ -175,12 +174,10 @@ class NodeTaskGroup:
         """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
-        is_away, observation, observed = is_elsewhere(node.device), graph_task.observation, graph_task.observed_steps
-        run: Callable[[], Coroutine[Any, Any, Any]] = node_task.run
-        if is_away:
+        observation = graph_task.observation
+        run: Callable[[], Coroutine[Any, Any, Any]] = node_task.begin
+        if is_elsewhere(node.device):
             run = functools.partial(self._run_on_worker, node_task)
-        elif observed is not None:
-            run = functools.partial(observed.watch, node_task)
         coroutine = run() if observation is None else observation.run_node(graph_task, node, run)
         task = self._step(coroutine, node_task.name, node)
         if not task.done():

@@ -22,6 +22,7 @@ from ..errors import (
 from ..function import Function
 from ..functional.arguments import call, fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like
 from ..functional.captured import CapturedTensors
+from ..graph.interception import on_device_of_arguments
 from ..tensor import Tensor, asarray
 from ..tree.registry import container_type
 from ..tree.structure import flatten, unflatten
@@ -238,6 +239,7 @@ def _arrays_of(leaves: Sequence[Any]) -> list[Any]:
     return [leaf._data if isinstance(leaf, Tensor) else leaf for leaf in leaves]
 
 
+@on_device_of_arguments
 def _largest_difference(arrays: Sequence[Any], previous: Sequence[Any]) -> float:
     """Return the largest difference of two elements, divided by the largest element or by 1."""
     difference, size = 0.0, 1.0
@@ -343,12 +345,17 @@ async def _gradients_of_params(problem: _Problem, count: int, saved: Tensors, gr
     return None, None, *found
 
 
+@on_device_of_arguments
+def _max_abs(array: Any) -> float:
+    return float(abs(array).max())
+
+
 async def _solve_adjoint(adjoint: _Problem, saved: Tensors, grads: Tensors) -> Tensors:
     """Return the solution of the adjoint's equation, without history."""
     grads, scale = tuple([grad.detach() for grad in grads]), 1.0
     if adjoint.limit.distance is None:
         # The equation is linear. So the tolerance can be relative to the gradient, however small that is.
-        scale = max([float(abs(grad._data).max()) for grad in grads if grad.size], default=0.0)
+        scale = max([_max_abs(grad._data) for grad in grads if grad.size], default=0.0)
         if not 0 < scale < math.inf:
             return grads
         grads = tuple([grad / scale for grad in grads])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import setitem
 from typing import Any
 
 import numpy as np
 
 from ..engine.loops import Pace
 from ..errors import ArgumentTypeError, UnusedInputError
+from ..graph.current_devices import on_device_of
 from ..graph.values import zeros_beside
 from ..tensor import Tensor, asarray
 from .arguments import (
@@ -204,5 +206,5 @@ def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, kee
     block = zeros_beside((len(rows), *point.shape), point._data)
     for index, row in enumerate(rows):
         if row is not None:
-            block[index] = row._data
+            on_device_of(block, setitem, index, row._data)
     return asarray(block.reshape(shape), device=point.device)

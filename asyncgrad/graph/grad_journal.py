@@ -7,12 +7,14 @@ and applies the later changes again, which gives the same bits as a run without 
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
 from ..context import enable_grad
 from ..graph import values
+from .interception import add_entry_names
 from .saved import version_of
 from .tensor_base import TensorBase
 
@@ -192,7 +194,7 @@ class GradChange(Change):
             del changes[index]
             previous.after = self.after
             if previous.grad is not None:
-                previous.grad = values.add(previous.grad, self.grad)
+                previous.grad = _sum(previous.grad, self.grad)
             return True
 
     def follows_one_of(self, owner: int) -> GradChange | None:
@@ -299,7 +301,7 @@ def continue_sum(tensor: TensorBase, total: Any, before: Any, changes: list[Chan
         return None
     if meta.grad is None or meta.grad._data is not before or meta.changes == []:
         # Other code has changed the gradient meanwhile.
-        return change_grad(tensor, total - before, changes, sole=True, listed=True)
+        return change_grad(tensor, _difference(total, before), changes, sole=True, listed=True)
     with meta.lock:
         change = GradChange(tensor, total - before, False)
         change.owner = id(changes)
@@ -397,3 +399,8 @@ def may_take(grad: Any, variable: np.ndarray) -> bool:
     if variable.flags.c_contiguous or not values.is_dense(variable):
         return bool(flags.c_contiguous)
     return bool(grad.strides == variable.strides)
+
+
+# On the device of the tensor: a backward that fails or is taken back does this when none of its nodes runs.
+_sum, _difference = values.add, operator.sub
+add_entry_names(globals(), "_add", "_difference", "_sum")

@@ -16,7 +16,6 @@ What may be intercepted:
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -188,15 +187,14 @@ def on_device_of_arguments(function: F) -> F:
 
     For a function that computes with bare arrays outside of operations. It matters to a library with several devices,
     which computes on the current one wherever its arrays are; and to one with a current stream, which is made that of
-    the context. As long as nothing is intercepted, the function stays what it is, and a call costs nothing more.
-
-    The function belongs to a module, which calls it by its name, and nobody imports it: it is replaced in the globals.
+    the context. As long as nothing is intercepted, a call costs one more check.
     """
-    # Not `__globals__`, which are those of another module where there is another decorator inside.
-    put = functools.partial(vars(sys.modules[function.__module__]).__setitem__, function.__name__)
-    with _mutex:
-        _others.append((function, "", _ENTRY_LAYERS, put))
-        return _intercepted(function, "", _ENTRY_LAYERS)  # type: ignore[return-value]
+
+    @functools.wraps(function)
+    def entering(*args: Any, **kwargs: Any) -> Any:
+        return (entered(function) if interceptors else function)(*args, **kwargs)
+
+    return entering  # type: ignore[return-value]
 
 
 def _add(

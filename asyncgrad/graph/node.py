@@ -24,6 +24,7 @@ from ..errors import ArgumentError, ArgumentTypeError, GraphError, IndexRangeErr
 from .cost import LARGE, array_kind, expect_large_arrays, size_of
 from .creation import announce
 from .hooks import HookList, RemovableHandle
+from .interception import add_entry_methods
 from .metadata import InputMetadata, call_node
 from .naming import HIGHEST_NUMBER, identify
 from .packed import Packed, SavedTensor, all_saved_by
@@ -766,3 +767,7 @@ def _index(node: Node, index: Any) -> int:
     if not 0 <= (number := operator.index(index)) < count:
         raise IndexRangeError(f"{identify(node)} has {counted(count, 'edge')}, and none has the index {number}")
     return number
+
+
+# It runs the body where no backward does.
+add_entry_methods(Node, "__call__")

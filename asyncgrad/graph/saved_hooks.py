@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -11,6 +12,7 @@ from ..errors import ArgumentError, ArgumentTypeError, ChangedTensorError, HookE
 from .background import background
 from .copy_on_write import copy_shared_before_write
 from .creation import observe_nodes
+from .interception import add_entry_names
 from .packed import PackHooks
 from .saved import output_alias, version_of
 
@@ -215,7 +217,7 @@ class CopyOnWriteEntry:
         array = tensor._data
         data = copies.get(id(array))
         if data is None:
-            data = copies[id(array)] = array.copy(order="K")
+            data = copies[id(array)] = _copied(array)
         self.tensor = type(tensor)(data, None, 0, tensor._device)
         self.is_copy = True
 
@@ -337,3 +339,7 @@ class allow_mutation_on_saved_tensors(SavedTensorsMode):
 
     def _clone(self) -> Mode:
         return allow_mutation_on_saved_tensors()
+
+
+_copied = operator.methodcaller("copy", order="K")
+add_entry_names(globals(), "_copied")

@@ -17,6 +17,7 @@ import numpy as np
 from ..arguments import describe
 from ..context import DEFAULT_DEVICE
 from ..errors import ArgumentTypeError
+from .interception import add_entry_names
 from .tensor_base import TensorBase
 
 __all__ = [
@@ -211,14 +212,14 @@ def beside(array: Any, other: Any) -> Any:
     """Return a new NumPy array as an array of the type and device of `other`, as NumPy's `like=` does."""
     if other.__class__ is np.ndarray or not is_foreign(other) or is_foreign(array):
         return array
-    return np.asarray(array, like=other)
+    return _asarray(array, like=other)
 
 
 def zeros_beside(shape: tuple[int, ...], other: Any, dtype: Any = None) -> Any:
     """Return an array of zeros of the type and device of the array `other`, and of its dtype unless one is given."""
     if other.__class__ is np.ndarray or not is_foreign(other):
         return np.zeros(shape, dtype or other.dtype)
-    return np.zeros(shape, dtype or other.dtype, like=other)
+    return _zeros(shape, dtype or other.dtype, like=other)
 
 
 def ones_beside(shape: int | tuple[int, ...], other: Any) -> Any:
@@ -228,6 +229,10 @@ def ones_beside(shape: int | tuple[int, ...], other: Any) -> Any:
         ones = np.empty(shape, other.dtype)
         ones.fill(1)
         return ones
+    return _foreign_ones(other, shape)
+
+
+def _foreign_ones(other: Any, shape: Any) -> Any:
     if (kernel := kernel_of("ones", other)) is not None:
         return kernel(shape, other.dtype)
     # np.ones(like=) passes on a keyword that CuPy does not know.
@@ -238,7 +243,7 @@ def arange_beside(length: int, other: Any) -> Any:
     """Return the numbers below `length` as an array of the type and device of the array `other`."""
     if other.__class__ is np.ndarray or not is_foreign(other):
         return np.arange(length)
-    return np.arange(length, like=other)
+    return _arange(length, like=other)
 
 
 def empty_beside(other: Any, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Any:
@@ -250,7 +255,12 @@ def empty_beside(other: Any, shape: tuple[int, ...] | None = None, dtype: Any = 
         shape = other.shape
     if other.__class__ is np.ndarray or not is_foreign(other):
         return np.empty(shape, dtype or other.dtype)
-    return np.empty_like(other, dtype or other.dtype, order="C", shape=shape)
+    return _empty_like(other, dtype or other.dtype, order="C", shape=shape)
+
+
+# On the device of the array that they are to be beside, where its library has several: see interception.py.
+_arange, _asarray, _empty_like, _zeros = np.arange, np.asarray, np.empty_like, np.zeros
+add_entry_names(globals(), "_arange", "_asarray", "_empty_like", "_foreign_ones", "_zeros")
 
 
 def refuse_masked_within(sequence: Any) -> None:

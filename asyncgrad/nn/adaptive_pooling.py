@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.interception import on_device_of_arguments
 from ..graph.values import beside
 from .arguments import array_of, check_real, complex_error, floating
 from .linear_maps import linear
@@ -105,6 +106,7 @@ def adaptive_avg_pool1d(x: Any, output_size: Any) -> Any:
     return without_height(adaptive_avg_pool2d(_sequences("adaptive_avg_pool1d", x), (1, _length(output_size))))
 
 
+@on_device_of_arguments
 def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Return the maxima of windows, as many as asked for, that together cover the image.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_one_device
 from ..graph.values import beside, by_kernel, is_foreign, kernel_of
 from ..ops.kernels import device_variant
@@ -174,6 +175,7 @@ def scaled_dot_product_attention(
     return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, rng)[0]
 
 
+@on_device_of_arguments
 def attend(
     query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: float | None, rng: Any
 ) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_one_device
 from ..graph.values import as_array, beside, by_kernel
 from ..ops.kernels import device_variant
@@ -102,6 +103,7 @@ _cross_entropy = cross_entropy_.call
 cross_entropy_grad: Callable[..., Any] = cross_entropy_grad_.call
 
 
+@on_device_of_arguments
 def cross_entropy(
     logits: Any,
     labels: Any,
@@ -235,6 +237,7 @@ def _reduce(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
     return np.reshape(losses, samples) if reduction == "none" else np.sum(losses)
 
 
+@on_device_of_arguments
 def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
     """Return minus the log-probabilities of the right classes.
 

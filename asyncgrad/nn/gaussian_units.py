@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.interception import on_device_of_arguments
 from ..graph.values import empty_beside
 from ..ops.kernels import COMPILERS, FusedFormula, fused
 from ..ops.primitive import derivative, primitive
@@ -171,6 +172,7 @@ _gelu_tanh = gelu_tanh_.call
 gelu_tanh_grad: Callable[..., Any] = gelu_tanh_grad_.call
 
 
+@on_device_of_arguments
 def gelu(x: Any, approximate: str = "none") -> Any:
     """Return x times the normal distribution function at x.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..arguments import describe, number
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.interception import on_device_of_arguments
 from ..graph.saved_hooks import prepare_write
 from ..graph.values import beside
 from ..random import generator
@@ -259,6 +260,7 @@ def _check(tensor: Any) -> Tensor:
     return tensor
 
 
+@on_device_of_arguments
 def _write(tensor: Tensor, values: Any) -> Tensor:
     prepare_write(tensor)
     tensor._data[...] = beside(values.astype(tensor.dtype), tensor._data)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError
+from ..graph.interception import on_device_of_arguments
 from ..graph.tensor_base import TensorBase
 from ..graph.values import arange_beside, beside, is_foreign, zeros_beside
 from ..ops.primitive import derivative, primitive
@@ -179,6 +180,7 @@ at_labels: Callable[..., Any] = at_labels_.call
 put_at_labels: Callable[..., Any] = put_at_labels_.call
 
 
+@on_device_of_arguments
 def one_hot(labels: Any, num_classes: int = -1) -> Any:
     """Return an array with an axis more, of zeros with a one at each label.
 

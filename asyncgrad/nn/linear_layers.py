@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import setitem
 from typing import Any, final
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..arguments import number, truth, whole_number
 from ..default_dtype import floating_dtype
 from ..engine.device import Device
 from ..errors import ArgumentError
+from ..graph.current_devices import on_device_of
 from ..tensor import Tensor, asarray, tensor
 from . import init
 from .linear_maps import embedding, linear
@@ -247,7 +249,7 @@ class Embedding(Module):
         """Draw the table anew."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            self.weight._data[self.padding_idx] = 0
+            on_device_of(self.weight._data, setitem, self.padding_idx, 0)
 
     def forward(self, input: Any) -> Any:
         """Return the rows, shape `(..., embedding_dim)`.

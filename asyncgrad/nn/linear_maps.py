@@ -15,6 +15,7 @@ import numpy as np
 
 from ..arguments import describe, number, truth
 from ..errors import ArgumentError, ArgumentTypeError, IndexRangeError
+from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_one_device
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
@@ -285,6 +286,7 @@ def _frequencies(indices: Any, table: Any) -> Any:
     return beside(counts[..., np.newaxis].astype(table.dtype), table)
 
 
+@on_device_of_arguments
 def embedding(
     indices: Any,
     weight: Any,

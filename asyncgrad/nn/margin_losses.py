@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError, IndexRangeError
+from ..graph.interception import on_device_of_arguments
 from ..graph.values import arange_beside, as_array, beside
 from ..ops.composites import composite
 from ..ops.kernels import fused
@@ -114,6 +115,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
     return _ranking_losses.reduced(reduction, input1, input2, target, margin)
 
 
+@on_device_of_arguments
 def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
     """Return the mean of 1 - c where the target is 1, and of max(0, c - margin) where it is -1.
 
@@ -207,6 +209,7 @@ def triplet_margin_loss(
     return reduce_losses(hinge(margin + near - far), reduction)
 
 
+@on_device_of_arguments
 def multi_margin_loss(
     input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
 ) -> Any:
@@ -261,6 +264,7 @@ def multi_margin_loss(
     return reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
 
 
+@on_device_of_arguments
 def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Return how far scores of wrong classes come within 1 of those of the right ones, in the mean of the samples.
 

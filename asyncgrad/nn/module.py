@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from operator import setitem
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
 from ..arguments import describe, truth
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.current_devices import on_device_of
 from ..graph.hooks import HookList, RemovableHandle
 from ..graph.saved_hooks import prepare_write
 from ..html import panel, table
@@ -416,7 +418,7 @@ class Module:
         for path, array in arrays.items():
             tensor = own[path]
             prepare_write(tensor)
-            tensor._data[...] = array
+            on_device_of(tensor._data, setitem, ..., array)
             tensor._bump_version()
         return found
 
@@ -489,7 +491,9 @@ class Module:
         set_to_none = truth(set_to_none, "set_to_none")
         for param in self.parameters():
             if param.grad is not None:
-                param.grad = None if set_to_none else Tensor(np.zeros_like(param._data), None, 0, param._device)
+                param.grad = (
+                    None if set_to_none else Tensor(on_device_of(param._data, np.zeros_like), None, 0, param._device)
+                )
 
     def to(self, device: Any = None, dtype: Any = None) -> Self:
         """Move all tensors to a device, or convert the floating and complex ones to a dtype; return this module.

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
 from ..graph.values import by_kernel, ones_beside
 from ..ops.kernels import device_variant
@@ -262,6 +263,7 @@ inverse_deviation: Callable[..., Any] = inverse_deviation_.call
 standardize_grad: Callable[..., Any] = standardize_grad_.call
 
 
+@on_device_of_arguments
 def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Return x normalized to mean 0 and variance 1 over its last axes, times a weight and plus a bias.
 

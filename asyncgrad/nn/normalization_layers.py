@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any, final
 
@@ -11,6 +12,7 @@ from ..arguments import number, truth, whole_number
 from ..context import RECOMPUTING
 from ..default_dtype import floating_dtype
 from ..errors import ArgumentError
+from ..graph.current_devices import on_device_of
 from ..graph.saved_hooks import prepare_write
 from ..tensor import Tensor, tensor
 from . import init
@@ -129,8 +131,7 @@ class BatchNorm(ChannelNorm):
         if not RECOMPUTING.get():
             # Not by the tensor: see how the running statistics are moved.
             prepare_write(self.num_batches_tracked)
-            count = array_of(self.num_batches_tracked)
-            count += 1
+            on_device_of(array_of(self.num_batches_tracked), operator.iadd, 1)
         return 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
 
 

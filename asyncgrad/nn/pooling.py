@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..graph.interception import on_device_of_arguments
 from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, by_kernel, zeros_beside
 from ..ops.kernels import device_variant
@@ -158,6 +159,7 @@ def with_positions(x: Any, maxima: Any, positions: Any) -> tuple[Any, Any]:
     return maxima, asarray(positions) if isinstance(x, TensorBase) else positions
 
 
+@on_device_of_arguments
 def max_pool2d(
     x: Any,
     kernel_size: Any,

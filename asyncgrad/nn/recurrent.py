@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arguments import number, truth, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.values import zeros_beside
 from ..tensor import Tensor
 from . import init
 from .arguments import array_of
@@ -179,7 +180,7 @@ class RecurrentLayer(Module):
         """Return initial states of all layers and directions, shape (layers * directions, n, features)."""
         shape = (self.num_layers * len(self._suffixes()), n, features)
         if given is None:
-            return np.zeros_like(array_of(x), shape=shape)
+            return zeros_beside(shape, array_of(x))
         wanted = (shape[0], shape[2]) if is_single else shape
         if array_of(given).shape != wanted:
             raise ArgumentError(

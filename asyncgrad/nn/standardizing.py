@@ -23,6 +23,7 @@ import numpy as np
 from ..arguments import truth
 from ..context import RECOMPUTING
 from ..errors import ArgumentError
+from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
@@ -312,6 +313,7 @@ def _lie_alike(target: Any, observed: Any) -> bool:
     )
 
 
+@on_device_of_arguments
 def batch_norm(
     x: Any,
     running_mean: Any,
@@ -394,6 +396,7 @@ def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weig
     return _scaled_channels(x, scale, shift)
 
 
+@on_device_of_arguments
 def instance_norm(
     x: Any,
     running_mean: Any = None,
@@ -523,6 +526,7 @@ def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:
     return np.reshape(scaled_channels(images, weight, bias), shape)
 
 
+@on_device_of_arguments
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Return x with each group of channels of each sample normalized to mean 0 and variance 1, scaled and shifted.
 
@@ -595,6 +599,7 @@ def _rms_weight_grad(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any
 _rms_norm = rms_norm_.call
 
 
+@on_device_of_arguments
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     """Return x divided by the root of the mean of its squares over its last axes, times a weight.
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.copy_on_write import share_array
+from ..graph.interception import on_device_of_arguments
 from ..graph.values import beside, is_writeable
 from ..tensor import Tensor
 from ..tree.structure import map as map_tree
@@ -59,6 +60,7 @@ def publish(module: Any, values: Any) -> None:
         tensor._bump_version()
 
 
+@on_device_of_arguments
 def _taken(array: Any, tensor: Tensor) -> Any:
     array = array.astype(tensor.dtype, copy=False)
     return array if is_writeable(array) else array.copy()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MissingDerivativeError
+from ..graph.interception import entered, interceptors
 from ..graph.naming import close_names, ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tensor_base import TensorBase
@@ -83,12 +84,18 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
                 return rule(*inputs)
             if several_met[0]:
                 check_one_device(ufunc.__name__, inputs, kwargs)
-            return _with_keywords(ufunc, rule, inputs, kwargs)
+            with_keywords = entered(_with_keywords) if interceptors else _with_keywords
+            return with_keywords(ufunc, rule, inputs, kwargs)
         except (TypeError, ValueError) as error:
             explain_refusal(ufunc_name(ufunc), inputs, error)
             name_shapes(ufunc_name(ufunc), inputs, error)
             raise
     check_one_device(f"{ufunc.__name__}.{method}", inputs, kwargs)
+    call_method = entered(_call_method) if interceptors else _call_method
+    return call_method(ufunc, method, inputs, kwargs)
+
+
+def _call_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if method in METHODS:
         return METHODS[method](ufunc, *inputs)
     if method == "outer":
@@ -250,9 +257,12 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
     if several_met[0]:
         check_one_device(function.__name__, args, kwargs)
+        if interceptors:
+            rule = entered(rule)
     try:
         if "out" in kwargs:
-            return _call_and_write(function, rule, args, kwargs)
+            call_and_write = entered(_call_and_write) if interceptors else _call_and_write
+            return call_and_write(function, rule, args, kwargs)
         return rule(*args, **kwargs)
     except (TypeError, ValueError, IndexError) as error:
         name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"

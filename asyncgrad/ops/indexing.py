@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.interception import add_entry_names
 from ..graph.one_device import check_one_device
 from ..graph.tensor_base import TensorBase
 from ..graph.values import arange_beside, as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
@@ -137,6 +138,10 @@ def _places(index: Any, shape: tuple[int, ...]) -> Any:
     return np.asarray(places)
 
 
+_copied = np.copy
+add_entry_names(globals(), "_copied")
+
+
 def raw_index(index: Any) -> Any:
     """Return an index without Tensors in it; its arrays are copies, so that nobody changes what a node saved."""
     if isinstance(index, tuple):
@@ -148,7 +153,7 @@ def raw_index(index: Any) -> Any:
         array = raw(index)
         if array.ndim == 0 and array.dtype.kind in "biu":
             return array.item()
-        return np.copy(array)
+        return _copied(array)
     if isinstance(index, list):
         array = np.array(_bare(index))
         return array if array.size else array.astype(np.intp)

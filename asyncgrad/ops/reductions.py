@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.interception import on_device_of_arguments
 from ..graph.tensor_base import TensorBase
 from ..graph.values import as_array, is_foreign, own_function, raw
 from .axes import (
@@ -135,6 +136,7 @@ def mean(
 RULES[np.mean] = mean
 
 
+@on_device_of_arguments
 def _chosen(where: Any, a: Any, axis: Any, keepdims: Any) -> Any:
     """Return how many elements `where` chooses, in a real dtype that leaves the dtype of `a` as it is."""
     dtype = _native(raw(a).real.dtype) if a.dtype.kind in "fc" else None

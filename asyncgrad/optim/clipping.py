@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arguments import number, truth
 from ..errors import InvalidGradientError
+from ..graph.current_devices import on_device_of
 from ..graph.values import as_array, is_foreign
 from ..tensor import Tensor
 from ..tree.registry import container_type
@@ -99,7 +100,7 @@ def clip_grad_value(parameters: Any, clip_value: float) -> Any:
     """
     most = number(clip_value, "clip_value", 0)
     gradients = _Gradients(parameters)
-    for index, has_nan in enumerate(_numbers([np.isnan(array).any() for array in gradients.arrays])):
+    for index, has_nan in enumerate(_numbers([on_device_of(array, _any_nan) for array in gradients.arrays])):
         if has_nan:
             array = gradients.arrays[index]
             raise InvalidGradientError(
@@ -160,7 +161,7 @@ class _Gradients:
     def replace(self, change: Callable[[Any], Any]) -> None:
         """Put new arrays in place of the gradients."""
         # Of arrays with no axes, NumPy makes scalars, into which no optimizer could write.
-        changed = [as_array(change(array)) for array in self.arrays]
+        changed = [as_array(on_device_of(array, change)) for array in self.arrays]
         if self._of_parameters:
             for index, array in zip(self._indices, changed, strict=True):
                 param = self._leaves[index]
@@ -205,7 +206,7 @@ def _numbers(values: list[Any]) -> list[Any]:
     found = list(values)
     for place, indices in places.items():
         group = [values[index] for index in indices]
-        numbers = [one.item() for one in group] if place is None else np.stack(group).tolist()
+        numbers = [one.item() for one in group] if place is None else on_device_of(group, np.stack).tolist()
         for index, one in zip(indices, numbers, strict=True):
             found[index] = one
     return found
@@ -214,10 +215,18 @@ def _numbers(values: list[Any]) -> list[Any]:
 def _norms(arrays: list[Any], order: float) -> list[float]:
     """Return the norm of each array."""
     if order != 2.0 or not any(map(is_foreign, arrays)):
-        return [_norm(array, order) for array in arrays]
+        return [on_device_of(array, _norm, order) for array in arrays]
     flat = [array.reshape(-1) for array in arrays]
-    squares = _numbers([np.vdot(one, one).real for one in flat])
-    return [_norm_of_square(one, square) for one, square in zip(flat, squares, strict=True)]
+    squares = _numbers([on_device_of(one, _square) for one in flat])
+    return [on_device_of(one, _norm_of_square, square) for one, square in zip(flat, squares, strict=True)]
+
+
+def _any_nan(array: Any) -> Any:
+    return np.isnan(array).any()
+
+
+def _square(flat: Any) -> Any:
+    return np.vdot(flat, flat).real
 
 
 def _norm(array: Any, order: float) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..engine.device import Device
 from ..errors import ArgumentError, OverlappingStepsError
+from ..graph.current_devices import keep_device, on_device_of, several_devices, use_device
 from ..graph.current_streams import follow_streams
 from ..graph.device_work import record_step
 from ..graph.saved import version_of
@@ -144,22 +145,33 @@ class ElementwiseOptimizer(Optimizer):
             self._apply_to_groups(found, places)
 
     def _apply_to_groups(self, found: list[Entries], places: Places | None) -> None:
+        if several_devices[0]:
+            with keep_device():
+                for group, given in zip(self.param_groups, found, strict=True):
+                    for device, entries in _by_device(given).items():
+                        use_device(device)
+                        self._apply_group(group, entries, places)
+            return
         for group, given in zip(self.param_groups, found, strict=True):
-            maximize = group.get("maximize", False)
-            entries = self._apply_fused(group, given, maximize) if COMPILERS else given
-            if places is None and self._update_without_state(group, entries):
-                continue
-            # All states first: where memory ends, no parameter has been updated.
-            states = self.state
-            fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
-            kind, dtype, device = None, None, None
-            for (param, grad), (data, state) in zip(entries, (places or self._places)(entries, fresh), strict=True):
-                if data.dtype is not dtype or param._device is not device or type(data) is not kind:
-                    kind, dtype, device = type(data), data.dtype, param._device
-                    self._device = device
-                    update = self._updater(data, group)
-                    negated = self._scratch(data, 1, "negated") if maximize else None
-                update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), state)
+            self._apply_group(group, given, places)
+
+    def _apply_group(self, group: Group, given: Entries, places: Places | None) -> None:
+        """Update the parameters of a group by their gradients."""
+        maximize = group.get("maximize", False)
+        entries = self._apply_fused(group, given, maximize) if COMPILERS else given
+        if places is None and self._update_without_state(group, entries):
+            return
+        # All states first: where memory ends, no parameter has been updated.
+        states = self.state
+        fresh = {param: self._new_state(param._data, group) for param, _ in entries if param not in states}
+        kind, dtype, device = None, None, None
+        for (param, grad), (data, state) in zip(entries, (places or self._places)(entries, fresh), strict=True):
+            if data.dtype is not dtype or param._device is not device or type(data) is not kind:
+                kind, dtype, device = type(data), data.dtype, param._device
+                self._device = device
+                update = self._updater(data, group)
+                negated = self._scratch(data, 1, "negated") if maximize else None
+            update(data, grad if negated is None else np.negative(grad, *negated[data.shape]), state)
 
     def _update_without_state(self, group: Group, entries: Entries) -> bool:
         """Update the parameters of a group in place, if no state is needed; tell whether that was done.
@@ -199,7 +211,7 @@ class ElementwiseOptimizer(Optimizer):
         return None
 
     def _check_state(self, number: int, param: Tensor, state: Mapping[str, Any], group: Group) -> None:
-        if missing := [name for name in self._new_state(param._data, group) if name not in state]:
+        if missing := [name for name in on_device_of(param._data, self._new_state, group) if name not in state]:
             raise ArgumentError(
                 f"the state of parameter {number} in state_dict has {', '.join(map(repr, state))}, but no "
                 f"{missing[0]!r}, which {type(self).__name__} needs: is it that of another optimizer?"
@@ -299,6 +311,14 @@ class _NewValues:
             states[param] = state
         # A worker may refer to this a moment longer, and must not keep what the next update writes into.
         self._places, self._states = [], {}
+
+
+def _by_device(entries: Entries) -> dict[Any, Entries]:
+    """Return the parameters of each device."""
+    found: dict[Any, Entries] = {}
+    for entry in entries:
+        found.setdefault(entry[0]._device, []).append(entry)
+    return found
 
 
 def _is_large(found: list[Entries], size: int) -> bool:

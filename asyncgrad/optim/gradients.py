@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from operator import methodcaller
 from typing import Any, final
 
 import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.current_devices import on_device_of
 from ..graph.values import is_foreign
 from ..tensor import Tensor
 from ..tree.registry import container_type
@@ -128,7 +130,7 @@ def _fit(array: Any, param: Tensor, name: str, param_name: str) -> Any:
             f"{name} has dtype {array.dtype}, but {param_name} has dtype {param.dtype}: write "
             f".astype({param.dtype}) if that is meant"
         )
-    return array.astype(param.dtype)
+    return on_device_of(array, methodcaller("astype", param.dtype))
 
 
 def _nth(names: Iterable[str], index: int) -> str:

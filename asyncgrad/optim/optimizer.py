@@ -7,6 +7,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..context import enable_grad
 from ..engine.device import moved_to
 from ..engine.offloading import call_on_worker
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.current_devices import on_device_of
 from ..graph.values import is_foreign, is_writeable, raw
 from ..scheduling import WORKERS
 from ..tensor import Tensor
@@ -324,7 +326,7 @@ class Optimizer(ABC):
                 if set_to_none or param.grad is None:
                     param.grad = None
                 else:
-                    param.grad = Tensor(np.zeros_like(param._data), None, 0, param._device)
+                    param.grad = Tensor(on_device_of(param._data, np.zeros_like), None, 0, param._device)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all state and options that can be pickled; parameters are given by number.
@@ -406,7 +408,7 @@ class Optimizer(ABC):
                     f"{param.shape}"
                 )
             else:
-                fitted[name] = moved_to(value.astype(param.dtype), param._device)
+                fitted[name] = moved_to(on_device_of(value, methodcaller("astype", param.dtype)), param._device)
         return fitted
 
     def _params(self) -> Sequence[Tensor]:
@@ -483,7 +485,10 @@ def _check_param(which: str, param: Any) -> None:
 
 
 def _copy_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.copy() if _is_array(value) else copy.deepcopy(value) for name, value in state.items()}
+    return {
+        name: on_device_of(value, methodcaller("copy")) if _is_array(value) else copy.deepcopy(value)
+        for name, value in state.items()
+    }
 
 
 def _is_array(value: Any) -> bool:

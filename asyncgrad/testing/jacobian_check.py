@@ -7,6 +7,7 @@ change: other tasks may use or check them meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..context import enable_grad
 from ..engine.loops import Pace
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from ..functional.arguments import call, gradient_rows, gradients, zeros_like
+from ..graph.current_devices import on_device_of
 from ..graph.node import Edge, Node, NodeMeta
 from ..tensor import Tensor, asarray
 from ..tree.structure import LEAF, flatten_each, paths, unflatten_each
@@ -164,8 +166,7 @@ class JacobianCheck:
     ) -> list[Any]:
         """Return the outputs, flat and in double precision, with one element of one input changed."""
         arguments = copy_entries(self._entries)
-        data = arguments[index]._data
-        data[np.unravel_index(element, data.shape)] += step
+        on_device_of(arguments[index]._data, _add_at, element, step)
         moved = await call_for_outputs(self._fn, arguments)
         if [(one.shape, one.dtype) for one in moved] != [(one.shape, one.dtype) for one in outputs]:
             raise GradcheckError(
@@ -311,10 +312,18 @@ def indices_requiring_grad(entries: Sequence[Any]) -> list[int]:
     return wanted
 
 
+def _add_at(data: Any, element: int, step: complex) -> None:
+    data[np.unravel_index(element, data.shape)] += step
+
+
 def copy_entries(entries: Sequence[Any]) -> tuple[Any, ...]:
     """Return leaves on copies of the tensors' arrays with the same memory layout, and other entries unchanged."""
     return tuple(
-        asarray(entry._data.copy(order="K"), device=entry.device, requires_grad=entry.requires_grad)
+        asarray(
+            on_device_of(entry._data, methodcaller("copy", order="K")),
+            device=entry.device,
+            requires_grad=entry.requires_grad,
+        )
         if isinstance(entry, Tensor)
         else entry
         for entry in entries

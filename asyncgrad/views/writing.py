@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import methodcaller, setitem
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..errors import ArgumentError, InPlaceError
 from ..graph.creation import announce, call_unseen, is_watched, show
+from ..graph.interception import add_entry_names, entered, interceptors
 from ..graph.leaf import gradient_edge
 from ..graph.node import Edge, Node
 from ..graph.saved import versions_of
@@ -38,6 +40,9 @@ __all__ = [
 #: A profile of the whole process replaces it: see graph/wrappers.py.
 _grad_mode = GRAD_MODE.get
 register_wrapper(globals())
+
+_copied, _copyto, _setitem = methodcaller("copy", order="K"), np.copyto, setitem
+add_entry_names(globals(), "_copied", "_copyto", "_setitem")
 
 #: What NumPy raises after it has written, for example for an overflow, if `np.errstate` or a warning filter says so.
 AFTER_WRITING = (FloatingPointError, Warning)
@@ -95,7 +100,10 @@ def run_writer(writer: Callable[..., Any], out: TensorBase, *others: Any) -> Non
     If NumPy raises after it has written, the write is counted.
     """
     try:
-        writer(out._data, *map(raw, others))
+        if interceptors:
+            entered(writer)(out._data, *map(raw, others))
+        else:
+            writer(out._data, *map(raw, others))
     except AFTER_WRITING:
         out._bump_version()
         raise
@@ -158,7 +166,7 @@ def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:
     show(one for one in unseen if one is not node)
     if node is None:
         return copy_into(out, result)
-    np.copyto(out._data, result._data)
+    _copyto(out._data, result._data)
     rebase(out, node, result._output_nr)
     return out
 
@@ -224,7 +232,7 @@ def _is_leaf_requiring_grad(tensor: TensorBase) -> bool:
 
 def old_value(tensor: TensorBase) -> TensorBase:
     """Return a copy of a tensor in memory of its own, with the tensor's present value and history."""
-    return type(tensor)(tensor._data.copy(order="K"), tensor._history(), tensor._output_nr, tensor._device)
+    return type(tensor)(_copied(tensor._data), tensor._history(), tensor._output_nr, tensor._device)
 
 
 def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any], Any] | None = None) -> Any:
@@ -286,7 +294,7 @@ def copy_into_part(out: TensorBase, index: Any, step: Any, source: Any) -> None:
     location = locate_part(out, meta, array, step)
     edge, source_edge = gradient_edge(base), _edge_of(source, array.ndim)
     try:
-        array[...] = source._data if isinstance(source, TensorBase) else source
+        _setitem(array, ..., source._data if isinstance(source, TensorBase) else source)
     except AFTER_WRITING:
         out._bump_version()
         raise

@@ -540,16 +540,16 @@ def test_the_host_waits_once_for_the_norm_of_many_gradients(gpu: Any, monkeypatc
 # Operands elsewhere.
 
 
-def of_layer(layer: Callable[[], Any], shape: tuple[int, ...]) -> Any:
-    return lambda gpu, other: layer().to(gpu)(other(np.ones(shape)))
+def of_layer(layer: Callable[..., Any], *sizes: int, shape: tuple[int, ...]) -> Any:
+    return lambda gpu, other: layer(*sizes, dtype=np.float64).to(gpu)(other(np.ones(shape)))
 
 
 BESIDE: dict[str, Any] = {
-    "linear": of_layer(lambda: nn.Linear(3, 2, dtype=np.float64), (2, 3)),
-    "conv2d": of_layer(lambda: nn.Conv2d(1, 1, 2, dtype=np.float64), (1, 1, 3, 3)),
-    "layer_norm": of_layer(lambda: nn.LayerNorm(3, dtype=np.float64), (2, 3)),
-    "batch_norm": of_layer(lambda: nn.BatchNorm1d(3, dtype=np.float64), (2, 3)),
-    "recurrent layer": of_layer(lambda: nn.LSTM(3, 2, dtype=np.float64), (4, 2, 3)),
+    "linear": of_layer(nn.Linear, 3, 2, shape=(2, 3)),
+    "conv2d": of_layer(nn.Conv2d, 1, 1, 2, shape=(1, 1, 3, 3)),
+    "layer_norm": of_layer(nn.LayerNorm, 3, shape=(2, 3)),
+    "batch_norm": of_layer(nn.BatchNorm1d, 3, shape=(2, 3)),
+    "recurrent layer": of_layer(nn.LSTM, 3, 2, shape=(4, 2, 3)),
     "mse_loss": lambda gpu, other: nn.mse_loss(ag.tensor(np.ones(3), device=gpu), other(np.ones(3))),
     "t[index] = value": lambda gpu, other: ag.tensor(np.ones((2, 3)), device=gpu).__setitem__(0, other(np.ones(3))),
     "iadd": lambda gpu, other: ag.tensor(np.ones(3), device=gpu).__iadd__(other(np.ones(3))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import operator
 import pickle
 import re
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from asyncgrad.devices import Device
 from asyncgrad.engine.device import device_of_array
 from asyncgrad.errors import ArgumentTypeError, ChangedTensorError, IndexRangeError
 from asyncgrad.graph import cost
+from asyncgrad.graph.current_devices import on_device_of
 from asyncgrad.graph.saved import SavedMemory
 from asyncgrad.graph.values import is_foreign
 from asyncgrad.testing import MemoryStore, SimulatedAccelerator
@@ -526,7 +528,7 @@ def test_a_copy_of_a_tensor_is_on_the_same_device(device: Any, duplicate: Callab
 def test_a_tensor_of_an_array_of_a_device_lives_there(device: Any) -> None:
     array = device.from_host(np.arange(4.0))
     copied, shared = ag.tensor(array), ag.asarray(array)
-    array[0] = 7.0
+    on_device_of(array, operator.setitem, 0, 7.0)
 
     assert copied.device is shared.device is device
     assert shared._data is array

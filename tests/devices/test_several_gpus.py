@@ -1,8 +1,11 @@
-"""Several GPUs, on a stand-in for CuPy with a current GPU in each thread."""
+"""Several GPUs on a stand-in for CuPy that refuses an operation on an array of another GPU than the current one."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +14,22 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import sync
+import asyncgrad.numpy as anp
+from asyncgrad import nn, optim, sync
 from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.devices._cuda_losses import loss_functions
 from asyncgrad.devices._cuda_products import product_functions
 from asyncgrad.devices._cuda_rows import row_functions
 from asyncgrad.devices._cuda_windows import window_functions
+from asyncgrad.errors import DeviceError
+from asyncgrad.graph import interception
+from asyncgrad.graph.current_devices import several_devices
 from asyncgrad.nn.windows import Window
+from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.testing import DEVICE_CHECKS, MemoryStore
 from tests.fake_cupy import FakeGpu, Stream, get_current_stream, get_device, memory_pool, ndarray, open_gpus
+from tests.settings import compiled_after
 
 #: Elements of an array that is copied on a stream of its own.
 LARGE = 200_003
@@ -40,43 +50,333 @@ def there(*shape: int, device: Any, **options: Any) -> Any:
     return ag.tensor(numbers, device=device, **options)
 
 
-# Streams, of which each belongs to a GPU.
+# The current GPU.
 
 
-def test_the_current_stream_of_a_gpu_is_its_own(gpus: list[Any]) -> None:
-    second = gpus[1].stream()
-    with second:
-        assert get_current_stream() is Stream.null
-        assert get_current_stream(1) is second.cuda_stream
+def test_an_operation_runs_on_the_gpu_of_its_tensors_and_puts_the_former_one_back(gpus: list[Any]) -> None:
+    x, y = (ag.tensor([1.0, 2.0], device=gpu) for gpu in gpus)
+    with FakeGpu(1):
+        assert on_host(x * 2) == [2.0, 4.0]
+        assert get_device() == 1
+    assert on_host(np.concatenate([y, np.exp(y * 0)])) == [1.0, 2.0, 1.0, 1.0]
+    with pytest.raises(ValueError, match="mismatch"):
+        y @ ag.tensor(np.ones((3, 3)), device="cuda:1")
+    assert get_device() == 0
+
+
+def test_an_operation_on_tensors_of_two_gpus_names_both(gpus: list[Any]) -> None:
+    x, y = (ag.tensor([1.0, 2.0], device=gpu) for gpu in gpus)
+
+    for mixed in (lambda: x + y, lambda: np.stack([y, x]), lambda: nn.mse_loss(x, y), lambda: x.__iadd__(y)):
+        with pytest.raises(DeviceError, match=r"'cuda:[01]' and on 'cuda:[01]'"):
+            mixed()
+
+
+def test_hooks_and_bodies_run_while_the_gpu_of_their_node_is_the_current_one(run: Any, gpus: list[Any]) -> None:
+    seen = []
+
+    def note(*_: Any) -> None:
+        seen.append(get_device())
+
+    async def note_twice(*_: Any) -> None:
+        note()
+        await asyncio.sleep(0)
+        note()
+
+    class Doubled(ag.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        async def backward(ctx: Any, g: Any) -> Any:
+            await note_twice()
+            return g * 2
+
+    x = ag.tensor([1.0], device=gpus[1], requires_grad=True)
+    y = Doubled.apply(x)
+    y.register_hook(note)
+    y.grad_fn.register_hook(note_twice)
+    x.register_post_accumulate_grad_hook(note_twice)
+
+    run(y.to(gpus[0]).sum().backward())
+
+    assert seen == [1] * 7
+    assert on_host(x.grad) == [2.0]
+    assert get_device() == 0
+
+
+def test_a_coroutine_that_is_closed_or_raises_leaves_no_gpu_current(gpus: list[Any]) -> None:
+    x = ag.tensor([1.0], device=gpus[1], requires_grad=True)
+
+    async def fail(grad: Any) -> None:
+        await asyncio.sleep(0)
+        raise LookupError
+
+    x.register_hook(fail)
+
+    async def main() -> None:
+        with pytest.raises(LookupError):
+            await (x * 2).sum().backward()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await (x * 2).sum().backward()
         assert get_device() == 0
 
-    assert get_current_stream(1) is Stream.null
+    asyncio.run(main())
+    assert x.grad is None
 
 
-def test_a_default_stream_has_the_events_of_its_own_gpu(gpus: list[Any]) -> None:
-    with FakeGpu(1):
-        Stream.null.block()
-    events = [gpu.default_stream().record_event() for gpu in gpus]
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_backward_crosses_gpus_there_and_back(run: Any, gpus: list[Any], blocking: bool, is_compiled: bool) -> None:
+    def loss(first: Any, second: Any) -> tuple[Any, Any]:
+        x = there(4, 3, device=first, requires_grad=True)
+        y = np.tanh(x @ x.T).to(second)
+        y = (y * np.exp(y * 0.1)).to(first) + x[:, :1]
+        return x, (y * y).sum().to(second) * 2
 
-    assert [event.query() for event in events] == [True, False]
-    with FakeGpu(1):
-        Stream.null.unblock()
-    assert events[1].query()
-
-
-def test_a_stream_waits_for_an_event_of_another_gpu(run: Any, gpus: list[Any]) -> None:
-    first, second = (gpu.stream() for gpu in gpus)
-    first.cuda_stream.block()
-    second.wait_stream(first)
-    gpus[1].default_stream().wait_event(second.record_event())
-
-    assert not gpus[1].default_stream().query()
-    assert gpus[0].default_stream().query()
-    first.cuda_stream.unblock()
-    run(gpus[1].synchronize())
+    x, y = loss("cpu", "thread:0")
+    sync.backward(y)
+    for pair in ("cpu", "cpu"), gpus, gpus, gpus[::-1], (gpus[1], "cpu"), (gpus[1], gpus[1]), gpus:
+        z, total = loss(*pair)
+        with compiled_after(1 if is_compiled else None):
+            sync.backward(total) if blocking else run(total.backward())
+        np.testing.assert_array_equal(z.grad.to("cpu").numpy(), x.grad.numpy())
 
 
-# Copies between GPUs.
+def test_several_roots_may_be_on_several_gpus(run: Any, gpus: list[Any]) -> None:
+    async def gradients(*devices: Any) -> list[Any]:
+        with compiled_after(1):
+            for _ in range(3):
+                leaves = [there(3, device=device, requires_grad=True) for device in devices]
+                await ag.backward([(one * one).sum() for one in leaves])
+        return [on_host(one.grad) for one in leaves]
+
+    for devices in (gpus, gpus[::-1], (gpus[1], gpus[1]), ("cpu", gpus[1])):
+        assert run(gradients(*devices)) == run(gradients("cpu", "cpu"))
+
+
+def test_a_recorded_backward_crosses_gpus(run: Any, gpus: list[Any]) -> None:
+    async def second(*devices: Any) -> list[Any]:
+        x = there(3, device=devices[0], requires_grad=True)
+        y = np.tanh(x).to(devices[1]) ** 3
+        (grad,) = await ag.grad(y.to(devices[0]).sum(), [x], create_graph=True)
+        await (grad * grad).sum().to(devices[1]).backward()
+        return on_host(x.grad)
+
+    np.testing.assert_allclose(run(second(*gpus)), run(second("cpu", "thread:0")), rtol=1e-13)
+
+
+def test_each_task_of_a_loop_may_use_another_gpu(run: Any, gpus: list[Any]) -> None:
+    async def train(gpu: Any, barrier: asyncio.Barrier) -> Any:
+        with ag.default_device(gpu):
+            w = ag.tensor([3.0, -1.0], requires_grad=True)
+            optimizer = optim.SGD([w], lr=0.25, momentum=0.5)
+            for _ in range(4):
+                optimizer.zero_grad()
+                await (w * w).sum().backward()
+                await barrier.wait()
+                optimizer.step()
+                assert get_device() == 0
+        return on_host(w)
+
+    async def main() -> None:
+        barrier = asyncio.Barrier(2)
+        first, second = await asyncio.gather(*(train(gpu, barrier) for gpu in gpus))
+        assert first == second
+
+    run(main())
+
+
+def test_a_thread_has_a_current_gpu_of_its_own(gpus: list[Any]) -> None:
+    found = []
+
+    def work() -> None:
+        x = ag.tensor([2.0], device=gpus[1], requires_grad=True)
+        sync.backward((x * x).sum())
+        found.append((on_host(x.grad), get_device()))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == [([4.0], 0)] * 2
+
+
+def test_a_function_that_a_device_calls_runs_while_it_is_the_current_one(run: Any, gpus: list[Any]) -> None:
+    async def twice() -> list[int]:
+        first = get_device()
+        await asyncio.sleep(0)
+        return [first, get_device()]
+
+    async def main() -> None:
+        assert await gpus[1].call(get_device) == 1
+        assert await gpus[1].call(twice) == [1, 1]
+        assert get_device() == 0
+
+    run(main())
+
+
+# What is not one operation.
+
+
+def recomputed(x: Any) -> Any:
+    return ag.checkpoint(lambda x: np.tanh(x) * np.exp(x), x, use_reentrant=False).sum()
+
+
+def dropped(x: Any) -> Any:
+    return nn.dropout(x, rng=np.random.default_rng(0)).sum()
+
+
+def written_into(x: Any) -> Any:
+    y = x * 1
+    y += x
+    y[0] = x[1] * 2
+    y[1:] *= y[1:]
+    y[[0, 2]] = x[:2]
+    return (y * y).sum()
+
+
+def offloaded(x: Any) -> Any:
+    with ag.graph.save_on_cpu():
+        return np.tanh(x * x).sum()
+
+
+def stored(x: Any) -> Any:
+    with ag.graph.save_to_store(MemoryStore()):
+        return np.tanh(x * x).sum()
+
+
+def norms(x: Any) -> Any:
+    layer = nn.BatchNorm1d(3).to("cpu")
+    return nn.layer_norm(x, 3).sum() + nn.softmax(x).std() + np.linalg.norm(x) + layer.eps
+
+
+PROGRAMS = [recomputed, dropped, written_into, offloaded, stored, norms]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_program_has_on_the_second_gpu_the_gradients_of_the_cpu(
+    run: Any, gpus: list[Any], program: Callable[[Any], Any]
+) -> None:
+    async def main(device: Any) -> Any:
+        x = there(4, 3, device=device, requires_grad=True)
+        with compiled_after(1):
+            for _ in range(3):
+                x.grad = None
+                await program(x).backward()
+        return on_host(x.grad)
+
+    np.testing.assert_allclose(run(main(gpus[1])), run(main("cpu")), rtol=1e-13)
+
+
+def test_a_graph_is_compiled_on_the_second_gpu(run: Any, gpus: list[Any]) -> None:
+    async def main() -> None:
+        x = there(4, 4, device=gpus[1], requires_grad=True)
+        with ag.compiled_autograd(after=1):
+            for _ in range(3):
+                await (np.tanh(x @ x) * x).sum().backward()
+        assert get_device() == 0
+
+    before = ag.engine.compiled_stats().hits
+    run(main())
+
+    assert ag.engine.compiled_stats().hits > before
+
+
+def test_transforms_compute_on_the_gpu_of_their_arguments(run: Any, gpus: list[Any]) -> None:
+    def function(x: Any) -> Any:
+        return np.tanh(x) * x[::-1]
+
+    async def main(device: Any) -> Any:
+        x = there(3, device=device)
+        hessian = await ag.hessian(lambda x: function(x).sum(), x)
+        return [on_host(one) for one in (await ag.jacobian(function, x), hessian, await ag.func.jacfwd(function)(x))]
+
+    for found, wanted in zip(run(main(gpus[1])), run(main("cpu")), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-13)
+
+
+def test_new_tensors_are_made_on_the_gpu_that_is_named_or_the_default_one(gpus: list[Any]) -> None:
+    makers: list[Callable[..., Any]] = [
+        lambda **options: anp.zeros((2,), **options),
+        lambda **options: anp.full((2,), 3.0, **options),
+        lambda **options: anp.arange(2, **options),
+        lambda **options: anp.linspace(0, 1, 2, **options),
+        lambda **options: ag.tensor([1.0, 2.0], **options),
+    ]
+    for make in makers:
+        with ag.default_device(gpus[1]):
+            by_default = make()
+        named = make(device="cuda:1")
+        assert by_default._data.device.id == named._data.device.id == 1
+        assert on_host(anp.zeros_like(named) + named) == on_host(by_default)
+
+
+def test_a_module_loads_and_resets_what_is_on_the_second_gpu(gpus: list[Any]) -> None:
+    model = nn.Embedding(4, 2, padding_idx=0).to(gpus[1])
+    state = copy.deepcopy(model.state_dict())
+    sync.backward(model(ag.tensor([1, 2], device=gpus[1])).sum())
+    model.zero_grad(set_to_none=False)
+    assert on_host(model.weight.grad) == np.zeros((4, 2)).tolist()
+    model.reset_parameters()
+    model.load_state_dict(state)
+
+    assert on_host(model.weight.detach()) == on_host(state["weight"])
+    assert on_host(model.snapshot()(ag.tensor([0], device=gpus[1]))) == [[0.0, 0.0]]
+
+
+OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
+    "SGD": lambda params: optim.SGD(params, 0.1),
+    "momentum": lambda params: optim.SGD(params, 0.1, momentum=0.9, maximize=True),
+    "Adam": lambda params: optim.Adam(params, 0.1, amsgrad=True),
+    "Lion": lambda params: optim.Lion(params, 0.1),
+}
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_one_optimizer_updates_parameters_of_several_gpus(gpus: list[Any], make: Any) -> None:
+    def trained(devices: Any) -> list[Any]:
+        params = [there(2, 2, device=device, requires_grad=True) for device in devices]
+        optimizer, average = make(params), optim.ExponentialMovingAverage(params, 0.5)
+        for _ in range(3):
+            optimizer.zero_grad(set_to_none=False)
+            for param in params:
+                sync.backward((param**2).sum())
+            assert optim.clip_grad_norm(params, 1.0) > 1
+            optimizer.step()
+            average.update()
+            optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        return [on_host(one) for one in (*params, *average.averages())]
+
+    np.testing.assert_allclose(trained([*gpus, "cpu", *gpus]), trained(["cpu"] * 5), rtol=1e-13)
+    assert get_device() == 0
+
+
+def test_lbfgs_refuses_parameters_of_two_gpus_and_runs_on_the_second(gpus: list[Any]) -> None:
+    def stepped(*devices: Any) -> list[Any]:
+        params = [there(3, device=device, requires_grad=True) for device in devices]
+        optimizer = optim.LBFGS(params, line_search_fn="strong_wolfe")
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = sum((np.cosh(param).sum().to("cpu") for param in params), ag.tensor(0.0))
+            sync.backward(loss)
+            return loss
+
+        for _ in range(2):
+            optimizer.step(closure)
+        return [on_host(one) for one in params]
+
+    np.testing.assert_allclose(stepped(gpus[1], gpus[1]), stepped("cpu", "cpu"), rtol=1e-10, atol=1e-12)
+    with pytest.raises(DeviceError, match="LBFGS got tensors on 'cuda:0' and on 'cuda:1'"):
+        stepped(*gpus)
+
+
+# Copies between GPUs, and streams.
 
 
 def test_a_copy_goes_directly_and_so_does_its_gradient(monkeypatch: pytest.MonkeyPatch, gpus: list[Any]) -> None:
@@ -89,9 +389,7 @@ def test_a_copy_goes_directly_and_so_does_its_gradient(monkeypatch: pytest.Monke
         y = x[:, ::2].to(gpus[1])
         back = large.to(gpus[0], non_blocking=True)
         empty = ag.tensor(np.ones((0, 2)), device="cpu")
-    with FakeGpu(1):
-        loss = (y * y).sum()
-    (grad,) = sync.grad(loss, [x])
+    (grad,) = sync.grad((y * y).sum(), [x])
 
     assert (y._data.data.device_id, back._data.data.device_id, grad._data.data.device_id) == (1, 0, 0)
     assert back._data.strides == large._data.strides
@@ -154,6 +452,105 @@ def test_a_profile_shows_a_copy_between_gpus(run: Any, gpus: list[Any]) -> None:
     found = (span.name, span.kind, span.device, span.stream, span.bytes)
 
     assert found == ("copy between devices", "copy", "cuda:1", "copies from other GPUs", 8 * LARGE)
+
+
+def test_the_current_stream_of_a_gpu_is_its_own(gpus: list[Any]) -> None:
+    second = gpus[1].stream()
+    with second:
+        assert get_current_stream() is Stream.null
+        assert get_current_stream(1) is second.cuda_stream
+        assert get_device() == 0
+
+    assert get_current_stream(1) is Stream.null
+
+
+def test_a_default_stream_has_the_events_of_its_own_gpu(gpus: list[Any]) -> None:
+    with FakeGpu(1):
+        Stream.null.block()
+    events = [gpu.default_stream().record_event() for gpu in gpus]
+
+    assert [event.query() for event in events] == [True, False]
+    with FakeGpu(1):
+        Stream.null.unblock()
+    assert events[1].query()
+
+
+def test_a_stream_waits_for_an_event_of_another_gpu(run: Any, gpus: list[Any]) -> None:
+    first, second = (gpu.stream() for gpu in gpus)
+    first.cuda_stream.block()
+    second.wait_stream(first)
+    gpus[1].default_stream().wait_event(second.record_event())
+
+    assert not gpus[1].default_stream().query()
+    assert gpus[0].default_stream().query()
+    first.cuda_stream.unblock()
+    run(gpus[1].synchronize())
+
+
+def test_work_runs_on_the_streams_of_each_gpu(run: Any, gpus: list[Any]) -> None:
+    streams = [gpu.stream() for gpu in gpus]
+    seen = []
+
+    def note(*_: Any) -> None:
+        seen.append((get_device(), get_current_stream()))
+
+    async def main() -> None:
+        x = ag.tensor([1.0, 2.0], device=gpus[0], requires_grad=True)
+        with streams[0], streams[1]:
+            y = x * 2
+            z = y.to(gpus[1])
+            w = z * z
+        for tensor in (y, w):
+            tensor.register_hook(note)
+        await w.to(gpus[0]).sum().backward()
+        assert on_host(x.grad) == [8.0, 16.0]
+
+    run(main())
+
+    assert seen == [(1, streams[1].cuda_stream), (0, streams[0].cuda_stream)]
+    assert get_current_stream() is get_current_stream(1) is Stream.null
+
+
+@pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
+def test_a_gpu_holds_the_law_of_all_devices_while_another_one_is_current(run: Any, gpus: list[Any], check: Any) -> None:
+    with FakeGpu(1):
+        run(check(gpus[0]))
+        assert get_device() == 1
+
+
+# The mechanism.
+
+
+def test_with_one_gpu_nothing_is_intercepted() -> None:
+    add, method = ag.tensor(1.0).__add__.__func__.__globals__, ag.Tensor.item  # type: ignore[attr-defined]
+    with open_gpus(1):
+        assert not several_devices[0]
+        assert not interception.interceptors
+        assert add["_function"] is np.add
+        assert ag.device("cuda:0").switch is None
+    with open_gpus(2):
+        assert add["_function"] is not np.add
+        assert ag.Tensor.item is not method
+    assert add["_function"] is np.add
+    assert ag.Tensor.item is method
+
+
+def test_a_function_that_is_replaced_in_the_globals_of_its_module_is_in_no_other_module() -> None:
+    modules = [one for name, one in sys.modules.items() if name.startswith("asyncgrad") and hasattr(one, "__dict__")]
+    replaced = [
+        (function, put.args[0], put.func.__self__)
+        for function, _, _, put in interception._others
+        if isinstance(getattr(getattr(put, "func", None), "__self__", None), dict)
+    ]
+    found = [
+        (name, module.__name__)
+        for function, name, namespace in replaced
+        for module in modules
+        if vars(module) is not namespace and vars(module).get(name) is function
+    ]
+
+    assert found == []
+    assert len(replaced) > 10
 
 
 # Kernels, which are loaded on each GPU.
@@ -230,3 +627,24 @@ def test_products_use_the_handle_of_cublas_on_their_gpu(gpus: list[Any]) -> None
             x = gpu.from_host(np.arange(4.0).reshape(2, 2))
             assert library[np.matmul](x, x).tolist() == [[2.0, 3.0], [6.0, 11.0]]
             assert library["linear"](x, x).tolist() == [[1.0, 3.0], [3.0, 13.0]]
+
+
+def test_a_fused_step_is_one_launch_for_each_gpu(gpus: list[Any], loads: list[tuple[str, int]]) -> None:
+    params = [there(size, device=gpu, requires_grad=True) for size in (2, 3, 4) for gpu in gpus]
+    for param in params:
+        param.grad = param.detach() * 1
+    kernels = CudaKernels(sys.modules["cupy"])
+    register_kernel_compiler(ndarray, kernels)
+    try:
+        optimizer = optim.Adam(params)
+        for _ in range(2):
+            optimizer.step()
+    finally:
+        unregister_kernel_compiler(ndarray)
+
+    assert kernels.launches == 4
+    assert [number for _, number in loads] == [0, 1]
+    for param in params:
+        assert {one._gpu.id for one in optimizer.state[param].values() if isinstance(one, ndarray)} == {
+            param.device.index
+        }

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, final
 from ...arguments import describe
 from ...context import Mode
 from ...errors import ArgumentError, ArgumentTypeError, GraphError
+from ...graph.current_devices import several_devices
 from ...graph.leaf import GraphRoot, gradient_edge
 from ...graph.node import LEAF_ORDER, Edge, GradientEdge
 from ...graph.tensor_base import TensorBase
 from ..device import needs_node_task
 from ..exec_info import init_to_execute
 from .cache import CACHE, CompiledStats
-from .trace import Unsupported, unsupported_reason
+from .trace import SEVERAL_GPUS, Unsupported, unsupported_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,6 +142,8 @@ def find_compiled(
         CACHE.miss("anomaly mode")
     elif task.observed_steps is not None:
         CACHE.miss("a profile or a step callback")
+    elif isinstance(root, GraphRoot) and several_devices[0] and len({_device_of(one) for one in root.next_nodes}) > 1:
+        CACHE.miss(SEVERAL_GPUS)
     elif isinstance(root, GraphRoot):
         return CACHE.find(task, after, None, 0, make_fallback)
     elif needs_node_task(root.device):
@@ -152,6 +155,10 @@ def find_compiled(
     else:
         return CACHE.find(task, after, grad, input_nr, make_fallback)
     return None
+
+
+def _device_of(node: Node | None) -> Any:
+    return None if node is None else node.device
 
 
 def _fits(grad: Any, root: Node, input_nr: int) -> bool:

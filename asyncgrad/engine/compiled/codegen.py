@@ -406,7 +406,7 @@ class CodeGenerator:
         op = self.trace.ops[target.number]
         guards += node_guards(text, name, op, before, after)
         if op.runs_node_task or self.trace.ops[index].has_meta:
-            guards.append(f"needs_node_task({name}.device)")
+            guards.append(f"needs_engine({name}.device)")
         return name
 
     def _raise_if(self, guards: list[str]) -> None:

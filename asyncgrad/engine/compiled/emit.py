@@ -13,7 +13,7 @@ from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
 from ...graph.values import add, add_into, sum_to
 from ..body import run_here
-from ..device import needs_node_task
+from ..device import needs_engine
 from .calls import capture_at, run_measured, run_node_task, should_offload
 from .program import GuardFailed, LineKind, ProgramPoint, Slot, SourceMapEntry, pause
 
@@ -165,7 +165,7 @@ class SourceBuilder:
             "capture_at": capture_at,
             "run_node_task": run_node_task,
             "conform": conform,
-            "needs_node_task": needs_node_task,
+            "needs_engine": needs_engine,
             "should_offload": should_offload,
             "pause": pause,
             "run_here": run_here,
@@ -326,7 +326,7 @@ def leaf_guards(text: SourceBuilder, name: str, leaf: LeafSpec, others: list[str
     if leaf.runs_node_task:
         guards.append(f"{name}.meta.stream is not None")
     if leaf.runs_node_task or may_move:
-        guards.append(f"needs_node_task({name}.device)")
+        guards.append(f"needs_engine({name}.device)")
     if others is None:
         # The function removes a leaf from `left` when it reaches it, so a second visit gives 0 and fails.
         guards.append(f"left.pop({name}, 0) != {leaf.edges}")

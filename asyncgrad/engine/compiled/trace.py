@@ -18,7 +18,7 @@ from ...graph.leaf import AccumulateGrad, GraphRoot
 from ...graph.lowering import CompiledArgs
 from ...graph.naming import place_of
 from ...graph.node import LEAF_ORDER
-from ..device import needs_node_task
+from ..device import home_of, needs_node_task
 from ..notes import add_note
 from .calls import is_traced, traced_source
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGED_MEANWHILE",
+    "SEVERAL_GPUS",
     "Unsupported",
     "Trace",
     "LeafSpec",
@@ -58,6 +59,10 @@ def run_to_end(work: Generator[float, Any, T]) -> T:
             next(work)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+
+
+#: The reason why a backward is not compiled that goes from one GPU to another, which has to be made the current one.
+SEVERAL_GPUS = "several GPUs"
 
 
 @final
@@ -424,10 +429,13 @@ def _walk_graph(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[NodeS
     count = 0
     leaves: dict[Node, LeafSpec] = {}
     stack, seen = [root], {root}
+    home = home_of(root)
     while stack:
         yield 0.0
         node = stack.pop()
         _check_supported(node)
+        if node.device is not home and getattr(node.device, "switch", None) is not None:
+            raise Unsupported(SEVERAL_GPUS)
         node_limits = _limits_of(node, limits)
         if node.order == LEAF_ORDER:
             leaves[node] = LeafSpec(node.shape or (), node.dtype, node_limits, node.meta is not None, 0)

@@ -10,6 +10,9 @@ which is the primitive `standardized_grad`. The gradient of J(x) g for x, with t
 ds/dx = -s**2 y / n and dy/dx = J(x):
 
     -s**2 y (mean(g h) - mean(g) mean(h) - b c) - s (c J(x) h + b J(x) g),   b = mean(h y), c = mean(g y).
+
+Large arrays of NumPy are computed block by block, in `standardized_blocks`; what is here is for small ones, and for
+those of other libraries that have no kernels.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ from ..graph.values import beside, by_kernel, ones_beside
 from ..ops.composites import composite
 from ..ops.kernels import COMPILERS, FusedFormula, TableUpdate, device_variant
 from ..ops.primitive import derivative, primitive
+from . import standardized_blocks
 from .arguments import array_of, check_real, constant, real_floating, records
+from .row_blocks import are_in_blocks
 from .rows import leading_sum, sum_rows
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "rms_norm"]
@@ -40,8 +45,35 @@ __all__ = ["batch_norm", "group_norm", "instance_norm", "rms_norm"]
 _ELEMENTS = (0, 2)
 
 
+def _is_outer_last(x: Any) -> bool:
+    """Tell whether the outer axis of a NumPy array is its last in memory, as in images that a convolution returns."""
+    return x.shape[0] > 1 and not x.flags.c_contiguous and bool(x.transpose(1, 2, 0).flags.c_contiguous)
+
+
+def _rows_together(x: Any) -> Any:
+    """Return an array with all elements of a row in its last axis, shape (1, rows, outer * inner)."""
+    outer, rows, inner = x.shape
+    return x.transpose(1, 2, 0).reshape(1, rows, inner * outer)
+
+
+def _for_blocks(x: Any, *others: Any) -> tuple[Any, ...]:
+    """Return a new array of the shape of x; and contiguous ones, which are it, x and the others, or copies of these.
+
+    Where the outer axis of x is the last in memory, all elements of a row are in the last axis of the contiguous ones.
+    """
+    if _is_outer_last(x):
+        outer, rows, inner = x.shape
+        memory = np.empty((rows, inner, outer), x.dtype)
+        arrays = [np.ascontiguousarray(_rows_together(one)) for one in (x, *others)]
+        return memory.transpose(2, 0, 1), memory.reshape(1, rows, inner * outer), *arrays
+    new = np.empty(x.shape, x.dtype)
+    return new, new, *(np.ascontiguousarray(one) for one in (x, *others))
+
+
 def _sums(x: Any) -> Any:
     """Return the sum of each row, shape (1, rows, 1)."""
+    if x.__class__ is np.ndarray and _is_outer_last(x):
+        x = _rows_together(x)
     outer, rows, inner = x.shape
     if inner == 1 and outer > 1:
         return (ones_beside(outer, x) @ x.reshape(outer, rows)).reshape(1, rows, 1)
@@ -53,6 +85,8 @@ def _dots(x: Any, y: Any) -> Any:
     outer, rows, inner = x.shape
     if (inner == 1 and outer > 1) or x.__class__ is not np.ndarray or x.dtype != y.dtype:
         return _sums(x * y)
+    if _is_outer_last(x):
+        x, y, outer = _rows_together(x), _rows_together(y), 1
     return _added_up(np.vecdot(x, y), outer, rows)
 
 
@@ -71,11 +105,14 @@ def _of_rows(values: Any) -> Any:
     return np.reshape(values, (1, -1, 1))
 
 
-def _statistics(x: Any, eps: float, centered: bool, scale: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the standardized x times the scale of each row; and the means, variances and inverse deviations.
+def _statistics(x: Any, eps: float, centered: bool, scale: Any, shift: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the standardized x times the scale and plus the shift of each row; the means, variances and inverses.
 
     The means are None if the rows are not centered.
     """
+    if are_in_blocks(x, scale, shift):
+        value, result, source = _for_blocks(x)
+        return value, *standardized_blocks.standardize(result, source, eps, centered, scale, shift)
     mean: Any = None
     if centered:
         mean = _sums(x)
@@ -85,6 +122,8 @@ def _statistics(x: Any, eps: float, centered: bool, scale: Any) -> tuple[Any, An
     variance /= _count(x)
     inverse = np.reciprocal(np.sqrt(variance + eps))
     value *= inverse if scale is None else inverse * _of_rows(scale)
+    if shift is not None:
+        value += _of_rows(shift)
     return value, mean, variance, inverse
 
 
@@ -143,6 +182,9 @@ def _scale_grad_on_device(g: Any, x: Any, mean: Any, inverse: Any, shape: tuple[
 @device_variant(_scale_grad_on_device)
 def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum of each row of g times the standardized x, in a shape."""
+    if mean is not None and are_in_blocks(x, g, mean, inverse):
+        _, _, source, grads = _for_blocks(x, g)
+        return standardized_blocks.centered_dots(source, grads, mean, inverse).reshape(shape)
     return _dots(_standardize(x, mean, inverse), g).reshape(shape)
 
 
@@ -165,6 +207,10 @@ def _standardized_grad_on_device(g: Any, x: Any, scale: Any, mean: Any, inverse:
 @device_variant(_standardized_grad_on_device)
 def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
     """Return scale * inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
+    if are_in_blocks(x, g, scale, mean, inverse):
+        value, result, source, grads = _for_blocks(x, g)
+        standardized_blocks.input_grad(result, source, grads, scale, mean, inverse)
+        return value
     count = _count(x)
     value = x.copy() if mean is None else x - mean
     shared = _dots(g, value)
@@ -238,20 +284,18 @@ def _standardize_rows(x: Any, shape: tuple[int, int, int], eps: float, centered:
     Returns:
         The result in the shape of x, and the means and variances of the rows, arrays of shape (1, rows, 1).
     """
-    data = array_of(x)
-    floats = data.reshape(shape) if data.dtype.kind == "f" else data.astype(np.float64).reshape(shape)
+    rows = np.reshape(x, shape)
+    data = array_of(rows)
+    floats = data if data.dtype.kind == "f" else data.astype(np.float64)
     factor, offset = (None if one is None else array_of(one) for one in (scale, shift))
     found = None
     if floats.__class__ is not np.ndarray:
         found = by_kernel("normalize", floats, factor, offset, eps, centered)
     if found is None:
-        value, mean, variance, inverse = _statistics(floats, eps, centered, factor)
-        if offset is not None:
-            value += _of_rows(offset)
-    else:
-        value, mean, variance, inverse = found
-    result = _standardized(np.reshape(x, shape), scale, shift, value, mean, inverse)
-    return np.reshape(result, data.shape), mean, variance
+        found = _statistics(floats, eps, centered, factor, offset)
+    value, mean, variance, inverse = found
+    result = _standardized(rows, scale, shift, value, mean, inverse)
+    return np.reshape(result, array_of(x).shape), mean, variance
 
 
 def _check_channels(function: str, channels: int, **values: Any) -> None:
@@ -453,8 +497,10 @@ _multiplied = FusedFormula(np.multiply)
 
 
 def _scaled_on_device(x: Any, scale: Any, shift: Any) -> Any:
-    if scale is None or shift is None:
+    if scale is None:
         return scaled_channels_.function(x, scale, shift)
+    if shift is None:
+        return _multiplied(x, _of_rows(scale))
     return _scaled(x, _of_rows(scale), _of_rows(shift))
 
 
@@ -465,20 +511,19 @@ def scaled_channels_(x: Any, scale: Any, shift: Any) -> Any:
 
     Scale and shift have the shape (channels,).
     """
+    if scale is not None and are_in_blocks(x, scale, shift):
+        value, result, source = _for_blocks(x)
+        standardized_blocks.scale_rows(result, source, scale, shift)
+        return value
     value = x.copy() if scale is None else x * _of_rows(scale)
     if shift is None:
         return value
     return np.add(value, _of_rows(shift), out=value if value.dtype == shift.dtype else None)
 
 
-def _scaled_grad_on_device(g: Any, scale: Any) -> Any:
-    return g if scale is None else _multiplied(g, _of_rows(scale))
-
-
 @derivative(scaled_channels_, "x")
-@device_variant(_scaled_grad_on_device)
 def _(g: Any, scale: Any) -> Any:
-    return g if scale is None else g * _of_rows(scale)
+    return g if scale is None else scaled_channels(g, scale, None)
 
 
 @derivative(scaled_channels_, "scale")

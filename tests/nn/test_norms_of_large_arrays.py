@@ -1,4 +1,4 @@
-"""The layer norm of a large array, which is computed block by block, gives what that of a small one does."""
+"""Normalization of large arrays, which is computed block by block, gives what that of small ones does."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from asyncgrad.nn import row_blocks
 
 SHAPES = [(5, 6, 4, 50), (3, 6, 7), (2, 6, 700), (1, 6, 4, 4), (9, 6)]
 NORMS: dict[str, Callable[..., Any]] = {
+    "batch": lambda x, weight, bias: nn.batch_norm(x, None, None, weight, bias, training=True),
+    "batch-plain": lambda x, weight, bias: nn.batch_norm(x, None, None, training=True) + weight.sum() * bias.sum(),
+    "batch-running": lambda x, weight, bias: nn.batch_norm(x, np.full(6, 0.5), np.full(6, 2.0), weight, bias),
+    "group": lambda x, weight, bias: nn.group_norm(x, 3, weight, bias),
+    "group-plain": lambda x, weight, bias: nn.group_norm(x, 2) * weight.sum() + bias.sum(),
+    "instance": lambda x, weight, bias: nn.instance_norm(x, weight=weight, bias=bias),
+    "rms": lambda x, weight, bias: nn.rms_norm(x.swapaxes(1, -1), 6, weight) + bias,
     "layer": lambda x, weight, bias: nn.layer_norm(x.swapaxes(1, -1), 6, weight, bias),
     "layer-plain": lambda x, weight, bias: nn.layer_norm(x.swapaxes(1, -1), 6) * weight + bias,
 }
@@ -30,11 +37,28 @@ def results(norm: Callable[..., Any], data: Any, layout: Callable[[Any], Any]) -
     x = ag.asarray(layout(data), requires_grad=True)
     weight, bias = (ag.tensor(random.normal(size=6), requires_grad=True) for _ in range(2))
     y = norm(x, weight, bias)
-    g = ag.tensor(random.normal(size=y.shape), requires_grad=True)
+    g = ag.asarray(layout(random.normal(size=y.shape)), requires_grad=True)
     plain = sync.grad(y, [x, weight, bias], g, retain_graph=True)
     first = sync.grad(y, [x, weight, bias], g, create_graph=True)
     second = sync.grad([(one * one).sum() for one in first], [x, weight, g])
     return [one.numpy() for one in (y, *plain, *first, *second)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("norm", ["batch", "batch-running", "instance"])
+def test_the_norm_of_a_small_array_is_that_in_any_layout(norm: str, layout: Callable[[Any], Any]) -> None:
+    data = np.random.default_rng(3).normal(3, 2, (3, 6, 2, 5))
+    expected = results(NORMS[norm], data, LAYOUTS["rows first"])
+
+    for one, other in zip(results(NORMS[norm], data, layout), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_batch_norm_keeps_the_layout_of_images_that_a_convolution_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_blocks, "LEAST", 0)
+    images = LAYOUTS["images last"](np.random.default_rng(3).normal(size=(3, 6, 4, 5)))
+
+    assert nn.batch_norm(images, None, None, training=True).strides == images.strides
 
 
 @pytest.mark.sampled("norm")
@@ -49,6 +73,8 @@ def test_blocks_give_what_whole_arrays_do(
     layout: Callable[[Any], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if norm is NORMS["instance"] and len(shape) == 2:
+        shape = (9, 6, 2)
     data = np.random.default_rng(3).normal(3, 2, shape)
     expected = results(norm, data, LAYOUTS["rows first"])
     monkeypatch.setattr(row_blocks, "LEAST", 0)
@@ -62,6 +88,7 @@ def test_blocks_give_what_whole_arrays_do(
 def test_norms_in_blocks_keep_the_settings_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_blocks, "LEAST", 0)
     before = np.getbufsize(), np.geterr()
+    nn.group_norm(np.ones((2, 4, 1024)), 2)
     nn.layer_norm(np.ones((2, 1024)), 1024)
 
     assert (np.getbufsize(), np.geterr()) == before
@@ -70,6 +97,6 @@ def test_norms_in_blocks_keep_the_settings_of_numpy(monkeypatch: pytest.MonkeyPa
 def test_rows_far_from_zero_are_normalized_in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_blocks, "LEAST", 0)
     rows = np.random.default_rng(0).normal(1000, 1, (4, 8, 64))
-    exact = nn.layer_norm(rows, (8, 64))
+    exact = nn.group_norm(rows, 2)
 
-    np.testing.assert_allclose(nn.layer_norm(rows.astype(np.float32), (8, 64)), exact, atol=1e-3)
+    np.testing.assert_allclose(nn.group_norm(rows.astype(np.float32), 2), exact, atol=1e-3)

@@ -1,0 +1,216 @@
+"""Standardization of NumPy arrays block by block: values and gradients, for `standardizing`, which has the formulas.
+
+Arrays are contiguous, of shape (outer, rows, inner), and all of one floating dtype. Statistics have the shape
+(1, rows, 1); scales and shifts have one number for each row. Where outer is 1, a row lies together in memory, and all
+passes over it are done at once. Otherwise rows are apart, and each pass goes through all blocks; these are centered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import row_blocks
+from .row_blocks import blocks, scratch, unbuffered_rows
+from .rows import sum_rows
+
+__all__ = ["centered_dots", "input_grad", "scale_rows", "standardize"]
+
+#: Rows of so few inner elements, and several outer ones, are computed side by side.
+_FEW = 128
+
+
+def standardize(value: Any, x: Any, eps: float, centered: bool, scale: Any, shift: Any) -> tuple[Any, Any, Any]:
+    """Write the standardized x times a scale plus a shift; return the means, variances and inverse deviations.
+
+    Args:
+        value: the array to write into.
+        x: the array.
+        eps: added to the variance.
+        centered: subtract the mean; otherwise None stands for the means.
+        scale: of each row, or None.
+        shift: of each row, or None.
+    """
+    if len(x) > 1:
+        return _standardize_apart(value, x, eps, scale, shift)
+    _, rows, length = x.shape
+    mean, variance, inverse = np.empty((3, rows, 1), x.dtype)
+    by, plus = (None if one is None else one.reshape(-1, 1) for one in (scale, shift))
+    with unbuffered_rows(length):
+        for at in blocks(rows, length * x.itemsize):
+            some, out = x[0, at], value[0, at]
+            if centered:
+                mean[at, 0] = sum_rows(some)
+                mean[at] /= length
+                some = np.subtract(some, mean[at], out=out)
+            variance[at, 0] = np.vecdot(some, some)
+            variance[at] /= length
+            inverse[at] = np.reciprocal(np.sqrt(variance[at] + eps))
+            np.multiply(some, inverse[at] if by is None else inverse[at] * by[at], out=out)
+            if plus is not None:
+                out += plus[at]
+    return _as_statistics(mean if centered else None, variance, inverse)
+
+
+def input_grad(result: Any, x: Any, g: Any, scale: Any, mean: Any, inverse: Any) -> None:
+    """Write scale * inverse * (g - mean(g) - y mean(g y)), where y is the standardized x, into `result`.
+
+    It is computed as g * factor - x * slope - offset, without y.
+    """
+    inverse, center = inverse.reshape(-1), None if mean is None else mean.reshape(-1)
+    factor = inverse if scale is None else inverse * scale
+    if len(x) > 1:
+        _input_grad_apart(result, x, g, factor, center, inverse)
+        return
+    _, rows, length = x.shape
+    with unbuffered_rows(length):
+        for at in blocks(rows, length * x.itemsize):
+            some, grads, out = x[0, at], g[0, at], result[0, at]
+            total = None if center is None else sum_rows(grads)
+            slope, offset = _coefficients(
+                np.vecdot(grads, some), total, None if center is None else center[at], inverse[at], factor[at], length
+            )
+            np.multiply(grads, factor[at, None], out=out)
+            out -= np.multiply(some, slope[:, None], out=scratch(some.shape, some.dtype))
+            if offset is not None:
+                out -= offset[:, None]
+
+
+def centered_dots(x: Any, g: Any, mean: Any, inverse: Any) -> Any:
+    """Return the sum over each row of g times the standardized x, shape (rows,); rows are centered."""
+    layout = _Layout.of(x)
+    return (layout.dots(x, g) - layout.sums(g) * mean.reshape(-1)) * inverse.reshape(-1)
+
+
+def scale_rows(result: Any, x: Any, scale: Any, shift: Any) -> None:
+    """Write x times a scale of each row plus a shift, which may be None, into `result`."""
+    layout = _Layout.of(x)
+    by, plus = layout.spread(scale), None if shift is None else layout.spread(shift)
+    source, results = layout.shaped(x), layout.shaped(result)
+    for at in layout.blocks(x.itemsize):
+        out = np.multiply(source[at], by[at[1]], out=results[at])
+        if plus is not None:
+            out += plus[at[1]]
+
+
+def _as_statistics(mean: Any, variance: Any, inverse: Any) -> tuple[Any, Any, Any]:
+    column = (1, -1, 1)
+    return None if mean is None else mean.reshape(column), variance.reshape(column), inverse.reshape(column)
+
+
+def _coefficients(dots: Any, total: Any, center: Any, inverse: Any, factor: Any, count: int) -> tuple[Any, Any]:
+    """Return the slope and the offset of the gradient of each row; the offset is None where rows are not centered.
+
+    Args:
+        dots: the products of the rows of g and x.
+        total: the sums of those of g; None where rows are not centered, as `center`.
+        center: the means.
+        inverse: the inverse deviations.
+        factor: these times the scales.
+        count: the elements of a row.
+    """
+    slope = dots if center is None else dots - total * center
+    slope = slope * inverse * inverse * factor / count
+    return slope, None if center is None else total * factor / count - slope * center
+
+
+class _Layout(NamedTuple):
+    """How rows are gone through, short ones side by side: each inner place is a row of its own then."""
+
+    outer: int
+    rows: int
+    inner: int
+    is_wide: bool
+
+    @classmethod
+    def of(cls, x: Any) -> _Layout:
+        """Return the layout for an array."""
+        outer, rows, inner = x.shape
+        return cls(outer, rows, inner, outer > 1 and inner <= _FEW)
+
+    def shaped(self, x: Any) -> Any:
+        """Return an array in this layout."""
+        return x.reshape(self.outer, self.rows * self.inner, 1) if self.is_wide else x
+
+    def spread(self, values: Any) -> Any:
+        """Return a value of each row as a column."""
+        return np.repeat(values, self.inner).reshape(-1, 1) if self.is_wide else values.reshape(-1, 1)
+
+    def blocks(self, itemsize: int) -> Iterator[tuple[slice, slice]]:
+        """Yield some outer places, or one, and all rows, or some."""
+        rows, length = (self.rows * self.inner, 1) if self.is_wide else (self.rows, self.inner)
+        size = rows * length * itemsize
+        with unbuffered_rows(length):
+            for outer in blocks(self.outer, size):
+                for some in blocks(rows, length * itemsize) if size > row_blocks.BLOCK else (slice(0, rows),):
+                    yield outer, some
+
+    def sums(self, x: Any) -> Any:
+        """Return the sum of each row."""
+        if self.is_wide:
+            return self._over_inner(np.ones(self.outer, x.dtype).dot(x.reshape(self.outer, -1)))
+        return np.add.reduce(sum_rows(x.reshape(-1, self.inner)).reshape(self.outer, self.rows), axis=0)
+
+    def dots(self, x: Any, g: Any) -> Any:
+        """Return the sum of each row of g times x."""
+        if not self.is_wide:
+            return np.add.reduce(np.vecdot(g, x), axis=0)
+        x, g = self.shaped(x), self.shaped(g)
+        totals = np.zeros(x.shape[1], x.dtype)
+        for at in self.blocks(x.itemsize):
+            totals[at[1]] += _column_dots(x[at], g[at])
+        return self._over_inner(totals)
+
+    def center(self, x: Any, center: Any, centered: Any) -> Any:
+        """Write x without the center of each row into `centered`, and return the sums of its squares."""
+        source, results, column = self.shaped(x), self.shaped(centered), self.spread(center)
+        totals = np.zeros(source.shape[1], x.dtype)
+        for at in self.blocks(x.itemsize):
+            out = np.subtract(source[at], column[at[1]], out=results[at])
+            totals[at[1]] += _column_dots(out, out) if self.is_wide else np.add.reduce(np.vecdot(out, out), axis=0)
+        return self._over_inner(totals) if self.is_wide else totals
+
+    def _over_inner(self, totals: Any) -> Any:
+        if self.inner == 1:
+            return totals
+        return np.add.reduce(totals.reshape(self.rows, self.inner), axis=1)
+
+
+def _column_dots(x: Any, y: Any) -> Any:
+    """Return the sums over outer places of the products of rows of one inner place."""
+    products = np.multiply(x, y, out=scratch(x.shape, x.dtype))
+    return np.ones(len(x), x.dtype).dot(products.reshape(x.shape[:2]))
+
+
+def _standardize_apart(value: Any, x: Any, eps: float, scale: Any, shift: Any) -> tuple[Any, Any, Any]:
+    """Return what `standardize` does where rows are apart."""
+    layout, count = _Layout.of(x), len(x) * x.shape[2]
+    mean = layout.sums(x)
+    mean /= count
+    variance = layout.center(x, mean, value)
+    variance /= count
+    inverse = np.reciprocal(np.sqrt(variance + eps)).astype(x.dtype, copy=False)
+    factor = layout.spread(inverse if scale is None else inverse * scale)
+    plus = None if shift is None else layout.spread(shift)
+    results = layout.shaped(value)
+    for at in layout.blocks(x.itemsize):
+        out = results[at]
+        out *= factor[at[1]]
+        if plus is not None:
+            out += plus[at[1]]
+    return _as_statistics(mean, variance, inverse)
+
+
+def _input_grad_apart(result: Any, x: Any, g: Any, factor: Any, center: Any, inverse: Any) -> None:
+    """Write what `input_grad` does where rows are apart."""
+    layout, count = _Layout.of(x), len(x) * x.shape[2]
+    coefficients = _coefficients(layout.dots(x, g), layout.sums(g), center, inverse, factor, count)
+    factor, slope, offset = map(layout.spread, (factor, *coefficients))
+    source, grads, results = layout.shaped(x), layout.shaped(g), layout.shaped(result)
+    for at in layout.blocks(x.itemsize):
+        rows, some = source[at], at[1]
+        out = np.multiply(grads[at], factor[some], out=results[at])
+        out -= np.multiply(rows, slope[some], out=scratch(rows.shape, rows.dtype))
+        out -= offset[some]

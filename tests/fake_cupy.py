@@ -513,7 +513,7 @@ class ndarray(DeviceArray):
             raise _device_error(elsewhere[0])
         result = function(*bare_args, **bare_kwargs)
         # What only views memory, or reads it on the host, runs no kernel.
-        if elsewhere and name not in _READING and not _is_view(name, result, elsewhere[0]):
+        if elsewhere and name not in _READING and not _is_view(result, elsewhere[0]):
             raise _device_error(elsewhere[0])
         return wrapped(result, arrays, _make, [])
 
@@ -530,13 +530,10 @@ class ndarray(DeviceArray):
 _READING = {"item", "tolist", "truth", "shape", "ndim", "size", "may_share_memory", "shares_memory", "result_type"}
 
 
-def _is_view(name: str, result: Any, array: ndarray) -> bool:
+def _is_view(result: Any, array: ndarray) -> bool:
     """Tell whether a result has the memory of an array, or is a sequence of such."""
     if isinstance(result, (tuple, list)):
-        return all(_is_view(name, one, array) for one in result)
-    if isinstance(result, np.generic):
-        # One element, a view in CuPy.
-        return name == "_picked"
+        return all(_is_view(one, array) for one in result)
     return isinstance(result, np.ndarray) and np.may_share_memory(result, array._array)
 
 

@@ -13,7 +13,7 @@ from ..errors import MissingDerivativeError
 from ..graph.interception import add_operation
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, check_numbers, is_foreign, on_host, raw, refuse_masked
+from ..graph.values import as_array, check_numbers, is_foreign, on_host, refuse_masked
 from .primitive import RULES
 
 __all__ = ["NONDIFFERENTIABLE", "SAVING", "NonDifferentiable", "full_like", "nonzero"]
@@ -115,16 +115,21 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
 
 @final
 class NonDifferentiable:
-    """A NumPy function called on the arrays of its Tensors; arrays that it returns become plain tensors."""
+    """A NumPy function called on the arrays of its Tensors; arrays that it returns become plain tensors.
+
+    Args:
+        function: the function.
+        call: calls it, where the arguments depend on the library of the arrays.
+    """
 
     __slots__ = ("__name__", "_called", "function")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], call: Callable[..., Any] | None = None) -> None:
         self.function: Callable[..., Any] = function
         self.__name__: str = function.__name__
         #: The function, or what is called in its place.
-        self._called: Callable[..., Any] = function
-        add_operation(function, function.__name__, functools.partial(setattr, self, "_called"))
+        self._called: Callable[..., Any] = call or function
+        add_operation(self._called, function.__name__, functools.partial(setattr, self, "_called"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; wrap arrays and NumPy scalars, and return anything else as it is."""
@@ -170,29 +175,22 @@ def _wrapped(result: Any, template: TensorBase, function: Callable[..., Any], ar
     return result
 
 
-RULES.update({function: NonDifferentiable(function) for function in NONDIFFERENTIABLE})
-nonzero: Callable[..., Any] = RULES[np.nonzero]
-
-_argsort, _argpartition = RULES[np.argsort], RULES[np.argpartition]
-
-
-def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> Any:
-    """Return the indices that would sort the elements along an axis."""
-    if is_foreign(raw(a)):
+def _argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> Any:
+    if is_foreign(a):
         # Its own is stable, whatever is asked for, and knows no options.
-        return _argsort(a, axis)
-    return _argsort(a, axis, kind, order, stable=stable)
+        return np.argsort(a, axis)
+    return np.argsort(a, axis, kind, order, stable=stable)
 
 
-def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None) -> Any:
-    """Return the indices that would partition the elements along an axis."""
-    if is_foreign(raw(a)):
-        return _argpartition(a, on_host(raw(kth)).tolist(), axis)
-    return _argpartition(a, kth, axis, kind, order)
+def _argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None) -> Any:
+    if is_foreign(a):
+        return np.argpartition(a, on_host(kth).tolist(), axis)
+    return np.argpartition(a, kth, axis, kind, order)
 
 
-RULES[np.argsort] = argsort
-RULES[np.argpartition] = argpartition
+_CALLS: dict[Any, Callable[..., Any]] = {np.argsort: _argsort, np.argpartition: _argpartition}
+RULES.update({function: NonDifferentiable(function, _CALLS.get(function)) for function in NONDIFFERENTIABLE})
+nonzero: Callable[..., Any] = RULES[np.nonzero]
 
 _full_like = NonDifferentiable(np.full_like)
 

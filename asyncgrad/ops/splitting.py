@@ -194,10 +194,11 @@ def unstacked(array: TensorBase) -> Iterator[Any]:
     for index in range(len(array._data)):
         mode = _grad_mode()
         edge = gradient_edge(array) if mode else None
-        if edge is None:
+        data, device = array._data, array._device
+        if edge is None or (data.ndim == 1 and data.__class__ is np.ndarray):
+            # The elements of a NumPy array with one axis are numbers, and no views of it.
             yield part(array, index)
             continue
-        data, device = array._data, array._device
         piece = data[index]
         # A write into the array while its subarrays are taken gives it a new history.
         if node is None or edge != before:

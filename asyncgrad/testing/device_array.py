@@ -362,9 +362,14 @@ class DeviceArray:
 
 def _picked(array: np.ndarray, index: Any) -> Any:
     try:
-        return array[index]
+        picked = array[index]
     except IndexError:
-        return array[_in_range(index, array.shape)]
+        index = _in_range(index, array.shape)
+        picked = array[index]
+    if not isinstance(picked, np.generic) or isinstance(index, np.ndarray):
+        return picked
+    # Of one element, NumPy gives a copy, and a device's library a view.
+    return array[(*index, ...) if isinstance(index, tuple) else (index, ...)]
 
 
 def _put(array: np.ndarray, index: Any, value: Any) -> None:

@@ -286,6 +286,7 @@ CALLED = {
         "inv a",
         "inverse_deviation x",
         "inverse_deviations x",
+        "layer_norm x",
         "least_squares a",
         "matmul x",
         "matmul y",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_rows import RowKernels
+from ._cuda_rows import RowFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,18 +130,10 @@ def loss_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Ca
 
 
 @final
-class _Losses:
-    """Functions of the rows of scores.
+class _Losses(RowFunctions):
+    """Functions of the rows of scores."""
 
-    Args:
-        cupy: the module.
-        launched: where launches are counted.
-    """
-
-    def __init__(self, cupy: Any, launched: list[int] | None) -> None:
-        self._ndarray = cupy.ndarray
-        kernels = RowKernels(cupy, _SOURCE, launched)
-        self._kernel, self._launch, self._fit = kernels.kernel, kernels.launch, kernels.fit
+    source = _SOURCE
 
     def _fits_labels(self, labels: Any, rows: int) -> bool:
         return type(labels) is self._ndarray and labels.dtype.char in "lq" and labels.shape == (rows,)
@@ -159,26 +151,26 @@ class _Losses:
             The loss; the maxima of the rows and the sums of their exponentials as columns; and the factor of each loss
             in the result, None for 1.
         """
-        if not x.size or not self._fit(x) or not self._fits_labels(labels, len(x)) or not labels._c_contiguous:
+        if not x.size or not self.fit(x) or not self._fits_labels(labels, len(x)) or not labels._c_contiguous:
             return None
         rows, length = x.shape
         dtype = x.dtype
         new = self._ndarray
         losses, maxima, sums = new((rows,), dtype), new((rows, 1), dtype), new((rows, 1), dtype)
-        self._launch("cross_entropy", dtype, rows, length, (x, labels, losses, maxima, sums, length, ignore_index))
+        self.launch("cross_entropy", dtype, rows, length, (x, labels, losses, maxima, sums, length, ignore_index))
         if reduction == "none":
             return losses, maxima, sums, None
         value, factor = new((), dtype), new((), dtype) if reduction == "mean" else None
         pointers = (losses, labels, value, 0 if factor is None else factor)
         threads = 1024 if rows > 256 else 256 if rows > 32 else 32
-        self._kernel(f"{reduction}_loss", dtype.char)(threads, (*pointers, rows, ignore_index), 0, threads)
+        self.kernel(f"{reduction}_loss", dtype.char)(threads, (*pointers, rows, ignore_index), 0, threads)
         return value, maxima, sums, factor
 
     def cross_entropy_grad(
         self, g: Any, x: Any, labels: Any, ignore_index: int, maxima: Any, sums: Any, factor: Any
     ) -> Any:
         """Return the gradient for the scores; `g` is that of the loss, and the rest as `cross_entropy` gives it."""
-        if type(g) is not self._ndarray or g.dtype != x.dtype or not self._fit(x, maxima, sums):
+        if type(g) is not self._ndarray or g.dtype != x.dtype or not self.fit(x, maxima, sums):
             return None
         if not x.size or not self._fits_labels(labels, len(x)) or not labels._c_contiguous:
             return None
@@ -187,7 +179,7 @@ class _Losses:
         out = self._ndarray(x.shape, x.dtype)
         # A null pointer says that the factor is 1.
         pointers = (x, labels, maxima, sums, 0 if factor is None else factor, out)
-        self._launch("cross_entropy_grad", x.dtype, rows, length, (g, step, *pointers, length, ignore_index))
+        self.launch("cross_entropy_grad", x.dtype, rows, length, (g, step, *pointers, length, ignore_index))
         return out
 
     def masked_softmax(self, x: Any, mask: Any) -> Any:
@@ -200,7 +192,7 @@ class _Losses:
         """
         shape, dtype = x.shape, x.dtype
         ndim = len(shape)
-        if not x.size or not 2 <= ndim <= 4 or not self._fit(x):
+        if not x.size or not 2 <= ndim <= 4 or not self.fit(x):
             return None
         lengths, steps = (1,) * (4 - ndim) + shape[:-1], (0,) * 4
         if isinstance(mask, str):
@@ -212,5 +204,5 @@ class _Losses:
             steps = (0,) * (4 - ndim) + tuple(stride // mask.itemsize for stride in mask.strides)
         out = self._ndarray(shape, dtype)
         length = shape[-1]
-        self._launch(name, dtype, out.size // length, length, (x, mask, out, length, *lengths, *steps))
+        self.launch(name, dtype, out.size // length, length, (x, mask, out, length, *lengths, *steps))
         return out

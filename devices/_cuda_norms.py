@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_rows import RowKernels
+from ._cuda_rows import RowFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,22 +165,14 @@ def _pointer(array: Any) -> Any:
 
 
 @final
-class _Norms:
-    """Functions of arrays of shape (outer, rows, inner), and of those of shape (rows, length).
+class _Norms(RowFunctions):
+    """Functions of arrays of shape (outer, rows, inner), and of those of shape (rows, length)."""
 
-    Args:
-        cupy: the module.
-        launched: where launches are counted.
-    """
-
-    def __init__(self, cupy: Any, launched: list[int] | None) -> None:
-        self._ndarray = cupy.ndarray
-        kernels = RowKernels(cupy, _SOURCE, launched)
-        self._kernel, self._launch, self._fit = kernels.kernel, kernels.launch, kernels.fit
+    source = _SOURCE
 
     def _fits(self, x: Any, *others: Any) -> bool:
         """Tell whether there are kernels for an array and others, which may be None."""
-        return 0 < x.size < _LARGEST and self._fit(x, *[one for one in others if one is not None])
+        return 0 < x.size < _LARGEST and self.fit(x, *[one for one in others if one is not None])
 
     def normalize(self, x: Any, scale: Any, shift: Any, eps: float, centered: bool) -> Any:
         """Return the standardized rows times their scale plus their shift, their means, variances and inverses.
@@ -200,7 +192,7 @@ class _Norms:
         out, variance, inverse = new(x.shape, dtype), new(column, dtype), new(column, dtype)
         arrays = (x, _pointer(scale), _pointer(shift), out, _pointer(mean), variance, inverse)
         length = outer * inner
-        self._launch("normalize", dtype, rows, length, (*arrays, rows, inner, length, dtype.type(eps)))
+        self.launch("normalize", dtype, rows, length, (*arrays, rows, inner, length, dtype.type(eps)))
         return out, mean, variance, inverse
 
     def normalize_grad(self, g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
@@ -212,7 +204,7 @@ class _Norms:
         out = self._ndarray(x.shape, x.dtype)
         arrays = (g, x, _pointer(scale), _pointer(mean), inverse, out)
         length = outer * inner
-        self._launch("normalize_grad", x.dtype, rows, length, (*arrays, rows, inner, length))
+        self.launch("normalize_grad", x.dtype, rows, length, (*arrays, rows, inner, length))
         return out
 
     def row_dots(self, g: Any, y: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
@@ -232,7 +224,7 @@ class _Norms:
         out = self._ndarray(shape, g.dtype)
         arrays = (g, _pointer(y), _pointer(mean), _pointer(inverse), out)
         length = outer * inner
-        self._launch("row_dots", g.dtype, rows, length, (*arrays, rows, inner, length))
+        self.launch("row_dots", g.dtype, rows, length, (*arrays, rows, inner, length))
         return out
 
     def rms_norm(self, x: Any, weight: Any, eps: float) -> Any:
@@ -241,7 +233,7 @@ class _Norms:
             return None
         (rows, length), dtype = x.shape, x.dtype
         out, inverse = self._ndarray(x.shape, dtype), self._ndarray((rows, 1), dtype)
-        self._launch("rms_norm", dtype, rows, length, (x, _pointer(weight), out, inverse, length, dtype.type(eps)))
+        self.launch("rms_norm", dtype, rows, length, (x, _pointer(weight), out, inverse, length, dtype.type(eps)))
         return out, inverse
 
     def rms_norm_grad(self, g: Any, x: Any, weight: Any, inverse: Any) -> Any:
@@ -251,7 +243,7 @@ class _Norms:
             return None
         rows, out = inverse.size, self._ndarray(x.shape, x.dtype)
         length = x.size // rows
-        self._launch("rms_norm_grad", x.dtype, rows, length, (g, x, _pointer(weight), inverse, out, length))
+        self.launch("rms_norm_grad", x.dtype, rows, length, (g, x, _pointer(weight), inverse, out, length))
         return out
 
     def rms_weight_grad(self, g: Any, x: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
@@ -263,7 +255,7 @@ class _Norms:
         out = self._ndarray(shape, x.dtype)
         threads = 1024 if rows >= 256 else 256
         blocks = (length + 31) // 32
-        self._kernel("rms_weight_grad", x.dtype.char)(blocks * threads, (g, x, inverse, out, rows, length), 0, threads)
+        self.kernel("rms_weight_grad", x.dtype.char)(blocks * threads, (g, x, inverse, out, rows, length), 0, threads)
         return out
 
 

@@ -6,6 +6,7 @@ order. The caller computes by the functions of CuPy then.
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import TYPE_CHECKING, Any, final
 
 from ._cuda_arrays import gpu_getter
@@ -13,7 +14,7 @@ from ._cuda_arrays import gpu_getter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BLOCK_SOURCE", "RowKernels", "row_functions", "threads_for"]
+__all__ = ["BLOCK_SOURCE", "RowFunctions", "row_functions", "threads_for"]
 
 #: What a block of threads does together: the sum and the maximum over its threads, and loops over a row.
 BLOCK_SOURCE = """
@@ -173,20 +174,21 @@ def threads_for(length: int) -> int:
     return 32 if length <= 64 else 64 if length <= 256 else 128 if length <= 1024 else 512
 
 
-@final
-class RowKernels:
-    """The kernels of a source, which is compiled when the first of them is needed.
+class RowFunctions(ABC):
+    """Abstract: functions of rows by the kernels of a source, which is compiled when the first of them is needed.
 
     Args:
         cupy: the module.
-        source: their source, which follows BLOCK_SOURCE.
         launched: where launches are counted.
     """
 
-    def __init__(self, cupy: Any, source: str, launched: list[int] | None) -> None:
+    #: The source of the kernels, which follows BLOCK_SOURCE.
+    source: str
+
+    def __init__(self, cupy: Any, launched: list[int] | None) -> None:
         self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
-        self._module = cupy.RawModule(code=BLOCK_SOURCE + source, options=("-std=c++17",))
+        self._module = cupy.RawModule(code=BLOCK_SOURCE + self.source, options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
         self._kernels: dict[tuple[str, str, int], Any] = {}
 
@@ -220,39 +222,31 @@ class RowKernels:
 
 
 @final
-class _Rows:
-    """Functions of the rows of arrays.
+class _Rows(RowFunctions):
+    """Functions of the rows of arrays."""
 
-    Args:
-        cupy: the module.
-        launched: where launches are counted.
-    """
-
-    def __init__(self, cupy: Any, launched: list[int] | None) -> None:
-        self._ndarray = cupy.ndarray
-        kernels = RowKernels(cupy, _SOURCE, launched)
-        self._kernel, self._launch, self._fit = kernels.kernel, kernels.launch, kernels.fit
+    source = _SOURCE
 
     def map(self, name: str, *arrays: Any) -> Any:
         """Return what a kernel makes of the rows of arrays of one shape."""
         shape, dtype = arrays[0].shape, arrays[0].dtype
-        if not self._fit(*arrays) or arrays[-1].shape != shape or not arrays[0].size:
+        if not self.fit(*arrays) or arrays[-1].shape != shape or not arrays[0].size:
             return None
         length = shape[-1]
         out = self._ndarray(shape, dtype)
-        self._launch(name, dtype, out.size // length, length, (*arrays, out, length))
+        self.launch(name, dtype, out.size // length, length, (*arrays, out, length))
         return out
 
     def layer_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Any:
         """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
-        if not x.size or not self._fit(x, x if weight is None else weight, x if bias is None else bias):
+        if not x.size or not self.fit(x, x if weight is None else weight, x if bias is None else bias):
             return None
         (rows, length), dtype, ndarray = x.shape, x.dtype, self._ndarray
         out, mean, inverse = ndarray(x.shape, dtype), ndarray((rows, 1), dtype), ndarray((rows, 1), dtype)
         # A null pointer says that there is no weight, or no bias.
         pointers = (x, weight if weight is not None else 0, bias if bias is not None else 0, out, mean, inverse)
         number = dtype.type
-        self._launch("layer_norm", dtype, rows, length, (*pointers, length, number(eps)))
+        self.launch("layer_norm", dtype, rows, length, (*pointers, length, number(eps)))
         return out, mean, inverse
 
     def standardize_grad(self, g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
@@ -265,25 +259,25 @@ class _Rows:
             mean: of each row.
             inverse: the inverse deviation of each row.
         """
-        if not x.size or g.size != x.size or not self._fit(g, x, mean, inverse):
+        if not x.size or g.size != x.size or not self.fit(g, x, mean, inverse):
             return None
-        if weight is not None and not self._fit(x, weight):
+        if weight is not None and not self.fit(x, weight):
             return None
         rows = mean.shape[0]
         out = self._ndarray(x.shape, x.dtype)
         length = x.size // rows
         pointer = 0 if weight is None else weight
-        self._launch("standardize_grad", x.dtype, rows, length, (g, x, pointer, mean, inverse, out, length))
+        self.launch("standardize_grad", x.dtype, rows, length, (g, x, pointer, mean, inverse, out, length))
         return out
 
     def weight_grad(self, g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
         """Return the sum over rows of g times the standardized x."""
-        if not x.size or g.size != x.size or not self._fit(g, x, mean, inverse):
+        if not x.size or g.size != x.size or not self.fit(g, x, mean, inverse):
             return None
         rows = mean.shape[0]
         length = x.size // rows
         out = self._ndarray(shape, x.dtype)
-        kernel = self._kernel("weight_grad", x.dtype.char)
+        kernel = self.kernel("weight_grad", x.dtype.char)
         threads = 1024 if rows >= 256 else 256
         kernel((length + 31) // 32 * threads, (g, x, mean, inverse, out, rows, length), 0, threads)
         return out
@@ -293,10 +287,10 @@ class _Rows:
         # No int64 holds all numbers of uint64.
         if type(indices) is not self._ndarray or indices.dtype.char in "LQ":
             return None
-        if not self._fit(table) or not table.size or not indices.size or not indices._c_contiguous:
+        if not self.fit(table) or not table.size or not indices.size or not indices._c_contiguous:
             return None
         indices = indices.astype("q", copy=False)
         rows, length = table.shape
         out, kept = self._ndarray((*indices.shape, length), table.dtype), self._ndarray(indices.shape, indices.dtype)
-        self._launch("rows_at", table.dtype, indices.size, length, (table, indices, out, kept, rows, length))
+        self.launch("rows_at", table.dtype, indices.size, length, (table, indices, out, kept, rows, length))
         return out, kept

@@ -343,7 +343,7 @@ def _block_value(argument: Any) -> Any:
 
 @final
 class BlockCupy:
-    """What `RowKernels` asks of the module, in the memory of the host."""
+    """What `RowFunctions` asks of the module, in the memory of the host."""
 
     ndarray = HostArray
     cuda = HostCupy.cuda

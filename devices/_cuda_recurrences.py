@@ -232,22 +232,20 @@ class _Recurrence:
         gemm, one, zero = kernels.routines.gemm[self._dtype.char]
         handle, launched = kernels.routines.handle(), kernels.launched
 
-        # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
-        def onto(rows: int, matrix: Any, out: int, adds: bool) -> None:
-            (height, width), factor = matrix.shape, one if adds else zero
-            launched[0] += 1
-            gemm(
-                handle, 1, 0, height, n, width, one, matrix.data.ptr, width, rows, width, factor, out, height
-            )  # fmt: skip
+        def product(is_transposed: bool) -> Callable[[int, Any, int, bool], None]:
+            def multiply(rows: int, matrix: Any, out: int, adds: bool) -> None:
+                height, width = matrix.shape
+                length, columns = (width, height) if is_transposed else (height, width)
+                launched[0] += 1
+                # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
+                gemm(
+                    handle, is_transposed, False, columns, n, length,
+                    one, matrix.data.ptr, width, rows, length, one if adds else zero, out, columns,
+                )  # fmt: skip
 
-        def back(rows: int, matrix: Any, out: int, adds: bool) -> None:
-            (height, width), factor = matrix.shape, one if adds else zero
-            launched[0] += 1
-            gemm(
-                handle, 0, 0, width, n, height, one, matrix.data.ptr, width, rows, height, factor, out, width
-            )  # fmt: skip
+            return multiply
 
-        return onto, back
+        return product(True), product(False)
 
     def _launcher(self, name: str, array: Any) -> Callable[..., Any]:
         """Return a function that launches a kernel for one step; it takes the addresses of arrays."""

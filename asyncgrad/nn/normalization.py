@@ -28,6 +28,7 @@ from ..ops.primitive import derivative, primitive
 from . import row_blocks
 from .arguments import array_of, complex_error, real_floating
 from .rows import leading_sum, leading_sum_on_device, sum_rows
+from .standardized_blocks import grad_of_block
 
 __all__ = ["layer_norm"]
 
@@ -62,30 +63,18 @@ def _compute_blocks(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, An
 
 
 def _grad_of_blocks(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
-    """Return what `standardize_grad` does of g times the weight, for NumPy arrays of one dtype.
-
-    It is computed as g * weight * inverse - x * slope - offset, without the standardized x.
-    """
+    """Return what `standardize_grad` does of g times the weight, for NumPy arrays of one dtype."""
     count, length = len(mean), x.size // len(mean)
+    centers, factors = mean.reshape(-1), inverse.reshape(-1)
     result = np.empty(x.shape, x.dtype)
     source, grads, results = (one.reshape(count, length) for one in (x, g, result))
     weight = None if weight is None else row_blocks.repeated(weight.reshape(-1), count)
     with row_blocks.unbuffered_rows(length):
         for at in row_blocks.blocks(count, length * x.itemsize):
-            rows, grad, out, factor = source[at], grads[at], results[at], inverse[at]
+            grad, out = grads[at], results[at]
             if weight is not None:
-                grad = np.multiply(grad, weight[: len(rows)] if weight.ndim == 2 else weight, out=out)
-            total = sum_rows(grad).reshape(-1, 1)
-            slope = np.vecdot(grad, rows).reshape(-1, 1)
-            slope -= total * mean[at]
-            slope *= factor * factor * factor
-            slope /= length
-            total *= factor
-            total /= length
-            total -= slope * mean[at]
-            np.multiply(grad, factor, out=out)
-            out -= np.multiply(rows, slope, out=row_blocks.scratch(rows.shape, rows.dtype))
-            out -= total
+                grad = np.multiply(grad, weight[: len(grad)] if weight.ndim == 2 else weight, out=out)
+            grad_of_block(out, source[at], grad, centers[at], factors[at], factors[at])
     return result
 
 

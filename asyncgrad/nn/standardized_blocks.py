@@ -16,7 +16,7 @@ from . import row_blocks
 from .row_blocks import blocks, scratch, unbuffered_rows
 from .rows import sum_rows
 
-__all__ = ["centered_dots", "input_grad", "scale_rows", "standardize"]
+__all__ = ["centered_dots", "grad_of_block", "input_grad", "scale_rows", "standardize"]
 
 #: Rows of so few inner elements, and several outer ones, are computed side by side.
 _FEW = 128
@@ -67,15 +67,27 @@ def input_grad(result: Any, x: Any, g: Any, scale: Any, mean: Any, inverse: Any)
     _, rows, length = x.shape
     with unbuffered_rows(length):
         for at in blocks(rows, length * x.itemsize):
-            some, grads, out = x[0, at], g[0, at], result[0, at]
-            total = None if center is None else sum_rows(grads)
-            slope, offset = _coefficients(
-                np.vecdot(grads, some), total, None if center is None else center[at], inverse[at], factor[at], length
-            )
-            np.multiply(grads, factor[at, None], out=out)
-            out -= np.multiply(some, slope[:, None], out=scratch(some.shape, some.dtype))
-            if offset is not None:
-                out -= offset[:, None]
+            middle = None if center is None else center[at]
+            grad_of_block(result[0, at], x[0, at], g[0, at], middle, inverse[at], factor[at])
+
+
+def grad_of_block(out: Any, x: Any, g: Any, center: Any, inverse: Any, factor: Any) -> None:
+    """Write g * factor - x * slope - offset for a block of rows that lie together, shape (rows, length), into `out`.
+
+    Args:
+        out: the array to write into; it may be `g`.
+        x: the rows.
+        g: the gradient of their results.
+        center: the means; None where rows are not centered.
+        inverse: the inverse deviations.
+        factor: these times the scales.
+    """
+    total = None if center is None else sum_rows(g)
+    slope, offset = _coefficients(np.vecdot(g, x), total, center, inverse, factor, x.shape[1])
+    np.multiply(g, factor[:, None], out=out)
+    out -= np.multiply(x, slope[:, None], out=scratch(x.shape, x.dtype))
+    if offset is not None:
+        out -= offset[:, None]
 
 
 def centered_dots(x: Any, g: Any, mean: Any, inverse: Any) -> Any:

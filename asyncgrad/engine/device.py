@@ -418,14 +418,12 @@ def needs_node_task(device: Any) -> bool:
     )
 
 
-def leaves_gpu(device: Any) -> bool:
-    """Tell whether `device`, which may be None, is one of several GPUs, and another one is the current one now."""
-    return isinstance(device, Device) and device.switch is not None and device.switch.current() != device.index
-
-
 def needs_engine(device: Any) -> bool:
     """Tell whether a compiled function cannot run a node with gradients on `device`, to which an earlier one moved."""
-    return needs_node_task(device) or leaves_gpu(device)
+    if needs_node_task(device):
+        return True
+    # One of several devices of a library, of which another one is current.
+    return isinstance(device, Device) and device.switch is not None and device.switch.current() != device.index
 
 
 def home_of(root: Any) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from asyncgrad import nn, optim
 from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, write_body
 from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
-from asyncgrad.engine.device import Device, register_device
+from asyncgrad.engine.device import Device
 from asyncgrad.graph import values
 from asyncgrad.ops.arithmetic import multiply, power
 from asyncgrad.ops.extremes import maximum
@@ -31,6 +30,7 @@ from asyncgrad.ops.kernels import (
 from asyncgrad.ops.primitive import Primitive, derivative, primitive
 from asyncgrad.ops.trigonometric import tanh
 from asyncgrad.optim import sgd
+from tests.devices.host_device import host_device
 from tests.devices.host_kernels import COMPILER, HOST_MACROS, HostArray, HostCupy, on_host
 from tests.ops.test_formula import all_primitives, own
 from tests.settings import compiled_after
@@ -43,10 +43,6 @@ needs_compiler = pytest.mark.skipif(
 PRECISION = {"e": 4e-3, "f": 2e-6, "d": 1e-13}
 #: C and NumPy may give other bits for these; a formula of other operations alone gives the same.
 INEXACT = ("exp", "log", "sin", "cos", "tan", "pow", "cbrt", "hypot", "erf", "logaddexp")
-
-
-#: For the names of devices.
-NUMBERS = itertools.count()
 
 
 def argument_kinds(primitive: Primitive, argument: str, dtype: str) -> list[Any]:
@@ -92,33 +88,11 @@ def kernels() -> CudaKernels:
     return CudaKernels(HostCupy, HOST_MACROS)
 
 
-@final
-class HostDevice(Device):
-    """A device whose arrays are HostArrays."""
-
-    has_host_arrays = False
-
-    def __init__(self) -> None:
-        self._name = f"host-kernels:{next(NUMBERS)}"
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def from_host(self, array: Any) -> Any:
-        return on_host(array)
-
-    def to_host(self, array: Any) -> Any:
-        return array.host
-
-
 @pytest.fixture
 def device(kernels: CudaKernels) -> Iterator[Device]:
     """Return a device on whose arrays formulas are fused."""
-    register_kernel_compiler(HostArray, kernels)
-    made = register_device(HostDevice())
-    yield made
-    unregister_kernel_compiler(HostArray)
+    with host_device(kernels) as made:
+        yield made
 
 
 def bare(value: Any) -> Any:

@@ -10,22 +10,16 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._cuda_losses import loss_functions
 from asyncgrad.devices._cuda_rows import row_functions
-from asyncgrad.engine.device import Device, register_device
+from asyncgrad.engine.device import Device
 from asyncgrad.errors import IndexRangeError
-from asyncgrad.graph.values import _own_functions, register_functions
-from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
+from tests.devices.host_device import host_device
 from tests.devices.host_kernels import (
     COMPILER,
     CPLUSPLUS_COMPILER,
-    HOST_MACROS,
     BlockCupy,
-    HostArray,
-    HostCupy,
 )
-from tests.devices.test_cuda_kernels import HostDevice
 
 pytestmark = [
     pytest.mark.sampled,
@@ -53,13 +47,10 @@ def functions(cupy: BlockCupy) -> dict[Any, Callable[..., Any]]:
 @pytest.fixture
 def device(cupy: BlockCupy, functions: dict[Any, Callable[..., Any]]) -> Iterator[Device]:
     """Return a device that has the kernels; the list of those launched is empty."""
-    register_kernel_compiler(HostArray, CudaKernels(HostCupy, HOST_MACROS))
-    register_functions(HostArray, functions)
     for module in cupy.modules:
         module.launched.clear()
-    yield register_device(HostDevice())
-    del _own_functions[HostArray]
-    unregister_kernel_compiler(HostArray)
+    with host_device(functions=functions) as made:
+        yield made
 
 
 def host(tensor: Any) -> Any:

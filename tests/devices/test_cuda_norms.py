@@ -12,18 +12,15 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._cuda_norms import norm_functions
-from asyncgrad.engine.device import Device, register_device
-from asyncgrad.graph.values import _own_functions, register_functions
-from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.engine.device import Device
+from tests.devices.host_device import host_device
 from tests.devices.host_kernels import (
     COMPILER,
     CPLUSPLUS_COMPILER,
     HOST_MACROS,
     BlockCupy,
-    HostArray,
     HostCupy,
 )
-from tests.devices.test_cuda_kernels import HostDevice
 
 pytestmark = pytest.mark.skipif(
     COMPILER is None or CPLUSPLUS_COMPILER is None,
@@ -52,13 +49,10 @@ def kernels() -> CudaKernels:
 @pytest.fixture
 def device(cupy: BlockCupy, kernels: CudaKernels, functions: dict[Any, Callable[..., Any]]) -> Iterator[Device]:
     """Return a device that has the kernels; the list of those launched is empty."""
-    register_kernel_compiler(HostArray, kernels)
-    register_functions(HostArray, functions)
     for module in cupy.modules:
         module.launched.clear()
-    yield register_device(HostDevice())
-    del _own_functions[HostArray]
-    unregister_kernel_compiler(HostArray)
+    with host_device(kernels, functions) as made:
+        yield made
 
 
 def batch_norm(x: Any, mean: Any, var: Any, weight: Any, bias: Any) -> Any:

@@ -13,23 +13,19 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._cuda_products import product_functions
-from asyncgrad.engine.device import Device, register_device
-from asyncgrad.graph.values import _own_functions, register_functions
-from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.engine.device import Device
 from tests import fake_cupy
+from tests.devices.host_device import host_device
 from tests.devices.host_kernels import (
     COMPILER,
     CPLUSPLUS_COMPILER,
     GRID_MACROS,
-    HOST_MACROS,
     GridModule,
     HostArray,
     HostCupy,
     on_host,
 )
-from tests.devices.test_cuda_kernels import HostDevice
 
 pytestmark = pytest.mark.skipif(
     COMPILER is None or CPLUSPLUS_COMPILER is None,
@@ -52,12 +48,9 @@ def product() -> Iterator[Product]:
 @pytest.fixture
 def device(product: Product) -> Iterator[Device]:
     """Return a device whose arrays have the products, none of which has been computed."""
-    register_kernel_compiler(HostArray, CudaKernels(HostCupy, HOST_MACROS))
-    register_functions(HostArray, {"batched_product": product})
     GridModule.launched.clear()
-    yield register_device(HostDevice())
-    del _own_functions[HostArray]
-    unregister_kernel_compiler(HostArray)
+    with host_device(functions={"batched_product": product}) as made:
+        yield made
 
 
 def drawn(*shape: int, dtype: str = "d") -> np.ndarray:

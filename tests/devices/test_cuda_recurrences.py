@@ -17,6 +17,7 @@ from asyncgrad.engine.device import Device, register_device
 from asyncgrad.graph.values import _own_functions, by_kernel, register_functions
 from asyncgrad.nn.recurrences import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
 from tests import fake_cupy
+from tests.devices.host_device import HostDevice
 from tests.devices.host_kernels import (
     CPLUSPLUS_COMPILER,
     GRID_MACROS,
@@ -25,7 +26,6 @@ from tests.devices.host_kernels import (
     HostCupy,
     on_host,
 )
-from tests.devices.test_cuda_kernels import HostDevice
 from tests.nn.test_recurrences import draw
 
 pytestmark = pytest.mark.skipif(

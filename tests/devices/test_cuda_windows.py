@@ -12,23 +12,18 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn
 from asyncgrad.devices import _cuda_windows
-from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._cuda_windows import window_functions
-from asyncgrad.engine.device import Device, register_device
-from asyncgrad.graph.values import register_functions
+from asyncgrad.engine.device import Device
 from asyncgrad.nn.windows import Window
-from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
+from tests.devices.host_device import host_device
 from tests.devices.host_kernels import (
     COMPILER,
     CPLUSPLUS_COMPILER,
     GRID_MACROS,
-    HOST_MACROS,
     GridModule,
     HostArray,
-    HostCupy,
     on_host,
 )
-from tests.devices.test_cuda_kernels import HostDevice
 
 pytestmark = [
     pytest.mark.sampled,
@@ -48,11 +43,8 @@ def functions() -> dict[Any, Callable[..., Any]]:
 
 @pytest.fixture(scope="module")
 def made_device(functions: dict[Any, Callable[..., Any]]) -> Iterator[Device]:
-    register_kernel_compiler(HostArray, CudaKernels(HostCupy, HOST_MACROS))
-    register_functions(HostArray, functions)
-    yield register_device(HostDevice())
-    register_functions(HostArray, {})
-    unregister_kernel_compiler(HostArray)
+    with host_device(functions=functions) as made:
+        yield made
 
 
 @pytest.fixture

@@ -10,12 +10,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices._cuda_kernels import CudaKernels
-from asyncgrad.engine.device import Device, register_device
-from asyncgrad.graph.values import _own_functions, register_functions
-from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
-from tests.devices.host_kernels import COMPILER, HOST_MACROS, HostArray, HostCupy
-from tests.devices.test_cuda_kernels import HostDevice
+from asyncgrad.engine.device import Device
+from tests.devices.host_device import host_device
+from tests.devices.host_kernels import COMPILER
 from tests.settings import compiled_after
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="the C of kernels is checked by the host's compiler: no cc")
@@ -39,12 +36,8 @@ def add_leading_sum(total: Any, a: Any) -> Any:
 @pytest.fixture
 def device() -> Iterator[Device]:
     """Return a device that adds gradients to sums."""
-    register_kernel_compiler(HostArray, CudaKernels(HostCupy, HOST_MACROS))
-    kernels = {"add_linear_weight_grad": add_weight_grad, "add_leading_sum": add_leading_sum}
-    register_functions(HostArray, kernels)
-    yield register_device(HostDevice())
-    del _own_functions[HostArray]
-    unregister_kernel_compiler(HostArray)
+    with host_device(functions={"add_linear_weight_grad": add_weight_grad, "add_leading_sum": add_leading_sum}) as made:
+        yield made
 
 
 def leaves_at(place: Any) -> list[Any]:

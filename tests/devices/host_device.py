@@ -1,0 +1,57 @@
+"""A device whose arrays are HostArrays, on which the C of kernels runs as the host's compiler compiles it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, final
+
+from asyncgrad.devices._cuda_kernels import CudaKernels
+from asyncgrad.engine.device import Device, register_device
+from asyncgrad.graph.values import _own_functions, register_functions
+from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
+from tests.devices.host_kernels import HOST_MACROS, HostArray, HostCupy, on_host
+
+#: For the names of devices.
+_numbers = itertools.count()
+
+
+@final
+class HostDevice(Device):
+    """A device whose arrays are HostArrays."""
+
+    has_host_arrays = False
+
+    def __init__(self) -> None:
+        self._name = f"host-kernels:{next(_numbers)}"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def from_host(self, array: Any) -> Any:
+        return on_host(array)
+
+    def to_host(self, array: Any) -> Any:
+        return array.host
+
+
+@contextmanager
+def host_device(
+    kernels: CudaKernels | None = None, functions: dict[Any, Callable[..., Any]] | None = None
+) -> Iterator[Device]:
+    """Open a device on whose arrays formulas are fused.
+
+    Args:
+        kernels: what compiles them; None for a new one.
+        functions: of its arrays; None for those of all libraries.
+    """
+    register_kernel_compiler(HostArray, CudaKernels(HostCupy, HOST_MACROS) if kernels is None else kernels)
+    if functions is not None:
+        register_functions(HostArray, functions)
+    try:
+        yield register_device(HostDevice())
+    finally:
+        _own_functions.pop(HostArray, None)
+        unregister_kernel_compiler(HostArray)

@@ -451,7 +451,7 @@ class CyclicLR(Schedule):
         self.max_lrs: list[float] = _for_each_group(optimizer, max_lr, "max_lr")
         self._rise: float = number(step_size_up, "step_size_up")
         self._length: float = self._rise + (
-            self._rise if step_size_down is None else number(step_size_down, "steps", 0)
+            self._rise if step_size_down is None else number(step_size_down, "step_size_down", 0)
         )
         if self._rise <= 0:
             raise ArgumentError(f"step_size_up must be above 0, not {step_size_up}")

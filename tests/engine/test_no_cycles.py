@@ -14,11 +14,14 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.context import CURRENT_GRAPH_TASK
+from asyncgrad.engine.compiled.cache import MAX_PROGRAMS
+from asyncgrad.engine.compiled.codegen import MAX_OPS_PER_SEGMENT
 from tests.failing import Trouble
 from tests.functions import awaiting, calling
 from tests.graphs import nodes_below
 from tests.leaves import leaf
 from tests.references import alive
+from tests.settings import compiled_after
 from tests.turns import one_turn, settle
 
 pytestmark = pytest.mark.usefixtures("only_the_loop_keeps")
@@ -264,3 +267,23 @@ def test_a_tensor_is_freed_with_its_gradient(run):
     del x
 
     assert alive(references) == []
+
+
+@pytest.mark.parametrize("length", [3, 2 * MAX_OPS_PER_SEGMENT], ids=["one function", "a function per segment"])
+def test_a_compiled_function_that_is_dropped_leaves_nothing_to_the_garbage_collector(cache, length):
+    def run_one_of(width: int) -> None:
+        y = leaf(*np.ones(width))
+        for _ in range(length):
+            y = np.multiply(y, 2.0)
+        sync.backward(y.sum())
+
+    with compiled_after(0):
+        run_one_of(1)
+        dropped = [weakref.ref(part) for program in cache._programs for part in (program, program.run)]
+        for width in range(2, MAX_PROGRAMS + 1):
+            run_one_of(width)
+        assert len(alive(dropped)) == 2
+
+        run_one_of(MAX_PROGRAMS + 1)
+
+    assert alive(dropped) == []

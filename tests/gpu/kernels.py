@@ -18,6 +18,7 @@ from asyncgrad import nn, optim
 from asyncgrad.devices._cuda_kernels import CudaKernels, install_kernels
 from asyncgrad.ops.kernels import FusedFormula
 from asyncgrad.ops.trigonometric import tanh
+from tests.devices.host_kernels import HostArray
 from tests.devices.test_cuda_kernels import PRECISION, compiled_formulas, drawn, expressions
 
 #: Shapes of the gradient and of the other arrays: alike, a row, a column, one element, large, and other axes.
@@ -44,14 +45,14 @@ def disagreement(cupy: Any, kernels: CudaKernels, function: Any, kinds: list[Any
     for shape, other in SHAPES:
         host = drawn(kinds, dtype, shape)
         rest = drawn(kinds, dtype, other)
-        arguments = [one if isinstance(one, float | None) else cupy.asarray(one.host) for one in [host[0], *rest[1:]]]
+        arguments = [cupy.asarray(one.host) if isinstance(one, HostArray) else one for one in [host[0], *rest[1:]]]
         before = kernels.launches
         result = launch(*arguments)
         if kernels.launches != before + 1:
             return f"{shape} {other}: {kernels.launches - before} launches"
         # The formula may compute in place, in the memory of one of its arguments.
         whole = [
-            one if isinstance(one, float | None) else cupy.broadcast_to(one, result.shape).copy() for one in arguments
+            cupy.broadcast_to(one, result.shape).copy() if isinstance(one, cupy.ndarray) else one for one in arguments
         ]
         expected = function(*whole)
         if (result.dtype, result.shape) != (expected.dtype, expected.shape):

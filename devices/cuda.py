@@ -22,6 +22,7 @@ from asyncgrad.graph.values import register_functions
 
 from ._cuda_all_reduce import all_reduce_hook as all_reduce_hook
 from ._cuda_copies import copy_between_gpus, copy_to_gpu, copy_to_host, copy_to_host_later
+from ._cuda_index_sums import index_sum_functions
 from ._cuda_kernels import CudaKernels, install_kernels
 from ._cuda_library import library_functions
 from ._cuda_losses import loss_functions
@@ -353,7 +354,7 @@ def own_functions(cupy: Any, kernels: CudaKernels) -> dict[Any, Callable[..., An
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
     for make in (
         library_functions, product_functions, row_functions, loss_functions, norm_functions, window_functions,
-        recurrence_functions,
+        recurrence_functions, index_sum_functions,
     ):  # fmt: skip
         own.update(make(cupy, launched=kernels.launched))
     return own

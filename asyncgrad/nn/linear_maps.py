@@ -224,7 +224,7 @@ def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int
         positions = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
         np.add.at(table.reshape(-1), positions.reshape(-1), g.reshape(-1))
     else:
-        add_at(table, indices, g)
+        add_at(table, indices, g, is_zero=True)
     if padding_index is not None:
         table[padding_index] = 0
     return table

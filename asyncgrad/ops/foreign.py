@@ -17,7 +17,7 @@ import numpy as np
 from ..arguments import describe
 from ..errors import ArgumentTypeError, DeviceError, IndexRangeError
 from ..graph.tensor_base import TensorBase
-from ..graph.values import arange_beside, beside, is_foreign, raw, zeros_beside
+from ..graph.values import arange_beside, beside, by_kernel, is_foreign, raw
 from .axes import array_beside, array_like
 
 __all__ = [
@@ -265,34 +265,89 @@ def choice_numbers(names: Any, count: int, mode: str) -> Any:
     return np.clip(names, 0, count - 1)
 
 
-def add_at(target: Any, index: Any, value: Any) -> None:
-    """Add a value to an array at an advanced index, as often as the index names each element, as `np.add.at` does."""
+def add_at(target: Any, index: Any, value: Any, is_zero: bool = False) -> None:
+    """Add a value to an array at an advanced index, as often as the index names each element, as `np.add.at` does.
+
+    Args:
+        target: the array.
+        index: without Tensors in it.
+        value: of a shape that broadcasts to that of `target[index]`.
+        is_zero: whether `target` is known to have only zeros yet.
+    """
     if target.__class__ is np.ndarray or not is_foreign(target):
         np.add.at(target, index, value)
         return
-    leading = axes_led_by(index, target.ndim)
-    lead, rest = target.shape[:leading], target.shape[leading:]
-    # By one row of places: that is the only index that CuPy's add.at takes.
-    if leading == 1 and is_foreign(index) and index.dtype.kind in "iu":
-        places = index
-    else:
-        places = arange_beside(math.prod(lead), target).reshape(lead)[index]
-    rows = math.prod(rest)
-    if not places.size or not rows:
+    shape = target.shape
+    before, along, places = _rows_named(index, target)
+    if not places.size or not target.size:
         return
     value, _ = placed(value, target)
-    if value.shape != (*places.shape, *rest):
-        value = np.broadcast_to(value, (*places.shape, *rest))
+    spread = (*shape[:before], *places.shape, *shape[before + along :])
+    if value.shape != spread:
+        value = np.broadcast_to(value, spread)
+    if value.dtype != target.dtype:
+        value = value.astype(target.dtype)
     in_place = target.flags.c_contiguous
-    total = target if in_place else zeros_beside(target.shape, target)
-    sums, added = total.reshape(math.prod(lead), rows), value.reshape(-1, rows)
+    total = target if in_place else target.copy("C")
+    outer, rows = math.prod(shape[:before]), math.prod(shape[before : before + along])
+    if by_kernel("add_rows_at", total, places, value, outer, rows, is_zero) is None:
+        _add_rows_by_library(total, places, value, outer, rows)
+    if not in_place:
+        target[...] = total
+
+
+def _add_rows_by_library(total: Any, places: Any, value: Any, outer: int, rows: int) -> None:
+    """Add rows at places to each of `outer` blocks of an array in C order, by the function of the array's library."""
+    if outer > 1:
+        places = arange_beside(outer, total).reshape(-1, 1) * rows + np.reshape(places, -1) % rows
+    sums, added = total.reshape(outer * rows, -1), value.reshape(places.size, -1)
     if sums.dtype.kind == "c":
         # CuPy's add.at takes no complex numbers: their parts, side by side, are twice as many real ones.
         part = sums.real.dtype
         sums, added = sums.view(part), added.astype(sums.dtype, order="C").view(part)
+    # One row of places is the only index that CuPy's add.at takes.
     np.add.at(sums, places.reshape(-1), added)
-    if not in_place:
-        target += total
+
+
+def _rows_named(index: Any, target: Any) -> tuple[int, int, Any]:
+    """Return how many axes an index leaves whole first, over how many it goes, and which rows of these it names.
+
+    The axes that follow are whole, too.
+    """
+    shape = target.shape
+    items = list(index) if isinstance(index, tuple) else [index]
+    for place, item in enumerate(items):
+        if item is Ellipsis:
+            items[place : place + 1] = [slice(None)] * (len(shape) - sum(map(_axes_of, items)))
+            break
+    while items and _is_whole(items[-1]):
+        items.pop()
+    before = 0
+    while before < len(items) and _is_whole(items[before]):
+        before += 1
+    items, lengths = items[before:], shape[before:]
+    if not all(map(_is_integral, items)) or all(item.__class__ is int for item in items):
+        leading = axes_led_by(index, len(shape))
+        lead = shape[:leading]
+        return 0, leading, arange_beside(math.prod(lead), target).reshape(lead)[index]
+    if len(items) == 1:
+        return before, 1, beside(items[0], target)
+    places: Any = None
+    for item, length in zip(items, lengths, strict=False):
+        # A small dtype does not hold the product; of an axis of length 0 no element is named.
+        number = item if item.__class__ is int else beside(item, target).astype(np.int64, copy=False)
+        number = number % max(length, 1)
+        places = number if places is None else places * length + number
+    return before, len(items), places
+
+
+def _is_whole(item: Any) -> bool:
+    return isinstance(item, slice) and item == slice(None)
+
+
+def _is_integral(item: Any) -> bool:
+    """Tell whether part of an index is an integer or an array of such."""
+    return item.__class__ is int or ((isinstance(item, np.ndarray) or is_foreign(item)) and item.dtype.kind in "iu")
 
 
 def axes_led_by(index: Any, ndim: int) -> int:

@@ -101,7 +101,7 @@ def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
         total[index] = g
         return total
     if total.__class__ is not np.ndarray:
-        add_at(total, index, g)
+        add_at(total, index, g, is_zero=True)
         return total
     leading = axes_led_by(index, len(shape))
     if leading == len(shape) or g.size < _FEW:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import raw, zeros_beside
+from ..graph.values import is_foreign, raw, zeros_beside
 from .axes import array_beside, array_like, arrays_together, axis_index
+from .foreign import add_at, as_dtype
 from .indexing import getitem, sort, take
 from .joining import concatenate
 from .primitive import RULES, derivative, primitive
@@ -130,7 +131,20 @@ RULES[np.setxor1d] = setxor1d
 @primitive()
 def bincount_(x: Any, weights: Any, minlength: int) -> Any:
     """Return the sum of the weights for each int."""
+    if x.__class__ is not np.ndarray and is_foreign(x):
+        return _bincount_of(x, weights, minlength)
     return np.bincount(x, weights, minlength)
+
+
+def _bincount_of(x: Any, weights: Any, minlength: int) -> Any:
+    """Return the sum of the weights for each int in an array of another library's, whose own may add in any order."""
+    counts = np.bincount(x, None, minlength)
+    # Of no ints, CuPy returns ints, whatever the weights are.
+    if x.size:
+        given = as_dtype(weights, float, "safe", copy=False)
+        counts = zeros_beside(counts.shape, given)
+        add_at(counts, x, given, is_zero=True)
+    return counts
 
 
 @derivative(bincount_, "weights")

@@ -44,6 +44,95 @@ extern "C" void set_thread(int blocks, int threads, int block, int thread) {
     gridDim.x = blocks; blockDim.x = threads; blockIdx.x = block; threadIdx.x = thread;
 }
 """
+#: The same for kernels in C++ whose warps vote: the threads of a block take turns, and each waits in a vote for the
+#: others of its warp. All arguments are pointers and 64-bit integers.
+WARP_MACROS = """\
+#include <cmath>
+#include <ucontext.h>
+#define __global__
+#define __device__
+struct Index { int x; };
+static Index gridDim, blockDim, blockIdx, threadIdx;
+
+enum { MOST = 256 };
+static ucontext_t threads[MOST], scheduler;
+static char stacks[MOST][1 << 15];
+static bool done[MOST], votes[2][MOST], has_failed;
+static int turns[MOST];
+static long long given[16];
+static void (*kernel)(
+    long long, long long, long long, long long, long long, long long, long long, long long,
+    long long, long long, long long, long long, long long, long long, long long, long long);
+
+static unsigned __ballot_sync(unsigned, bool vote) {
+    int self = threadIdx.x, turn = turns[self]++ % 2, first = self / 32 * 32;
+    votes[turn][self] = vote;
+    swapcontext(&threads[self], &scheduler);
+    unsigned result = 0;
+    for (int lane = 0; lane < 32; lane++) {
+        has_failed |= turns[first + lane] < turns[self];
+        if (votes[turn][first + lane]) result |= 1u << lane;
+    }
+    return result;
+}
+static int __any_sync(unsigned lanes, bool vote) { return __ballot_sync(lanes, vote) != 0; }
+static int __popc(unsigned bits) { return __builtin_popcount(bits); }
+static int __ffs(unsigned bits) { return __builtin_ffs(bits); }
+
+static void run_thread() {
+    const long long* a = given;
+    kernel(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]);
+    done[threadIdx.x] = true;
+}
+extern "C" bool run_block(decltype(kernel) function, const long long* arguments, int blocks, int block, int count) {
+    kernel = function;
+    for (int k = 0; k < 16; k++) given[k] = arguments[k];
+    gridDim.x = blocks; blockDim.x = count; blockIdx.x = block;
+    has_failed = false;
+    for (int k = 0; k < count; k++) {
+        done[k] = false;
+        turns[k] = 0;
+        getcontext(&threads[k]);
+        threads[k].uc_stack.ss_sp = stacks[k];
+        threads[k].uc_stack.ss_size = sizeof stacks[k];
+        threads[k].uc_link = &scheduler;
+        makecontext(&threads[k], run_thread, 0);
+    }
+    for (bool is_over = false; !is_over;) {
+        is_over = true;
+        for (int k = 0; k < count; k++) {
+            if (done[k]) continue;
+            is_over = false;
+            threadIdx.x = k;
+            swapcontext(&scheduler, &threads[k]);
+        }
+    }
+    return !has_failed;
+}
+
+// The host's C++ may have no float16.
+struct HALF {
+    unsigned short bits;
+    HALF() = default;
+    explicit HALF(float number) {
+        double size = std::fabs(number);
+        int exponent, sign = std::signbit(number) << 15;
+        if (size != size) bits = sign | 0x7e00;
+        else if (size >= 65520) bits = sign | 0x7c00;
+        else if (size < 0x1p-14) bits = sign | (int)std::nearbyint(size * 0x1p24);
+        else {
+            double part = std::frexp(size, &exponent);
+            bits = sign | (((exponent + 13) << 10) + (int)std::nearbyint(part * 2048));
+        }
+    }
+    operator float() const {
+        int exponent = bits >> 10 & 31, digits = bits & 1023;
+        float size = exponent == 31 ? digits ? NAN : INFINITY
+            : exponent ? std::ldexp((float)(1024 + digits), exponent - 25) : std::ldexp((float)digits, -24);
+        return bits >> 15 ? -size : size;
+    }
+};
+"""
 #: Each operation is rounded, and integers overflow as NumPy's do.
 _FLAGS = ["-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w"]
 
@@ -210,6 +299,44 @@ class GridModule:
             for number in range(6):
                 self._library.set_thread(2, 3, number // 3, number % 3)
                 function(*given)
+
+        return SimpleNamespace(kernel=SimpleNamespace(linear_launch=linear_launch))
+
+
+@final
+class WarpModule:
+    """The kernels of a source in C++ whose warps vote.
+
+    Args:
+        code: the source, after WARP_MACROS.
+        options: for CUDA's compiler.
+    """
+
+    #: The names of the kernels that have run.
+    launched: ClassVar[list[str]] = []
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        self.code = code
+        assert options == ("-std=c++17",)
+
+    @cached_property
+    def _library(self) -> ctypes.CDLL:
+        return built(self.code, "c++")
+
+    def get_function(self, name: str) -> Any:
+        """Return what launches one kernel: its blocks run one after the other, and their order tells nothing."""
+        function = getattr(self._library, name)
+
+        def linear_launch(threads: int, arguments: tuple[Any, ...], _shared: int, block: int) -> None:
+            assert block % 32 == 0 == threads % block
+            assert threads
+            self.launched.append(name)
+            given = [one.data.ptr if isinstance(one, HostArray) else one for one in arguments]
+            memory = (ctypes.c_longlong * 16)(*given)
+            count = threads // block
+            # Any order must do: odd blocks first.
+            for number in (*range(1, count, 2), *range(0, count, 2)):
+                assert self._library.run_block(function, memory, count, number, block), "a warp that votes is not whole"
 
         return SimpleNamespace(kernel=SimpleNamespace(linear_launch=linear_launch))
 

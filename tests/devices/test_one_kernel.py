@@ -13,6 +13,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.devices import cuda
+from asyncgrad.devices._cuda_index_sums import FEW
 from asyncgrad.devices._cuda_kernels import install_kernels
 from asyncgrad.graph.values import register_functions
 from asyncgrad.nn import activations, losses, piecewise_activations, smooth_activations
@@ -247,6 +248,42 @@ def test_a_compiled_backward_of_composites_launches_what_the_engine_launches(gpu
             compiled = launches()
 
     assert compiled <= eager == 4
+
+
+#: What picks rows at indices, and the launches of its backward, beside a fill by zeros.
+PICKS: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
+    "embedding": (lambda x, index: nn.embedding(index, x), 1),
+    # The padding row is set to 0.
+    "embedding with padding": (lambda x, index: nn.embedding(index, x, 3), 2),
+    "index": (lambda x, index: x[index], 1),
+    "take": (lambda x, index: np.take(x, index, axis=1), 1),
+    "index after an ellipsis": (lambda x, index: x[..., index], 1),
+}
+
+
+@pytest.mark.parametrize("name", PICKS)
+@pytest.mark.parametrize("count", [5, FEW + 1])
+def test_a_gradient_at_indices_is_one_kernel_for_few_and_four_for_many_without_a_wait(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, name: str, count: int
+) -> None:
+    function, launches = PICKS[name]
+    index = np.arange(count) % 4
+    compute = fake_cupy.ndarray._compute
+
+    def unwaited(self: Any, name: str, *arguments: Any) -> Any:
+        assert name not in ("item", "tolist", "truth", "add")
+        return compute(self, name, *arguments)
+
+    def picked(x: Any) -> Any:
+        given = on(x, index)
+        result = function(x, given)
+        monkeypatch.setattr(fake_cupy.ndarray, "_compute", unwaited)
+        return result
+
+    _, backward = counted(gpu, picked, [SHAPE])
+
+    # The numbers of the rows, their order, the sums of pieces, and of runs that are cut.
+    assert backward == launches + (3 if count > FEW else 0)
 
 
 def test_the_device_counts_all_kernels_and_products(gpu: Any) -> None:

@@ -71,7 +71,8 @@ template <typename T, typename A> struct Sums {
     __device__ long long key(long long place) { return wrapped(indices[place], rows); }
     __device__ A value(long long place) { return A(values[place * length]); }
     __device__ A old(long long key) { return A(total[key * length]); }
-    __device__ void write(long long key, A sum) { if (has_column) total[key * length] = T(sum); }
+    // The sum is rounded before `old` is added, as if it were an array of its own that is added later.
+    __device__ void write(long long key, A old, A sum) { if (has_column) total[key * length] = T(old + A(T(sum))); }
 };
 
 // Without sorting: the block of an index that no earlier one is equal to adds all that are.
@@ -82,7 +83,7 @@ template <typename T, typename A> __device__ void add_few(Sums<T, A> sums, bool 
     bool is_repeated = false;
     for (long long place = lane; place < first; place += 32) is_repeated |= sums.key(place) == key;
     if (__any_sync(ALL_LANES, is_repeated)) return;
-    A sum = adds ? sums.old(key) : A(0);
+    A old = adds ? sums.old(key) : A(0), sum = 0;
     for (long long start = first; start < sums.count; start += 32) {
         long long place = start + lane;
         unsigned found = __ballot_sync(ALL_LANES, place < sums.count && sums.key(place) == key);
@@ -97,7 +98,7 @@ template <typename T, typename A> __device__ void add_few(Sums<T, A> sums, bool 
             FOR_BATCH if (k < size) sum += some[k];
         }
     }
-    sums.write(key, sum);
+    sums.write(key, old, sum);
 }
 
 // Pieces of `piece` places in the order of the sorted indices. A run of equal ones that lies in one piece is added
@@ -109,42 +110,43 @@ template <typename T, typename A> __device__ void add_pieces(
     long long first = sums.block * piece, last = smaller(first + piece, sums.count);
     long long key = sums.key(order[first]);
     bool is_head = first > 0 && sums.key(order[first - 1]) == key;
-    A sum = adds && !is_head ? sums.old(key) : A(0);
+    A old = adds && !is_head ? sums.old(key) : A(0), sum = 0;
     heads += sums.block * sums.columns + sums.column;
     tails += sums.block * sums.columns + sums.column;
     for (long long start = first; start < last; start += BATCH) {
         long long places[BATCH], keys[BATCH];
-        A some[BATCH], old[BATCH];
+        A some[BATCH], olds[BATCH];
         FOR_BATCH places[k] = order[smaller(start + k, last - 1)];
         FOR_BATCH keys[k] = sums.indices[places[k]];
         FOR_BATCH some[k] = sums.value(places[k]);
         FOR_BATCH keys[k] = wrapped(keys[k], sums.rows);
-        FOR_BATCH old[k] = adds && keys[k] != (k ? keys[k ? k - 1 : 0] : key) ? sums.old(keys[k]) : A(0);
+        FOR_BATCH olds[k] = adds && keys[k] != (k ? keys[k ? k - 1 : 0] : key) ? sums.old(keys[k]) : A(0);
         FOR_BATCH
             if (start + k < last) {
                 if (keys[k] != key) {
-                    if (!is_head) sums.write(key, sum);
+                    if (!is_head) sums.write(key, old, sum);
                     else if (sums.has_column) *heads = sum;
                     is_head = false;
                     key = keys[k];
-                    sum = old[k];
+                    old = olds[k];
+                    sum = 0;
                 }
                 sum += some[k];
             }
     }
-    if (!is_head && (last == sums.count || sums.key(order[last]) != key)) sums.write(key, sum);
+    if (!is_head && (last == sums.count || sums.key(order[last]) != key)) sums.write(key, old, sum);
     else if (sums.has_column) *(is_head ? heads : tails) = sum;
 }
 
 // The block of the piece in which a run that is cut begins adds its parts.
 template <typename T, typename A> __device__ void join_pieces(
-    Sums<T, A> sums, const long long* order, const A* heads, const A* tails, long long piece) {
+    Sums<T, A> sums, const long long* order, const A* heads, const A* tails, long long piece, bool adds) {
     sums.choose_column();
     long long number = sums.block, first = number * piece, next = first + piece, last = (sums.count - 1) / piece;
     long long key = sums.key(order[next - 1]);
     if (sums.key(order[next]) != key || (first > 0 && sums.key(order[first - 1]) == key)) return;
     heads += sums.column;
-    A sum = tails[number * sums.columns + sums.column];
+    A old = adds ? sums.old(key) : A(0), sum = tails[number * sums.columns + sums.column];
     for (bool goes_on = true; goes_on; ) {
         long long places[BATCH], keys[BATCH];
         A some[BATCH];
@@ -156,7 +158,7 @@ template <typename T, typename A> __device__ void join_pieces(
             if (goes_on) sum += some[k];
         }
     }
-    sums.write(key, sum);
+    sums.write(key, old, sum);
 }
 
 // The indices as numbers of rows, in a type that is sorted sooner.
@@ -173,8 +175,9 @@ template <typename K> __device__ void index_keys(const long long* indices, K* ke
     KERNEL add_few_##NAME(GIVEN(T), L adds) { add_few<T, A>(SUMS(T, A), adds); } \\
     KERNEL add_pieces_##NAME(GIVEN(T), const L* order, A* heads, A* tails, L piece, L adds) \\
         { add_pieces<T, A>(SUMS(T, A), order, heads, tails, piece, adds); } \\
-    KERNEL join_pieces_##NAME(GIVEN(T), const L* order, const A* heads, const A* tails, L piece) \\
-        { join_pieces<T, A>(SUMS(T, A), order, heads, tails, piece); }
+    KERNEL join_pieces_##NAME(GIVEN(T), const L* order, const A* heads, const A* tails, L piece, \\
+                              L adds) \\
+        { join_pieces<T, A>(SUMS(T, A), order, heads, tails, piece, adds); }
 KERNELS(HALF, float, half)
 KERNELS(float, float, float)
 KERNELS(double, double, double)
@@ -310,7 +313,7 @@ class _IndexSums:
         piece = piece_for(count)
         pieces = (count + piece - 1) // piece
         heads, tails = self._make((pieces, columns), partial), self._make((pieces, columns), partial)
-        cut = order, heads, tails, piece
-        self._launch(f"add_pieces_{name}", pieces * blocks, threads, (*given, *cut, int(not is_zero)))
+        arguments = *given, order, heads, tails, piece, int(not is_zero)
+        self._launch(f"add_pieces_{name}", pieces * blocks, threads, arguments)
         if pieces > 1:
-            self._launch(f"join_pieces_{name}", (pieces - 1) * blocks, threads, (*given, *cut))
+            self._launch(f"join_pieces_{name}", (pieces - 1) * blocks, threads, arguments)

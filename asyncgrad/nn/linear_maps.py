@@ -210,7 +210,28 @@ def rows_at_(weight: Any, indices: Any, padding_index: int | None, rows: Any, co
     return weight[indices] if rows is None else rows
 
 
+def _rows_grad_on_device(
+    g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any
+) -> Any:
+    return rows_added_.function(g if counts is None else g / counts, indices, weight_shape, padding_index)
+
+
+def _add_rows(
+    total: Any, g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any
+) -> Any:
+    """Add the gradient of a table to an array of a device that may be written into; return the new sum."""
+    if total.dtype != g.dtype:
+        return add_into(total, _rows_grad_on_device(g, indices, weight_shape, padding_index, counts))
+    kept = None if padding_index is None else total[padding_index].copy()
+    add_at(total, indices, g if counts is None else g / counts)
+    if kept is not None:
+        total[padding_index] = kept
+    return total
+
+
 @derivative(rows_at_, "weight")
+@adds_by(_add_rows)
+@device_variant(_rows_grad_on_device)
 def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any) -> Any:
     return rows_added(g if counts is None else g / counts, indices, weight_shape, padding_index)
 

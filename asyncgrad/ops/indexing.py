@@ -13,10 +13,11 @@ import numpy as np
 from ..graph.interception import add_entry_names
 from ..graph.one_device import check_one_device
 from ..graph.tensor_base import TensorBase
-from ..graph.values import arange_beside, as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
+from ..graph.values import add_into, arange_beside, as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
 from .axes import array_beside, array_like, axis_index, in_rows, laid_like, reduced_axes
 from .dispatch import write
 from .foreign import add_at, axes_led_by, check_places, choice_numbers, is_mask, taken
+from .kernels import adds_by, device_variant
 from .primitive import RULES, derivative, primitive
 from .shaping import copy, line, ravel, reshape
 
@@ -114,7 +115,17 @@ def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     return total
 
 
+def _add_put(total: Any, g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
+    """Add `g` at an advanced index into an array of a device that may be written into; return the new sum."""
+    if is_mask(index) or total.dtype != g.dtype:
+        return add_into(total, put_.function(g, index, a_shape))
+    add_at(total, index, g)
+    return total
+
+
 @derivative(pick_, "a")
+@adds_by(_add_put)
+@device_variant(put_.function)
 def _(g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
     return put(g, index, a_shape)
 

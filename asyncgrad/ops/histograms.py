@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentError
 from ..graph.tensor_base import TensorBase
-from ..graph.values import raw
+from ..graph.values import is_foreign, raw, zeros_beside
+from .foreign import add_at, as_dtype
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
 
@@ -51,6 +53,24 @@ def _places(columns: Sequence[Any], edges: Sequence[Any]) -> Any:
     return np.where(inside, places, -1)
 
 
+def _sums(places: Any, weights: Any, counts: Any) -> Any:
+    """Return the histogram of weights at places; `counts` is that without weights.
+
+    Raises:
+        ArgumentError: there is not one weight for each place.
+        ArgumentTypeError: the weights are complex, and the counts are not ints, as those of several axes.
+    """
+    if weights.shape != places.shape:
+        raise ArgumentError(f"a histogram needs a weight for each element: {weights.size} for {places.size}")
+    # NumPy gives the dtype of the weights where it counts by ints, and float64 elsewhere.
+    dtype = weights.dtype if counts.dtype.kind == "i" else np.dtype(float)
+    given = as_dtype(weights, np.result_type(dtype, float), "safe", copy=False)
+    # What is outside of all bins goes to one more.
+    sums = zeros_beside((counts.size + 1,), given)
+    add_at(sums, np.where(places < 0, counts.size, places), given, is_zero=True)
+    return np.reshape(sums[:-1], counts.shape).astype(dtype, copy=False)
+
+
 def _weighed(plain: Callable[..., Any], columns: Any, args: tuple[Any, ...], density: Any, weights: Any) -> Any:
     """Return a histogram whose weights are a Tensor, and the edges along each of its axes.
 
@@ -61,10 +81,14 @@ def _weighed(plain: Callable[..., Any], columns: Any, args: tuple[Any, ...], den
         density: whether to divide by the sum of the weights and the size of each bin.
         weights: one for each element.
     """
-    sums, edges = plain(*args, None, weights.detach())
+    array = raw(weights)
+    # Another library may add floats in any order, and counts exactly.
+    is_summed_here = array.__class__ is not np.ndarray and is_foreign(array) and array.dtype.kind in "fc"
+    sums, edges = plain(*args, None, None if is_summed_here else weights.detach())
     each = edges if isinstance(edges, (list, tuple)) else [edges]
     places = _places([np.reshape(raw(column), -1) for column in columns], [raw(edge) for edge in each])
-    result = weigh_.call(np.reshape(weights, -1), places, raw(sums))
+    found = _sums(places, np.reshape(array, -1), raw(sums)) if is_summed_here else raw(sums)
+    result = weigh_.call(np.reshape(weights, -1), places, found)
     if not density:
         return result, edges
     total = np.sum(result)

@@ -15,6 +15,7 @@ from asyncgrad import nn, sync
 from asyncgrad.devices import _cuda_index_sums
 from asyncgrad.devices._cuda_index_sums import index_sum_functions, piece_for
 from asyncgrad.engine.device import Device
+from asyncgrad.errors import ArgumentError, ArgumentTypeError
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import (
     COMPILER,
@@ -185,10 +186,13 @@ PROGRAMS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
     "columns of a transpose": lambda put, x: _with_sums(x.T, (slice(None), put(ROWS)), ufunc=np.add),
     "write at an index": lambda put, x: _with_rows(x, put(np.array([3, 1]))),
     "bincount": lambda put, x: np.bincount(put(np.tile(ROWS, 6)), np.reshape(x, -1), 7),
+    "histogram": lambda put, x: np.histogram(put(np.arange(30.0) % 7), np.arange(5.0), weights=np.reshape(x, -1))[0],
+    "histogram of points": lambda put, x: np.histogram2d(put(ROWS * 1.0), put(ROWS % 3.0), 2, weights=x[:, 0])[0],
     "empty index": lambda put, x: x[put(ROWS[:0])],
     "empty bincount": lambda put, x: np.bincount(put(ROWS[:0]), x[0, :0], 3) * np.sum(x),
 }
-INTO_NUMBERS = {"add.at", "subtract.at", "columns of a transpose"}
+#: Into numbers NumPy adds one value after the other, and a GPU their sum; a histogram of NumPy's is cumulative.
+CLOSE = {"add.at", "subtract.at", "columns of a transpose", "histogram"}
 
 
 def _with_sums(x: Any, index: Any, ufunc: np.ufunc) -> Any:
@@ -221,14 +225,13 @@ def results(program: Callable[[Callable[[Any], Any], Any], Any], place: Any, dty
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_gradients_at_indices_have_the_bits_of_numpy(device: Device, program: str, dtype: str, compiled: bool) -> None:
     # The weights of bincount are real.
-    dtype = "d" if "bincount" in program else dtype
+    dtype = "d" if "bincount" in program or "histogram of" in program else dtype
     expected = results(PROGRAMS[program], "cpu", dtype)
     with compiled_after(1 if compiled else None):
         found = results(PROGRAMS[program], device, dtype)
 
     for ours, right in zip(found, expected, strict=True):
-        # Into numbers NumPy adds one value after the other, and a GPU their sum.
-        tolerance = 1e-6 if program in INTO_NUMBERS else 0
+        tolerance = 1e-6 if program in CLOSE else 0
         np.testing.assert_allclose(ours, right, rtol=tolerance, atol=tolerance, strict=True)
     assert set(launched()) <= {"add_few"}
 
@@ -254,6 +257,17 @@ def test_the_gradient_of_many_rows_has_the_same_bits_again_though_one_row_is_nam
     for one in found:
         np.testing.assert_array_equal(one, right, strict=True)
     assert launched() == MANY * 3
+
+
+@needs_compilers
+def test_the_weights_of_a_histogram_are_one_for_each_element_and_real_where_there_are_several_axes(
+    device: Device,
+) -> None:
+    x, weights = (ag.tensor(drawn((4,), dtype), device=device, requires_grad=True) for dtype in "dD")
+    with pytest.raises(ArgumentError, match="a weight for each element: 3 for 4"):
+        np.histogram(x, np.arange(3.0), weights=weights[:3])
+    with pytest.raises(ArgumentTypeError, match="complex128 to float64"):
+        np.histogram2d(x, x, 2, weights=weights)
 
 
 @needs_compilers

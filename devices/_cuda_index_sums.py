@@ -20,6 +20,8 @@ __all__ = ["FEW", "index_sum_functions", "piece_for"]
 
 #: Up to so many indices are not sorted: each is compared with all others. PyTorch has the same bound for embeddings.
 FEW = 3072
+#: Each warp compares anew, for its columns: up to so many comparisons take less time than sorting may.
+_MOST_COMPARED = 1 << 26
 #: The threads of a block that computes keys.
 _THREADS = 256
 _INT64 = np.dtype(np.int64)
@@ -35,6 +37,9 @@ _SOURCE = """
 // added: a condition would have each read wait for the one before.
 #define BATCH 8
 #define FOR_BATCH _Pragma("unroll") for (int k = 0; k < BATCH; k++)
+// The same for the indices that a warp compares, 32 at a time.
+#define ROUNDS 4
+#define FOR_ROUNDS _Pragma("unroll") for (int round = 0; round < ROUNDS; round++)
 #define ALL_LANES 0xffffffffu
 
 __device__ long long smaller(long long a, long long b) { return a < b ? a : b; }
@@ -81,21 +86,30 @@ template <typename T, typename A> __device__ void add_few(Sums<T, A> sums, bool 
     long long first = sums.block, key = sums.key(first);
     int lane = threadIdx.x % 32;
     bool is_repeated = false;
-    for (long long place = lane; place < first; place += 32) is_repeated |= sums.key(place) == key;
+    for (long long start = lane; start < first; start += 32 * ROUNDS) {
+        long long near[ROUNDS];
+        FOR_ROUNDS near[round] = sums.indices[smaller(start + 32 * round, first - 1)];
+        FOR_ROUNDS is_repeated |= wrapped(near[round], sums.rows) == key;
+    }
     if (__any_sync(ALL_LANES, is_repeated)) return;
     A old = adds ? sums.old(key) : A(0), sum = 0;
-    for (long long start = first; start < sums.count; start += 32) {
-        long long place = start + lane;
-        unsigned found = __ballot_sync(ALL_LANES, place < sums.count && sums.key(place) == key);
-        while (found) {
-            int size = __popc(found), lane_of = 0;
-            A some[BATCH];
-            FOR_BATCH {
-                if (found) lane_of = __ffs(found) - 1;
-                found &= found - 1;
-                some[k] = sums.value(start + lane_of);
+    for (long long start = first; start < sums.count; start += 32 * ROUNDS) {
+        long long near[ROUNDS];
+        FOR_ROUNDS near[round] = sums.indices[smaller(start + 32 * round + lane, sums.count - 1)];
+        FOR_ROUNDS {
+            long long base = start + 32 * round;
+            bool is_equal = base + lane < sums.count && wrapped(near[round], sums.rows) == key;
+            unsigned found = __ballot_sync(ALL_LANES, is_equal);
+            while (found) {
+                int size = __popc(found), lane_of = 0;
+                A some[BATCH];
+                FOR_BATCH {
+                    if (found) lane_of = __ffs(found) - 1;
+                    found &= found - 1;
+                    some[k] = sums.value(base + lane_of);
+                }
+                FOR_BATCH if (k < size) sum += some[k];
             }
-            FOR_BATCH if (k < size) sum += some[k];
         }
     }
     sums.write(key, old, sum);
@@ -292,7 +306,7 @@ class _IndexSums:
         threads = _threads_for(columns)
         blocks = (columns + threads - 1) // threads
         given = values, indices, total, count, rows, length, columns
-        if count <= FEW:
+        if count <= FEW and count * count * ((columns + 31) // 32) <= _MOST_COMPARED:
             self._launch(f"add_few_{name}", count * blocks, threads, (*given, int(not is_zero)))
         else:
             self._add_many(name, blocks, threads, given, partial, is_zero)

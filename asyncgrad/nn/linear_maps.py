@@ -220,8 +220,6 @@ def _add_rows(
     total: Any, g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any
 ) -> Any:
     """Add the gradient of a table to an array of a device that may be written into; return the new sum."""
-    if total.dtype != g.dtype:
-        return add_into(total, _rows_grad_on_device(g, indices, weight_shape, padding_index, counts))
     kept = None if padding_index is None else total[padding_index].copy()
     add_at(total, indices, g if counts is None else g / counts)
     if kept is not None:

@@ -117,7 +117,7 @@ def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 def _add_put(total: Any, g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
     """Add `g` at an advanced index into an array of a device that may be written into; return the new sum."""
-    if is_mask(index) or total.dtype != g.dtype:
+    if is_mask(index):
         return add_into(total, put_.function(g, index, a_shape))
     add_at(total, index, g)
     return total

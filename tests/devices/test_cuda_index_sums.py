@@ -183,6 +183,7 @@ PROGRAMS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
     "take_along_axis": lambda put, x: np.take_along_axis(x, put(INDICES[:, :1] * np.ones((1, 6), int)), axis=0),
     "add.at": lambda put, x: _with_sums(x, put(ROWS), ufunc=np.add),
     "subtract.at": lambda put, x: _with_sums(x, put(ROWS), ufunc=np.subtract),
+    "add.at of one row": lambda put, x: _with_sums(x, 3, ufunc=np.add),
     "columns of a transpose": lambda put, x: _with_sums(x.T, (slice(None), put(ROWS)), ufunc=np.add),
     "write at an index": lambda put, x: _with_rows(x, put(np.array([3, 1]))),
     "bincount": lambda put, x: np.bincount(put(np.tile(ROWS, 6)), np.reshape(x, -1), 7),

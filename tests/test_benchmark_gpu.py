@@ -5,16 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 import asyncgrad as ag
 from benchmarks import report
-from benchmarks.gpu import command, hardware, loop, measure
+from benchmarks.gpu import command, hardware, loop, measure, work
 from benchmarks.gpu import report as gpu_report
 from benchmarks.gpu.cases import CASES, TINY
 from benchmarks.gpu.overlap import Overlap, Span
+from benchmarks.gpu.work import Event, KernelTotal, Work
 from benchmarks.peers import torch
 from benchmarks.record import Record, UnusableRecordError
 from benchmarks.runner import Result
@@ -36,8 +38,10 @@ def record() -> gpu_report.GpuRecord:
     rows = [Result("MLP", seconds, order, topic="gpu", measured="2030-01-31")]
     return gpu_report.GpuRecord(
         Record(machine, rows),
-        {"MLP": {"asyncgrad": 300, "torch": 200}},
+        {"MLP": {"asyncgrad": 3 << 20, "torch": 2 << 20}},
         {"MLP": {"asyncgrad": 40, "torch": 50}},
+        {"MLP": {"asyncgrad": 0.5, "torch": 3.6}},
+        "",
         {"idle": 1e-4, "training": 2e-3},
         [Overlap("two branches", 4.0, 3.0, [Span("branch 1", 0.0, 2.0), Span("branch 2", 0.5, 3.0)])],
     )
@@ -97,10 +101,155 @@ def test_the_report_shows_ratios_kernels_memory_lateness_and_overlap(record: gpu
 
     assert "| training step | asyncgrad, ms | × PyTorch | compiled, × PyTorch | kernels | of PyTorch's |" in shown
     assert "| MLP | 2.500 | 0.62 | 0.25 | 40 | 50 | 1.50 |" in shown
+    assert "| samples, ms | PyTorch's | GPU works, ms | PyTorch's | bound by | PyTorch's | memory, MiB |" in shown
+    assert "| MLP | 2.00 to 3.00 | 4.00 to 4.00 | 0.50 | 3.60 | host | GPU | 3 | 2 |" in shown
     assert "idle 0.10 ms, training 2.00 ms" in shown
     assert "Two branches: 4.00 ms and 3.00 ms (× 0.75)" in shown
     assert "| branch 2 | 0.50 | 3.00 |" in shown
     assert "on Abacus (8 GiB), driver 1.0; CUDA 13.1, CuPy 14.2, PyTorch 2" in shown
+
+
+def test_a_report_without_the_work_of_the_gpu_says_why(record: gpu_report.GpuRecord) -> None:
+    record.kernels, record.busy_ms, record.not_measured = {}, {}, "PyTorch is built without CUPTI"
+
+    shown = gpu_report.printed(record)
+
+    assert "| training step | samples, ms | PyTorch's | memory, MiB | PyTorch's |" in shown
+    assert "was not measured: PyTorch is built without CUPTI." in shown
+
+
+#: Two steps. In each, a copy runs beside a product and ends after it.
+EVENTS = [
+    event
+    for begin in (0.0, 1000.0)
+    for event in (
+        Event("add", begin + 300, begin + 310),
+        Event("product", begin, begin + 100),
+        Event("Memcpy HtoD", begin + 50, begin + 150),
+        Event("add", begin + 200, begin + 230),
+    )
+]
+
+
+def test_the_work_of_a_step_is_the_time_in_which_anything_runs_and_the_total_of_each_kernel() -> None:
+    found = work.summarize(EVENTS, steps=2)
+
+    assert found == Work(
+        kernels=3,
+        busy_ms=0.19,
+        totals=[KernelTotal("product", 1, 100), KernelTotal("Memcpy HtoD", 1, 100), KernelTotal("add", 2, 40)],
+    )
+
+
+@pytest.mark.parametrize(("busy", "bound"), [(0.59, "host"), (0.6, "both"), (0.79, "both"), (0.8, "GPU"), (1.1, "GPU")])
+def test_a_step_is_bound_by_the_gpu_if_that_works_most_of_the_time(busy: float, bound: str) -> None:
+    assert work.bound_by(busy, 1.0) == bound
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("asyncgrad_add_ff", "asyncgrad_add_ff"),
+        ("sm80_xmma_gemm_f32f32_tn_n(Params<float>)", "sm80_xmma_gemm_f32f32_tn_n"),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::tanh(float)>(int)",
+            "vectorized_elementwise_kernel<4, tanh(float)>",
+        ),
+        ("x" * 200, "x" * 109 + "…"),
+    ],
+)
+def test_a_kernel_is_shown_by_what_tells_it_from_others(name: str, short: str) -> None:
+    assert work.short_name(name) == short
+
+
+def test_the_kernels_of_both_libraries_are_listed_with_what_bounds_the_step(record: gpu_report.GpuRecord) -> None:
+    works = {"MLP": {"asyncgrad": work.summarize(EVENTS, 2), "torch": Work(1, 3.6, [KernelTotal("gemm", 1, 3600)])}}
+
+    shown = work.tables_of_cases(works, record.timings.results).splitlines()
+
+    assert shown == [
+        "MLP",
+        "",
+        "asyncgrad: a step takes 2.500 ms, of which the GPU works 0.190 ms (8%, bound by: host); 3 kernels",
+        "        µs    calls  kernel",
+        "     100.0        1  product",
+        "     100.0        1  Memcpy HtoD",
+        "      40.0        2  add",
+        "",
+        "torch: a step takes 4.000 ms, of which the GPU works 3.600 ms (90%, bound by: GPU); 1 kernels",
+        "        µs    calls  kernel",
+        "   3,600.0        1  gemm",
+    ]
+
+
+class Profiler:
+    """PyTorch's profiler, with what it is to have recorded: one kernel in each step, and a call of the host."""
+
+    ProfilerActivity = SimpleNamespace(CUDA="cuda")
+
+    def __init__(self, activities: set[str], kernels: int) -> None:
+        self.activities, self.kernels = activities, kernels
+
+    def supported_activities(self) -> set[str]:
+        return self.activities
+
+    def profile(self, activities: list[str]) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It has recorded."""
+
+    def events(self) -> list[Any]:
+        def event(name: str, device: str, begin: float) -> Any:
+            times = SimpleNamespace(start=begin, end=begin + 5)
+            return SimpleNamespace(name=name, device_type=device, time_range=times)
+
+        return [event("launch", "CPU", 0.0), *(event("kernel", "CUDA", 10.0 * nr) for nr in range(self.kernels))]
+
+
+class Idle:
+    """A training that does nothing."""
+
+    async def step(self) -> None:
+        """A step."""
+
+    async def synchronize(self) -> None:
+        """There is nothing to wait for."""
+
+
+def profiled(monkeypatch: pytest.MonkeyPatch, *, activities: set[str], kernels: int) -> Work:
+    fake: Any = SimpleNamespace(
+        __version__="2.0",
+        profiler=Profiler(activities, kernels),
+        autograd=SimpleNamespace(DeviceType=SimpleNamespace(CUDA="CUDA")),
+    )
+    monkeypatch.setattr(work, "torch", fake)
+    training: Any = Idle()
+    return ag.run(work.profile_work(training))
+
+
+def test_the_profiler_records_the_kernels_and_not_the_calls_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = profiled(monkeypatch, activities={"cpu", "cuda"}, kernels=3)
+
+    assert found == Work(kernels=1, busy_ms=0.005, totals=[KernelTotal("kernel", 1, 5)])
+
+
+@pytest.mark.parametrize(
+    ("activities", "kernels", "reason"),
+    [
+        ({"cpu"}, 0, "PyTorch 2.0 is built without CUDA or CUPTI, or finds no GPU"),
+        ({"cpu", "cuda"}, 0, "PyTorch's profiler recorded nothing on the GPU: CUPTI is missing"),
+    ],
+    ids=["no CUPTI", "nothing recorded"],
+)
+def test_where_kernels_cannot_be_recorded_the_reason_is_given(
+    activities: set[str], kernels: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(work.NotMeasuredError, match=reason):
+        profiled(monkeypatch, activities=activities, kernels=kernels)
 
 
 def test_the_page_shows_the_record_and_nothing_else() -> None:
@@ -142,7 +291,9 @@ def test_the_command_prints_a_table_and_writes_the_record(tmp_path: Path, capsys
     status = command.main([*arguments, "--alone"])
 
     assert status == 0
-    assert "| conv net, 3 layers, 2 × 3 × 8 × 8 |" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "| conv net, 3 layers, 2 × 3 × 8 × 8 |" in shown
+    assert "was not measured: this is no GPU" in shown
     (row,) = gpu_report.GpuRecord.read(tmp_path / "gpu.json").timings.results
     assert row.seconds.keys() == {"asyncgrad"}
 
@@ -162,10 +313,12 @@ def test_without_a_gpu_the_command_says_what_is_missing(
     ("arguments", "complaint"),
     [
         (["mlp", "--write"], "--write writes all measurements on a GPU: leave out words"),
+        (["--kernels", "--write"], "--write writes all measurements on a GPU: leave out words"),
+        (["--kernels", "mlp", "--device", "cpu"], "--kernels needs a GPU, and PyTorch to record its kernels"),
         (["--device", "cpu", "--write"], "--write writes all measurements on a GPU"),
         (["--json", "nowhere/gpu.json"], "--json: there is no folder nowhere"),
     ],
-    ids=["word", "cpu", "json"],
+    ids=["word", "kernels to write", "kernels without a GPU", "cpu", "json"],
 )
 def test_the_command_names_what_it_cannot_use(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]

@@ -18,13 +18,14 @@ from typing import final
 
 import numpy as np
 
-from ..peers import Array, torch
+from ..peers import Array
 from ..runner import Result
 from .cases import CASES, TINY, Case
 from .hardware import use_gpu
 from .training import LIBRARIES, Training, start_torch, takes_part
+from .work import Work, profile_work
 
-__all__ = ["Budget", "Steps", "count_kernels", "measure_steps"]
+__all__ = ["Budget", "Steps", "measure_steps", "measure_work"]
 
 #: The allowed norm of the difference between two libraries' gradients, relative to the norm of one. The libraries add
 #: in different orders, and an input of relu near 0 may have another sign, so single elements may differ by more.
@@ -33,8 +34,8 @@ TOLERANCE = 5e-3
 WARMING = 5
 #: The number of steps during which the peak of memory is measured.
 PEAK_STEPS = 3
-#: The libraries whose kernels are counted.
-COUNTED = ("asyncgrad", "asyncgrad, compiled", "torch")
+#: The libraries whose work on the GPU is recorded.
+RECORDED = ("asyncgrad", "asyncgrad, compiled", "torch")
 #: The fewest rounds of a case, even if they exceed its budget.
 MIN_ROUNDS = 3
 
@@ -50,8 +51,8 @@ class Budget:
 
     @classmethod
     def of(cls, *, quick: bool) -> Budget:
-        """Return the budget of a quick run, which takes 3 minutes, or of a full one, which takes 8."""
-        return cls(5, 0.1, 7.0) if quick else cls(11, 0.25, 25.0)
+        """Return the budget of a quick run, which takes less than 3 minutes, or of a full one, which takes about 6."""
+        return cls(7, 0.1, 6.0) if quick else cls(11, 0.25, 15.0)
 
 
 @final
@@ -89,9 +90,11 @@ async def measure_steps(device: str, budget: Budget, *, alone: bool, quick: bool
 
 
 def _summary(result: Result) -> str:
-    """Return a line with the median time of each library, to print while the other cases are measured."""
-    medians = {name: statistics.median(times) * 1e3 for name, times in result.seconds.items()}
-    return "  " + ", ".join(f"{name} {milliseconds:.3f} ms" for name, milliseconds in medians.items())
+    """Return a line with the median and the extremes of each library, to print while other cases are measured."""
+    return "  " + ", ".join(
+        f"{name} {statistics.median(times) * 1e3:.3f} ms ({min(times) * 1e3:.3f} to {max(times) * 1e3:.3f})"
+        for name, times in result.seconds.items()
+    )
 
 
 def _select_cases(device: str, words: Iterable[str]) -> list[Case]:
@@ -175,30 +178,28 @@ async def _time(trainings: dict[str, Training], budget: Budget, result: Result) 
     gc.unfreeze()
 
 
-async def count_kernels(device: str, words: Iterable[str] = ()) -> dict[str, dict[str, int]]:
-    """Return the number of kernels that a step launches, by case and library, as counted by PyTorch's profiler.
+async def measure_work(device: str, words: Iterable[str] = (), *, quick: bool) -> dict[str, dict[str, Work]]:
+    """Return the work of the GPU in a step, by case and library.
 
-    The profiler counts the kernels of all libraries. Call this after all other measurements: code that has been
-    profiled stays slower.
+    Call this after all other measurements: code that has been profiled stays slower.
+
+    Args:
+        device: the name of the GPU.
+        words: record only cases whose name has one of these.
+        quick: leave compiled autograd out.
+
+    Raises:
+        NotMeasuredError: PyTorch's profiler cannot record it here; the message says why.
     """
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, dict[str, Work]] = {}
     for case in _select_cases(device, words):
-        print(f"counting the kernels of {case.name} ...", file=sys.stderr, flush=True)
+        print(f"recording the kernels of {case.name} ...", file=sys.stderr, flush=True)
         problem = case.draw()
-        for name in COUNTED:
+        for name in RECORDED:
             library = LIBRARIES[name]
-            if takes_part(library, case, alone=False, quick=False):
+            if takes_part(library, case, alone=False, quick=quick):
                 training = library(case, problem, device)
                 await training.differentiate()
                 await _run(training, WARMING)
-                found.setdefault(case.name, {})[name] = await _kernels(training)
+                found.setdefault(case.name, {})[name] = await profile_work(training)
     return found
-
-
-async def _kernels(training: Training) -> int:
-    profiler = torch.profiler
-    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile:
-        await training.step()
-        await training.synchronize()
-    on_gpu = [event.name for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-    return sum(not name.startswith(("Memcpy", "Memset")) for name in on_gpu)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, final
 from ..record import Record
 from ..runner import Result
 from .overlap import Overlap, Span
+from .work import bound_by
 
 __all__ = ["GpuRecord", "block", "printed"]
 
@@ -34,6 +36,10 @@ class GpuRecord:
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     #: By case and library: the number of kernels that a step launches.
     kernels: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: By case and library: the milliseconds of a step during which the GPU works.
+    busy_ms: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: Why the two above were not measured; empty if they were.
+    not_measured: str = ""
     #: By activity of the loop: the 99th percentile of a timer's lateness, in seconds.
     lateness: dict[str, float] = field(default_factory=dict)
     overlap: list[Overlap] = field(default_factory=list)
@@ -43,6 +49,8 @@ class GpuRecord:
         more = {
             "memory": self.memory,
             "kernels": self.kernels,
+            "busy_ms": self.busy_ms,
+            "not_measured": self.not_measured,
             "lateness": self.lateness,
             "overlap": [asdict(one) for one in self.overlap],
         }
@@ -60,6 +68,8 @@ class GpuRecord:
             timings,
             raw.get("memory", {}),
             raw.get("kernels", {}),
+            raw.get("busy_ms", {}),
+            raw.get("not_measured", ""),
             raw.get("lateness", {}),
             [_read_overlap(one) for one in raw.get("overlap", [])],
         )
@@ -73,6 +83,8 @@ def printed(record: GpuRecord) -> str:
     """Return the report as Markdown."""
     parts = [
         _render_table(record),
+        _render_causes(record),
+        _render_not_measured(record),
         _render_lateness(record),
         *map(_render_overlap, record.overlap),
         _render_conditions(record),
@@ -105,6 +117,44 @@ def _render_table(record: GpuRecord) -> str:
             row.append(_number(_memory(record, result)))
         lines.append(row)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _render_causes(record: GpuRecord) -> str:
+    """Return a table of what explains the times: their spread, the work of the GPU, and the peak of its memory."""
+    columns = [("samples, ms", _spread)]
+    columns += [("GPU works, ms", _busy), ("bound by", _bound)] if record.busy_ms else []
+    columns += [("memory, MiB", _peak)] if any(record.memory.values()) else []
+    heads = ["training step", *(title for head, _ in columns for title in (head, "PyTorch's"))]
+    lines = [heads, ["---", *(["---:"] * (len(heads) - 1))]]
+    for result in record.timings.results:
+        cells = [cell(record, result, library) for _, cell in columns for library in ("asyncgrad", "torch")]
+        lines.append([result.name, *cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _spread(_: GpuRecord, result: Result, library: str) -> str:
+    times = result.seconds.get(library)
+    return f"{min(times) * 1e3:,.2f} to {max(times) * 1e3:,.2f}" if times else "-"
+
+
+def _busy(record: GpuRecord, result: Result, library: str) -> str:
+    busy = record.busy_ms.get(result.name, {}).get(library)
+    return "-" if busy is None else f"{busy:,.2f}"
+
+
+def _bound(record: GpuRecord, result: Result, library: str) -> str:
+    busy, times = record.busy_ms.get(result.name, {}).get(library), result.seconds.get(library)
+    return "-" if busy is None or not times else bound_by(busy / 1e3, statistics.median(times))
+
+
+def _peak(record: GpuRecord, result: Result, library: str) -> str:
+    peak = record.memory.get(result.name, {}).get(library, 0)
+    return f"{peak / 2**20:,.0f}" if peak > 0 else "-"
+
+
+def _render_not_measured(record: GpuRecord) -> str:
+    why = record.not_measured
+    return f"How long the GPU works in a step, and how many kernels it runs, was not measured: {why}." if why else ""
 
 
 def _memory(record: GpuRecord, result: Result) -> float | None:

@@ -53,6 +53,8 @@ class CupyPeakMemory(PeakMemory):
         import cupy
 
         watch, pool = self, cupy.get_default_memory_pool()
+        # A step that allocates nothing calls no hook.
+        self.peak = pool.used_bytes()
 
         @final
         class Hook(cupy.cuda.MemoryHook):  # type: ignore[misc]  # CuPy is untyped

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Routines", "handle_getter", "library_functions"]
 
-#: A block sums 32 columns, by 8 rows at a time, or by 32 rows of many.
-_COLUMNS, _FEW_ROWS, _MANY_ROWS = 32, 8, 32
-#: From so many rows on.
-_MANY = 256
+#: A block sums 32 columns, or 8 where 32 would give too few blocks for the multiprocessors of a large GPU: 8 numbers of
+#: float32 are what its memory reads at once.
+_COLUMNS, _FEW_COLUMNS, _BLOCKS = 32, 8, 132
+#: The threads of a block, and those for this many rows or more.
+_THREADS, _MANY_THREADS, _MANY_ROWS = 256, 1024, 256
 #: More numbers than this are summed by CuPy, which divides one sum among several blocks.
 _LONGEST = 1 << 13
 
@@ -50,20 +51,25 @@ template <typename T> __device__ void sum_rows(const T* in, T* out, long long le
     }
 }
 
-// Sums over the middle axis of (blocks in y, length, width); 32 columns for each block, by a row for each of its warps.
+// Sums over the middle axis of (blocks in y, length, width). A block sums 8, 16 or 32 columns: its threads add up a part
+// of a column each, its warps what their threads have, and the first of them what the warps have.
 template <typename T, bool adds> __device__ void sum_columns(
-    const T* in, T* out, long long length, long long width, T divisor) {
-    __shared__ T partial[32][COLUMNS + 1];
-    int row = threadIdx.x / COLUMNS, place = threadIdx.x % COLUMNS, rows = blockDim.x / COLUMNS;
-    long long column = blockIdx.x * (long long)COLUMNS + place;
+    const T* in, T* out, long long length, long long width, int columns, T divisor) {
+    __shared__ T partial[32][33];
+    int place = threadIdx.x % columns, row = threadIdx.x / columns, rows = blockDim.x / columns;
+    long long column = blockIdx.x * (long long)columns + place;
     in += blockIdx.y * length * width;
     T total = 0;
-    if (column < width)
-        for (long long k = row; k < length; k += rows) total += in[k * width + column];
-    partial[row][place] = total;
+    const T* from = in + row * width + column;
+    // With the number of turns known before, the compiler has several reads under way at a time.
+    int turns = column < width ? (int(length) - row + rows - 1) / rows : 0;
+    #pragma unroll 4
+    for (int turn = 0; turn < turns; turn++) total += from[turn * rows * width];
+    for (int step = 16; step >= columns; step >>= 1) total += __shfl_down_sync(0xffffffffu, total, step);
+    partial[threadIdx.x / 32][threadIdx.x % 32] = total;
     __syncthreads();
     if (row == 0 && column < width) {
-        for (int other = 1; other < rows; other++) total += partial[other][place];
+        for (int warp = 1; warp < blockDim.x / 32; warp++) total += partial[warp][place];
         out += blockIdx.y * width + column;
         *out = adds ? *out + total : total / divisor;
     }
@@ -72,24 +78,27 @@ template <typename T, bool adds> __device__ void sum_columns(
 #define KERNELS(T) \\
     extern "C" __global__ void sum_rows_##T(const T* in, T* out, long long length, T divisor) \\
         { sum_rows<T>(in, out, length, divisor); } \\
-    extern "C" __global__ void sum_columns_##T(const T* in, T* out, long long length, long long width, T divisor) \\
-        { sum_columns<T, false>(in, out, length, width, divisor); } \\
-    extern "C" __global__ void add_columns_##T(const T* in, T* out, long long length, long long width, T divisor) \\
-        { sum_columns<T, true>(in, out, length, width, divisor); }
+    extern "C" __global__ void sum_columns_##T( \\
+        const T* in, T* out, long long length, long long width, long long columns, T divisor) \\
+        { sum_columns<T, false>(in, out, length, width, columns, divisor); } \\
+    extern "C" __global__ void add_columns_##T( \\
+        const T* in, T* out, long long length, long long width, long long columns, T divisor) \\
+        { sum_columns<T, true>(in, out, length, width, columns, divisor); }
 KERNELS(float)
 KERNELS(double)
 """
 
 
-def library_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Callable[..., Any]]:
+def library_functions(cupy: Any, macros: str = "", launched: list[int] | None = None) -> dict[Any, Callable[..., Any]]:
     """Return the functions, by the functions of NumPy whose place they take.
 
     Args:
         cupy: the module.
+        macros: what the compiler needs before the source.
         launched: where launches are counted, and calls of cuBLAS.
     """
     launched = [0] if launched is None else launched
-    sums = _Sums(cupy, launched)
+    sums = _Sums(cupy, macros, launched)
     routines = Routines(cupy, launched)
     return {
         np.matmul: _make_product(cupy, routines),
@@ -280,13 +289,14 @@ class _Sums:
 
     Args:
         cupy: the module.
+        macros: what the compiler needs before the source.
         launched: where launches are counted.
     """
 
-    def __init__(self, cupy: Any, launched: list[int]) -> None:
+    def __init__(self, cupy: Any, macros: str, launched: list[int]) -> None:
         self._launched = launched
         self._make = array_maker(cupy)
-        self._module = cupy.RawModule(code=f"#define COLUMNS {_COLUMNS}\n{_SOURCE}", options=("-std=c++17",))
+        self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
         #: By dtype and GPU, what `_load` returns.
         self._kernels: dict[tuple[str, int], tuple[Any, Any, Any]] = {}
@@ -381,10 +391,11 @@ class _Sums:
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
             return result, dtype.char, rows, (blocks,), (threads,), (length, divisor)
-        grid = (width + _COLUMNS - 1) // _COLUMNS, blocks
+        at_once = _COLUMNS if width * blocks >= _COLUMNS * _BLOCKS else _FEW_COLUMNS
+        grid = (width + at_once - 1) // at_once, blocks
         # With few blocks, what counts is how many reads each has under way.
-        rows_at_once = _MANY_ROWS if length >= _MANY else _FEW_ROWS
-        return result, dtype.char, columns, grid, (_COLUMNS * rows_at_once,), (length, width, divisor)
+        threads = _MANY_THREADS if length >= _MANY_ROWS else _THREADS
+        return result, dtype.char, columns, grid, (threads,), (length, width, at_once, divisor)
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:
         """Return the launchers of the kernels for rows and for columns of a dtype, and the type of its numbers."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from ._call_caches import remember
 from ._cuda_arrays import array_maker, gpu_getter
+from ._cuda_columns import COLUMNS_SOURCE, columns_and_threads
 from ._cuda_kernels import mixed_error
 
 if TYPE_CHECKING:
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Routines", "handle_getter", "library_functions"]
 
-#: A block sums 32 columns, or 8 where 32 would give too few blocks for the multiprocessors of a large GPU: 8 numbers of
-#: float32 are what its memory reads at once.
-_COLUMNS, _FEW_COLUMNS, _BLOCKS = 32, 8, 132
-#: The threads of a block, and those for this many rows or more.
-_THREADS, _MANY_THREADS, _MANY_ROWS = 256, 1024, 256
 #: More numbers than this are summed by CuPy, which divides one sum among several blocks.
 _LONGEST = 1 << 13
 
@@ -51,28 +47,14 @@ template <typename T> __device__ void sum_rows(const T* in, T* out, long long le
     }
 }
 
-// Sums over the middle axis of (blocks in y, length, width). A block sums 8, 16 or 32 columns: its threads add up a part
-// of a column each, its warps what their threads have, and the first of them what the warps have.
-template <typename T, bool adds> __device__ void sum_columns(
+// Sums over the middle axis of (blocks in y, length, width).
+template <typename T, bool adds> __device__ void sum_middle(
     const T* in, T* out, long long length, long long width, int columns, T divisor) {
-    __shared__ T partial[32][33];
-    int place = threadIdx.x % columns, row = threadIdx.x / columns, rows = blockDim.x / columns;
-    long long column = blockIdx.x * (long long)columns + place;
     in += blockIdx.y * length * width;
-    T total = 0;
-    const T* from = in + row * width + column;
-    // With the number of turns known before, the compiler has several reads under way at a time.
-    int turns = column < width ? (int(length) - row + rows - 1) / rows : 0;
-    #pragma unroll 4
-    for (int turn = 0; turn < turns; turn++) total += from[turn * rows * width];
-    for (int step = 16; step >= columns; step >>= 1) total += __shfl_down_sync(0xffffffffu, total, step);
-    partial[threadIdx.x / 32][threadIdx.x % 32] = total;
-    __syncthreads();
-    if (row == 0 && column < width) {
-        for (int warp = 1; warp < blockDim.x / 32; warp++) total += partial[warp][place];
-        out += blockIdx.y * width + column;
-        *out = adds ? *out + total : total / divisor;
-    }
+    out += blockIdx.y * width;
+    sum_columns<T>(
+        length, width, columns, [=](long long row, long long column) { return in[row * width + column]; },
+        [=](long long column, T total) { out[column] = adds ? out[column] + total : total / divisor; });
 }
 
 #define KERNELS(T) \\
@@ -80,10 +62,10 @@ template <typename T, bool adds> __device__ void sum_columns(
         { sum_rows<T>(in, out, length, divisor); } \\
     extern "C" __global__ void sum_columns_##T( \\
         const T* in, T* out, long long length, long long width, long long columns, T divisor) \\
-        { sum_columns<T, false>(in, out, length, width, columns, divisor); } \\
+        { sum_middle<T, false>(in, out, length, width, columns, divisor); } \\
     extern "C" __global__ void add_columns_##T( \\
         const T* in, T* out, long long length, long long width, long long columns, T divisor) \\
-        { sum_columns<T, true>(in, out, length, width, columns, divisor); }
+        { sum_middle<T, true>(in, out, length, width, columns, divisor); }
 KERNELS(float)
 KERNELS(double)
 """
@@ -296,7 +278,7 @@ class _Sums:
     def __init__(self, cupy: Any, macros: str, launched: list[int]) -> None:
         self._launched = launched
         self._make = array_maker(cupy)
-        self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
+        self._module = cupy.RawModule(code=macros + COLUMNS_SOURCE + _SOURCE, options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
         #: By dtype and GPU, what `_load` returns.
         self._kernels: dict[tuple[str, int], tuple[Any, Any, Any]] = {}
@@ -391,10 +373,8 @@ class _Sums:
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
             return result, dtype.char, rows, (blocks,), (threads,), (length, divisor)
-        at_once = _COLUMNS if width * blocks >= _COLUMNS * _BLOCKS else _FEW_COLUMNS
+        at_once, threads = columns_and_threads(length, width, blocks)
         grid = (width + at_once - 1) // at_once, blocks
-        # With few blocks, what counts is how many reads each has under way.
-        threads = _MANY_THREADS if length >= _MANY_ROWS else _THREADS
         return result, dtype.char, columns, grid, (threads,), (length, width, at_once, divisor)
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:

@@ -95,29 +95,14 @@ template <typename T> __device__ void rms_norm_grad(
     EACH(k) out[k] = ((weight ? g[k] * weight[k] : g[k]) - x[k] * product) * inverse;
 }
 
-// The sum over rows of g times the standardized x; 32 columns for each block, by as many rows as it has warps.
+// The sum over rows of g times the standardized x.
 template <typename T> __device__ void rms_weight_grad(
-    const T* g, const T* x, const T* inverses, T* out, long long rows, long long length) {
-    __shared__ T partial[32][33];
-    const int wide = blockDim.x < 32 ? blockDim.x : 32;
-    const int part = threadIdx.x / wide, place = threadIdx.x % wide, parts = blockDim.x / wide;
-    // Once, but for blocks of fewer than 32 threads.
-    for (int first = 0; first < 32; first += wide) {
-        long long column = blockIdx.x * 32LL + first + place;
-        T total = 0;
-        if (column < length)
-            for (long long row = part; row < rows; row += parts) {
-                long long k = row * length + column;
-                total += g[k] * (x[k] * inverses[row]);
-            }
-        partial[part][place] = total;
-        __syncthreads();
-        if (part == 0 && column < length) {
-            for (int other = 1; other < parts; other++) total += partial[other][place];
-            out[column] = total;
-        }
-        __syncthreads();
-    }
+    const T* g, const T* x, const T* inverses, T* out, long long rows, long long length, int columns) {
+    auto term = [=](long long row, long long column) {
+        long long k = row * length + column;
+        return g[k] * (x[k] * inverses[row]);
+    };
+    sum_columns<T>(rows, length, columns, term, [=](long long column, T total) { out[column] = total; });
 }
 
 #define KERNELS(T) \\
@@ -134,8 +119,9 @@ template <typename T> __device__ void rms_weight_grad(
         { rms_norm<T>(x, w, out, s, n, eps); } \\
     KERNEL rms_norm_grad_##T(const T* g, const T* x, const T* w, const T* s, T* out, long long n) \\
         { rms_norm_grad<T>(g, x, w, s, out, n); } \\
-    KERNEL rms_weight_grad_##T(const T* g, const T* x, const T* s, T* out, long long rows, long long n) \\
-        { rms_weight_grad<T>(g, x, s, out, rows, n); }
+    KERNEL rms_weight_grad_##T( \\
+        const T* g, const T* x, const T* s, T* out, long long rows, long long n, long long columns) \\
+        { rms_weight_grad<T>(g, x, s, out, rows, n, columns); }
 KERNELS(float)
 KERNELS(double)
 """
@@ -253,9 +239,7 @@ class _Norms(RowFunctions):
             return None
         rows, length = inverse.size, prod(shape)
         out = self._ndarray(shape, x.dtype)
-        threads = 1024 if rows >= 256 else 256
-        blocks = (length + 31) // 32
-        self.kernel("rms_weight_grad", x.dtype.char)(blocks * threads, (g, x, inverse, out, rows, length), 0, threads)
+        self.launch_columns("rms_weight_grad", x.dtype, rows, length, (g, x, inverse, out))
         return out
 
 

@@ -10,6 +10,7 @@ from abc import ABC
 from typing import TYPE_CHECKING, Any, final
 
 from ._cuda_arrays import gpu_getter
+from ._cuda_columns import COLUMNS_SOURCE, columns_and_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK_SOURCE", "RowFunctions", "row_functions", "threads_for"]
 
 #: What a block of threads does together: the sum and the maximum over its threads, and loops over a row.
-BLOCK_SOURCE = """
+BLOCK_SOURCE = (
+    COLUMNS_SOURCE
+    + """
 #define LOWEST (-__longlong_as_double(0x7ff0000000000000LL))
 
 template <typename T> __device__ T larger(T a, T b) { return a > b || isnan(a) ? a : b; }
@@ -44,6 +47,7 @@ template <typename T, bool is_sum> __device__ T over_block(T value) {
 #define SUM(value) over_block<T, true>(value)
 #define KERNEL extern "C" __global__ void
 """
+)
 
 _SOURCE = """
 template <typename T, bool is_log> __device__ void softmax(const T* x, T* out, long long length) {
@@ -100,24 +104,14 @@ template <typename T> __device__ void standardize_grad(
     }
 }
 
-// The sum over rows of g times the standardized x; 32 columns for each block, by as many rows as it has warps.
+// The sum over rows of g times the standardized x.
 template <typename T> __device__ void weight_grad(
-    const T* g, const T* x, const T* means, const T* inverses, T* out, long long rows, long long length) {
-    __shared__ T partial[32][33];
-    int part = threadIdx.x / 32, place = threadIdx.x % 32, parts = blockDim.x / 32;
-    long long column = blockIdx.x * 32LL + place;
-    T total = 0;
-    if (column < length)
-        for (long long row = part; row < rows; row += parts) {
-            long long k = row * length + column;
-            total += g[k] * ((x[k] - means[row]) * inverses[row]);
-        }
-    partial[part][place] = total;
-    __syncthreads();
-    if (part == 0 && column < length) {
-        for (int other = 1; other < parts; other++) total += partial[other][place];
-        out[column] = total;
-    }
+    const T* g, const T* x, const T* means, const T* inverses, T* out, long long rows, long long length, int columns) {
+    auto term = [=](long long row, long long column) {
+        long long k = row * length + column;
+        return g[k] * ((x[k] - means[row]) * inverses[row]);
+    };
+    sum_columns<T>(rows, length, columns, term, [=](long long column, T total) { out[column] = total; });
 }
 
 // Rows of a table; NaNs where there is no row of that index, which becomes 0 in `kept`.
@@ -142,8 +136,9 @@ template <typename T> __device__ void rows_at(
         { layer_norm<T>(x, w, b, out, m, s, n, eps); } \\
     KERNEL standardize_grad_##T(const T* g, const T* x, const T* w, const T* m, const T* s, T* out, long long n) \\
         { standardize_grad<T>(g, x, w, m, s, out, n); } \\
-    KERNEL weight_grad_##T(const T* g, const T* x, const T* m, const T* s, T* out, long long rows, long long n) \\
-        { weight_grad<T>(g, x, m, s, out, rows, n); }
+    KERNEL weight_grad_##T( \\
+        const T* g, const T* x, const T* m, const T* s, T* out, long long rows, long long n, long long columns) \\
+        { weight_grad<T>(g, x, m, s, out, rows, n, columns); }
 KERNELS(float)
 KERNELS(double)
 """
@@ -196,6 +191,12 @@ class RowFunctions(ABC):
         """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length."""
         threads = threads_for(length)
         self.kernel(name, dtype.char)(rows * threads, arguments, 0, threads)
+
+    def launch_columns(self, name: str, dtype: Any, rows: int, length: int, arguments: tuple[Any, ...]) -> None:
+        """Run the kernel of a name that sums over rows; it takes their number, their length and a block's columns."""
+        columns, threads = columns_and_threads(rows, length)
+        blocks = (length + columns - 1) // columns
+        self.kernel(name, dtype.char)(blocks * threads, (*arguments, rows, length, columns), 0, threads)
 
     def kernel(self, name: str, char: str) -> Any:
         """Return what launches the kernel of a name for a dtype, once, given the threads and the arguments."""
@@ -277,9 +278,7 @@ class _Rows(RowFunctions):
         rows = mean.shape[0]
         length = x.size // rows
         out = self._ndarray(shape, x.dtype)
-        kernel = self.kernel("weight_grad", x.dtype.char)
-        threads = 1024 if rows >= 256 else 256
-        kernel((length + 31) // 32 * threads, (g, x, mean, inverse, out, rows, length), 0, threads)
+        self.launch_columns("weight_grad", x.dtype, rows, length, (g, x, mean, inverse, out))
         return out
 
     def rows_at(self, table: Any, indices: Any) -> Any:

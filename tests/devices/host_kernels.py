@@ -420,6 +420,14 @@ template <typename T> T larger(T a, T b) { return a > b || isnan(a) ? a : b; }
 template <typename T, bool is_sum> T over_block(T value) { return value; }
 #define EACH(k) for (long long k = 0; k < length; k++)
 #define SUM(value) over_block<T, true>(value)
+template <typename T, typename Term, typename Finish>
+void sum_columns(long long rows, long long width, int columns, Term term, Finish finish) {
+    for (long long column = blockIdx.x * columns; column < width && column < (blockIdx.x + 1LL) * columns; column++) {
+        T total = 0;
+        for (long long row = 0; row < rows; row++) total += term(row, column);
+        finish(column, total);
+    }
+}
 """
 
 

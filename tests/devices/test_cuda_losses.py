@@ -274,13 +274,18 @@ def test_layer_norm_and_its_gradient_are_those_of_numpy_by_one_kernel_each(
     def results(where: Any) -> list[Any]:
         leaf = ag.tensor(x, device=where, requires_grad=True)
         given = {"weight": weight, "bias": bias}
-        chosen = {name: ag.tensor(one, device=where) for name, one in given.items() if affine in (name, "both")}
+        chosen = {
+            name: ag.tensor(one, device=where, requires_grad=True)
+            for name, one in given.items()
+            if affine in (name, "both")
+        }
         out = nn.layer_norm(leaf, 7, chosen.get("weight"), chosen.get("bias"))
         sync.backward(out, ag.tensor(x[..., ::-1].copy(), device=where))
-        return [out, leaf.grad]
+        return [out, leaf.grad, *(one.grad for one in chosen.values())]
 
     for found, right in zip(results(device), results("cpu"), strict=True):
         tolerance = 10 * TOLERANCE[dtype]
         np.testing.assert_allclose(host(found.detach()), host(right.detach()), rtol=tolerance, atol=tolerance)
     name = "float" if dtype is np.float32 else "double"
-    assert cupy.launched == [f"layer_norm_{name}", f"standardize_grad_{name}"]
+    launched = [f"layer_norm_{name}", f"standardize_grad_{name}"]
+    assert sorted(cupy.launched) == sorted([*launched, *([f"weight_grad_{name}"] * (affine in ("weight", "both")))])

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncgrad.devices import _cuda_library
+from asyncgrad.devices import _cuda_columns
+from asyncgrad.devices._cuda_library import library_functions
 from tests import fake_cupy
 
 from .block_threads import BLOCK_MACROS, ThreadsModule
@@ -41,9 +42,9 @@ def functions() -> Iterator[Functions]:
         for name, module in fake_cupy.modules().items():
             patch.setitem(sys.modules, name, module)
         # Two blocks are enough here.
-        patch.setattr(_cuda_library, "_BLOCKS", 2)
+        patch.setattr(_cuda_columns, "_BLOCKS", 2)
         cupy = SimpleNamespace(ndarray=HostArray, RawModule=ThreadsModule, cuda=HostCupy.cuda)
-        yield _cuda_library.library_functions(cupy, BLOCK_MACROS)
+        yield library_functions(cupy, BLOCK_MACROS)
 
 
 def drawn(shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -102,7 +102,7 @@ def test_the_report_shows_ratios_kernels_memory_lateness_and_overlap(record: gpu
     assert "| training step | asyncgrad, ms | × PyTorch | compiled, × PyTorch | kernels | of PyTorch's |" in shown
     assert "| MLP | 2.500 | 0.62 | 0.25 | 40 | 50 | 1.50 |" in shown
     assert "| samples, ms | PyTorch's | GPU works, ms | PyTorch's | bound by | PyTorch's | memory, MiB |" in shown
-    assert "| MLP | 2.00 to 3.00 | 4.00 to 4.00 | 0.50 | 3.60 | host | GPU | 3 | 2 |" in shown
+    assert "| MLP | 2.00 to 3.00 | 4.00 to 4.00 | 0.50 | 3.60 | host | GPU | 3 | 2 | 0.50 |" in shown
     assert "idle 0.10 ms, training 2.00 ms" in shown
     assert "Two branches: 4.00 ms and 3.00 ms (× 0.75)" in shown
     assert "| branch 2 | 0.50 | 3.00 |" in shown
@@ -114,7 +114,7 @@ def test_a_report_without_the_work_of_the_gpu_says_why(record: gpu_report.GpuRec
 
     shown = gpu_report.printed(record)
 
-    assert "| training step | samples, ms | PyTorch's | memory, MiB | PyTorch's |" in shown
+    assert "| training step | samples, ms | PyTorch's | memory, MiB | PyTorch's | fastest, × PyTorch |" in shown
     assert "was not measured: PyTorch is built without CUPTI." in shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -121,20 +121,28 @@ def _render_table(record: GpuRecord) -> str:
 
 def _render_causes(record: GpuRecord) -> str:
     """Return a table of what explains the times: their spread, the work of the GPU, and the peak of its memory."""
-    columns = [("samples, ms", _spread)]
+    columns: list[tuple[str, Callable[[GpuRecord, Result, str], str]]] = [("samples, ms", _spread)]
+    shows_fastest = any("torch" in result.seconds for result in record.timings.results)
     columns += [("GPU works, ms", _busy), ("bound by", _bound)] if record.busy_ms else []
     columns += [("memory, MiB", _peak)] if any(record.memory.values()) else []
     heads = ["training step", *(title for head, _ in columns for title in (head, "PyTorch's"))]
+    heads += ["fastest, × PyTorch"] if shows_fastest else []
     lines = [heads, ["---", *(["---:"] * (len(heads) - 1))]]
     for result in record.timings.results:
         cells = [cell(record, result, library) for _, cell in columns for library in ("asyncgrad", "torch")]
-        lines.append([result.name, *cells])
+        lines.append([result.name, *cells, *([_number(_fastest(result))] if shows_fastest else [])])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _spread(_: GpuRecord, result: Result, library: str) -> str:
     times = result.seconds.get(library)
     return f"{min(times) * 1e3:,.2f} to {max(times) * 1e3:,.2f}" if times else "-"
+
+
+def _fastest(result: Result) -> float | None:
+    """Return the ratio of the fastest samples, which a machine that others use disturbs least."""
+    times = result.seconds
+    return min(times["asyncgrad"]) / min(times["torch"]) if "torch" in times else None
 
 
 def _busy(record: GpuRecord, result: Result, library: str) -> str:

@@ -6,6 +6,8 @@ are not. Here a matrix has to lie in rows or in columns, and the matrices of a s
 
 from __future__ import annotations
 
+import threading
+from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -21,6 +23,8 @@ __all__ = ["product_functions"]
 
 _THREADS = 256
 _ADDRESS = np.dtype(np.uint64)
+#: How many addresses are kept in one array, and in all arrays of a thread.
+_BLOCK, _MOST_KEPT = 1 << 12, 1 << 17
 
 _SOURCE = """
 // The addresses of the matrices of three stacks: of each the first one, and the steps along both axes of the stack.
@@ -73,6 +77,48 @@ class _Plan(NamedTuple):
     both_steps: Sequence[tuple[int, int]]
     #: The kernel that computes the addresses of the matrices.
     kernel: Any
+    #: What no other plan has.
+    serial: int
+
+
+@final
+class _Addresses(threading.local):
+    """Addresses of matrices in the GPU's memory, for products that come again with arrays at the same places.
+
+    A training allocates alike in each step, so its arrays lie where those of the step before lay. Each thread and each
+    stream has addresses of its own: memory that is used again is written by later work of the same stream, when the
+    products that read it have run.
+
+    Args:
+        ndarray: the type of arrays.
+    """
+
+    def __init__(self, ndarray: Any) -> None:
+        self._ndarray = ndarray
+        #: By plan, places of the arrays and stream: the place of the addresses.
+        self.kept: dict[Any, int] = {}
+        #: All arrays of addresses, and their length together.
+        self._arrays: list[Any] = []
+        self._length = 0
+        #: By GPU and stream: the place of the next addresses, and the end of their array.
+        self._free: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def place(self, gpu: int, stream: int, count: int) -> int:
+        """Return where so many new addresses may be written by work on a stream, the current one of the current GPU."""
+        size = count * _ADDRESS.itemsize
+        begin, end = self._free.get((gpu, stream), (0, 0))
+        if begin + size > end:
+            length = max(count, _BLOCK)
+            if self._length + length > _MOST_KEPT:
+                self._length = 0
+                for everything in (self.kept, self._arrays, self._free):
+                    everything.clear()
+            array = self._ndarray((length,), _ADDRESS)
+            self._arrays.append(array)
+            self._length += length
+            begin, end = array.data.ptr, array.data.ptr + length * _ADDRESS.itemsize
+        self._free[gpu, stream] = begin + size, end
+        return begin
 
 
 @final
@@ -97,6 +143,9 @@ class _Products:
             "f": (cublas.sgemmStridedBatched, cublas.sgemmBatched),
             "d": (cublas.dgemmStridedBatched, cublas.dgemmBatched),
         }
+        self._current_stream = cupy.cuda.get_current_stream
+        self._addresses = _Addresses(cupy.ndarray)
+        self._serials = count()
         #: By all that decides on a product, its plan, or None where it has none.
         self._plans: dict[Any, _Plan | None] = {}
 
@@ -129,26 +178,38 @@ class _Products:
         if plan is None:
             return None
         out = ndarray(plan.shape, dtype)
-        self._launched[0] += 1 if plan.steps is not None else 2
+        self._launched[0] += 1
         strided, batched = self._routines[dtype.char]
         y_pitch, x_pitch, pitch = plan.pitches
-        count = plan.number
+        number = plan.number
         if plan.steps is not None:
             y_step, x_step, step = plan.steps
             strided(
                 self._handle(), *plan.numbers, plan.factor, y.data.ptr, y_pitch, y_step, data.ptr, x_pitch, x_step,
-                plan.zero, out.data.ptr, pitch, step, count,
+                plan.zero, out.data.ptr, pitch, step, number,
             )  # fmt: skip
         else:
-            addresses = ndarray((3 * count,), _ADDRESS)
-            first, second, third = plan.both_steps
-            plan.kernel(count, (addresses, count, plan.length, y, *first, x, *second, out, *third), 0, _THREADS)
-            begin, size = addresses.data.ptr, 8 * count
+            begin, size = self._addresses_of(plan, x, y, out), _ADDRESS.itemsize * number
             batched(
                 self._handle(), *plan.numbers, plan.factor, begin, y_pitch, begin + size, x_pitch, plan.zero,
-                begin + 2 * size, pitch, count,
+                begin + 2 * size, pitch, number,
             )  # fmt: skip
         return out if plan.axes is None else out.transpose(plan.axes)
+
+    def _addresses_of(self, plan: _Plan, x: Any, y: Any, out: Any) -> int:
+        """Return where the GPU has the addresses of the matrices of y, of x and of the result, one after the other."""
+        addresses, stream, data = self._addresses, self._current_stream().ptr, x.data
+        key = plan.serial, data.ptr, y.data.ptr, out.data.ptr, stream
+        begin = addresses.kept.get(key)
+        if begin is not None:
+            return begin
+        number = plan.number
+        begin = addresses.place(data.device_id, stream, 3 * number)
+        first, second, third = plan.both_steps
+        plan.kernel(number, (begin, number, plan.length, y, *first, x, *second, out, *third), 0, _THREADS)
+        self._launched[0] += 1
+        addresses.kept[key] = begin
+        return begin
 
     def _plan(self, x: Any, y: Any, scale: float, x_is_transposed: bool, y_is_transposed: bool) -> _Plan | None:
         """Return how to compute a product; None if it is left to CuPy."""
@@ -185,6 +246,7 @@ class _Products:
             length=inner_length,
             both_steps=list(zip(outer, inner, strict=True)),
             kernel=self._module.get_function("matrix_addresses").kernel.linear_launch if len(stacks) > 1 else None,
+            serial=next(self._serials),
         )
 
 

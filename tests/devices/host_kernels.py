@@ -401,7 +401,9 @@ class HostCupy:
     ndarray = HostArray
     RawModule = RawModule
     ElementwiseKernel = ElementwiseKernel
-    cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1))
+    cuda = SimpleNamespace(
+        runtime=SimpleNamespace(getDeviceCount=lambda: 1), get_current_stream=lambda: SimpleNamespace(ptr=0)
+    )
 
 
 #: In the place of BLOCK_SOURCE: a block has one thread, which has the sum and the maximum of all at once.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from asyncgrad.devices import _cuda_products
 from asyncgrad.devices._cuda_products import product_functions
 from asyncgrad.engine.device import Device
 from tests import fake_cupy
@@ -102,6 +104,64 @@ def test_addresses_are_computed_only_for_matrices_that_are_not_equally_far_apart
 
     product(laid(x, "0213"), on_host(y))
     assert GridModule.launched == ["matrix_addresses"]
+
+
+@final
+class Again:
+    """A product of heads that are not equally far apart, each time with arrays at the same places.
+
+    Args:
+        product: the function.
+        monkeypatch: lets new matrices of one shape share their memory.
+    """
+
+    def __init__(self, product: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.products = product.__self__
+        self.x, self.y = drawn(2, 2, 2, 2), drawn(2, 2, 2, 3)
+        self.left, self.right = laid(self.x, "0213"), on_host(self.y)
+        make, memory = HostArray.__init__, {}
+
+        def make_at_the_same_place(array: HostArray, shape: tuple[int, ...], dtype: Any, memptr: Any = None) -> None:
+            make(array, shape, dtype, memptr)
+            if len(shape) > 1:
+                array.host = memory.setdefault(shape, array.host)
+
+        monkeypatch.setattr(HostArray, "__init__", make_at_the_same_place)
+
+    def launches(self) -> int:
+        """Compute the product; return how many kernels have been launched for it."""
+        GridModule.launched.clear()
+        found = self.products.product(self.left, self.right)
+        np.testing.assert_allclose(found.host, self.x @ self.y, rtol=1e-13, atol=1e-13)
+        return len(GridModule.launched)
+
+
+def test_addresses_are_computed_once_for_arrays_at_the_same_places(product, monkeypatch):
+    again = Again(product, monkeypatch)
+
+    assert [again.launches() for _ in range(3)] == [1, 0, 0]
+
+
+def test_each_stream_and_each_thread_has_addresses_of_its_own(product, monkeypatch):
+    again = Again(product, monkeypatch)
+    again.launches()
+
+    with ThreadPoolExecutor(1) as thread:
+        assert [thread.submit(again.launches).result() for _ in range(2)] == [1, 0]
+    monkeypatch.setattr(again.products, "_current_stream", lambda: SimpleNamespace(ptr=7))
+    assert [again.launches() for _ in range(2)] == [1, 0]
+
+
+def test_addresses_are_forgotten_where_there_are_too_many(product, monkeypatch):
+    again = Again(product, monkeypatch)
+    again.launches()
+    addresses = again.products._addresses
+    monkeypatch.setattr(_cuda_products, "_MOST_KEPT", addresses._length)
+
+    addresses.place(0, 0, 1 << 12)
+
+    assert not addresses.kept
+    assert [again.launches() for _ in range(2)] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -127,16 +127,18 @@ def test_linear_maps_of_any_number_of_axes_with_gelu_and_their_gradients(gpu, sh
 def test_heads_that_are_unpacked_from_one_array_have_the_gradients_of_the_cpu(gpu, heads, dtype):
     x = drawn(3, 33, 3 * heads * 16, dtype=dtype)
 
-    def results(device: Any) -> list[Any]:
+    def results(device: Any, x: Any) -> list[Any]:
         leaf = ag.tensor(x, device=device, requires_grad=True)
         q, k, v = leaf.reshape(3, 33, 3, heads, 16).transpose(2, 0, 3, 1, 4)
         out = nn.scaled_dot_product_attention(q, k, v).transpose(0, 2, 1, 3).reshape(3, 33, heads * 16)
         ag.sync.backward((out * out).sum())
         return [one.to("cpu").numpy() for one in (out.detach(), leaf.grad)]
 
-    for found, right in zip(results(gpu), results("cpu"), strict=True):
-        scale = float(np.max(np.abs(right)))
-        np.testing.assert_allclose(found, right, rtol=TOLERANCES[dtype] * 10, atol=TOLERANCES[dtype] * 10 * scale)
+    # Again with other numbers in arrays that the pool has given before, whose matrices' addresses are kept.
+    for factor in (1, 0.5, -1, 2):
+        for found, right in zip(results(gpu, factor * x), results("cpu", factor * x), strict=True):
+            scale = float(np.max(np.abs(right)))
+            np.testing.assert_allclose(found, right, rtol=TOLERANCES[dtype] * 10, atol=TOLERANCES[dtype] * 10 * scale)
 
 
 def test_a_product_of_matrices_that_do_not_fit_raises_as_that_of_cupy(cupy, gpu):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..errors import GraphError, InvalidGradientError
 from ..graph import values
-from ..graph.cost import OffloadSignal
+from ..graph.body_signals import AddingSignal, OffloadSignal
 from ..graph.current_devices import keep_device, several_devices, use_device
 from ..graph.metadata import conform
 from ..graph.naming import identify
@@ -175,11 +175,13 @@ class DependencyExecutor:
                 run = node.plan.run if is_whole and runs_plan else apply
                 outputs = run(node, grad, release)
             except OffloadSignal:
-                if getattr(node.plan, "run_adding", None) is None and prefers_worker(node, grad):
+                if prefers_worker(node, grad):
                     return NodeTurn(node, turn.grads if node.shape is None else [grad])
                 outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
                 if release:
                     node.release_variables()
+            except AddingSignal:
+                outputs = node.plan.run_here(node, grad, release)
             del grad
             self.end_turn(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.

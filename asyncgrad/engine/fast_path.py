@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ..graph import values
-from ..graph.cost import OffloadSignal
+from ..graph.body_signals import AddingSignal, OffloadSignal
 from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER, metas_added
 from .body import prefers_worker, run_here
@@ -113,13 +113,14 @@ class FastPath:
                     grad = buffers.pop(node)
             self.node, plan = node, node.plan
             # Bound first, then called: calling a slot directly looks it up as a method first, which is slower.
-            is_whole = limits is None or node in limits.whole
-            run = plan.run if is_whole and runs_plan else apply
+            run = plan.run if (is_whole := limits is None or node in limits.whole) and runs_plan else apply
             try:
                 outputs = run(node, grad, release)
             except OffloadSignal:
                 if (outputs := self._run_heavy(node, grad)) is None:
                     return Stop.HANDED_OVER
+            except AddingSignal:
+                outputs = plan.run_adding(node, grad, release, buffers, owned)
             if outputs is None:
                 continue
             # If all gradients have the shape and dtype of the node's own, the nodes are compared instead of arrays.
@@ -127,8 +128,7 @@ class FastPath:
             edges = zip(node.next_nodes, node.input_nrs, outputs)  # noqa: B905
             try:
                 for consumer, nr, grad in edges:
-                    # Two branches, since a lookup that mostly sees nodes of one class is faster: most nodes of
-                    # operations are reached for the first time, and most leaves have a sum already.
+                    # Two branches, for most nodes of operations and most leaves: lookups are faster on one class.
                     if newest is None and consumer is not None and consumer not in buffers and is_whole:
                         if consumer.meta is None and consumer.order > order and grad is not None:  # noqa: SIM102
                             if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:
@@ -298,16 +298,9 @@ class FastPath:
         return Stop.BUDGET_SPENT
 
     def _run_heavy(self, node: Node, grad: Any) -> Any:
-        """Run a node that may be heavy, or that adds gradients into the sums here.
-
-        If it should run on a worker, hand over before it and return None.
-        """
-        observed = self._task.observed_steps
-        plan: Any = node.plan  # type: ignore[attr-defined]  # a plain node has one
-        run_adding = getattr(plan, "run_adding", None)
-        if run_adding is not None and observed is None:
-            return run_adding(node, grad, not self._task.keep_graph, self._buffers, self._owned)
-        if run_adding is not None or not prefers_worker(node, grad):
+        """Run a node that may be heavy; if it should run on a worker, hand over before it and return None."""
+        if not prefers_worker(node, grad):
+            observed = self._task.observed_steps
             outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
             if not self._task.keep_graph:
                 node.release_variables()

@@ -7,7 +7,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
 
 from ..errors import GraphError
-from ..graph.cost import OffloadSignal
+from ..graph.body_signals import OffloadSignal
 from ..graph.grad_journal import commit_all, continue_sum, merge_changes
 from ..graph.leaf import AccumulateGrad, accumulate_all
 from ..graph.naming import identify

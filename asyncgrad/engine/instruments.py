@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 
-from ..graph.cost import OffloadSignal
+from ..graph.body_signals import OffloadSignal
 from ..graph.tensor_base import TensorBase
 from .body import run_here
 
@@ -301,13 +301,17 @@ def _run_limited(graph_task: ObservableBackward) -> RunPlain:
         return _run_whole
 
     def run(node: Any, grad: Any, release: bool) -> Any:
-        return (node.plan.run if node in limits.whole else graph_task.apply)(node, grad, release)
+        return (_run_whole if node in limits.whole else graph_task.apply)(node, grad, release)
 
     return run
 
 
 def _run_whole(node: Any, grad: Any, release: bool) -> Any:
-    return node.plan.run(node, grad, release)
+    """Do what `plan.run` does, without its signals: what may be heavy has been looked for, and nothing is added."""
+    outputs = node.plan.run_here(node, grad)
+    if release:
+        node.release_variables()
+    return outputs
 
 
 def is_cancellation(error: BaseException) -> bool:

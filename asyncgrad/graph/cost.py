@@ -1,4 +1,4 @@
-"""The cost of a node's body: an estimate of its duration, and the signal that a worker should run it.
+"""The cost of a node's body: an estimate of its duration, by which a worker may be chosen to run it.
 
 A long body blocks its thread, and the event loop that runs there, so a worker runs it instead. The test for a heavy
 body must cost nothing in a process that has none. So only functions whose work grows faster than their arrays (such as
@@ -9,13 +9,12 @@ a body on large arrays has used up the time budget of a backward in this process
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
-    "OffloadSignal",
     "LARGE",
     "MANY_PRODUCTS",
     "estimated_seconds",
@@ -43,13 +42,6 @@ _on_large_arrays: list[Callable[[], None]] = []
 large_arrays_met: list[bool] = [False]
 #: Counts the changes of the set of bodies that are measured on arrays below the size LARGE.
 watch_changes: list[int] = [0]
-
-
-@final
-class OffloadSignal(Exception):
-    """Signals that a plain body may take long; raised before the body does anything, and caught by the engine."""
-
-    __slots__ = ()
 
 
 def size_of(value: Any) -> int:

@@ -13,7 +13,8 @@ from math import prod
 from typing import Any, final
 
 from ..context import GRAD_MODE
-from ..graph.cost import MANY_PRODUCTS, OffloadSignal, estimated_seconds
+from ..graph.body_signals import OffloadSignal
+from ..graph.cost import MANY_PRODUCTS, estimated_seconds
 from ..graph.leaf import gradient_edge
 from ..graph.lowering import CompiledArgs
 from ..graph.metadata import InputMetadata

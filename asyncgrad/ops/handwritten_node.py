@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..graph.cost import LARGE, OffloadSignal, estimated_seconds, large_arrays_met, size_of
+from ..graph.body_signals import OffloadSignal
+from ..graph.cost import LARGE, estimated_seconds, large_arrays_met, size_of
 from ..graph.lowering import BodySource
 from ..graph.node import Node, TraceableNode
 

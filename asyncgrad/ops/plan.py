@@ -20,8 +20,10 @@ for example for `np.multiply` with two tensors::
         return grads
 
 This is `run_here`. The engine calls `run`: the same function, or, if a run may be heavy, one that first tests the sizes
-of the arrays. The function is generated because a loop over formulas and their arguments would cost more than the
-formulas.
+of the arrays. A device may have functions that add a gradient to an existing sum as they compute it; then there is also
+`run_adding`, to which the sums of the executor are passed.
+
+The function is generated because a loop over formulas and their arguments would cost more than the formulas.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
+from ..graph.body_signals import AddingSignal, OffloadSignal
 from ..graph.cost import (
     LARGE,
-    OffloadSignal,
     array_kind,
     estimated_seconds,
     least_volume,
@@ -184,9 +186,9 @@ class Plan:
         self.gather, self.run_here = self._generate()
         #: A body that adds gradients into sums, see `_adding_lines`; None if there are no adders.
         self.run_adding: Callable[..., Any] | None = self._generate(adds=True)[1] if self.adders else None
-        #: The body that the engine calls; see the docstring of this module. It raises OffloadSignal where there are
-        #: adders: an executor that has sums calls `run_adding` then.
-        self.run: Callable[..., Any] = _signal if self.adders else self.run_here
+        #: The body that the engine calls; see the docstring of this module. Where there are adders, it raises
+        #: AddingSignal.
+        self.run: Callable[..., Any] = _signal_adding if self.adders else self.run_here
         #: The number of elements from which `run` raises OffloadSignal, or, for a superlinear primitive, the product of
         #: sizes; None if it never does.
         self._watched_from: int | None = None
@@ -536,9 +538,9 @@ def run_generic(node: Any, g: Any, release: bool) -> Any:
     return grads
 
 
-def _signal(node: Any, g: Any, release: bool = False) -> Any:
-    """Have the executor call `run_adding` or `run_here`."""
-    raise OffloadSignal
+def _signal_adding(node: Any, g: Any, release: bool = False) -> Any:
+    """Have the executor call `run_adding`, or `run_here` if it has no sums."""
+    raise AddingSignal
 
 
 def conjugate(value: Any) -> Any:

@@ -131,3 +131,16 @@ def test_a_gradient_of_another_dtype_is_added_after_it_is_computed(device: Devic
 
         assert grad.dtype == place.dtype
         np.testing.assert_array_equal(grad._data.host, np.full(4, 9.0))
+
+
+@pytest.mark.parametrize("hooked", [False, True], ids=["plain", "hooked"])
+def test_a_step_callback_sees_each_node_once(device: Device, hooked: bool) -> None:
+    leaves = leaves_at(device)
+    loss = rolled(*leaves)
+    if hooked:
+        leaves[1].register_hook(lambda grad: grad)
+    seen: list[tuple[str, str]] = []
+    with ag.engine.add_step_callback(lambda step: seen.append((step.phase, step.node.name))):
+        sync.grad(loss, leaves)
+
+    assert [seen.count((phase, "LinearBackward")) for phase in ("start", "end")] == [STEPS, STEPS]

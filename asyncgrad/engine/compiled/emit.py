@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
 
-from ...graph.cost import OffloadSignal
+from ...graph.body_signals import OffloadSignal
 from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
 from ...graph.values import add, add_into, sum_to

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...errors import GraphError
-from ...graph.cost import OffloadSignal
+from ...graph.body_signals import OffloadSignal
 from ...graph.node import LEAF_ORDER, metas_added
 from ..exec_info import nodes_below
 from ..executor import NodeTurn, Stop

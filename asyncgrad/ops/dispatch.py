@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MissingDerivativeError
-from ..graph.interception import entered, interceptors
+from ..graph.interception import add_entry_names, entered, interceptors
 from ..graph.naming import close_names, ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tensor_base import TensorBase
@@ -84,15 +84,13 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
                 return rule(*inputs)
             if several_met[0]:
                 check_one_device(ufunc.__name__, inputs, kwargs)
-            with_keywords = entered(_with_keywords) if interceptors else _with_keywords
-            return with_keywords(ufunc, rule, inputs, kwargs)
+            return _with_keywords(ufunc, rule, inputs, kwargs)
         except (TypeError, ValueError) as error:
             explain_refusal(ufunc_name(ufunc), inputs, error)
             name_shapes(ufunc_name(ufunc), inputs, error)
             raise
     check_one_device(f"{ufunc.__name__}.{method}", inputs, kwargs)
-    call_method = entered(_call_method) if interceptors else _call_method
-    return call_method(ufunc, method, inputs, kwargs)
+    return _call_method(ufunc, method, inputs, kwargs)
 
 
 def _call_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -257,12 +255,11 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
     if several_met[0]:
         check_one_device(function.__name__, args, kwargs)
-        if interceptors:
-            rule = entered(rule)
+    if "out" in kwargs:
+        rule = functools.partial(_call_and_write, function, rule, kwargs.pop("out"))
+    if interceptors:
+        rule = entered(rule)
     try:
-        if "out" in kwargs:
-            call_and_write = entered(_call_and_write) if interceptors else _call_and_write
-            return call_and_write(function, rule, args, kwargs)
         return rule(*args, **kwargs)
     except (TypeError, ValueError, IndexError) as error:
         name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
@@ -273,10 +270,9 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
 
 def _call_and_write(
-    function: Callable[..., Any], rule: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Callable[..., Any], rule: Callable[..., Any], out: Any, /, *args: Any, **kwargs: Any
 ) -> Any:
-    """Run a function's rule, and write what it returns where `out` says."""
-    out = kwargs.pop("out")
+    """Run a function's rule, and write what it returns into `out` if that is given."""
     if out is None:
         return rule(*args, **kwargs)
     # Of functions that are no ufuncs, clip alone takes a mask of the results; that of a reduction is one of elements.
@@ -298,3 +294,7 @@ def _put(out: Any, result: Any) -> Any:
         places = zip(out, result, strict=True)
         return tuple(part if place is None else write(place, part) for place, part in places)
     return write(out[0] if isinstance(out, tuple) else out, result)
+
+
+# Both may compute with bare arrays.
+add_entry_names(globals(), "_call_method", "_with_keywords")

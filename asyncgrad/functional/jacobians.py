@@ -10,7 +10,7 @@ import numpy as np
 
 from ..engine.loops import Pace
 from ..errors import ArgumentTypeError, UnusedInputError
-from ..graph.current_devices import on_device_of
+from ..graph.interception import on_device_of
 from ..graph.values import zeros_beside
 from ..tensor import Tensor, asarray
 from .arguments import (

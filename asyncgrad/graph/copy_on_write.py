@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InPlaceError
-from .current_devices import on_device_of
+from .interception import on_device_of
 
 if TYPE_CHECKING:
     from .tensor_base import TensorBase

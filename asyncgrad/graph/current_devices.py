@@ -24,7 +24,6 @@ from .tensor_base import TensorBase
 __all__ = [
     "DeviceSwitch",
     "keep_device",
-    "on_device_of",
     "run_on_device",
     "runs_on_device",
     "several_devices",
@@ -105,13 +104,6 @@ def _device_in(values: Iterable[Any]) -> tuple[DeviceSwitch, int] | None:
         if isinstance(value, (tuple, list)) and (found := _device_in(value)) is not None:
             return found
     return None
-
-
-def on_device_of(array: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Return the result of a function of a bare array and other arguments, called on the device of the array."""
-    if not several_devices[0]:
-        return function(array, *args)
-    return _switch_around(function, "")(array, *args)
 
 
 @final

@@ -10,7 +10,7 @@ What may be intercepted:
 - the function that the wrapper of a primitive calls, by the name `_function` in the globals of the wrapper;
 - the function of an object that has it in an attribute, such as a NonDifferentiable;
 - entry points, which compute with bare arrays outside of operations: methods, and functions with the decorator
-  `on_device_of_arguments`. Interceptors of operations do not see them, only that which sets the current device.
+  `on_device_of_arguments`. The current device and stream are set for them, and they are not recorded.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ __all__ = [
     "inner_function",
     "intercept",
     "interceptors",
+    "on_device_of",
     "on_device_of_arguments",
     "put_function",
     "stop_intercepting",
@@ -195,6 +196,11 @@ def on_device_of_arguments(function: F) -> F:
         return (entered(function) if interceptors else function)(*args, **kwargs)
 
     return entering  # type: ignore[return-value]
+
+
+def on_device_of(array: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a function of a bare array and other arguments, as `on_device_of_arguments` calls it."""
+    return (entered(function) if interceptors else function)(array, *args)
 
 
 def _add(

@@ -12,7 +12,7 @@ from ..arguments import number, truth, whole_number
 from ..default_dtype import floating_dtype
 from ..engine.device import Device
 from ..errors import ArgumentError
-from ..graph.current_devices import on_device_of
+from ..graph.interception import on_device_of
 from ..tensor import Tensor, asarray, tensor
 from . import init
 from .linear_maps import embedding, linear

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..arguments import describe, truth
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.current_devices import on_device_of
 from ..graph.hooks import HookList, RemovableHandle
+from ..graph.interception import on_device_of
 from ..graph.saved_hooks import prepare_write
 from ..html import panel, table
 from ..tensor import Tensor, asarray

@@ -12,7 +12,7 @@ from ..arguments import number, truth, whole_number
 from ..context import RECOMPUTING
 from ..default_dtype import floating_dtype
 from ..errors import ArgumentError
-from ..graph.current_devices import on_device_of
+from ..graph.interception import on_device_of
 from ..graph.saved_hooks import prepare_write
 from ..tensor import Tensor, tensor
 from . import init

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from operator import add, methodcaller, mul, setitem
+from operator import add, mul, setitem
 from typing import Any, final
 
 from ..arguments import describe, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.current_devices import on_device_of
+from ..graph.interception import on_device_of, on_device_of_arguments
 from ..graph.saved_hooks import prepare_write
 from ..graph.values import as_array
 from ..tensor import Tensor
@@ -64,7 +64,7 @@ class ExponentialMovingAverage:
         #: For each leaf its number, or that of the same one in another place of a model.
         self._places = first_places(self._structure, found)
         self._params = [param for index, param in enumerate(found) if self._places[index] == index]
-        self._averages = [on_device_of(param._data, _copy) for param in self._params]
+        self._averages = [_copied(param._data) for param in self._params]
 
     def __repr__(self) -> str:
         count = len(self._params)
@@ -77,10 +77,10 @@ class ExponentialMovingAverage:
             average, data = self._averages[index], param._data
             if self.num_updates == 1 or data.dtype.kind not in "fc":
                 # An integer buffer counts something, and has no mean.
-                self._averages[index] = on_device_of(data, _copy)
+                self._averages[index] = _copied(data)
             else:
                 # A new array, since `averages` hands out the old one.
-                self._averages[index] = as_array(on_device_of(data, _moved_average, average, 1 - self.decay))
+                self._averages[index] = as_array(_moved_average(data, average, 1 - self.decay))
 
     def averages(self) -> Any:
         """Return the averages, a tree like the parameters, of tensors that do not require grad and never change."""
@@ -94,7 +94,7 @@ class ExponentialMovingAverage:
     @contextmanager
     def average_parameters(self) -> Iterator[None]:
         """Inside, the parameters have the values of the averages, for an evaluation; afterwards their own again."""
-        own = [on_device_of(param._data, _copy) for param in self._params]
+        own = [_copied(param._data) for param in self._params]
         self.copy_to()
         try:
             yield
@@ -239,9 +239,12 @@ def _write(params: list[Tensor], arrays: list[Any]) -> None:
         param._bump_version()
 
 
-_copy = methodcaller("copy")
+@on_device_of_arguments
+def _copied(array: Any) -> Any:
+    return array.copy()
 
 
+@on_device_of_arguments
 def _moved_average(data: Any, average: Any, share: float) -> Any:
     return average + (data - average) * data.real.dtype.type(share)
 

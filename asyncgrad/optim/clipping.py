@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arguments import number, truth
 from ..errors import InvalidGradientError
-from ..graph.current_devices import on_device_of
+from ..graph.interception import on_device_of, on_device_of_arguments
 from ..graph.values import as_array, is_foreign
 from ..tensor import Tensor
 from ..tree.registry import container_type
@@ -100,7 +100,7 @@ def clip_grad_value(parameters: Any, clip_value: float) -> Any:
     """
     most = number(clip_value, "clip_value", 0)
     gradients = _Gradients(parameters)
-    for index, has_nan in enumerate(_numbers([on_device_of(array, _any_nan) for array in gradients.arrays])):
+    for index, has_nan in enumerate(_numbers([_any_nan(array) for array in gradients.arrays])):
         if has_nan:
             array = gradients.arrays[index]
             raise InvalidGradientError(
@@ -215,20 +215,23 @@ def _numbers(values: list[Any]) -> list[Any]:
 def _norms(arrays: list[Any], order: float) -> list[float]:
     """Return the norm of each array."""
     if order != 2.0 or not any(map(is_foreign, arrays)):
-        return [on_device_of(array, _norm, order) for array in arrays]
+        return [_norm(array, order) for array in arrays]
     flat = [array.reshape(-1) for array in arrays]
-    squares = _numbers([on_device_of(one, _square) for one in flat])
-    return [on_device_of(one, _norm_of_square, square) for one, square in zip(flat, squares, strict=True)]
+    squares = _numbers([_square(one) for one in flat])
+    return [_norm_of_square(one, square) for one, square in zip(flat, squares, strict=True)]
 
 
+@on_device_of_arguments
 def _any_nan(array: Any) -> Any:
     return np.isnan(array).any()
 
 
+@on_device_of_arguments
 def _square(flat: Any) -> Any:
     return np.vdot(flat, flat).real
 
 
+@on_device_of_arguments
 def _norm(array: Any, order: float) -> float:
     if not array.size:
         return 0.0
@@ -242,6 +245,7 @@ def _norm(array: Any, order: float) -> float:
     return float((abs(array).astype(np.float64) ** order).sum() ** (1.0 / order))
 
 
+@on_device_of_arguments
 def _norm_of_square(flat: Any, square: float) -> float:
     """Return the 2-norm of a vector, given the sum of its squares."""
     # A sum of squares that overflows or vanishes says nothing of the norm.

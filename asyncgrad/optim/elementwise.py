@@ -12,9 +12,10 @@ import numpy as np
 
 from ..engine.device import Device
 from ..errors import ArgumentError, OverlappingStepsError
-from ..graph.current_devices import keep_device, on_device_of, several_devices, use_device
+from ..graph.current_devices import keep_device, several_devices, use_device
 from ..graph.current_streams import follow_streams
 from ..graph.device_work import record_step
+from ..graph.interception import on_device_of
 from ..graph.saved import version_of
 from ..graph.saved_hooks import begin_writes
 from ..graph.values import empty_beside

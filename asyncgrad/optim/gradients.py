@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.current_devices import on_device_of
+from ..graph.interception import on_device_of
 from ..graph.values import is_foreign
 from ..tensor import Tensor
 from ..tree.registry import container_type

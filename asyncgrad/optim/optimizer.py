@@ -17,7 +17,7 @@ from ..context import enable_grad
 from ..engine.device import moved_to
 from ..engine.offloading import call_on_worker
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.current_devices import on_device_of
+from ..graph.interception import on_device_of
 from ..graph.values import is_foreign, is_writeable, raw
 from ..scheduling import WORKERS
 from ..tensor import Tensor

@@ -18,7 +18,7 @@ from ..context import enable_grad
 from ..engine.loops import Pace
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from ..functional.arguments import call, gradient_rows, gradients, zeros_like
-from ..graph.current_devices import on_device_of
+from ..graph.interception import on_device_of
 from ..graph.node import Edge, Node, NodeMeta
 from ..tensor import Tensor, asarray
 from ..tree.structure import LEAF, flatten_each, paths, unflatten_each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import pickle
 import re
 import sys
@@ -383,6 +384,27 @@ def test_work_runs_on_the_current_stream_of_its_task(gpu: Any) -> None:
     assert y.grad_fn.stream is stream
     x * 2
     assert get_current_stream() is Stream.null
+
+
+def test_what_computes_with_gradients_outside_of_a_step_does_so_on_the_stream_of_its_task(gpu: Any) -> None:
+    x = ag.tensor([1.0, 2.0], device=gpu, requires_grad=True)
+    optimizer, average = optim.SGD([x]), optim.ExponentialMovingAverage([x], 0.9)
+    calls = (
+        lambda: optim.clip_grad_norm([x], 0.1),
+        lambda: optim.clip_grad_value([x], 0.1),
+        lambda: optimizer.zero_grad(set_to_none=False),
+        average.update,
+    )
+    others, stream = contextvars.copy_context(), gpu.stream()
+    for call in calls:
+        x.grad = ag.tensor([3.0, 4.0], device=gpu)
+        with stream:
+            # Another task of this thread.
+            others.run(lambda: x * 2)
+            call()
+            found = get_current_stream()
+
+        assert found is stream.cuda_stream
 
 
 # Memory.

@@ -20,7 +20,7 @@ from asyncgrad.devices import Device
 from asyncgrad.engine.device import device_of_array
 from asyncgrad.errors import ArgumentTypeError, ChangedTensorError, IndexRangeError
 from asyncgrad.graph import cost
-from asyncgrad.graph.current_devices import on_device_of
+from asyncgrad.graph.interception import on_device_of
 from asyncgrad.graph.saved import SavedMemory
 from asyncgrad.graph.values import is_foreign
 from asyncgrad.testing import MemoryStore, SimulatedAccelerator

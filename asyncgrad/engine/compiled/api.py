@@ -17,7 +17,7 @@ from ...graph.tensor_base import TensorBase
 from ..device import needs_node_task
 from ..exec_info import init_to_execute
 from .cache import CACHE, CompiledStats
-from .trace import SEVERAL_GPUS, Unsupported, unsupported_reason
+from .trace import SEVERAL_DEVICES, Unsupported, unsupported_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +143,7 @@ def find_compiled(
     elif task.observed_steps is not None:
         CACHE.miss("a profile or a step callback")
     elif isinstance(root, GraphRoot) and several_devices[0] and len({_device_of(one) for one in root.next_nodes}) > 1:
-        CACHE.miss(SEVERAL_GPUS)
+        CACHE.miss(SEVERAL_DEVICES)
     elif isinstance(root, GraphRoot):
         return CACHE.find(task, after, None, 0, make_fallback)
     elif needs_node_task(root.device):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGED_MEANWHILE",
-    "SEVERAL_GPUS",
+    "SEVERAL_DEVICES",
     "Unsupported",
     "Trace",
     "LeafSpec",
@@ -61,8 +61,8 @@ def run_to_end(work: Generator[float, Any, T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
-#: The reason why a backward is not compiled that goes from one GPU to another, which has to be made the current one.
-SEVERAL_GPUS = "several GPUs"
+#: The reason why a backward on several devices of a library is not compiled: each would have to be made current.
+SEVERAL_DEVICES = "several devices"
 
 
 @final
@@ -435,7 +435,7 @@ def _walk_graph(root: Node, limits: ExecInfos | None) -> Slices[tuple[list[NodeS
         node = stack.pop()
         _check_supported(node)
         if node.device is not home and getattr(node.device, "switch", None) is not None:
-            raise Unsupported(SEVERAL_GPUS)
+            raise Unsupported(SEVERAL_DEVICES)
         node_limits = _limits_of(node, limits)
         if node.order == LEAF_ORDER:
             leaves[node] = LeafSpec(node.shape or (), node.dtype, node_limits, node.meta is not None, 0)

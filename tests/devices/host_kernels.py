@@ -13,11 +13,17 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, final
 
 import numpy as np
+import pytest
 
 from asyncgrad.devices._cuda_rows import BLOCK_SOURCE
 
 COMPILER = shutil.which("cc")
 CPLUSPLUS_COMPILER = shutil.which("c++")
+#: For tests that run kernels on the host.
+needs_compilers = pytest.mark.skipif(
+    COMPILER is None or CPLUSPLUS_COMPILER is None,
+    reason="the source of kernels is checked by the host's compilers: no cc or no c++",
+)
 
 #: What the host's C writes otherwise than CUDA.
 HOST_MACROS = """\

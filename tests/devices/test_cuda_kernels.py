@@ -31,13 +31,9 @@ from asyncgrad.ops.primitive import Primitive, derivative, primitive
 from asyncgrad.ops.trigonometric import tanh
 from asyncgrad.optim import sgd
 from tests.devices.host_device import host_device
-from tests.devices.host_kernels import COMPILER, HOST_MACROS, HostArray, HostCupy, on_host
+from tests.devices.host_kernels import HOST_MACROS, HostArray, HostCupy, needs_compilers, on_host
 from tests.ops.test_formula import all_primitives, own
 from tests.settings import compiled_after
-
-needs_compiler = pytest.mark.skipif(
-    COMPILER is None, reason="the C of kernels is checked by the host's compiler: no cc"
-)
 
 #: How far C's functions may be from NumPy's, relative to the result.
 PRECISION = {"e": 4e-3, "f": 2e-6, "d": 1e-13}
@@ -124,7 +120,7 @@ def drawn(kinds: list[Any], dtype: str, shape: tuple[int, ...] = (5, 7)) -> list
 # What the C computes.
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.sampled("function")
 @pytest.mark.parametrize("dtype", "efd")
 @pytest.mark.parametrize(("function", "kinds"), [*compiled_formulas(), *expressions()])
@@ -152,7 +148,7 @@ UFUNCS = sorted(
 )
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.sampled("dtype")
 @pytest.mark.parametrize("dtype", "efdiB?")
 @pytest.mark.parametrize("name", UFUNCS)
@@ -177,7 +173,7 @@ def test_a_ufunc_gives_what_numpy_gives(kernels: CudaKernels, name: str, dtype: 
     assert kernels.launches or dtype in "iB?"
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.sampled("dtype")
 @pytest.mark.parametrize("dtype", "?bBhHiIlLefd")
 @pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum, np.less, np.logical_and, np.absolute, np.sign])
@@ -192,7 +188,7 @@ def test_a_ufunc_of_any_dtype_gives_the_same_bits(kernels: CudaKernels, ufunc: n
     assert kernels.launches == 1
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.sampled("ufunc")
 @pytest.mark.parametrize("dtype", "efd")
 @pytest.mark.parametrize(
@@ -213,7 +209,7 @@ def test_a_ufunc_treats_special_values_as_numpy_does(kernels: CudaKernels, ufunc
     same(kernels.launcher(ufunc)(*arguments), expected, exact=expected.dtype == bool)
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize(
     ("shape", "other"),
     [
@@ -242,7 +238,7 @@ def test_a_kernel_broadcasts(kernels: CudaKernels, shape: tuple[int, ...], other
     assert kernels.launches == 1
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 127, 512, 513, 5000])
 def test_a_kernel_fills_an_array_of_any_size(kernels: CudaKernels, size: int) -> None:
     x, row = on_host(np.arange(3 * size, dtype="f").reshape(3, size)), on_host(np.arange(size, dtype="f"))
@@ -254,14 +250,14 @@ def test_a_kernel_fills_an_array_of_any_size(kernels: CudaKernels, size: int) ->
     same(add(x, column), bare(x) + bare(column))
 
 
-@needs_compiler
+@needs_compilers
 def test_memory_that_is_not_aligned_is_read_one_by_one(kernels: CudaKernels) -> None:
     x = on_host(np.arange(18, dtype="f"))[1:]
 
     same(kernels.launcher(np.negative)(x), -bare(x))
 
 
-@needs_compiler
+@needs_compilers
 def test_arrays_that_are_not_contiguous_have_a_kernel_too(kernels: CudaKernels) -> None:
     formula = tanh.formulas["x"].function
     g, out = (on_host(np.random.default_rng(seed).random((4, 6)).astype("f")) for seed in (1, 2))
@@ -272,7 +268,7 @@ def test_arrays_that_are_not_contiguous_have_a_kernel_too(kernels: CudaKernels) 
     assert kernels.launches == 2
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize(
     "index",
     [
@@ -295,7 +291,7 @@ def test_a_part_of_an_array_is_read_where_it_lies(kernels: CudaKernels, index: A
     assert kernels.launches == 2
 
 
-@needs_compiler
+@needs_compilers
 def test_a_part_of_an_array_of_three_axes_is_read_where_it_lies(kernels: CudaKernels) -> None:
     x = on_host(np.arange(120, dtype="f").reshape(4, 5, 6))[..., 2:5]
 
@@ -304,7 +300,7 @@ def test_a_part_of_an_array_of_three_axes_is_read_where_it_lies(kernels: CudaKer
     assert kernels.launches == 1
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("shape", [(3, 5), (5,), (1, 5), (2, 3, 5)])
 def test_an_array_is_added_into_another_in_one_launch(kernels: CudaKernels, shape: tuple[int, ...]) -> None:
     total, value = np.random.default_rng(0).random((2, 3, 5)), np.random.default_rng(1).random(shape)
@@ -317,7 +313,7 @@ def test_an_array_is_added_into_another_in_one_launch(kernels: CudaKernels, shap
     assert kernels.launches == (shape != (1, 5))
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["?", "e", "f", "d"])
 def test_arrays_are_laid_side_by_side_in_one_launch(kernels: CudaKernels, axis: int, dtype: str) -> None:
@@ -330,7 +326,7 @@ def test_arrays_are_laid_side_by_side_in_one_launch(kernels: CudaKernels, axis: 
     assert kernels.launches == 1
 
 
-@needs_compiler
+@needs_compilers
 def test_arrays_that_differ_in_dtype_or_order_are_laid_side_by_side_by_the_library(kernels: CudaKernels) -> None:
     x, y = np.random.default_rng(0).random((2, 3, 3))
 
@@ -340,7 +336,7 @@ def test_arrays_that_differ_in_dtype_or_order_are_laid_side_by_side_by_the_libra
     assert kernels.launches == 0
 
 
-@needs_compiler
+@needs_compilers
 def test_what_c_lacks_is_defined_for_arrays_that_are_not_contiguous_too(kernels: CudaKernels) -> None:
     formula = own(lambda g, x: np.logaddexp(g, x) * g)
     g, x = (on_host(np.random.default_rng(seed).random((4, 6)).astype("e")) for seed in (1, 2))
@@ -362,7 +358,7 @@ def test_an_empty_array_needs_no_kernel(kernels: CudaKernels) -> None:
 # Numbers.
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("number", [0.1, 2, -3, np.float32(0.1), np.float64(0.1), np.int64(3), 1e40, float("nan")])
 @pytest.mark.parametrize("dtype", "fi")
 def test_a_number_gives_the_dtype_that_numpy_gives(kernels: CudaKernels, number: Any, dtype: str) -> None:
@@ -380,7 +376,7 @@ def test_a_number_that_a_dtype_cannot_hold_is_refused(kernels: CudaKernels) -> N
         kernels.launcher(np.add)(on_host(np.ones(3, np.int8)), 300)
 
 
-@needs_compiler
+@needs_compilers
 def test_another_number_needs_no_other_kernel(kernels: CudaKernels) -> None:
     compiled = []
     build = kernels.compile
@@ -394,7 +390,7 @@ def test_another_number_needs_no_other_kernel(kernels: CudaKernels) -> None:
     assert len(compiled) == 1
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 0.5, 2.0])
 def test_a_formula_that_decides_by_a_number_has_a_kernel_for_it(kernels: CudaKernels, exponent: float) -> None:
     formula = power.formulas["x"].function
@@ -407,7 +403,7 @@ def test_a_formula_that_decides_by_a_number_has_a_kernel_for_it(kernels: CudaKer
     assert kernels.launches == bool(exponent)
 
 
-@needs_compiler
+@needs_compilers
 def test_a_formula_that_decides_by_many_numbers_is_called(kernels: CudaKernels) -> None:
     formula = power.formulas["x"].function
     g, x = drawn([None, None], "d")
@@ -420,7 +416,7 @@ def test_a_formula_that_decides_by_many_numbers_is_called(kernels: CudaKernels) 
     assert kernels.launches == 16
 
 
-@needs_compiler
+@needs_compilers
 def test_numbers_in_a_kernel_are_counted_once_for_all_shapes(kernels: CudaKernels) -> None:
     launch = kernels.launcher(power.formulas["x"].function)
 
@@ -532,7 +528,7 @@ def counted(kernels: CudaKernels, function: Callable[[], Any]) -> tuple[Any, int
     return result, kernels.launches - before
 
 
-@needs_compiler
+@needs_compilers
 def test_each_function_and_each_formula_is_one_launch(kernels: CudaKernels, device: Device) -> None:
     x = np.random.default_rng(0).random((4, 5)).astype("f")
     leaf = ag.tensor(x, device=device, requires_grad=True)
@@ -558,7 +554,7 @@ PARTS = {
 }
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 @pytest.mark.parametrize("function", [np.multiply, np.divide, np.logaddexp], ids=lambda ufunc: ufunc.__name__)
 @pytest.mark.parametrize("dtype", ["f", "d"])
@@ -580,7 +576,7 @@ def test_both_gradients_of_a_function_are_one_launch_where_shapes_are_equal(
         same(one, other, exact=False)
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("compiled", [False, True])
 def test_gradients_of_one_launch_are_those_of_each_edge(device: Device, compiled: bool) -> None:
     x, y = np.random.default_rng(0).random((2, 4, 5)).astype("f")
@@ -612,7 +608,7 @@ OF_SEVERAL_STEPS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("name", OF_SEVERAL_STEPS)
 def test_a_function_of_several_steps_is_one_launch_and_so_is_its_backward(
     kernels: CudaKernels, device: Device, name: str
@@ -630,7 +626,7 @@ def test_a_function_of_several_steps_is_one_launch_and_so_is_its_backward(
     same(leaf.grad._data, known.grad._data, exact=False)
 
 
-@needs_compiler
+@needs_compilers
 def test_a_number_in_a_kernel_has_its_sign_even_if_it_is_zero(kernels: CudaKernels) -> None:
     formula = own(lambda x, number: np.copysign(x, number) if number is not None else x)
     fixed = own(lambda x, number: np.copysign(x, number * math.copysign(1.0, 1.0)) if number < 1 else x)
@@ -646,7 +642,7 @@ def test_a_number_in_a_kernel_has_its_sign_even_if_it_is_zero(kernels: CudaKerne
     assert kernels.launches == 6
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelu_is_one_launch_each_way_and_saves_its_input_alone(
@@ -674,7 +670,7 @@ def test_gelu_is_one_launch_each_way_and_saves_its_input_alone(
     assert counted(kernels, lambda: ag.sync.backward(y, ones))[1] == 1
 
 
-@needs_compiler
+@needs_compilers
 def test_the_gradient_of_a_sum_is_read_as_one_element(kernels: CudaKernels) -> None:
     formula = tanh.formulas["x"].function
     out = on_host(np.random.default_rng(0).random((4, 5)))
@@ -685,7 +681,7 @@ def test_the_gradient_of_a_sum_is_read_as_one_element(kernels: CudaKernels) -> N
     assert kernels.launches == 1
 
 
-@needs_compiler
+@needs_compilers
 def test_a_recorded_backward_is_fused_too(kernels: CudaKernels, device: Device) -> None:
     x = np.random.default_rng(0).random(6)
 
@@ -707,7 +703,7 @@ def summing_device(kernels: CudaKernels, device: Device, monkeypatch: pytest.Mon
     return device
 
 
-@needs_compiler
+@needs_compilers
 def test_gradients_are_summed_by_kernels_and_where_they_lie(kernels: CudaKernels, summing_device: Device) -> None:
     x = np.random.default_rng(0).random((4, 6))
     count = 5
@@ -728,7 +724,7 @@ def test_gradients_are_summed_by_kernels_and_where_they_lie(kernels: CudaKernels
     assert kernels.launches - before == count + count + count
 
 
-@needs_compiler
+@needs_compilers
 def test_a_linear_layer_and_parts_of_its_result_give_what_numpy_gives(
     kernels: CudaKernels, summing_device: Device
 ) -> None:
@@ -748,7 +744,7 @@ def test_a_linear_layer_and_parts_of_its_result_give_what_numpy_gives(
         same(one, other, exact=False)
 
 
-@needs_compiler
+@needs_compilers
 def test_a_node_on_a_device_with_kernels_is_never_measured_as_heavy(device: Device) -> None:
     x = ag.tensor(np.ones(3), device=device, requires_grad=True)
     y = x * x
@@ -758,7 +754,7 @@ def test_a_node_on_a_device_with_kernels_is_never_measured_as_heavy(device: Devi
     assert not y.grad_fn.plan.watches(3)
 
 
-@needs_compiler
+@needs_compilers
 def test_a_compiled_backward_calls_the_same_kernels(kernels: CudaKernels, device: Device) -> None:
     x = np.random.default_rng(0).random((3, 4)).astype("f")
     leaf = ag.tensor(x, device=device, requires_grad=True)
@@ -775,7 +771,7 @@ def test_a_compiled_backward_calls_the_same_kernels(kernels: CudaKernels, device
     assert ag.engine.compiled_stats().hits - runs >= 2
 
 
-@needs_compiler
+@needs_compilers
 def test_a_compiled_backward_of_products_pieces_and_sums_launches_what_the_engine_launches(
     kernels: CudaKernels, summing_device: Device
 ) -> None:
@@ -805,7 +801,7 @@ def test_a_compiled_backward_of_products_pieces_and_sums_launches_what_the_engin
     assert ag.engine.compiled_stats().hits - hits >= 2
 
 
-@needs_compiler
+@needs_compilers
 def test_arrays_of_numpy_keep_their_own_way(kernels: CudaKernels, device: Device) -> None:
     leaf = ag.tensor([1.0, 2.0], requires_grad=True)
 
@@ -827,7 +823,7 @@ def test_without_a_compiler_wrappers_call_numpy_itself(kernels: CudaKernels) -> 
     assert multiply.call.__globals__["_function"] is np.multiply
 
 
-@needs_compiler
+@needs_compilers
 def test_a_function_that_is_made_later_is_fused_as_well(kernels: CudaKernels, device: Device) -> None:
     @primitive()
     @fused(own(lambda x: x * 3 + 1))
@@ -870,7 +866,7 @@ def stepped(optimizer: Any, options: dict[str, Any], dtype: str, device: Any, st
     return params, made
 
 
-@needs_compiler
+@needs_compilers
 @pytest.mark.sampled("optimizer")
 @pytest.mark.parametrize("dtype", "efdFD")
 @pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
@@ -896,7 +892,7 @@ def test_a_step_is_one_launch_and_gives_the_same_bits(
             np.testing.assert_array_equal(bare(value), other[name])
 
 
-@needs_compiler
+@needs_compilers
 def test_many_parameters_take_several_launches(kernels: CudaKernels, device: Device) -> None:
     params = [ag.tensor(np.full(nr % 7, nr, "f"), device=device, requires_grad=True) for nr in range(300)]
     for param in params:
@@ -909,7 +905,7 @@ def test_many_parameters_take_several_launches(kernels: CudaKernels, device: Dev
         same(param._data, np.full(nr % 7, nr - 1, "f"))
 
 
-@needs_compiler
+@needs_compilers
 def test_a_step_of_kernels_is_a_write_into_the_parameters(device: Device) -> None:
     params, _ = stepped(optim.SGD, {}, "f", device, steps=0)
     y = (params[0] * params[0]).sum()
@@ -920,7 +916,7 @@ def test_a_step_of_kernels_is_a_write_into_the_parameters(device: Device) -> Non
         ag.sync.backward(y)
 
 
-@needs_compiler
+@needs_compilers
 def test_parameters_that_do_not_lie_alike_are_updated_one_by_one(kernels: CudaKernels, device: Device) -> None:
     param = ag.tensor(np.ones((2, 3), "f"), device=device, requires_grad=True)
     param.grad = ag.tensor(np.asfortranarray(np.arange(6, dtype="f").reshape(2, 3)), device=device)
@@ -932,7 +928,7 @@ def test_parameters_that_do_not_lie_alike_are_updated_one_by_one(kernels: CudaKe
     same(param._data, 1 - np.arange(6, dtype="f").reshape(2, 3))
 
 
-@needs_compiler
+@needs_compilers
 def test_a_step_that_cannot_be_launched_leaves_state_as_it_was(kernels: CudaKernels, device: Device) -> None:
     params, made = stepped(optim.Adam, {}, "f", device, steps=0)
     before = [np.array(bare(param._data)) for param in params]

@@ -15,19 +15,9 @@ from asyncgrad.devices._cuda_rows import row_functions
 from asyncgrad.engine.device import Device
 from asyncgrad.errors import IndexRangeError
 from tests.devices.host_device import host_device
-from tests.devices.host_kernels import (
-    COMPILER,
-    CPLUSPLUS_COMPILER,
-    BlockCupy,
-)
+from tests.devices.host_kernels import BlockCupy, needs_compilers
 
-pytestmark = [
-    pytest.mark.sampled,
-    pytest.mark.skipif(
-        COMPILER is None or CPLUSPLUS_COMPILER is None,
-        reason="the C of kernels is checked by the host's compilers: no cc or no c++",
-    ),
-]
+pytestmark = [pytest.mark.sampled, needs_compilers]
 
 SCORES = np.random.default_rng(0).normal(size=(5, 7))
 LABELS = np.array([3, 0, -100, 6, 3])

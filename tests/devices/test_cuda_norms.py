@@ -14,18 +14,9 @@ from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._cuda_norms import norm_functions
 from asyncgrad.engine.device import Device
 from tests.devices.host_device import host_device
-from tests.devices.host_kernels import (
-    COMPILER,
-    CPLUSPLUS_COMPILER,
-    HOST_MACROS,
-    BlockCupy,
-    HostCupy,
-)
+from tests.devices.host_kernels import HOST_MACROS, BlockCupy, HostCupy, needs_compilers
 
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or CPLUSPLUS_COMPILER is None,
-    reason="the C of kernels is checked by the host's compilers: no cc or no c++",
-)
+pytestmark = needs_compilers
 
 TOLERANCE = {np.float32: 3e-5, np.float64: 1e-12}
 CHANNELS = 6

@@ -19,20 +19,9 @@ from asyncgrad.devices._cuda_products import product_functions
 from asyncgrad.engine.device import Device
 from tests import fake_cupy
 from tests.devices.host_device import host_device
-from tests.devices.host_kernels import (
-    COMPILER,
-    CPLUSPLUS_COMPILER,
-    GRID_MACROS,
-    GridModule,
-    HostArray,
-    HostCupy,
-    on_host,
-)
+from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
 
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or CPLUSPLUS_COMPILER is None,
-    reason="the C++ of kernels is checked by the host's compiler: no c++",
-)
+pytestmark = needs_compilers
 
 Product = Callable[..., Any]
 TOLERANCE = {"f": 1e-5, "d": 1e-13}

@@ -18,20 +18,10 @@ from asyncgrad.graph.values import _own_functions, by_kernel, register_functions
 from asyncgrad.nn.recurrences import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
 from tests import fake_cupy
 from tests.devices.host_device import HostDevice
-from tests.devices.host_kernels import (
-    CPLUSPLUS_COMPILER,
-    GRID_MACROS,
-    GridModule,
-    HostArray,
-    HostCupy,
-    on_host,
-)
+from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
 from tests.nn.test_recurrences import draw
 
-pytestmark = pytest.mark.skipif(
-    CPLUSPLUS_COMPILER is None,
-    reason="the C++ of kernels is checked by the host's compiler: no c++",
-)
+pytestmark = needs_compilers
 
 MACROS = f"#include <cmath>\nusing std::exp; using std::tanh;\n{GRID_MACROS}"
 TOLERANCE = {"f": 2e-5, "d": 1e-12}

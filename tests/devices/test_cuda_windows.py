@@ -16,22 +16,9 @@ from asyncgrad.devices._cuda_windows import window_functions
 from asyncgrad.engine.device import Device
 from asyncgrad.nn.windows import Window
 from tests.devices.host_device import host_device
-from tests.devices.host_kernels import (
-    COMPILER,
-    CPLUSPLUS_COMPILER,
-    GRID_MACROS,
-    GridModule,
-    HostArray,
-    on_host,
-)
+from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, needs_compilers, on_host
 
-pytestmark = [
-    pytest.mark.sampled,
-    pytest.mark.skipif(
-        COMPILER is None or CPLUSPLUS_COMPILER is None,
-        reason="the C++ of kernels is checked by the host's compiler: no c++",
-    ),
-]
+pytestmark = [pytest.mark.sampled, needs_compilers]
 
 PRECISION = {"f": 2e-5, "d": 1e-12}
 

@@ -12,10 +12,10 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.engine.device import Device
 from tests.devices.host_device import host_device
-from tests.devices.host_kernels import COMPILER
+from tests.devices.host_kernels import needs_compilers
 from tests.settings import compiled_after
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="the C of kernels is checked by the host's compiler: no cc")
+pytestmark = needs_compilers
 
 STEPS = 5
 added: list[str] = []

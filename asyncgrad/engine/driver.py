@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..context import BLOCKING, CURRENT_NODE, LOOP_BELOW
 from ..errors import BlockingError
 from ..graph.anomaly import forward_notes
-from ..graph.current_devices import runs_on_device, several_devices
+from ..graph.current_devices import runner_on_device, several_devices
 from ..graph.naming import identify, place_of
 from ..scheduling import CLOCK, LOOP_BUDGET
 from .device import Device, device_here, home_of, is_elsewhere
@@ -121,7 +121,7 @@ def _runner(graph_task: GraphTask) -> Callable[..., Any]:
     """Return the function that calls others in the context of the backward."""
     streams = graph_task.streams
     run = graph_task.context.run if streams is None else streams.runner(graph_task.context)
-    return runs_on_device(run, home_of(graph_task.root)) if several_devices[0] else run
+    return runner_on_device(run, home_of(graph_task.root)) if several_devices[0] else run
 
 
 def drive_blocking(graph_task: GraphTask) -> list[Any]:

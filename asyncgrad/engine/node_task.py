@@ -13,7 +13,7 @@ from ..context import BLOCKING, CURRENT_NODE, is_kind
 from ..errors import GradientTypeError, HookError, HookTypeError
 from ..graph import values
 from ..graph.anomaly import check_nan
-from ..graph.current_devices import several_devices, steps_on_device
+from ..graph.current_devices import coroutine_on_device, several_devices
 from ..graph.current_streams import follow_streams
 from ..graph.grad_journal import change_grad
 from ..graph.leaf import AccumulateGrad
@@ -88,7 +88,7 @@ class NodeTask:
         """Return the coroutine that runs the node, seen by observers, on the node's device."""
         observed = self.graph_task.observed_steps
         coroutine = self.run() if observed is None else observed.watch(self)
-        return steps_on_device(coroutine, self.node.device) if several_devices[0] else coroutine
+        return coroutine_on_device(coroutine, self.node.device) if several_devices[0] else coroutine
 
     async def run(self) -> tuple[Any, ...] | None:
         """Run hooks, body, checks and release in PyTorch's order; return the gradients for the edges.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from ..errors import DeviceError
-from ..graph.current_devices import steps_on_device
+from ..graph.current_devices import coroutine_on_device
 from .eager_task import EagerTask
 from .loops import OneShotEvent, running_loop
 from .notes import add_note
@@ -420,7 +420,7 @@ async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kw
     around = CURRENT_GRAPH_TASK.get()
     called = _call(function, args, kwargs)
     job = CoroutineJob(
-        called if device.switch is None else steps_on_device(called, device),
+        called if device.switch is None else coroutine_on_device(called, device),
         getattr(function, "__qualname__", repr(function)),
         (0 if around is None else -1 - around.reentrant_depth, 0),
         context,

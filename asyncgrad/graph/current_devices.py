@@ -23,9 +23,9 @@ from .tensor_base import TensorBase
 
 __all__ = [
     "DeviceSwitch",
+    "coroutine_on_device",
     "keep_device",
-    "run_on_device",
-    "runs_on_device",
+    "runner_on_device",
     "several_devices",
     "start_switching",
     "steps_on_device",
@@ -128,7 +128,7 @@ def use_device(device: Any) -> None:
         switch.use(device.index)
 
 
-def runs_on_device(run: Callable[..., Any], device: Any) -> Callable[..., Any]:
+def runner_on_device(run: Callable[..., Any], device: Any) -> Callable[..., Any]:
     """Return a function that calls functions by `run`, on a device."""
 
     def run_there(function: Callable[..., Any], *args: Any) -> Any:
@@ -139,7 +139,7 @@ def runs_on_device(run: Callable[..., Any], device: Any) -> Callable[..., Any]:
     return run_there
 
 
-def run_on_device(steps: Any, device: Any) -> Generator[Any, Any, Any]:
+def steps_on_device(steps: Any, device: Any) -> Generator[Any, Any, Any]:
     """Return a generator that does what `steps` does, a generator or a coroutine, each step on a device."""
     step: Callable[[], Any] = functools.partial(steps.send, None)
     try:
@@ -175,9 +175,9 @@ class _Steps:
         self._device = device
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return run_on_device(self._coroutine, self._device)
+        return steps_on_device(self._coroutine, self._device)
 
 
-async def steps_on_device(coroutine: Coroutine[Any, Any, Any], device: Any) -> Any:
+async def coroutine_on_device(coroutine: Coroutine[Any, Any, Any], device: Any) -> Any:
     """Await a coroutine, each of whose steps runs on a device, and return its result."""
     return await _Steps(coroutine, device)

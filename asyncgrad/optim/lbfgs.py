@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import number, whole_number
 from ..errors import ArgumentError
-from ..graph.current_devices import run_on_device, several_devices
+from ..graph.current_devices import several_devices, steps_on_device
 from ..graph.current_streams import follow_streams
 from ..graph.one_device import check_one_device
 from ..graph.saved_hooks import prepare_write
@@ -117,7 +117,7 @@ class LBFGS(Optimizer):
         iterations = _Iterations(group, copy.deepcopy(self.state.get(self._owner(), {})), found)
         check_one_device("LBFGS", params := group["params"])
         steps = iterations.run(has_closure)
-        loss = yield from run_on_device(steps, params[0]._device) if several_devices[0] else steps
+        loss = yield from steps_on_device(steps, params[0]._device) if several_devices[0] else steps
         self.state[self._owner()] = iterations.state
         return loss
 

@@ -123,9 +123,13 @@ def handle_getter(cupy: Any) -> Callable[[], int]:
     return lambda: handles.value
 
 
+#: By dtype, 1 and 0 in the host's memory, where cuBLAS reads its factors.
+_ONE_AND_ZERO = {char: np.array([1, 0], char) for char in "fd"}
+
+
 @final
 class Routines:
-    """What products are computed by.
+    """What products are computed by: the functions of cuBLAS and its handle.
 
     Args:
         cupy: the module.
@@ -136,12 +140,10 @@ class Routines:
         from cupy_backends.cuda.libs import cublas
 
         self.launched = launched
-
         self.handle: Callable[[], int] = handle_getter(cupy)
-        self._one_and_zero = {char: np.array([1, 0], char) for char in "fd"}
-        #: By dtype: the function of cuBLAS, and where 1 and 0 are in the host's memory.
+        #: By dtype: the function of cuBLAS, and the addresses of 1 and 0.
         self.gemm: dict[str, tuple[Callable[..., None], int, int]] = {
-            char: (routine, self._one_and_zero[char].ctypes.data, self._one_and_zero[char][1:].ctypes.data)
+            char: (routine, _ONE_AND_ZERO[char].ctypes.data, _ONE_AND_ZERO[char][1:].ctypes.data)
             for char, routine in (("f", cublas.sgemm), ("d", cublas.dgemm))
         }
 
@@ -186,7 +188,6 @@ def _make_product(cupy: Any, found: Routines) -> Callable[[Any, Any], Any]:
         gemm(get_handle(), *sizes, one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, shape[1])
         return out
 
-    product.keeps_alive = found  # type: ignore[attr-defined]
     return product
 
 

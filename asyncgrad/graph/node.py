@@ -206,7 +206,8 @@ class Node:
     dtype: Any
     device: Any
     #: None on a *plain* node, which has a single input and whose body is `node.plan.run(node, grad, release)`, a
-    #: synchronous function of the library. The engine calls it directly; every other node runs as a NodeTask.
+    #: synchronous function of the library. The engine calls it directly, and heeds the signals that it may raise
+    #: (`body_signals.py`); every other node runs as a NodeTask.
     meta: NodeMeta | None
 
     def __init__(

@@ -13,7 +13,7 @@ import numpy as np
 from asyncgrad.errors import DeviceError
 from asyncgrad.graph.device_work import record_work
 
-from ._cuda_streams import CudaEvent, CudaStream, Gpu
+from ._cuda_streams import FROM_GPU, TO_GPU, TO_HOST, CudaEvent, CudaStream, Gpu
 
 __all__ = ["LARGE", "copy_between_gpus", "copy_to_gpu", "copy_to_host", "copy_to_host_later"]
 
@@ -22,7 +22,8 @@ LARGE = 1 << 20
 #: A copy to the host goes through buffers of this many bytes, one of which is filled while the other is read.
 CHUNK = 4 << 20
 
-_TO_GPU, _TO_HOST = 1, 2
+#: CUDA's numbers of the directions of a copy.
+_HOST_TO_GPU, _GPU_TO_HOST = 1, 2
 
 
 @final
@@ -59,7 +60,7 @@ def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False, is_ahe
     array, flat = _in_memory_order(_in_native_order(device, array))
     current = device.current_stream().cuda_stream
     is_beside = array.nbytes >= (1 if is_ahead else LARGE)
-    copying: CudaStream = device.copy_streams[0] if is_beside else device.current_stream()
+    copying: CudaStream = device.copy_streams[TO_GPU] if is_beside else device.current_stream()
     stream = copying.cuda_stream
     if is_beside:
         memory = _allocate_on(device, copying, array.nbytes)
@@ -71,7 +72,7 @@ def copy_to_gpu(device: Gpu, array: Any, may_be_read_later: bool = False, is_ahe
         if pinned is not flat:
             pinned[...] = flat
         with record_work(copying, "copy to the device", "copy", array.nbytes):
-            cupy.cuda.runtime.memcpyAsync(memory.ptr, pinned.ctypes.data, array.nbytes, _TO_GPU, stream.ptr)
+            cupy.cuda.runtime.memcpyAsync(memory.ptr, pinned.ctypes.data, array.nbytes, _HOST_TO_GPU, stream.ptr)
         copied = stream.record(cupy.cuda.Event(disable_timing=True))
         if is_beside and not is_ahead:
             current.wait_event(copied)
@@ -99,7 +100,7 @@ def copy_between_gpus(source: Gpu, target: Gpu, array: Any, keeps: bool = False)
     with target.gpu:
         current = target.current_stream()
         # Not on the current stream: the copy need not wait for the work there.
-        stream = target.copy_streams[2]
+        stream = target.copy_streams[FROM_GPU]
         memory = _allocate_on(target, stream, array.nbytes)
         copy = cupy.ndarray(array.shape, array.dtype, memory, strides=array.strides)
         if array.nbytes:
@@ -148,7 +149,7 @@ def copy_to_host_later(device: Gpu, array: Any) -> tuple[np.ndarray, CudaEvent]:
     if array.nbytes:
         source, pointer = flat.data.ptr, stream.cuda_stream.ptr
         with record_work(stream, "copy to the host", "copy", array.nbytes):
-            cupy.cuda.runtime.memcpyAsync(host.ctypes.data, source, array.nbytes, _TO_HOST, pointer)
+            cupy.cuda.runtime.memcpyAsync(host.ctypes.data, source, array.nbytes, _GPU_TO_HOST, pointer)
     copied = stream.record_event()
     # Until then neither may be freed: CuPy's pools would hand the memory to others.
     device.hold([copied.cuda_event], (array, host))
@@ -165,7 +166,7 @@ def _stream_to_host(device: Gpu, array: Any) -> CudaStream:
     current: CudaStream = device.current_stream()
     if array.nbytes < LARGE:
         return current
-    stream: CudaStream = device.copy_streams[1]
+    stream: CudaStream = device.copy_streams[TO_HOST]
     stream.wait_event(current.record_event())
     return stream
 
@@ -203,7 +204,7 @@ def _copy_by_chunks(source: int, host: np.ndarray, stream: Any) -> None:
     for number, start in enumerate(range(0, host.size, CHUNK)):
         buffer = buffers[number % 2]
         size = min(CHUNK, host.size - start)
-        cupy.cuda.runtime.memcpyAsync(buffer.ptr, source + start, size, _TO_HOST, stream.ptr)
+        cupy.cuda.runtime.memcpyAsync(buffer.ptr, source + start, size, _GPU_TO_HOST, stream.ptr)
         copied = stream.record(cupy.cuda.Event(disable_timing=True))
         if before is not None:
             _take_out(host, *before)

@@ -17,11 +17,11 @@ from asyncgrad.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-__all__ = ["CudaEvent", "CudaStream", "Gpu", "translate_errors"]
+__all__ = ["COPY_LABELS", "FROM_GPU", "TO_GPU", "TO_HOST", "CudaEvent", "CudaStream", "Gpu", "translate_errors"]
 
-
-#: The streams of copies, by their numbers.
-_COPY_LABELS = {-1: "copies to the device", -2: "copies to the host", -3: "copies from other GPUs"}
+#: The streams of copies, by their places in `copy_streams`; the last one is only there where CUDA finds several GPUs.
+TO_GPU, TO_HOST, FROM_GPU = 0, 1, 2
+COPY_LABELS = ("copies to the device", "copies to the host", "copies from other GPUs")
 
 
 class Gpu(Protocol):
@@ -175,7 +175,7 @@ class CudaStream(Stream):
 
     Args:
         device: the GPU.
-        index: 0 for the default stream, below 0 for a stream of copies.
+        index: 0 for the default stream; -1, -2 and so on for those of copies.
         cuda_stream: CuPy's object for it.
     """
 
@@ -196,7 +196,7 @@ class CudaStream(Stream):
     @property
     def label(self) -> str:
         """What it is called in the timeline of a profile."""
-        return _COPY_LABELS.get(self.index) or super().label
+        return COPY_LABELS[-1 - self.index] if self.index < 0 else super().label
 
     def record_event(self, *, enable_timing: bool = False) -> CudaEvent:
         """Return an Event that completes when all work that is on this stream now has ended.

@@ -30,7 +30,7 @@ from ._cuda_norms import norm_functions
 from ._cuda_products import product_functions
 from ._cuda_recurrences import recurrence_functions
 from ._cuda_rows import row_functions
-from ._cuda_streams import CudaStream, translate_errors
+from ._cuda_streams import COPY_LABELS, TO_GPU, CudaStream, translate_errors
 from ._cuda_windows import window_functions
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class CudaDevice(Device):
     Args:
         index: its number, as CUDA counts.
         cupy: the module.
-        kernels: what counts the fused kernels.
+        kernels: what counts the kernels that are launched.
         switch: how to make it the current GPU; None if it is the only one that CUDA finds.
     """
 
@@ -114,8 +114,8 @@ class CudaDevice(Device):
             #: The streams on which arrays come from the host, go there, and come from other GPUs, beside the streams of
             #: computation.
             self.copy_streams: tuple[CudaStream, ...] = tuple(
-                CudaStream(self, -1 - way, cupy.cuda.Stream(non_blocking=True))
-                for way in range(2 if switch is None else 3)
+                CudaStream(self, -1 - place, cupy.cuda.Stream(non_blocking=True))
+                for place in range(len(COPY_LABELS) - self.is_alone)
             )
 
     @property
@@ -205,7 +205,7 @@ class CudaDevice(Device):
         self.check()
         with self.gpu, translate_errors(self):
             copied = copy_to_gpu(self, array, may_be_read_later=True, is_ahead=True)
-            return copied, self.copy_streams[0].record_event()
+            return copied, self.copy_streams[TO_GPU].record_event()
 
     def to_host_async(self, array: Any) -> tuple[Any, Event]:
         """Return a NumPy array in page-locked memory, and the event after which it holds a copy; never waits."""

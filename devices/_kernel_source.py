@@ -2,7 +2,7 @@
 
 Each operation is computed in the dtype that NumPy gives it and rounded to that, one after the other, so that a kernel
 gives what the operations give one by one. The source is C that CUDA's compiler takes as well as that of the host; what
-the two write differently are the macros that `_cuda_kernels.py` defines.
+the two write differently are the macros of `_kernel_text.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text of kernels in C: one that fills an array, and one that updates many arrays at once."""
+"""The text of kernels in C: of elementwise formulas, of arrays side by side, and of updates of many arrays at once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ import numpy as np
 
 from ._kernel_source import STORED_AS, Kind, Value, computed_as
 
-__all__ = ["BLOCK", "CHUNK", "CUDA_MACROS", "Operand", "elementwise_text", "preamble", "table_dtype", "update_text"]
+__all__ = [
+    "BLOCK",
+    "CHUNK",
+    "COPIED_AS",
+    "CUDA_MACROS",
+    "Operand",
+    "body_function",
+    "concatenate_text",
+    "elementwise_text",
+    "preamble",
+    "table_dtype",
+    "update_text",
+]
 
 #: The threads of a block, and how many elements each handles at a time.
 BLOCK, WIDTH = 128, 4
 #: How many elements of an array one block of an update handles.
 CHUNK = 4 * WIDTH * BLOCK
-#: The most bytes that CUDA passes by value to a kernel on every device, and what an update leaves of them.
+#: The bytes of the table of an update. CUDA passes 4,096 by value to a kernel on every device.
 _LARGEST_TABLE = 4000
 
 #: What CUDA writes otherwise than the host's compiler of C.

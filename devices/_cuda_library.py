@@ -6,6 +6,7 @@ are rare. Here the frequent cases are looked for first, and everything else is l
 
 from __future__ import annotations
 
+import os
 import threading
 from functools import partial
 from math import prod
@@ -101,6 +102,10 @@ def _ones(make: Callable[[Any, Any], Any], shape: Any, dtype: Any) -> Any:
     return out
 
 
+#: CUBLAS_TF32_TENSOR_OP_MATH, for which CuPy has no name.
+_TF32 = 3
+
+
 @final
 class _Handles(threading.local):
     """The handle of cuBLAS of each thread on the only GPU, which CuPy takes as long to find as to use.
@@ -117,10 +122,21 @@ def handle_getter(cupy: Any) -> Callable[[], int]:
     """Return a function that returns cuBLAS's handle, which each thread has one of for each GPU."""
     from cupy.cuda.device import get_cublas_handle
 
+    find = _tf32_handle if os.environ.get("CUPY_TF32") == "1" else get_cublas_handle
     if cupy.cuda.runtime.getDeviceCount() > 1:
-        return get_cublas_handle  # type: ignore[no-any-return]
-    handles = _Handles(get_cublas_handle)
+        return find  # type: ignore[no-any-return]
+    handles = _Handles(find)
     return lambda: handles.value
+
+
+def _tf32_handle() -> int:
+    """Return the handle, by which float32 is multiplied in TF32: what users of CuPy ask for by `CUPY_TF32=1`."""
+    from cupy.cuda.device import get_cublas_handle
+    from cupy_backends.cuda.libs import cublas
+
+    handle: int = get_cublas_handle()
+    cublas.setMathMode(handle, _TF32)
+    return handle
 
 
 #: By dtype, 1 and 0 in the host's memory, where cuBLAS reads its factors.

@@ -23,6 +23,9 @@ def cublas(current_handle: Callable[[], int]) -> ModuleType:
         one = _product(char, current_handle)
         functions = {"gemm": one, "gemmStridedBatched": _strided(one, char), "gemmBatched": _batched(one)}
         vars(made).update({f"{name}{kind}": function for kind, function in functions.items()})
+    #: By handle, what has been set.
+    modes: dict[int, int] = {}
+    vars(made).update(setMathMode=modes.__setitem__, getMathMode=lambda handle: modes.get(handle, 0))
     return made
 
 

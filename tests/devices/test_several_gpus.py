@@ -28,7 +28,16 @@ from asyncgrad.graph.current_devices import several_devices
 from asyncgrad.nn.windows import Window
 from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
 from asyncgrad.testing import DEVICE_CHECKS, MemoryStore
-from tests.fake_cupy import FakeGpu, Stream, get_current_stream, get_device, memory_pool, ndarray, open_gpus
+from tests.fake_cupy import (
+    FakeGpu,
+    Stream,
+    get_cublas_handle,
+    get_current_stream,
+    get_device,
+    memory_pool,
+    ndarray,
+    open_gpus,
+)
 from tests.settings import compiled_after
 
 #: Elements of an array that is copied on a stream of its own.
@@ -627,6 +636,22 @@ def test_products_use_the_handle_of_cublas_on_their_gpu(gpus: list[Any]) -> None
             x = gpu.from_host(np.arange(4.0).reshape(2, 2))
             assert library[np.matmul](x, x).tolist() == [[2.0, 3.0], [6.0, 11.0]]
             assert library["linear"](x, x).tolist() == [[1.0, 3.0], [3.0, 13.0]]
+
+
+@pytest.mark.parametrize(("asked", "mode"), [("1", 3), ("0", 0), (None, 0)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_float32_is_multiplied_in_tf32_where_the_variable_of_cupy_says_so(
+    monkeypatch: pytest.MonkeyPatch, count: int, asked: str | None, mode: int
+) -> None:
+    monkeypatch.delenv("CUPY_TF32", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("CUPY_TF32", asked)
+    with open_gpus(count) as gpus:
+        product = library_functions(sys.modules["cupy"])[np.matmul]
+        for gpu in gpus:
+            with FakeGpu(gpu.index):
+                product(*[gpu.from_host(np.ones((2, 2), np.float32))] * 2)
+                assert sys.modules["cupy_backends.cuda.libs.cublas"].getMathMode(get_cublas_handle()) == mode
 
 
 def test_a_fused_step_is_one_launch_for_each_gpu(gpus: list[Any], loads: list[tuple[str, int]]) -> None:

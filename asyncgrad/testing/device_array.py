@@ -429,13 +429,21 @@ def wrapped(result: Any, arrays: Iterable[Any], make: Callable[[np.ndarray, Any]
     for array in arrays:
         if result is array._array:
             return array
-        if elements.base is not None and np.may_share_memory(elements, array._array):
+        if _is_view(elements, array._array):
             # Each view on a device can be written into; NumPy's diagonals cannot, until they are told to.
             with suppress(ValueError):
                 elements.flags.writeable = True
             return make(elements, array)
     # A diagonal without elements shares no memory.
     return make(elements if elements.flags.writeable else elements.copy(), None)
+
+
+def _is_view(elements: np.ndarray, array: np.ndarray) -> bool:
+    """Tell whether `elements` lie in the memory of an array; NumPy does not say so of a view without elements."""
+    base = elements.base
+    if base is None or np.may_share_memory(elements, array):
+        return base is not None
+    return not elements.size and (base is array or base is array.base)
 
 
 def _check_ufunc(name: str, method: str, inputs: Any, kwargs: dict[str, Any]) -> None:

@@ -234,6 +234,15 @@ def test_a_diagonal_can_be_written_into(put: Callable[[Any], Any]) -> None:
     assert a.tolist() == [[0.0, 2.0, 3.0], [4.0, 0.0, 6.0]]
 
 
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (2, 3)])
+def test_a_view_has_a_base_whether_or_not_there_are_elements(put: Callable[[Any], Any], shape: tuple[int, ...]) -> None:
+    a = put(np.empty(shape))
+
+    for view in (a.reshape(a.shape), a[...], a.T, a[:0], a.reshape(-1).reshape(a.shape)):
+        assert view.base is a
+    assert (a + a).base is None
+
+
 def test_a_view_lies_in_the_memory_of_its_base(put: Callable[[Any], Any]) -> None:
     a = put(HOST)
     part = a[1, 1:]

@@ -45,7 +45,11 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, 
     refuse_sparse(name, (other,), error)
     explain_refusal(name, (tensor, other), error)
     name_shapes(name, (tensor, other), error)
-    raise error
+    try:
+        raise error
+    finally:
+        # The error refers to this frame, and would keep the tensors of the whole forward until a garbage collection.
+        del error
 
 
 def _apply_sparse(name: str, tensor: Any, other: Any, reflected: bool) -> Any:
@@ -131,5 +135,9 @@ def compare_unlike(tensor: TensorBase, other: Any, is_equal: bool, error: TypeEr
         return result
     refuse_masked(result)
     if not isinstance(result, (np.ndarray, np.generic)):
-        raise error
+        try:
+            raise error
+        finally:
+            # As in defer_or_raise().
+            del error
     return type(tensor)(np.asarray(result), None, 0, tensor._device)

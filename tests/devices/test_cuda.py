@@ -425,6 +425,33 @@ def test_a_backward_without_memory_leaves_graph_and_gradients_as_they_were(run: 
     assert x.grad.to("cpu").numpy().tolist() == [12.0] * 1000
 
 
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
+    "of two tensors": lambda x: x * x,
+    "with a number": lambda x: 2 * x,
+    "a product": lambda x: x @ x.T,
+    "a comparison": lambda x: np.where(x > 0, x, 0),
+}
+
+
+@pytest.mark.usefixtures("only_the_loop_keeps")
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_forward_without_memory_keeps_none(gpu: Any, operation: str) -> None:
+    x = ag.tensor(np.ones((100, 100)), device=gpu, requires_grad=True)
+
+    def forward() -> Any:
+        return OPERATIONS[operation](np.tanh(x))
+
+    forward()
+    before = gpu.memory_allocated()
+    # Room for the hyperbolic tangents alone.
+    memory_pool.set_limit(before + 80_000)
+
+    for _ in range(2):
+        with pytest.raises(OutOfMemoryError):
+            forward()
+        assert gpu.memory_allocated() == before
+
+
 @pytest.mark.parametrize("optimizer", [optim.SGD, optim.Adam, optim.AdamW, optim.RMSprop, optim.Adagrad, optim.Lion])
 def test_a_step_without_memory_is_no_step(gpu: Any, optimizer: Any) -> None:
     def made() -> tuple[Any, list[Any]]:

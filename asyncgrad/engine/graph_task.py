@@ -215,21 +215,27 @@ class GraphTask:
 
     def run_leaves(self, leaves: Sequence[Any], grads: list[Any]) -> None:
         """Run AccumulateGrads without hooks, at the end; consumes `grads`, which begins with that of the last leaf."""
-        if self.observed_steps is not None:
+        try:
+            if self.observed_steps is not None:
+                for leaf in leaves:
+                    self.observed_steps.run_leaf(leaf, [grads.pop()])
+                return
+            if self.limits is None and self.sums is None:
+                accumulate_all(leaves, grads, self.changes, self._is_seen())
+                return
+            limits = self.limits
             for leaf in leaves:
-                self.observed_steps.run_leaf(leaf, [grads.pop()])
-            return
-        if self.limits is None and self.sums is None:
-            accumulate_all(leaves, grads, self.changes, self._is_seen())
-            return
-        limits = self.limits
-        for leaf in leaves:
-            if limits is not None and self.streams is None and not limits[leaf].needed:
-                grad = grads.pop()
-                for _, result_nr in limits[leaf].captures:
-                    self.captured[result_nr] = grad
-            else:
-                self.run_leaf(leaf, [grads.pop()])
+                if limits is not None and self.streams is None and not limits[leaf].needed:
+                    grad = grads.pop()
+                    for _, result_nr in limits[leaf].captures:
+                        self.captured[result_nr] = grad
+                else:
+                    self.run_leaf(leaf, [grads.pop()])
+        except BaseException:
+            if len(grads) < len(leaves):
+                # A leaf takes its gradient off the list first. The error names it: a copy, say, has found no memory.
+                self.executor.node = leaves[len(leaves) - len(grads) - 1]
+            raise
 
     def run_leaf(self, leaf: Any, grads: list[Any]) -> None:
         """Run an AccumulateGrad without hooks."""

@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar, final
 
@@ -423,6 +424,26 @@ def test_a_backward_without_memory_leaves_graph_and_gradients_as_they_were(run: 
     run(y.backward())
     assert x.grad is not None
     assert x.grad.to("cpu").numpy().tolist() == [12.0] * 1000
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_gradient_without_memory_for_its_copy_names_the_leaf(run: Any, gpu: Any, compiled: bool) -> None:
+    x = ag.tensor(np.full(1000, 2.0), device=gpu, requires_grad=True)
+    with ag.compiled_autograd(after=1) if compiled else nullcontext():
+        # The gradient is that of both operands, so a copy is made for `.grad`.
+        total = ag.tensor(np.zeros(1000), device=gpu, requires_grad=True)
+        loss = (x + total).sum()
+        gradient = ag.tensor(1.0, device=gpu)
+        for _ in range(3):
+            total.grad = x.grad = None
+            run(loss.backward(gradient, retain_graph=True))
+        total.grad = x.grad = None
+        memory_pool.set_limit(memory_pool.used_bytes() + 100)
+
+        with pytest.raises(OutOfMemoryError) as caught:
+            run(loss.backward(gradient, retain_graph=True))
+
+    assert caught.value.__notes__ == ["in AccumulateGrad (leaf of shape (1000,), device 'cuda:0')"]
 
 
 OPERATIONS: dict[str, Callable[[Any], Any]] = {

@@ -34,15 +34,20 @@ def check_one_device(name: str, *values: Any) -> None:
         _check(name, values, None)
 
 
-def check_operands_beside(name: str, *operands: Any) -> None:
+def check_operands_beside(name: str, *operands: Any, constants: Any = None) -> None:
     """Raise if tensors are on several devices, or a NumPy array is beside a tensor whose device has others.
+
+    Args:
+        name: of the function that the user has called.
+        operands: its arguments.
+        constants: one more, or a tuple of them, which may be NumPy arrays beside the others.
 
     Raises:
         DeviceError: the operands cannot be computed with together; the message says how to move one.
     """
     if not several_met[0]:
         return
-    first = _check(name, operands, None)
+    first = _check(name, (*operands, constants), None)
     if first is None or first._device.has_host_arrays:
         return
     for operand in operands:

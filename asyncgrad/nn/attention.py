@@ -10,7 +10,7 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.interception import on_device_of_arguments
-from ..graph.one_device import check_one_device
+from ..graph.one_device import check_operands_beside
 from ..graph.values import beside, by_kernel, is_foreign, kernel_of
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
@@ -180,7 +180,7 @@ def attend(
     query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: float | None, rng: Any
 ) -> tuple[Any, Any]:
     """Return what `scaled_dot_product_attention` returns, and the weights of the values, after dropout."""
-    check_one_device("scaled_dot_product_attention", query, key, value, attn_mask)
+    check_operands_beside("scaled_dot_product_attention", query, key, value, attn_mask)
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
     asked, offered, held = shapes
     if min(map(len, shapes)) < 2 or asked[-1] != offered[-1] or offered[-2] != held[-2]:

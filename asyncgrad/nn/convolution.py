@@ -18,6 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.one_device import check_operands_beside
 from ..graph.values import by_kernel, empty_beside, own_function, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
@@ -272,6 +273,7 @@ def conv2d(
         array([[[[ 8., 12.],
                  [20., 24.]]]])
     """
+    check_operands_beside("conv2d", x, weight, bias)
     shape, filters = array_of(x).shape, array_of(weight).shape
     if len(shape) not in (3, 4) or len(filters) != 4:
         raise ArgumentError(
@@ -351,6 +353,7 @@ def conv1d(
         >>> nn.conv1d(np.arange(4.0).reshape(1, 1, 4), np.ones((1, 1, 2)))
         array([[[1., 3., 5.]]])
     """
+    check_operands_beside("conv1d", x, weight, bias)
     shape, filters = array_of(x).shape, array_of(weight).shape
     if len(shape) not in (2, 3) or len(filters) != 3:
         raise ArgumentError(
@@ -399,6 +402,7 @@ def conv_transpose2d(
         >>> nn.conv_transpose2d(np.array([[[[1.0, 2.0]]]]), np.ones((1, 1, 1, 2)), stride=2)
         array([[[[1., 1., 2., 2.]]]])
     """
+    check_operands_beside("conv_transpose2d", x, weight, bias)
     shape, filters = array_of(x).shape, array_of(weight).shape
     _check_transposed("conv_transpose2d", shape, filters, bias, groups)
     steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
@@ -414,8 +418,7 @@ def conv_transpose2d(
         image.append(reach - 2 * around[axis] + extra[axis])
     if min(image) < 1:
         raise ArgumentError(f"conv_transpose2d: nothing is left of x of shape {shape} with padding {around}")
-    padding_of = ((around[0], around[0]), (around[1], around[1]))
-    window = Window(filters[2:], steps, padding_of, dilations, shape[-2:])
+    window = Window(filters[2:], steps, ((around[0],) * 2, (around[1],) * 2), dilations, shape[-2:])
     images = x if len(shape) == 4 else np.reshape(x, (1, *shape))
     channels = filters[1] * groups
     result = conv2d_input_grad(images, weight, (array_of(images).shape[0], channels, *image), window, groups)
@@ -478,6 +481,7 @@ def conv_transpose1d(
         >>> nn.conv_transpose1d(np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), stride=2)
         array([[[1., 1., 2., 2.]]])
     """
+    check_operands_beside("conv_transpose1d", x, weight, bias)
     shape, filters = array_of(x).shape, array_of(weight).shape
     if len(shape) not in (2, 3) or len(filters) != 3:
         raise ArgumentError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.one_device import check_operands_beside
 from .arguments import array_of, check_real
 
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance"]
@@ -53,6 +54,7 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
         >>> nn.pairwise_distance(np.array([[3.0, 4.0]]), np.zeros(2), eps=0.0)
         array([5.])
     """
+    check_operands_beside("pairwise_distance", x1, x2)
     return _norm(x1 - x2 + eps, p, -1, keepdims)
 
 
@@ -76,6 +78,7 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
         >>> nn.cosine_similarity(np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]))
         array([0.6])
     """
+    check_operands_beside("cosine_similarity", x1, x2)
     check_real("cosine_similarity", x1=x1, x2=x2)
     first, second = array_of(x1), array_of(x2)
     if first.ndim != second.ndim or first.shape[axis] != second.shape[axis]:

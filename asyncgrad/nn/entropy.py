@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..graph.interception import on_device_of_arguments
-from ..graph.one_device import check_one_device
+from ..graph.one_device import check_operands_beside
 from ..graph.values import as_array, beside, by_kernel
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
@@ -142,7 +142,7 @@ def cross_entropy(
         array([0.12692801, 0.69314718])
     """
     check_reduction(reduction)
-    check_one_device("cross_entropy", logits, labels, weight)
+    check_operands_beside("cross_entropy", logits, constants=(labels, weight))
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"label_smoothing must be from 0 to 1, not {label_smoothing}")
     truth = array_of(labels)
@@ -266,7 +266,7 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
         array([1., 4.])
     """
     check_reduction(reduction)
-    check_one_device("nll_loss", input, target, weight)
+    check_operands_beside("nll_loss", input, constants=(target, weight))
     labels = array_of(target)
     scores, samples = _canonicalize("nll_loss", input, labels)
     if not labels.size and reduction == "mean":

@@ -16,7 +16,7 @@ import numpy as np
 from ..arguments import describe, number, truth
 from ..errors import ArgumentError, ArgumentTypeError, IndexRangeError
 from ..graph.interception import on_device_of_arguments
-from ..graph.one_device import check_one_device
+from ..graph.one_device import check_operands_beside
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
 from ..graph.values import add_into, beside, by_kernel, is_foreign, own_function, zeros_beside
@@ -341,7 +341,7 @@ def embedding(
         array([[5., 6.],
                [1., 2.]])
     """
-    check_one_device("embedding", indices, weight)
+    check_operands_beside("embedding", weight, constants=indices)
     data = array_of(indices)
     table = array_of(weight)
     shape = table.shape

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..graph.one_device import check_operands_beside, several_met
 from ..graph.values import as_array, own_function
 from ..ops.composites import Composite, composite
 from ..ops.kernels import FusedFormula, device_variant, fused
@@ -36,11 +37,16 @@ __all__ = [
 
 
 def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
-    """Warn if the shapes of two arrays differ: (n,) with (n, 1), for example, gives n * n differences.
+    """Check that two arrays are on one device, and warn if their shapes differ.
+
+    With the shapes (n,) and (n, 1), for example, there are n * n differences.
 
     Raises:
         ArgumentError: the shapes do not broadcast.
+        DeviceError: they are on two devices.
     """
+    if several_met[0]:
+        check_operands_beside(function, input, target)
     first, second = array_of(input).shape, array_of(target).shape
     if first != second:
         try:
@@ -426,6 +432,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     """
     check_reduction(reduction)
     check_real("binary_cross_entropy", input=input, target=target, weight=weight)
+    check_operands_beside("binary_cross_entropy", input, target, weight)
     data, shape = array_of(input), array_of(target).shape
     if data.shape != shape:
         raise ArgumentError(f"binary_cross_entropy of an input of shape {data.shape} takes a target of it, not {shape}")
@@ -604,6 +611,7 @@ def gaussian_nll_loss(
     """
     check_reduction(reduction)
     check_real("gaussian_nll_loss", input=input, target=target, var=var)
+    check_operands_beside("gaussian_nll_loss", input, target, var)
     warn_if_broadcast("gaussian_nll_loss", input, target)
     shape, variances = array_of(input).shape, array_of(var)
     if variances.__class__ is np.ndarray and variances.size and variances.min() < 0:

@@ -11,6 +11,7 @@ import numpy as np
 from ..arguments import truth
 from ..errors import ArgumentError, IndexRangeError
 from ..graph.interception import on_device_of_arguments
+from ..graph.one_device import check_operands_beside
 from ..graph.values import arange_beside, as_array, beside
 from ..ops.composites import composite
 from ..ops.kernels import fused
@@ -72,6 +73,7 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction
         >>> nn.hinge_embedding_loss(np.array([0.3, 0.3, 2.0]), np.array([1, -1, -1]), reduction="none")
         array([0.3, 0.7, 0. ])
     """
+    check_operands_beside("hinge_embedding_loss", input, target)
     check_reduction(reduction)
     check_real("hinge_embedding_loss", input=input, target=target)
     return _hinge_losses.reduced(reduction, input, target, margin)
@@ -104,6 +106,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
         >>> nn.margin_ranking_loss(np.array([2.0, 2.0]), np.array([1.0, 1.0]), np.array([1, -1]), reduction="none")
         array([0., 1.])
     """
+    check_operands_beside("margin_ranking_loss", input1, input2, target)
     check_reduction(reduction)
     check_real("margin_ranking_loss", input1=input1, input2=input2, target=target)
     shapes = [array_of(one).shape for one in (input1, input2, target)]
@@ -141,6 +144,7 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float =
         >>> nn.cosine_embedding_loss(x, x[::-1], np.array([1, -1]), reduction="none")
         array([1., 0.])
     """
+    check_operands_beside("cosine_embedding_loss", input1, input2, target)
     check_reduction(reduction)
     check_real("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     shapes = [array_of(one).shape for one in (input1, input2, target)]
@@ -193,6 +197,7 @@ def triplet_margin_loss(
         >>> float(nn.triplet_margin_loss(anchor, anchor + 3.0, anchor + 1.0).round(4))
         3.8284
     """
+    check_operands_beside("triplet_margin_loss", anchor, positive, negative)
     check_reduction(reduction)
     check_real("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
     if not margin > 0:
@@ -238,6 +243,7 @@ def multi_margin_loss(
         >>> nn.multi_margin_loss(np.array([[2.0, 1.5, 0.0]]), np.array([0]), reduction="none").round(4)
         array([0.1667])
     """
+    check_operands_beside("multi_margin_loss", input, constants=(target, weight))
     check_reduction(reduction)
     check_real("multi_margin_loss", input=input)
     if p not in (1, 2):
@@ -290,6 +296,7 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
         >>> float(nn.multilabel_margin_loss(scores, classes).round(4))
         0.85
     """
+    check_operands_beside("multilabel_margin_loss", input, constants=target)
     check_reduction(reduction)
     check_real("multilabel_margin_loss", input=input)
     data, labels = array_of(input), array_of(target)

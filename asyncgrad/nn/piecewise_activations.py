@@ -13,6 +13,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..graph.one_device import check_operands_beside
 from ..graph.values import as_array, beside, raw
 from ..ops.composites import composite
 from ..ops.kernels import fused
@@ -346,6 +347,7 @@ def prelu(x: Any, weight: Any) -> Any:
         array([[-0.1, -0.5],
                [ 2. ,  2. ]])
     """
+    check_operands_beside("prelu", x, weight)
     check_real("prelu", x=x, weight=weight)
     data, shape = array_of(x), array_of(weight).shape
     channels = data.shape[1] if data.ndim > 1 else 1

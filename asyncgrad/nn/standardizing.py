@@ -477,6 +477,7 @@ def instance_norm(
         array([[[-0.99995,  0.99995],
                 [ 0.     ,  0.     ]]])
     """
+    check_operands_beside("instance_norm", x, running_mean, running_var, weight, bias)
     data, n, channels, positions = _channels_of("instance_norm", x, 3)
     _check_channels(
         "instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
@@ -594,6 +595,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
         >>> nn.group_norm(np.array([[1.0, 3.0, 5.0, 5.0]]), 2, eps=0.0001)
         array([[-0.99995,  0.99995,  0.     ,  0.     ]])
     """
+    check_operands_beside("group_norm", x, weight, bias)
     _, n, channels, positions = _channels_of("group_norm", x, 2)
     if num_groups < 1 or channels % num_groups:
         raise ArgumentError(
@@ -680,8 +682,8 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     length = math.prod(shape)
     eps = float(np.finfo(data.dtype).eps) if eps is None else eps
     rows = data.size // length if length else 0
+    check_operands_beside("rms_norm", x, weight)
     if data.__class__ is not np.ndarray:
-        check_operands_beside("rms_norm", x, weight)
         found = by_kernel("rms_norm", data.reshape(rows, length), None if weight is None else array_of(weight), eps)
         if found is not None:
             return _rms_norm(x, weight, found[0].reshape(data.shape), found[1])

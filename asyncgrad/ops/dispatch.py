@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDerivativeError
+from ..errors import DeviceError, MissingDerivativeError
 from ..graph.interception import add_entry_names, entered, interceptors
 from ..graph.naming import close_names, ufunc_name
 from ..graph.one_device import check_one_device, several_met
@@ -18,7 +18,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import is_foreign, raw, refuse_masked
 from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
 from .axes import laid_by_ufunc
-from .foreign import as_dtype, explain_refusal, name_shapes
+from .foreign import as_dtype, explain_refusal, name_shapes, rename_refusal
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 
@@ -88,6 +88,10 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         except (TypeError, ValueError) as error:
             explain_refusal(ufunc_name(ufunc), inputs, error)
             name_shapes(ufunc_name(ufunc), inputs, error)
+            raise
+        except DeviceError as error:
+            check_one_device(ufunc.__name__, inputs, kwargs)
+            rename_refusal(ufunc_name(ufunc), inputs, error)
             raise
     check_one_device(f"{ufunc.__name__}.{method}", inputs, kwargs)
     return _call_method(ufunc, method, inputs, kwargs)
@@ -266,6 +270,12 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         operands = (*args, *kwargs.values())
         explain_refusal(name, operands, error)
         name_shapes(name, operands, error)
+        raise
+    except DeviceError as error:
+        # A function that the rule calls has refused an array of NumPy's: the user knows the one that was called.
+        rename_refusal(
+            f"{getattr(function, '__module__', 'numpy')}.{function.__name__}", (*args, *kwargs.values()), error
+        )
         raise
 
 

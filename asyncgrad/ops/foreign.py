@@ -35,6 +35,7 @@ __all__ = [
     "named",
     "placed",
     "refuse_foreign",
+    "rename_refusal",
     "taken",
 ]
 
@@ -98,6 +99,17 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
                     f"{name} is not available on {operand._device}: write it as functions that are, or move the "
                     "tensor by t.to('cpu')"
                 ) from error
+
+
+def rename_refusal(name: str, operands: Sequence[Any], error: DeviceError) -> None:
+    """Replace an error of `explain_refusal` for an inner function by one that names the function that was called.
+
+    Raises:
+        DeviceError: an array of NumPy's among the operands has been refused.
+    """
+    refusal = error.__cause__
+    if isinstance(refusal, TypeError) and any(isinstance(one, np.ndarray) for one in _flat(operands)):
+        explain_refusal(name, operands, refusal)
 
 
 def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:

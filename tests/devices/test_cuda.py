@@ -635,6 +635,57 @@ def test_what_is_not_on_the_gpu_is_refused_with_how_to_move_it(gpu: Any, name: s
         BESIDE[name](gpu, other)
 
 
+#: By the name that an error has: a function of floats, the shapes of what it takes, and other arguments.
+OF_SEVERAL: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "numpy.einsum": (lambda x, y: np.einsum("ij,ij", x, y), [(3, 4), (3, 4)]),
+    "numpy.outer": (np.outer, [(3,), (4,)]),
+    "numpy.vecdot": (np.vecdot, [(3, 4), (3, 4)]),
+    "numpy.correlate": (np.correlate, [(4,), (4,)]),
+    "mse_loss": (nn.mse_loss, [(3, 4), (3, 4)]),
+    "kl_div": (nn.kl_div, [(3, 4), (3, 4)]),
+    "binary_cross_entropy": (nn.binary_cross_entropy, [(3, 4), (3, 4)]),
+    "gaussian_nll_loss": (nn.gaussian_nll_loss, [(3, 4), (3, 4), (3, 4)]),
+    "hinge_embedding_loss": (nn.hinge_embedding_loss, [(3, 4), (3, 4)]),
+    "margin_ranking_loss": (nn.margin_ranking_loss, [(3,), (3,), (3,)]),
+    "cosine_embedding_loss": (nn.cosine_embedding_loss, [(3, 4), (3, 4), (3,)]),
+    "triplet_margin_loss": (nn.triplet_margin_loss, [(3, 4), (3, 4), (3, 4)]),
+    "cosine_similarity": (nn.cosine_similarity, [(3, 4), (3, 4)]),
+    "pairwise_distance": (nn.pairwise_distance, [(3, 4), (3, 4)]),
+    "prelu": (nn.prelu, [(3, 4), (1,)]),
+    "conv1d": (nn.conv1d, [(1, 2, 5), (3, 2, 2), (3,)]),
+    "conv2d": (nn.conv2d, [(1, 2, 5, 5), (3, 2, 2, 2), (3,)]),
+    "conv_transpose1d": (nn.conv_transpose1d, [(1, 2, 5), (2, 3, 2), (3,)]),
+    "conv_transpose2d": (nn.conv_transpose2d, [(1, 2, 5, 5), (2, 3, 2, 2), (3,)]),
+    "group_norm": (lambda x, w, b: nn.group_norm(x, 2, w, b), [(3, 4), (4,), (4,)]),
+    "instance_norm": (nn.instance_norm, [(3, 4, 2), (4,), (4,), (4,), (4,)]),
+    "rms_norm": (lambda x, w: nn.rms_norm(x, 4, w), [(3, 4), (4,)]),
+    "scaled_dot_product_attention": (nn.scaled_dot_product_attention, [(2, 3, 4), (2, 3, 4), (2, 3, 4)]),
+}
+
+
+@pytest.mark.parametrize("name", OF_SEVERAL)
+def test_an_error_of_operands_on_two_devices_names_the_function_that_was_called(gpu: Any, name: str) -> None:
+    function, shapes = OF_SEVERAL[name]
+    arrays = [np.full(shape, 0.5) for shape in shapes]
+    there = [ag.tensor(array, device=gpu) for array in arrays]
+    function(*there)
+
+    for place, array in enumerate(arrays):
+        for wrong in (array, ag.tensor(array)):
+            with pytest.raises(DeviceError) as caught:
+                function(*there[:place], wrong, *there[place + 1 :])
+            # NumPy's functions have the name of their module where NumPy's array is at fault.
+            assert str(caught.value).startswith((f"{name} got", f"{name.removeprefix('numpy.')} got"))
+
+
+@pytest.mark.parametrize(
+    "function", [nn.cross_entropy, nn.nll_loss, nn.multi_margin_loss], ids=lambda one: one.__name__
+)
+def test_scores_on_the_host_are_refused_beside_labels_on_a_gpu(gpu: Any, function: Any) -> None:
+    with pytest.raises(DeviceError, match=rf"^{function.__name__} got"):
+        function(np.ones((3, 4)), ag.tensor(np.arange(3), device=gpu))
+
+
 # Sums.
 
 

@@ -21,7 +21,7 @@ from asyncgrad import nn, optim
 from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.devices._cuda_losses import loss_functions
 from asyncgrad.devices._cuda_rows import row_functions
-from asyncgrad.errors import DeviceError, ProfileError
+from asyncgrad.errors import ArgumentTypeError, DeviceError, ProfileError
 from asyncgrad.offload.transfers import Upload
 from asyncgrad.testing import DEVICE_CHECKS
 from tests.fake_cupy import (
@@ -580,12 +580,37 @@ def test_a_thread_that_cannot_start_is_tried_again(run: Any, gpu: Any, monkeypat
     run(main())
 
 
-def test_a_gradient_that_needs_what_the_library_lacks_says_where_it_is(gpu: Any) -> None:
+@pytest.mark.parametrize("name", ["j1", "psi", "gammainc", "betainc"])
+def test_a_gradient_that_needs_what_the_library_lacks_says_so_by_name(gpu: Any, name: str) -> None:
+    function = getattr(pytest.importorskip("scipy.special"), name)
+    x = ag.tensor([0.25, 0.5], device=gpu, requires_grad=True)
+    value = function(*[x] * function.nin).sum()
+
+    with pytest.raises(
+        ArgumentTypeError, match=rf"gradient of scipy\.special\.{name} is not available on cuda:0.*\.to\('cpu'\)"
+    ):
+        ag.sync.backward(value)
+
+
+def test_a_gradient_of_a_users_that_needs_what_the_library_lacks_says_where_it_is(gpu: Any) -> None:
     special = pytest.importorskip("scipy.special")
+
+    class Bessel(ag.Function):
+        """A function with a gradient that a user has written."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * special.jv(2, ctx.saved_tensors[0]._data)
+
     x = ag.tensor([1.0, 2.0], device=gpu, requires_grad=True)
 
     with pytest.raises(TypeError, match="'jv'") as raised:
-        ag.sync.backward(special.j1(x).sum())
+        ag.sync.backward(Bessel.apply(x).sum())
     assert "a function that its gradient calls is not available on 'cuda:0': use t.to('cpu')" in raised.value.__notes__
 
 

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.device import device_of_array
+from ...errors import ArgumentTypeError, AsyncgradError
+from ...graph.values import is_foreign, raw
 from ...ops.primitive import Primitive
 from ...ops.primitive import differentiable as _differentiable
 
@@ -31,9 +34,12 @@ def differentiable(ufunc: np.ufunc, parameters: str, **formulas: Callable[..., A
 
     The formulas of several parameters are called with arguments in wide dtypes. One parameter is of the dtype of its
     gradient.
+
+    Where a device lacks a function that a formula calls, an error names the ufunc and the device.
     """
     if ufunc.nin > 1:
         formulas = {name: _widened(formula) for name, formula in formulas.items()}
+    formulas = {name: _refused_by_name(ufunc.__name__, formula) for name, formula in formulas.items()}
     return _differentiable(ufunc, parameters, **formulas)
 
 
@@ -53,6 +59,27 @@ def compute_where(
     if np.all(inside):
         return formula(*arguments)
     return np.where(inside, formula(*(np.where(inside, one, safe) for one in arguments)), outside)
+
+
+def _refused_by_name(name: str, formula: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a formula whose error names the function and the device where this lacks a function that it calls."""
+
+    @functools.wraps(formula)
+    def named(*arguments: Any) -> Any:
+        try:
+            return formula(*arguments)
+        except AsyncgradError:
+            raise
+        except (TypeError, NotImplementedError) as error:
+            for one in arguments:
+                if is_foreign(raw(one)) and (place := device_of_array(one)) is not None:
+                    raise ArgumentTypeError(
+                        f"the gradient of scipy.special.{name} is not available on {place}, which lacks a function "
+                        "that it calls: write it as functions that are, or move the tensor by t.to('cpu')"
+                    ) from error
+            raise
+
+    return named
 
 
 def _widened(formula: Callable[..., Any]) -> Callable[..., Any]:

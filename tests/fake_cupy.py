@@ -81,9 +81,11 @@ class GpuCount:
 
 @final
 class Failure:
-    """Whether the GPU is lost, so that CUDA raises whatever it is asked, and whether the host's memory is full."""
+    """Whether the GPU is lost, so that CUDA raises whatever it is asked, and whether memory is full, and when."""
 
     is_lost: ClassVar[bool] = False
+    #: How many arrays the memory of the GPU has room for, before one finds none; None for no such limit.
+    room: ClassVar[int | None] = None
     has_no_pinned_memory: ClassVar[bool] = False
 
     @staticmethod
@@ -356,7 +358,10 @@ class MemoryPool:
         Raises:
             OutOfMemoryError: there are not so many left.
         """
-        if self._limit and self._used + size > self._limit:
+        is_full = Failure.room == 0
+        if Failure.room is not None:
+            Failure.room = None if is_full else Failure.room - 1
+        if is_full or (self._limit and self._used + size > self._limit):
             raise OutOfMemoryError(
                 f"Out of memory allocating {size:,} bytes (allocated so far: {self._used:,} bytes, limit set to: "
                 f"{self._limit:,} bytes)."
@@ -675,6 +680,7 @@ def open_gpus(count: int = 2) -> Iterator[list[Any]]:
             yield gpus
         finally:
             Failure.is_lost = Failure.has_no_pinned_memory = False
+            Failure.room = None
             for gpu in gpus:
                 gpu.release_held()
                 with suppress(ValueError):  # no stream has been made on it

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentTypeError
-from ..tensor import Tensor
+from ..graph.values import is_foreign
+from ..tensor import Tensor, asarray
 
 __all__ = ["array_as_text", "array_of_text", "decode", "encode"]
 
@@ -28,6 +29,9 @@ def encode(value: Any, put: Callable[[Any], Any], path: str) -> Any:
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
+    if is_foreign(value):
+        # What an optimizer keeps beside parameters on a GPU.
+        value = asarray(value)
     if isinstance(value, Tensor):
         return {"array": put(value.detach().to("cpu").numpy())}
     if isinstance(value, np.ndarray) and value.dtype.kind not in "OV":

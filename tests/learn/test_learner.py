@@ -468,8 +468,9 @@ def test_a_loss_that_returns_no_scalar_tensor_is_told(run, returned, text):
     run(main())
 
 
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam])
 @pytest.mark.parametrize("kind", DEVICES)
-def test_a_model_on_another_device_learns_what_it_learns_on_the_cpu(run, tmp_path, kind):
+def test_a_model_on_another_device_learns_what_it_learns_on_the_cpu(run, tmp_path, kind, make):
     def loss_of(model, batch):
         assert ag.asarray(batch["y"]).device is model.weight.device
         return nn.mse_loss(model(batch["x"]), batch["y"])
@@ -482,7 +483,7 @@ def test_a_model_on_another_device_learns_what_it_learns_on_the_cpu(run, tmp_pat
                 for param in model.parameters():
                     param[...] = 0.5
             model.to(device)
-            optimizer = optim.SGD(model, lr=0.1)
+            optimizer = make(model, lr=0.1)
             async with Learner(model, loss_of, optimizer, directory=directory, max_grad_norm=1.0) as learner:
                 for _ in range(steps):
                     await learner.learn({"x": [1.0, 2.0], "y": [3.0]})

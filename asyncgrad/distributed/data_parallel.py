@@ -19,7 +19,7 @@ import numpy as np
 from ..arguments import describe, truth, whole_number
 from ..context import CURRENT_GRAPH_TASK, no_grad
 from ..engine.eager_task import EagerTask
-from ..errors import ArgumentTypeError, GraphError, ReplicaError
+from ..errors import ArgumentTypeError, DeviceError, GraphError, ReplicaError
 from ..graph.leaf import get_gradient_edge
 from ..learn.calls import start_task
 from ..nn.module import Module
@@ -49,6 +49,10 @@ class DataParallel:
             ones cost less.
         average: whether `.grad` becomes the mean, rather than the sum.
 
+    Raises:
+        ArgumentTypeError: nothing requires grad.
+        DeviceError: a parameter is on a GPU.
+
     Source: torch.nn.parallel.DistributedDataParallel.
 
     Example:
@@ -74,6 +78,12 @@ class DataParallel:
             raise ArgumentTypeError(
                 f"DataParallel takes a Module or a tree of tensors that require grad, not {describe(model)}"
             )
+        for param in self._params:
+            if not param.device.has_host_arrays:
+                raise DeviceError(
+                    f"DataParallel exchanges gradients in the memory of the host, and a parameter of shape "
+                    f"{param.shape} is on '{param.device}': for GPUs there is asyncgrad.devices.cuda.all_reduce_hook"
+                )
         self.module: Any = model
         self.collective: Collective = collective
         self.is_average: bool = truth(average, "average")

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..arguments import describe
-from ..errors import ArgumentTypeError, PayloadError
+from ..errors import ArgumentTypeError, DeviceError, PayloadError
 from ..graph.tensor_base import TensorBase
+from ..graph.values import is_foreign
 
 __all__ = ["arrays_of", "check_size", "pack", "size_of", "unpack"]
 
@@ -26,6 +27,7 @@ def pack(value: Any, what: str = "a stage") -> tuple[Any, list[Any]]:
 
     Raises:
         ArgumentTypeError: something else is in it.
+        DeviceError: a tensor is in the memory of a GPU.
     """
     found: list[Any] = []
     return _skeleton(value, found, what), found
@@ -39,6 +41,11 @@ def arrays_of(leaves: Sequence[Any]) -> list[Any]:
 def _skeleton(value: Any, found: list[Any], what: str) -> Any:
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
         value = np.asarray(value)
+    if isinstance(value, TensorBase) and is_foreign(value._data):
+        raise DeviceError(
+            f"{what} takes and returns tensors in the memory of the host, which it can send, and not one of shape "
+            f"{value._data.shape} on '{value._device}': write t.to('cpu')"
+        )
     if isinstance(value, (TensorBase, np.ndarray)):
         found.append(value)
         return {"array": len(found) - 1}

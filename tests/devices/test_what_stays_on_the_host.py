@@ -1,0 +1,31 @@
+"""What sends tensors elsewhere takes those in the memory of the host, and says so of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.errors import DeviceError
+from tests.device_arrays import DEVICES
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_a_stage_takes_no_tensor_of_a_gpu(run: Any, kind: str) -> None:
+    async def main(device: Any) -> None:
+        stage = ag.distributed.stage(np.tanh, transport=ag.distributed.SimulatedTransport(["a"]), worker="a")
+        await stage(ag.tensor([1.0], device=device))
+
+    with DEVICES[kind]() as device, pytest.raises(DeviceError, match=r"stage .* on '.*': write t\.to\('cpu'\)"):
+        run(main(device))
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_replicas_on_gpus_are_told_what_there_is_for_them(kind: str) -> None:
+    with DEVICES[kind]() as device:
+        param = ag.tensor([1.0], device=device, requires_grad=True)
+
+        with pytest.raises(DeviceError, match="all_reduce_hook"):
+            ag.distributed.DataParallel([param], ag.distributed.InProcessGroup(2).member(0))

@@ -92,6 +92,7 @@ def library_functions(cupy: Any, macros: str = "", launched: list[int] | None = 
         "ones": partial(_ones, array_maker(cupy)),
         # Half of the time of as many slices; a stand-in for CuPy has no such module.
         **({"split": cupy._core.array_split} if hasattr(cupy, "_core") else {}),
+        np.lib.stride_tricks.sliding_window_view: partial(_sliding_windows, cupy.ndarray),
     }
 
 
@@ -100,6 +101,21 @@ def _ones(make: Callable[[Any, Any], Any], shape: Any, dtype: Any) -> Any:
     out = make(shape, dtype)
     out.fill(1)
     return out
+
+
+def _sliding_windows(ndarray: Any, x: Any, lengths: Any, axes: Any) -> Any:
+    """Return a view of all windows; CuPy copies the lengths to the GPU and waits for each to come back."""
+    if isinstance(lengths, int):
+        lengths, axes = (lengths,), (axes,)
+    shape, strides = list(x.shape), list(x.strides)
+    for length, axis in zip(lengths, axes, strict=True):
+        if length < 0:
+            raise ValueError("`window_shape` cannot contain negative values")
+        if length > shape[axis]:
+            raise ValueError("window shape cannot be larger than input array shape")
+        shape[axis] -= length - 1
+        strides.append(x.strides[axis])
+    return ndarray((*shape, *lengths), x.dtype, x.data, tuple(strides))
 
 
 #: CUBLAS_TF32_TENSOR_OP_MATH, for which CuPy has no name.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import is_foreign, zeros_beside
+from ..graph.values import is_foreign, own_function, zeros_beside
 from .arguments import array_of
 from .layouts import empty_laid_like, images_last, with_spaced_rows
 
@@ -224,7 +224,7 @@ def _sliding_by_numpy(padded: Any, window: Window) -> Any:
     """Return the same as `sliding`, for an array whose memory cannot be viewed by its strides."""
     reach = [(size - 1) * step + 1 for size, step in zip(window.kernel, window.dilation, strict=True)]
     (down, right), (step_down, step_right) = window.stride, window.dilation
-    views = np.lib.stride_tricks.sliding_window_view(padded, reach, (1, 2))
+    views = own_function(np.lib.stride_tricks.sliding_window_view, padded)(padded, reach, (1, 2))
     rows, columns = window.size
     return views[:, ::down, ::right, :, ::step_down, ::step_right][:, :rows, :columns].transpose(0, 4, 5, 1, 2, 3)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import is_foreign, raw, zeros_beside
+from ..graph.values import is_foreign, own_function, raw, zeros_beside
 from ..views.geometry import Slice, TensorGeometry
 from ..views.strided import put_at
 from .axes import axis_index
@@ -23,8 +23,9 @@ def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable:
     """Return a view of all windows; the axes of a window come last."""
     if x.__class__ is not np.ndarray and is_foreign(x):
         # CuPy takes each axis once; windows of windows are the same. All views of such an array can be written into.
+        make = own_function(np.lib.stride_tricks.sliding_window_view, x)
         for length, axis in zip(lengths, axes, strict=True):
-            x = np.lib.stride_tricks.sliding_window_view(x, length, axis)
+            x = make(x, length, axis)
         # The index makes a view that names its base.
         return x[...]
     return np.lib.stride_tricks.sliding_window_view(x, lengths, axes, writeable=writeable)

@@ -753,6 +753,31 @@ def test_an_axis_may_be_an_integer_of_numpys(gpu: Any, noted_cupy: Any, axis: An
     assert len(NotedModule.launched) == 1
 
 
+@pytest.mark.parametrize(("lengths", "axes"), [(2, 1), ((2,), (0,)), ((3, 2), (1, 0)), (0, 1), (4, 1)])
+def test_windows_are_views_that_are_made_without_a_wait(
+    gpu: Any, noted_cupy: Any, monkeypatch: pytest.MonkeyPatch, lengths: Any, axes: Any
+) -> None:
+    array = np.arange(12.0).reshape(3, 4)
+    x = gpu.from_host(array)
+    right = np.lib.stride_tricks.sliding_window_view(array, lengths, axes)
+    make = library_functions(noted_cupy)[np.lib.stride_tricks.sliding_window_view]
+    with monkeypatch.context() as patch:
+        patch.setattr(ndarray, "_compute", None)
+        windows = make(x, lengths, axes)
+
+    assert windows.data.ptr == x.data.ptr
+    assert windows.strides == right.strides
+    assert windows.tolist() == right.tolist()
+
+
+@pytest.mark.parametrize("length", [-1, 5])
+def test_windows_that_do_not_fit_are_refused(gpu: Any, noted_cupy: Any, length: int) -> None:
+    with pytest.raises(ValueError, match="window"):
+        library_functions(noted_cupy)[np.lib.stride_tricks.sliding_window_view](
+            gpu.from_host(np.ones((3, 4))), length, 1
+        )
+
+
 def test_each_gpu_has_kernels_of_its_own(noted_cupy: Any) -> None:
     functions = {**library_functions(noted_cupy), **row_functions(noted_cupy), **loss_functions(noted_cupy)}
     for number in (0, 1, 0):

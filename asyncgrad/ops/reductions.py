@@ -275,7 +275,8 @@ def prod_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -
 
 @derivative(prod_, "a")
 def _(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> Any:
-    if np.all(raw(a)):
+    # Of elements on a GPU it is not asked whether one is 0, for the host would have to wait.
+    if not is_foreign(raw(a)) and np.all(raw(a)):
         return spread(g * out, a.shape, axis, keepdims) / a
     return spread(g, a.shape, axis, keepdims) * product_of_others(a, reduced_axes(axis if a.ndim else None, a.ndim))
 

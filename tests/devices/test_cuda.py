@@ -614,6 +614,26 @@ def test_a_gradient_of_a_users_that_needs_what_the_library_lacks_says_where_it_i
     assert "a function that its gradient calls is not available on 'cuda:0': use t.to('cpu')" in raised.value.__notes__
 
 
+# Waits.
+
+
+@pytest.mark.parametrize("array", [[[2.0, 3.0], [4.0, 5.0]], [[2.0, 0.0], [4.0, 5.0]]])
+@pytest.mark.parametrize("axis", [None, 1])
+def test_the_gradient_of_a_product_is_computed_without_a_wait(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, array: Any, axis: Any
+) -> None:
+    def gradient(device: Any) -> Any:
+        x = ag.tensor(array, device=device, requires_grad=True)
+        ag.sync.backward(np.prod(x, axis=axis).sum())
+        return x.grad
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ndarray, "__bool__", None)
+        found = gradient(gpu)
+
+    assert found.tolist() == gradient("cpu").tolist()
+
+
 # Clipping.
 
 

@@ -1,13 +1,17 @@
-"""New arrays of CuPy's type, in less time on the host than its constructor takes; and the GPU that they are made on."""
+"""What launches need, in less time on the host than CuPy takes: new arrays, and numbers. And the current GPU."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["array_maker", "gpu_getter"]
+__all__ = ["array_maker", "gpu_getter", "number_maker"]
+
+#: The most numbers of one maker.
+_MOST_NUMBERS = 4096
 
 
 def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
@@ -32,6 +36,20 @@ def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
         return out
 
     return make
+
+
+def number_maker(cupy: Any) -> Callable[[Any], Any]:
+    """Return a function that makes what a launch takes for a number: an int, or a NumPy scalar that is not zero.
+
+    CuPy makes that anew in each launch, which takes as long as it takes to pass five arrays.
+
+    Args:
+        cupy: the module, or what stands in for it in a test.
+    """
+    if not hasattr(cupy, "_core"):
+        return lambda number: number
+    # Of numbers that are equal, such as 1 and 1.0, each type has its own.
+    return lru_cache(_MOST_NUMBERS, typed=True)(cupy._core._scalar.CScalar)
 
 
 def gpu_getter(cupy: Any) -> Callable[[], int] | None:

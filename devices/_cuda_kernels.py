@@ -21,7 +21,7 @@ from asyncgrad.errors import DeviceError
 from asyncgrad.ops.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
 
 from ._call_caches import remember
-from ._cuda_arrays import array_maker
+from ._cuda_arrays import array_maker, number_maker
 from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
     BLOCK,
@@ -79,6 +79,8 @@ class CudaKernels(KernelCompiler):
         self.macros = macros
         #: Makes the array of a result.
         self.make = array_maker(cupy)
+        #: Makes what a launch takes for a number.
+        self.number = number_maker(cupy)
         #: How many kernels have been launched, in a list since all launching functions count there, those of other
         #: kernels, too.
         self.launched = [0]
@@ -148,7 +150,7 @@ class CudaKernels(KernelCompiler):
             text = concatenate_text(name, dtype.itemsize, count, self.macros)
             self._concatenations[made] = self.compile(name, text)
         result, rest = (*before, sum(widths), *after), prod(after)
-        steps = tuple([width * rest for width in widths])
+        steps = tuple([self.number(width * rest) for width in widths])
         return _Launch(self._concatenations[made], prod(result), result, dtype.char, steps)
 
     def compile(self, name: str, text: str) -> Callable[..., Any]:
@@ -182,8 +184,8 @@ class _Launch(NamedTuple):
     shape: tuple[int, ...]
     #: The character of that of the result, which CuPy finds sooner than the dtype; a tuple where there are several.
     dtype: Any
-    #: The arguments of the kernel that follow those of the formula.
-    steps: tuple[int, ...]
+    #: The arguments of the kernel that follow those of the formula: numbers, as launches take them.
+    steps: tuple[Any, ...]
 
     def result(self, kernels: CudaKernels, arguments: Sequence[Any]) -> Any:
         """Launch the kernel and return its result, or a tuple of its results."""
@@ -374,7 +376,7 @@ class _ElementwiseLauncher:
         if kernel is None:
             return self._call_fixed(arguments, kinds)
         steps = [
-            number
+            self._kernels.number(number)
             for one, operand in zip(arguments, operands, strict=True)
             if operand.mode in ("pitched", "channel")
             for number in ((_pitch(one) or ()) if operand.mode == "pitched" else (_width_behind(one.shape, shape),))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ._call_caches import remember
-from ._cuda_arrays import array_maker, gpu_getter
+from ._cuda_arrays import array_maker, gpu_getter, number_maker
 from ._cuda_columns import COLUMNS_SOURCE, columns_and_threads
 from ._cuda_kernels import mixed_error
 
@@ -311,6 +311,7 @@ class _Sums:
     def __init__(self, cupy: Any, macros: str, launched: list[int]) -> None:
         self._launched = launched
         self._make = array_maker(cupy)
+        self._number = number_maker(cupy)
         self._module = cupy.RawModule(code=macros + COLUMNS_SOURCE + _SOURCE, options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
         #: By dtype and GPU, what `_load` returns.
@@ -402,13 +403,14 @@ class _Sums:
             return ()
         result = (*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:])
         rows, columns, number = self._load(dtype.char)
-        divisor = number(length if is_mean else 1)
+        divisor = self._number(number(length if is_mean else 1))
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
-            return result, dtype.char, rows, (blocks,), (threads,), (length, divisor)
+            return result, dtype.char, rows, (blocks,), (threads,), (self._number(length), divisor)
         at_once, threads = columns_and_threads(length, width, blocks)
         grid = (width + at_once - 1) // at_once, blocks
-        return result, dtype.char, columns, grid, (threads,), (length, width, at_once, divisor)
+        numbers = *map(self._number, (length, width, at_once)), divisor
+        return result, dtype.char, columns, grid, (threads,), numbers
 
     def _load(self, char: str) -> tuple[Any, Any, Any]:
         """Return the launchers of the kernels for rows and for columns of a dtype, and the type of its numbers."""

@@ -155,15 +155,15 @@ class _Losses(RowFunctions):
             return None
         rows, length = x.shape
         dtype = x.dtype
-        new = self._ndarray
+        new = self._new
         losses, maxima, sums = new((rows,), dtype), new((rows, 1), dtype), new((rows, 1), dtype)
         self.launch("cross_entropy", dtype, rows, length, (x, labels, losses, maxima, sums, length, ignore_index))
         if reduction == "none":
             return losses, maxima, sums, None
         value, factor = new((), dtype), new((), dtype) if reduction == "mean" else None
         pointers = (losses, labels, value, 0 if factor is None else factor)
-        threads = 1024 if rows > 256 else 256 if rows > 32 else 32
-        self.kernel(f"{reduction}_loss", dtype.char)(threads, (*pointers, rows, ignore_index), 0, threads)
+        block = 1024 if rows > 256 else 256 if rows > 32 else 32
+        self.run(f"{reduction}_loss", dtype, block, block, (*pointers, rows, ignore_index))
         return value, maxima, sums, factor
 
     def cross_entropy_grad(
@@ -176,7 +176,7 @@ class _Losses(RowFunctions):
             return None
         rows, length = x.shape
         step = g.strides[0] // g.itemsize if g.ndim else 0
-        out = self._ndarray(x.shape, x.dtype)
+        out = self._new(x.shape, x.dtype)
         # A null pointer says that the factor is 1.
         pointers = (x, labels, maxima, sums, 0 if factor is None else factor, out)
         self.launch("cross_entropy_grad", x.dtype, rows, length, (g, step, *pointers, length, ignore_index))
@@ -202,7 +202,7 @@ class _Losses(RowFunctions):
         else:
             name = "softmax_where" if mask.dtype.char == "?" else "softmax_plus"
             steps = (0,) * (4 - ndim) + tuple(stride // mask.itemsize for stride in mask.strides)
-        out = self._ndarray(shape, dtype)
+        out = self._new(shape, dtype)
         length = shape[-1]
         self.launch(name, dtype, out.size // length, length, (x, mask, out, length, *lengths, *steps))
         return out

@@ -172,7 +172,7 @@ class _Norms(RowFunctions):
         """
         if not self._fits(x, scale, shift):
             return None
-        (outer, rows, inner), dtype, new = x.shape, x.dtype, self._ndarray
+        (outer, rows, inner), dtype, new = x.shape, x.dtype, self._new
         column = (1, rows, 1)
         mean = new(column, dtype) if centered else None
         out, variance, inverse = new(x.shape, dtype), new(column, dtype), new(column, dtype)
@@ -187,7 +187,7 @@ class _Norms(RowFunctions):
         if g.shape != x.shape or not self._fits(g, x, scale, mean, inverse):
             return None
         outer, rows, inner = x.shape
-        out = self._ndarray(x.shape, x.dtype)
+        out = self._new(x.shape, x.dtype)
         arrays = (g, x, _pointer(scale), _pointer(mean), inverse, out)
         length = outer * inner
         self.launch("normalize_grad", x.dtype, rows, length, (*arrays, rows, inner, length))
@@ -207,7 +207,7 @@ class _Norms(RowFunctions):
         if (y is not None and y.shape != g.shape) or not self._fits(g, y, mean, inverse):
             return None
         outer, rows, inner = g.shape
-        out = self._ndarray(shape, g.dtype)
+        out = self._new(shape, g.dtype)
         arrays = (g, _pointer(y), _pointer(mean), _pointer(inverse), out)
         length = outer * inner
         self.launch("row_dots", g.dtype, rows, length, (*arrays, rows, inner, length))
@@ -218,7 +218,7 @@ class _Norms(RowFunctions):
         if not self._fits(x, weight):
             return None
         (rows, length), dtype = x.shape, x.dtype
-        out, inverse = self._ndarray(x.shape, dtype), self._ndarray((rows, 1), dtype)
+        out, inverse = self._new(x.shape, dtype), self._new((rows, 1), dtype)
         self.launch("rms_norm", dtype, rows, length, (x, _pointer(weight), out, inverse, length, dtype.type(eps)))
         return out, inverse
 
@@ -227,7 +227,7 @@ class _Norms(RowFunctions):
         g = _contiguous(g)
         if g.size != x.size or not self._fits(g, x, weight, inverse):
             return None
-        rows, out = inverse.size, self._ndarray(x.shape, x.dtype)
+        rows, out = inverse.size, self._new(x.shape, x.dtype)
         length = x.size // rows
         self.launch("rms_norm_grad", x.dtype, rows, length, (g, x, _pointer(weight), inverse, out, length))
         return out
@@ -238,7 +238,7 @@ class _Norms(RowFunctions):
         if g.size != x.size or not self._fits(g, x, inverse) or x.size != inverse.size * prod(shape):
             return None
         rows, length = inverse.size, prod(shape)
-        out = self._ndarray(shape, x.dtype)
+        out = self._new(shape, x.dtype)
         self.launch_columns("rms_weight_grad", x.dtype, rows, length, (g, x, inverse, out))
         return out
 

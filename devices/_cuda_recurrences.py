@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_arrays import array_maker, gpu_getter
+from ._cuda_arrays import array_maker, gpu_getter, number_maker
 from ._cuda_library import Routines
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class _Kernels:
     def __init__(self, cupy: Any, macros: str, launched: list[int]) -> None:
         self.launched = launched
         self.ndarray = cupy.ndarray
-        self.make = array_maker(cupy)
+        self.make, self.number = array_maker(cupy), number_maker(cupy)
         self.routines = Routines(cupy, launched)
         self._gpu = gpu_getter(cupy)
         self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
@@ -250,11 +250,12 @@ class _Recurrence:
     def _launcher(self, name: str, array: Any) -> Callable[..., Any]:
         """Return a function that launches a kernel for one step; it takes the addresses of arrays."""
         launch, launched = self._kernels.launcher(name, array), self._kernels.launched
-        count, features = self._n * self._features, self._features
+        count = self._n * self._features
+        numbers = self._kernels.number(count), self._kernels.number(self._features)
 
         def step(*arrays: int) -> None:
             launched[0] += 1
-            launch(count, (*arrays, count, features), 0, _THREADS)
+            launch(count, (*arrays, *numbers), 0, _THREADS)
 
         return step
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_arrays import gpu_getter
+from ._cuda_arrays import array_maker, gpu_getter, number_maker
 from ._cuda_columns import COLUMNS_SOURCE, columns_and_threads
 
 if TYPE_CHECKING:
@@ -183,6 +183,8 @@ class RowFunctions(ABC):
     def __init__(self, cupy: Any, launched: list[int] | None) -> None:
         self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
+        self._new = array_maker(cupy)
+        self._number = number_maker(cupy)
         self._module = cupy.RawModule(code=BLOCK_SOURCE + self.source, options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
         self._kernels: dict[tuple[str, str, int], Any] = {}
@@ -190,17 +192,23 @@ class RowFunctions(ABC):
     def launch(self, name: str, dtype: Any, rows: int, length: int, arguments: tuple[Any, ...]) -> None:
         """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length."""
         threads = threads_for(length)
-        self.kernel(name, dtype.char)(rows * threads, arguments, 0, threads)
+        self.run(name, dtype, rows * threads, threads, arguments)
 
     def launch_columns(self, name: str, dtype: Any, rows: int, length: int, arguments: tuple[Any, ...]) -> None:
         """Run the kernel of a name that sums over rows; it takes their number, their length and a block's columns."""
         columns, threads = columns_and_threads(rows, length)
         blocks = (length + columns - 1) // columns
-        self.kernel(name, dtype.char)(blocks * threads, (*arguments, rows, length, columns), 0, threads)
+        self.run(name, dtype, blocks * threads, threads, (*arguments, rows, length, columns))
 
-    def kernel(self, name: str, char: str) -> Any:
-        """Return what launches the kernel of a name for a dtype, once, given the threads and the arguments."""
+    def run(self, name: str, dtype: Any, threads: int, block: int, arguments: tuple[Any, ...]) -> None:
+        """Run the kernel of a name for a dtype, by some threads in blocks of `block`."""
+        number = self._number
+        passed = tuple([number(one) if type(one) is int else one for one in arguments])
+        self._kernel(name, dtype.char)(threads, passed, 0, block)
         self._launched[0] += 1
+
+    def _kernel(self, name: str, char: str) -> Any:
+        """Return what launches the kernel of a name for a dtype."""
         key = name, char, 0 if self._gpu is None else self._gpu()
         kernel = self._kernels.get(key)
         if kernel is None:
@@ -234,7 +242,7 @@ class _Rows(RowFunctions):
         if not self.fit(*arrays) or arrays[-1].shape != shape or not arrays[0].size:
             return None
         length = shape[-1]
-        out = self._ndarray(shape, dtype)
+        out = self._new(shape, dtype)
         self.launch(name, dtype, out.size // length, length, (*arrays, out, length))
         return out
 
@@ -242,12 +250,11 @@ class _Rows(RowFunctions):
         """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
         if not x.size or not self.fit(x, x if weight is None else weight, x if bias is None else bias):
             return None
-        (rows, length), dtype, ndarray = x.shape, x.dtype, self._ndarray
-        out, mean, inverse = ndarray(x.shape, dtype), ndarray((rows, 1), dtype), ndarray((rows, 1), dtype)
+        (rows, length), dtype, new = x.shape, x.dtype, self._new
+        out, mean, inverse = new(x.shape, dtype), new((rows, 1), dtype), new((rows, 1), dtype)
         # A null pointer says that there is no weight, or no bias.
         pointers = (x, weight if weight is not None else 0, bias if bias is not None else 0, out, mean, inverse)
-        number = dtype.type
-        self.launch("layer_norm", dtype, rows, length, (*pointers, length, number(eps)))
+        self.launch("layer_norm", dtype, rows, length, (*pointers, length, dtype.type(eps)))
         return out, mean, inverse
 
     def standardize_grad(self, g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
@@ -265,7 +272,7 @@ class _Rows(RowFunctions):
         if weight is not None and not self.fit(x, weight):
             return None
         rows = mean.shape[0]
-        out = self._ndarray(x.shape, x.dtype)
+        out = self._new(x.shape, x.dtype)
         length = x.size // rows
         pointer = 0 if weight is None else weight
         self.launch("standardize_grad", x.dtype, rows, length, (g, x, pointer, mean, inverse, out, length))
@@ -277,7 +284,7 @@ class _Rows(RowFunctions):
             return None
         rows = mean.shape[0]
         length = x.size // rows
-        out = self._ndarray(shape, x.dtype)
+        out = self._new(shape, x.dtype)
         self.launch_columns("weight_grad", x.dtype, rows, length, (g, x, mean, inverse, out))
         return out
 
@@ -290,6 +297,6 @@ class _Rows(RowFunctions):
             return None
         indices = indices.astype("q", copy=False)
         rows, length = table.shape
-        out, kept = self._ndarray((*indices.shape, length), table.dtype), self._ndarray(indices.shape, indices.dtype)
+        out, kept = self._new((*indices.shape, length), table.dtype), self._new(indices.shape, indices.dtype)
         self.launch("rows_at", table.dtype, indices.size, length, (table, indices, out, kept, rows, length))
         return out, kept

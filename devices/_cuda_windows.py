@@ -16,6 +16,8 @@ import numpy as np
 
 from asyncgrad.graph.values import by_kernel, own_function
 
+from ._cuda_arrays import array_maker, number_maker
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -242,6 +244,7 @@ class _Windows:
     def __init__(self, cupy: Any, macros: str, launched: list[int] | None) -> None:
         self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
+        self._new, self._number = array_maker(cupy), number_maker(cupy)
         self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
         self._kernels: dict[tuple[str, str, bool, int], Any] = {}
 
@@ -253,7 +256,8 @@ class _Windows:
         if kernel is None:
             full_name = f"{name}_{key[1]}_{'small' if key[2] else 'large'}"
             kernel = self._kernels[key] = self._module.get_function(full_name).kernel.linear_launch
-        kernel(size, arguments, 0, _THREADS)
+        number = self._number
+        kernel(size, tuple([number(one) if type(one) is int else one for one in arguments]), 0, _THREADS)
         self._launched[0] += 1
 
     def _fit(self, *arrays: Any) -> bool:
@@ -273,7 +277,7 @@ class _Windows:
         """Return the windows over images as the columns of a matrix, with a row for each weight of each channel."""
         n, channels = x.shape[:2]
         weights, positions = channels * prod(window.kernel), n * prod(window.size)
-        out = self._ndarray((weights, positions), x.dtype)
+        out = self._new((weights, positions), x.dtype)
         size = out.size
         self._launch("copy_windows", size, max(size, x.size), x, x, out, n, channels, size, *_geometry(window, x.shape))
         return out
@@ -294,7 +298,7 @@ class _Windows:
         n, filters, down, across = g.shape
         if n == 1:
             return g.reshape(filters, down * across)
-        out = self._ndarray((filters, n * down * across), g.dtype)
+        out = self._new((filters, n * down * across), g.dtype)
         self._swap(g, (n, filters, down * across), out)
         return out
 
@@ -305,7 +309,7 @@ class _Windows:
         x, weight = _contiguous(x), _contiguous(weight)
         bias = None if bias is None else _contiguous(bias)
         n, filters, positions = x.shape[0], weight.shape[0], prod(window.size)
-        out = self._ndarray((n, filters, *window.size), x.dtype)
+        out = self._new((n, filters, *window.size), x.dtype)
         for chunk in _chunks(n, x.shape[1] * prod(window.kernel) * positions, x.itemsize):
             part = _part(x, chunk)
             products = _product(weight.reshape(filters, -1), self._columns(part, window), groups)
@@ -320,7 +324,7 @@ class _Windows:
             return None
         g, weight = _contiguous(g), _contiguous(weight)
         filters, n = weight.shape[0], shape[0]
-        out = self._ndarray(shape, g.dtype)
+        out = self._new(shape, g.dtype)
         for chunk in _chunks(n, shape[1] * prod(window.kernel) * prod(window.size), g.itemsize):
             columns = _transposed_product(weight.reshape(filters, -1), self._rows(_part(g, chunk)), groups)
             self._add_columns(columns, window, _part(out, chunk))
@@ -351,7 +355,7 @@ class _Windows:
             return None
         x = _contiguous(x)
         shape = (*x.shape[:-2], *window.size)
-        maxima, choice = self._ndarray(shape, x.dtype), self._ndarray(shape, np.dtype(np.uint8))
+        maxima, choice = self._new(shape, x.dtype), self._new(shape, np.dtype(np.uint8))
         size = maxima.size
         geometry = _geometry(window, x.shape)
         self._launch("find_maxima", size, max(size, x.size), x, x, maxima, choice, size, *geometry)
@@ -363,7 +367,7 @@ class _Windows:
         if not self._fit(x) or not _is_choice(choice, shape):
             return None
         x = _contiguous(x)
-        out = self._ndarray(shape, x.dtype)
+        out = self._new(shape, x.dtype)
         pointer = 0 if choice is None else _contiguous(choice)
         size = out.size
         self._launch("gather", size, max(size, x.size), x, x, pointer, out, size, *_geometry(window, x.shape))
@@ -374,7 +378,7 @@ class _Windows:
         if not self._fit(g) or not _is_choice(choice, g.shape) or not prod(shape):
             return None
         g = _contiguous(g)
-        out = self._ndarray(shape, g.dtype)
+        out = self._new(shape, g.dtype)
         pointer = 0 if choice is None else _contiguous(choice)
         size = out.size
         self._launch("scatter", size, max(size, g.size), g, g, pointer, out, size, *_geometry(window, shape))

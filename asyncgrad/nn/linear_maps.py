@@ -36,17 +36,17 @@ def _rows(x: Any) -> Any:
 
 
 def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
-    shape = x.shape
-    if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1] or (bias is not None and not is_foreign(bias)):
-        return linear_.function(x, weight, bias)
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise _bias_error(weight, bias)
     result = by_kernel("linear", x, weight)
     if result is None:
+        shape = x.shape
+        if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1]:
+            raise _shape_error(x, weight)
         result = own_function(np.matmul, x)(_rows(x), weight.T)
         result = result if len(shape) == 2 else result.reshape(*shape[:-1], weight.shape[0])
     if bias is None:
         return result
+    if bias.shape != result.shape[-1:]:
+        raise _bias_error(weight, bias)
     return add_into(result, bias) if result.dtype == bias.dtype else result + bias
 
 

@@ -258,7 +258,7 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     if rule is None:
         raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
     if several_met[0]:
-        check_one_device(function.__name__, args, kwargs)
+        check_one_device(function.__name__, *args, *kwargs.values())
     if "out" in kwargs:
         rule = functools.partial(_call_and_write, function, rule, kwargs.pop("out"))
     if interceptors:

@@ -269,8 +269,8 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
             f"axis {axis} of length {length} does not split into {indices_or_sections} equal parts: "
             "np.array_split makes parts as equal as can be"
         )
-    size = length // indices_or_sections
-    return split_views(ary, [size * index for index in range(indices_or_sections + 1)], axis)
+    bounds = range(0, length + 1, length // indices_or_sections) if length else [0] * (indices_or_sections + 1)
+    return split_views(ary, list(bounds), axis)
 
 
 def _needs_axes(ary: Any, count: int, name: str) -> None:

@@ -230,7 +230,7 @@ def split_views(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     edge = gradient_edge(array) if mode else None
     node = None
     if edge is not None:
-        node = SplitNode(edge, _metadata(pieces, device), axis, device)
+        node = SplitNode(edge, _metadata(pieces, device, bounds), axis, device)
         if mode is not True:
             mode.created(node)
     # These views refuse in-place writes, so no view is ever replayed.
@@ -247,13 +247,9 @@ def split_views(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     return results
 
 
-def _metadata(pieces: Sequence[Any], device: Any) -> tuple[InputMetadata, ...]:
-    """Return the InputMetadata of each piece; equal neighbours share one."""
-    found: list[InputMetadata] = []
-    last = None
-    for piece in pieces:
-        shape = piece.shape
-        if last is None or last.shape != shape:
-            last = InputMetadata(shape, piece.dtype, device)
-        found.append(last)
-    return tuple(found)
+def _metadata(pieces: Sequence[Any], device: Any, bounds: Sequence[int]) -> tuple[InputMetadata, ...]:
+    """Return the InputMetadata of each piece, one for all where the bounds are equally far apart."""
+    count, step = len(pieces), bounds[1] - bounds[0]
+    different = pieces[:1] if step and bounds == list(range(0, bounds[-1] + 1, step)) else pieces
+    found = tuple([InputMetadata(piece.shape, piece.dtype, device) for piece in different])
+    return found * count if different is not pieces else found

@@ -93,6 +93,7 @@ class CudaKernels(KernelCompiler):
         #: CuPy's quick name for `flags.c_contiguous`, if it has that.
         self.contiguous = "_c_contiguous" if hasattr(cupy.ndarray, "_c_contiguous") else "flags.c_contiguous"
         self._is_contiguous = attrgetter(self.contiguous)
+        self._layout = attrgetter("dtype", "shape", self.contiguous)
 
     @property
     def launches(self) -> int:
@@ -113,10 +114,12 @@ class CudaKernels(KernelCompiler):
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         """Return a few arrays side by side along an axis: those in C order and of one dtype by one kernel."""
-        contiguous, ndarray = self._is_contiguous, self.cupy.ndarray
-        layouts = [(one.dtype, one.shape, contiguous(one)) if type(one) is ndarray else None for one in arrays]
-        key: Any = axis, tuple(layouts)
-        if self.has_several and None not in layouts:
+        try:
+            key: Any = axis, *map(self._layout, arrays)
+        except AttributeError:
+            # An array of NumPy's is among them.
+            return np.concatenate(arrays, axis)
+        if self.has_several:
             key = *key, arrays[0].data.device_id
         launch = self._concatenating.get(key)
         if launch is None:

@@ -264,9 +264,7 @@ def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[..., Any
             if length != summed:
                 return ()
             shape = (rows, columns) if x_is_transposed else (*x.shape[:-1], columns)
-            # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
-            sizes = y_is_transposed, x_is_transposed, columns, rows, length
-            return shape, x.dtype.char, gemm, sizes, one, y_step, x_step, zero, columns
+            return shape, x.dtype.char, gemm, columns, rows, length, one, y_step, x_step, zero
 
         def product(x: Any, y: Any) -> Any:
             try:
@@ -279,10 +277,14 @@ def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[..., Any
                 call = remember(calls, key, find_call(x, y))
             if not call:
                 return None
-            shape, dtype, gemm, sizes, one, y_step, x_step, zero, columns = call
+            shape, dtype, gemm, columns, rows, length, one, y_step, x_step, zero = call
             out = make(shape, dtype)
             launched[0] += 1
-            gemm(get_handle(), *sizes, one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, columns)
+            # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
+            gemm(
+                get_handle(), y_is_transposed, x_is_transposed, columns, rows, length,
+                one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, columns,
+            )  # fmt: skip
             return out
 
         return product

@@ -391,11 +391,14 @@ def may_take(grad: Any, variable: np.ndarray) -> bool:
     is_numpy = grad.__class__ is np.ndarray
     if not is_numpy and not hasattr(grad, "strides"):
         return False
+    # Another library may make them anew for each look.
     flags = grad.flags
     if not (flags.owndata or (is_numpy and grad.base.__class__ is values.OwnedMemory)):
         return False
-    if not (flags.writeable if is_numpy else values.is_writeable(grad)):
+    if not (flags.writeable if is_numpy else getattr(flags, "writeable", True)):
         return False
+    if not is_numpy and grad.strides == variable.strides:
+        return bool(flags.c_contiguous or values.is_dense(variable))
     if variable.flags.c_contiguous or not values.is_dense(variable):
         return bool(flags.c_contiguous)
     return bool(grad.strides == variable.strides)

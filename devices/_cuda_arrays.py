@@ -39,7 +39,7 @@ def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
 
 
 def number_maker(cupy: Any) -> Callable[[Any], Any]:
-    """Return a function that makes what a launch takes for a number: an int, or a NumPy scalar that is not zero.
+    """Return a function that makes what a launch takes for a number: an int or a NumPy scalar; for -0.0, 0.0.
 
     CuPy makes that anew in each launch, which takes as long as it takes to pass five arrays.
 

@@ -157,13 +157,13 @@ class _Losses(RowFunctions):
         dtype = x.dtype
         new = self._new
         losses, maxima, sums = new((rows,), dtype), new((rows, 1), dtype), new((rows, 1), dtype)
-        self.launch("cross_entropy", dtype, rows, length, (x, labels, losses, maxima, sums, length, ignore_index))
+        self.launch("cross_entropy", dtype, rows, length, (x, labels, losses, maxima, sums), length, ignore_index)
         if reduction == "none":
             return losses, maxima, sums, None
         value, factor = new((), dtype), new((), dtype) if reduction == "mean" else None
         pointers = (losses, labels, value, 0 if factor is None else factor)
         block = 1024 if rows > 256 else 256 if rows > 32 else 32
-        self.run(f"{reduction}_loss", dtype, block, block, (*pointers, rows, ignore_index))
+        self.run(f"{reduction}_loss", dtype, block, block, pointers, rows, ignore_index)
         return value, maxima, sums, factor
 
     def cross_entropy_grad(
@@ -178,8 +178,8 @@ class _Losses(RowFunctions):
         step = g.strides[0] // g.itemsize if g.ndim else 0
         out = self._new(x.shape, x.dtype)
         # A null pointer says that the factor is 1.
-        pointers = (x, labels, maxima, sums, 0 if factor is None else factor, out)
-        self.launch("cross_entropy_grad", x.dtype, rows, length, (g, step, *pointers, length, ignore_index))
+        pointers = (g, self.number(step), x, labels, maxima, sums, 0 if factor is None else factor, out)
+        self.launch("cross_entropy_grad", x.dtype, rows, length, pointers, length, ignore_index)
         return out
 
     def masked_softmax(self, x: Any, mask: Any) -> Any:
@@ -204,5 +204,5 @@ class _Losses(RowFunctions):
             steps = (0,) * (4 - ndim) + tuple(stride // mask.itemsize for stride in mask.strides)
         out = self._new(shape, dtype)
         length = shape[-1]
-        self.launch(name, dtype, out.size // length, length, (x, mask, out, length, *lengths, *steps))
+        self.launch(name, dtype, out.size // length, length, (x, mask, out), length, *lengths, *steps)
         return out

@@ -178,7 +178,7 @@ class _Norms(RowFunctions):
         out, variance, inverse = new(x.shape, dtype), new(column, dtype), new(column, dtype)
         arrays = (x, _pointer(scale), _pointer(shift), out, _pointer(mean), variance, inverse)
         length = outer * inner
-        self.launch("normalize", dtype, rows, length, (*arrays, rows, inner, length, dtype.type(eps)))
+        self.launch("normalize", dtype, rows, length, arrays, rows, inner, length, dtype.type(eps))
         return out, mean, variance, inverse
 
     def normalize_grad(self, g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
@@ -190,7 +190,7 @@ class _Norms(RowFunctions):
         out = self._new(x.shape, x.dtype)
         arrays = (g, x, _pointer(scale), _pointer(mean), inverse, out)
         length = outer * inner
-        self.launch("normalize_grad", x.dtype, rows, length, (*arrays, rows, inner, length))
+        self.launch("normalize_grad", x.dtype, rows, length, arrays, rows, inner, length)
         return out
 
     def row_dots(self, g: Any, y: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
@@ -210,7 +210,7 @@ class _Norms(RowFunctions):
         out = self._new(shape, g.dtype)
         arrays = (g, _pointer(y), _pointer(mean), _pointer(inverse), out)
         length = outer * inner
-        self.launch("row_dots", g.dtype, rows, length, (*arrays, rows, inner, length))
+        self.launch("row_dots", g.dtype, rows, length, arrays, rows, inner, length)
         return out
 
     def rms_norm(self, x: Any, weight: Any, eps: float) -> Any:
@@ -219,7 +219,7 @@ class _Norms(RowFunctions):
             return None
         (rows, length), dtype = x.shape, x.dtype
         out, inverse = self._new(x.shape, dtype), self._new((rows, 1), dtype)
-        self.launch("rms_norm", dtype, rows, length, (x, _pointer(weight), out, inverse, length, dtype.type(eps)))
+        self.launch("rms_norm", dtype, rows, length, (x, _pointer(weight), out, inverse), length, dtype.type(eps))
         return out, inverse
 
     def rms_norm_grad(self, g: Any, x: Any, weight: Any, inverse: Any) -> Any:
@@ -229,7 +229,7 @@ class _Norms(RowFunctions):
             return None
         rows, out = inverse.size, self._new(x.shape, x.dtype)
         length = x.size // rows
-        self.launch("rms_norm_grad", x.dtype, rows, length, (g, x, _pointer(weight), inverse, out, length))
+        self.launch("rms_norm_grad", x.dtype, rows, length, (g, x, _pointer(weight), inverse, out), length)
         return out
 
     def rms_weight_grad(self, g: Any, x: Any, inverse: Any, shape: tuple[int, ...]) -> Any:

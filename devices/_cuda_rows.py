@@ -184,27 +184,28 @@ class RowFunctions(ABC):
         self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
         self._new = array_maker(cupy)
-        self._number = number_maker(cupy)
+        self.number = number_maker(cupy)
         self._module = cupy.RawModule(code=BLOCK_SOURCE + self.source, options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
         self._kernels: dict[tuple[str, str, int], Any] = {}
 
-    def launch(self, name: str, dtype: Any, rows: int, length: int, arguments: tuple[Any, ...]) -> None:
-        """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length."""
-        threads = threads_for(length)
-        self.run(name, dtype, rows * threads, threads, arguments)
+    def launch(self, name: str, dtype: Any, rows: int, length: int, arrays: tuple[Any, ...], *numbers: Any) -> None:
+        """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length.
 
-    def launch_columns(self, name: str, dtype: Any, rows: int, length: int, arguments: tuple[Any, ...]) -> None:
+        It takes the arrays and then the numbers.
+        """
+        threads = threads_for(length)
+        self.run(name, dtype, rows * threads, threads, arrays, *numbers)
+
+    def launch_columns(self, name: str, dtype: Any, rows: int, length: int, arrays: tuple[Any, ...]) -> None:
         """Run the kernel of a name that sums over rows; it takes their number, their length and a block's columns."""
         columns, threads = columns_and_threads(rows, length)
         blocks = (length + columns - 1) // columns
-        self.run(name, dtype, blocks * threads, threads, (*arguments, rows, length, columns))
+        self.run(name, dtype, blocks * threads, threads, arrays, rows, length, columns)
 
-    def run(self, name: str, dtype: Any, threads: int, block: int, arguments: tuple[Any, ...]) -> None:
+    def run(self, name: str, dtype: Any, threads: int, block: int, arrays: tuple[Any, ...], *numbers: Any) -> None:
         """Run the kernel of a name for a dtype, by some threads in blocks of `block`."""
-        number = self._number
-        passed = tuple([number(one) if type(one) is int else one for one in arguments])
-        self._kernel(name, dtype.char)(threads, passed, 0, block)
+        self._kernel(name, dtype.char)(threads, (*arrays, *map(self.number, numbers)), 0, block)
         self._launched[0] += 1
 
     def _kernel(self, name: str, char: str) -> Any:
@@ -243,7 +244,7 @@ class _Rows(RowFunctions):
             return None
         length = shape[-1]
         out = self._new(shape, dtype)
-        self.launch(name, dtype, out.size // length, length, (*arrays, out, length))
+        self.launch(name, dtype, out.size // length, length, (*arrays, out), length)
         return out
 
     def layer_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -254,7 +255,7 @@ class _Rows(RowFunctions):
         out, mean, inverse = new(x.shape, dtype), new((rows, 1), dtype), new((rows, 1), dtype)
         # A null pointer says that there is no weight, or no bias.
         pointers = (x, weight if weight is not None else 0, bias if bias is not None else 0, out, mean, inverse)
-        self.launch("layer_norm", dtype, rows, length, (*pointers, length, dtype.type(eps)))
+        self.launch("layer_norm", dtype, rows, length, pointers, length, dtype.type(eps))
         return out, mean, inverse
 
     def standardize_grad(self, g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
@@ -275,7 +276,7 @@ class _Rows(RowFunctions):
         out = self._new(x.shape, x.dtype)
         length = x.size // rows
         pointer = 0 if weight is None else weight
-        self.launch("standardize_grad", x.dtype, rows, length, (g, x, pointer, mean, inverse, out, length))
+        self.launch("standardize_grad", x.dtype, rows, length, (g, x, pointer, mean, inverse, out), length)
         return out
 
     def weight_grad(self, g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
@@ -298,5 +299,5 @@ class _Rows(RowFunctions):
         indices = indices.astype("q", copy=False)
         rows, length = table.shape
         out, kept = self._new((*indices.shape, length), table.dtype), self._new(indices.shape, indices.dtype)
-        self.launch("rows_at", table.dtype, indices.size, length, (table, indices, out, kept, rows, length))
+        self.launch("rows_at", table.dtype, indices.size, length, (table, indices, out, kept), rows, length)
         return out, kept

@@ -248,16 +248,18 @@ class _Windows:
         self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
         self._kernels: dict[tuple[str, str, bool, int], Any] = {}
 
-    def _launch(self, name: str, size: int, elements: int, like: Any, *arguments: Any) -> None:
-        """Run a kernel with a thread for each of `size` elements, where no array has more than `elements`."""
+    def _launch(self, name: str, size: int, elements: int, like: Any, arrays: tuple[Any, ...], *numbers: int) -> None:
+        """Run a kernel with a thread for each of `size` elements, where no array has more than `elements`.
+
+        It takes the arrays and then the numbers.
+        """
         # A kernel is loaded on each GPU.
         key = name, like.dtype.char, elements < _SMALL, like.data.device_id
         kernel = self._kernels.get(key)
         if kernel is None:
             full_name = f"{name}_{key[1]}_{'small' if key[2] else 'large'}"
             kernel = self._kernels[key] = self._module.get_function(full_name).kernel.linear_launch
-        number = self._number
-        kernel(size, tuple([number(one) if type(one) is int else one for one in arguments]), 0, _THREADS)
+        kernel(size, (*arrays, *map(self._number, numbers)), 0, _THREADS)
         self._launched[0] += 1
 
     def _fit(self, *arrays: Any) -> bool:
@@ -279,7 +281,8 @@ class _Windows:
         weights, positions = channels * prod(window.kernel), n * prod(window.size)
         out = self._new((weights, positions), x.dtype)
         size = out.size
-        self._launch("copy_windows", size, max(size, x.size), x, x, out, n, channels, size, *_geometry(window, x.shape))
+        geometry = _geometry(window, x.shape)
+        self._launch("copy_windows", size, max(size, x.size), x, (x, out), n, channels, size, *geometry)
         return out
 
     def _add_columns(self, columns: Any, window: Any, out: Any) -> None:
@@ -287,11 +290,11 @@ class _Windows:
         n, channels = out.shape[:2]
         size = out.size
         geometry = _geometry(window, out.shape)
-        self._launch("add_windows", size, max(size, columns.size), out, columns, out, n, channels, size, *geometry)
+        self._launch("add_windows", size, max(size, columns.size), out, (columns, out), n, channels, size, *geometry)
 
     def _swap(self, x: Any, shape: tuple[int, int, int], out: Any, bias: Any = None) -> None:
         """Write an array of that shape with its first two axes swapped, plus a number for each place on the first."""
-        self._launch("swap_axes", x.size, x.size, x, x, 0 if bias is None else bias, out, *shape, x.size)
+        self._launch("swap_axes", x.size, x.size, x, (x, 0 if bias is None else bias, out), *shape, x.size)
 
     def _rows(self, g: Any) -> Any:
         """Return the gradient of a convolution as a matrix with a row for each filter."""
@@ -358,7 +361,7 @@ class _Windows:
         maxima, choice = self._new(shape, x.dtype), self._new(shape, np.dtype(np.uint8))
         size = maxima.size
         geometry = _geometry(window, x.shape)
-        self._launch("find_maxima", size, max(size, x.size), x, x, maxima, choice, size, *geometry)
+        self._launch("find_maxima", size, max(size, x.size), x, (x, maxima, choice), size, *geometry)
         return maxima, choice
 
     def gather(self, x: Any, choice: Any, window: Any) -> Any:
@@ -370,7 +373,7 @@ class _Windows:
         out = self._new(shape, x.dtype)
         pointer = 0 if choice is None else _contiguous(choice)
         size = out.size
-        self._launch("gather", size, max(size, x.size), x, x, pointer, out, size, *_geometry(window, x.shape))
+        self._launch("gather", size, max(size, x.size), x, (x, pointer, out), size, *_geometry(window, x.shape))
         return out
 
     def scatter(self, g: Any, choice: Any, shape: tuple[int, ...], window: Any) -> Any:
@@ -381,7 +384,7 @@ class _Windows:
         out = self._new(shape, g.dtype)
         pointer = 0 if choice is None else _contiguous(choice)
         size = out.size
-        self._launch("scatter", size, max(size, g.size), g, g, pointer, out, size, *_geometry(window, shape))
+        self._launch("scatter", size, max(size, g.size), g, (g, pointer, out), size, *_geometry(window, shape))
         return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, final
 
 from ..graph.saved_hooks import prepare_write
@@ -10,6 +11,8 @@ from ..ops.kernels import COMPILERS, TableUpdate
 from ..tensor import Tensor
 
 __all__ = ["FusedSteps", "FusedUpdate"]
+
+_layout = attrgetter("dtype", "shape", "strides")
 
 
 class FusedUpdate(NamedTuple):
@@ -80,11 +83,6 @@ class FusedSteps:
 
 def _lie_alike(arrays: Sequence[Any]) -> bool:
     """Tell whether arrays have one type, shape and dtype, and fill their memory in the same order."""
-    first, *others = arrays
-    if not first.flags.forc:
-        return False
-    kind, dtype, shape, strides = type(first), first.dtype, first.shape, first.strides
-    for one in others:
-        if type(one) is not kind or one.dtype != dtype or one.strides != strides or one.shape != shape:
-            return False
-    return True
+    layouts = list(map(_layout, arrays))
+    is_one = layouts.count(layouts[0]) == len(layouts) and len(set(map(type, arrays))) == 1
+    return is_one and bool(arrays[0].flags.forc)

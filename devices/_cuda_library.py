@@ -241,63 +241,63 @@ def _linear_functions(cupy: Any, found: Routines) -> dict[str, Callable[..., Any
 
     Each returns None for what is not in C order, empty, or of two dtypes, and for shapes that do not fit.
     """
-    make, get_handle, launched = array_maker(cupy), found.handle, found.launched
-    find_routine = _dense_routine(cupy, found)
-
-    def make_product(x_is_transposed: bool, y_is_transposed: bool) -> Callable[[Any, Any], Any]:
-        """Return a function that multiplies two matrices of rows, each transposed first where that is said."""
-        #: By dtype, shape and order of both: what to pass to cuBLAS.
-        calls: dict[Any, tuple[Any, ...]] = {}
-
-        def find_call(x: Any, y: Any) -> tuple[Any, ...]:
-            """Return what to pass to cuBLAS for arrays like these; an empty tuple for what there is no product of."""
-            routine = find_routine(x, y)
-            if routine is None or not x.ndim or not y.ndim or (not x_is_transposed and y.ndim != 2):
-                return ()
-            gemm, one, zero = routine
-            x_step, y_step = x.shape[-1], y.shape[-1]
-            if x_is_transposed:
-                rows, length, summed, columns = x_step, x.size // x_step, y.size // y_step, y_step
-            else:
-                rows, length = x.size // x_step, x_step
-                columns, summed = y.shape if y_is_transposed else y.shape[::-1]
-            if length != summed:
-                return ()
-            shape = (rows, columns) if x_is_transposed else (*x.shape[:-1], columns)
-            return shape, x.dtype.char, gemm, columns, rows, length, one, y_step, x_step, zero
-
-        def product(x: Any, y: Any) -> Any:
-            try:
-                key = x.dtype, x.shape, x._c_contiguous, y.dtype, y.shape, y._c_contiguous
-            except AttributeError:
-                # An array of NumPy's.
-                return None
-            call = calls.get(key)
-            if call is None:
-                call = remember(calls, key, find_call(x, y))
-            if not call:
-                return None
-            shape, dtype, gemm, columns, rows, length, one, y_step, x_step, zero = call
-            out = make(shape, dtype)
-            launched[0] += 1
-            # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
-            gemm(
-                get_handle(), y_is_transposed, x_is_transposed, columns, rows, length,
-                one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, columns,
-            )  # fmt: skip
-            return out
-
-        return product
-
     return {
         # x @ weight.T
-        "linear": make_product(False, True),
+        "linear": _row_product(cupy, found, False, True),
         # g @ weight
-        "linear_input_grad": make_product(False, False),
+        "linear_input_grad": _row_product(cupy, found, False, False),
         # g.T @ x
-        "linear_weight_grad": make_product(True, False),
+        "linear_weight_grad": _row_product(cupy, found, True, False),
         "add_linear_weight_grad": _weight_grad_adder(cupy, found),
     }
+
+
+def _row_product(cupy: Any, found: Routines, x_is_transposed: bool, y_is_transposed: bool) -> Callable[[Any, Any], Any]:
+    """Return a function that multiplies two matrices of rows, each transposed first where that is said."""
+    make, get_handle, launched = array_maker(cupy), found.handle, found.launched
+    find_routine = _dense_routine(cupy, found)
+    #: By dtype, shape and order of both: what to pass to cuBLAS.
+    calls: dict[Any, tuple[Any, ...]] = {}
+
+    def find_call(x: Any, y: Any) -> tuple[Any, ...]:
+        """Return what to pass to cuBLAS for arrays like these; an empty tuple for what there is no product of."""
+        routine = find_routine(x, y)
+        if routine is None or not x.ndim or not y.ndim or (not x_is_transposed and y.ndim != 2):
+            return ()
+        gemm, one, zero = routine
+        x_step, y_step = x.shape[-1], y.shape[-1]
+        if x_is_transposed:
+            rows, length, summed, columns = x_step, x.size // x_step, y.size // y_step, y_step
+        else:
+            rows, length = x.size // x_step, x_step
+            columns, summed = y.shape if y_is_transposed else y.shape[::-1]
+        if length != summed:
+            return ()
+        shape = (rows, columns) if x_is_transposed else (*x.shape[:-1], columns)
+        return shape, x.dtype.char, gemm, columns, rows, length, one, y_step, x_step, zero
+
+    def product(x: Any, y: Any) -> Any:
+        try:
+            key = x.dtype, x.shape, x._c_contiguous, y.dtype, y.shape, y._c_contiguous
+        except AttributeError:
+            # An array of NumPy's.
+            return None
+        call = calls.get(key)
+        if call is None:
+            call = remember(calls, key, find_call(x, y))
+        if not call:
+            return None
+        shape, dtype, gemm, columns, rows, length, one, y_step, x_step, zero = call
+        out = make(shape, dtype)
+        launched[0] += 1
+        # A matrix in C order is to cuBLAS, which counts columns first, its transpose.
+        gemm(
+            get_handle(), y_is_transposed, x_is_transposed, columns, rows, length,
+            one, y.data.ptr, y_step, x.data.ptr, x_step, zero, out.data.ptr, columns,
+        )  # fmt: skip
+        return out
+
+    return product
 
 
 def _weight_grad_adder(cupy: Any, found: Routines) -> Callable[[Any, Any, Any], Any]:

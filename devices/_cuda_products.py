@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from ._call_caches import remember
+from ._cuda_arrays import array_maker
 from ._cuda_library import handle_getter
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class _Products:
 
         self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
+        self._new = array_maker(cupy)
         self._handle = handle_getter(cupy)
         self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
         #: By dtype, the functions for matrices that are equally far apart, and for those at given addresses.
@@ -177,7 +179,7 @@ class _Products:
             plan = remember(self._plans, key, self._plan(x, y, scale, x_is_transposed, y_is_transposed))
         if plan is None:
             return None
-        out = ndarray(plan.shape, dtype)
+        out = self._new(plan.shape, dtype)
         self._launched[0] += 1
         strided, batched = self._routines[dtype.char]
         y_pitch, x_pitch, pitch = plan.pitches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["array_maker", "gpu_getter", "number_maker"]
+__all__ = ["array_maker", "contiguous", "gpu_getter", "number_maker", "pointer"]
 
 #: The most numbers of one maker.
 _MOST_NUMBERS = 4096
@@ -59,3 +59,13 @@ def gpu_getter(cupy: Any) -> Callable[[], int] | None:
     """
     runtime = cupy.cuda.runtime
     return runtime.getDevice if runtime.getDeviceCount() > 1 else None
+
+
+def contiguous(array: Any) -> Any:
+    """Return an array in C order: the same one if it is, else a copy; None stays None."""
+    return array if array is None or array._c_contiguous else array.copy()
+
+
+def pointer(array: Any) -> Any:
+    """Return an array as an argument of a kernel; a null pointer for None."""
+    return 0 if array is None else array

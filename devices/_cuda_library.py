@@ -140,7 +140,7 @@ def handle_getter(cupy: Any) -> Callable[[], int]:
 
     find = _tf32_handle if os.environ.get("CUPY_TF32") == "1" else get_cublas_handle
     if cupy.cuda.runtime.getDeviceCount() > 1:
-        return find  # type: ignore[no-any-return]
+        return find
     handles = _Handles(find)
     return lambda: handles.value
 

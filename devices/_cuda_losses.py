@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from ._cuda_arrays import pointer
 from ._cuda_rows import RowFunctions
 
 if TYPE_CHECKING:
@@ -136,7 +137,8 @@ class _Losses(RowFunctions):
     source = _SOURCE
 
     def _fits_labels(self, labels: Any, rows: int) -> bool:
-        return type(labels) is self._ndarray and labels.dtype.char in "lq" and labels.shape == (rows,)
+        is_plain = type(labels) is self._ndarray and labels.dtype.char in "lq" and labels._c_contiguous
+        return is_plain and labels.shape == (rows,)
 
     def cross_entropy(self, x: Any, labels: Any, ignore_index: int, reduction: str) -> Any:
         """Return the cross entropy of the rows of a matrix of scores and integer labels.
@@ -151,7 +153,7 @@ class _Losses(RowFunctions):
             The loss; the maxima of the rows and the sums of their exponentials as columns; and the factor of each loss
             in the result, None for 1.
         """
-        if not x.size or not self.fit(x) or not self._fits_labels(labels, len(x)) or not labels._c_contiguous:
+        if not x.size or not self.fit(x) or not self._fits_labels(labels, len(x)):
             return None
         rows, length = x.shape
         dtype = x.dtype
@@ -161,7 +163,7 @@ class _Losses(RowFunctions):
         if reduction == "none":
             return losses, maxima, sums, None
         value, factor = new((), dtype), new((), dtype) if reduction == "mean" else None
-        pointers = (losses, labels, value, 0 if factor is None else factor)
+        pointers = (losses, labels, value, pointer(factor))
         block = 1024 if rows > 256 else 256 if rows > 32 else 32
         self.run(f"{reduction}_loss", dtype, block, block, pointers, rows, ignore_index)
         return value, maxima, sums, factor
@@ -172,13 +174,12 @@ class _Losses(RowFunctions):
         """Return the gradient for the scores; `g` is that of the loss, and the rest as `cross_entropy` gives it."""
         if type(g) is not self._ndarray or g.dtype != x.dtype or not self.fit(x, maxima, sums):
             return None
-        if not x.size or not self._fits_labels(labels, len(x)) or not labels._c_contiguous:
+        if not x.size or not self._fits_labels(labels, len(x)):
             return None
         rows, length = x.shape
         step = g.strides[0] // g.itemsize if g.ndim else 0
         out = self._new(x.shape, x.dtype)
-        # A null pointer says that the factor is 1.
-        pointers = (g, self.number(step), x, labels, maxima, sums, 0 if factor is None else factor, out)
+        pointers = (g, self.number(step), x, labels, maxima, sums, pointer(factor), out)
         self.launch("cross_entropy_grad", x.dtype, rows, length, pointers, length, ignore_index)
         return out
 

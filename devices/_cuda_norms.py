@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
+from ._cuda_arrays import contiguous, pointer
 from ._cuda_rows import RowFunctions
 
 if TYPE_CHECKING:
@@ -145,11 +146,6 @@ def norm_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Ca
     }
 
 
-def _pointer(array: Any) -> Any:
-    """Return an array as an argument of a kernel; a null pointer where there is none."""
-    return 0 if array is None else array
-
-
 @final
 class _Norms(RowFunctions):
     """Functions of arrays of shape (outer, rows, inner), and of those of shape (rows, length)."""
@@ -158,7 +154,7 @@ class _Norms(RowFunctions):
 
     def _fits(self, x: Any, *others: Any) -> bool:
         """Tell whether there are kernels for an array and others, which may be None."""
-        return 0 < x.size < _LARGEST and self.fit(x, *[one for one in others if one is not None])
+        return 0 < x.size < _LARGEST and self.fit(x, *others)
 
     def normalize(self, x: Any, scale: Any, shift: Any, eps: float, centered: bool) -> Any:
         """Return the standardized rows times their scale plus their shift, their means, variances and inverses.
@@ -176,19 +172,19 @@ class _Norms(RowFunctions):
         column = (1, rows, 1)
         mean = new(column, dtype) if centered else None
         out, variance, inverse = new(x.shape, dtype), new(column, dtype), new(column, dtype)
-        arrays = (x, _pointer(scale), _pointer(shift), out, _pointer(mean), variance, inverse)
+        arrays = (x, pointer(scale), pointer(shift), out, pointer(mean), variance, inverse)
         length = outer * inner
         self.launch("normalize", dtype, rows, length, arrays, rows, inner, length, dtype.type(eps))
         return out, mean, variance, inverse
 
     def normalize_grad(self, g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
         """Return the gradient of the rows, whose own is g."""
-        g = _contiguous(g)
+        g = contiguous(g)
         if g.shape != x.shape or not self._fits(g, x, scale, mean, inverse):
             return None
         outer, rows, inner = x.shape
         out = self._new(x.shape, x.dtype)
-        arrays = (g, x, _pointer(scale), _pointer(mean), inverse, out)
+        arrays = (g, x, pointer(scale), pointer(mean), inverse, out)
         length = outer * inner
         self.launch("normalize_grad", x.dtype, rows, length, arrays, rows, inner, length)
         return out
@@ -203,12 +199,12 @@ class _Norms(RowFunctions):
             inverse: the inverse deviations of its rows; None where it is not standardized.
             shape: that of the result.
         """
-        g, y = _contiguous(g), None if y is None else _contiguous(y)
+        g, y = contiguous(g), contiguous(y)
         if (y is not None and y.shape != g.shape) or not self._fits(g, y, mean, inverse):
             return None
         outer, rows, inner = g.shape
         out = self._new(shape, g.dtype)
-        arrays = (g, _pointer(y), _pointer(mean), _pointer(inverse), out)
+        arrays = (g, pointer(y), pointer(mean), pointer(inverse), out)
         length = outer * inner
         self.launch("row_dots", g.dtype, rows, length, arrays, rows, inner, length)
         return out
@@ -219,29 +215,25 @@ class _Norms(RowFunctions):
             return None
         (rows, length), dtype = x.shape, x.dtype
         out, inverse = self._new(x.shape, dtype), self._new((rows, 1), dtype)
-        self.launch("rms_norm", dtype, rows, length, (x, _pointer(weight), out, inverse), length, dtype.type(eps))
+        self.launch("rms_norm", dtype, rows, length, (x, pointer(weight), out, inverse), length, dtype.type(eps))
         return out, inverse
 
     def rms_norm_grad(self, g: Any, x: Any, weight: Any, inverse: Any) -> Any:
         """Return the gradient of the rows, in the shape of x."""
-        g = _contiguous(g)
+        g = contiguous(g)
         if g.size != x.size or not self._fits(g, x, weight, inverse):
             return None
         rows, out = inverse.size, self._new(x.shape, x.dtype)
         length = x.size // rows
-        self.launch("rms_norm_grad", x.dtype, rows, length, (g, x, _pointer(weight), inverse, out), length)
+        self.launch("rms_norm_grad", x.dtype, rows, length, (g, x, pointer(weight), inverse, out), length)
         return out
 
     def rms_weight_grad(self, g: Any, x: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
         """Return the sum over rows of g times the standardized x, in a shape."""
-        g = _contiguous(g)
+        g = contiguous(g)
         if g.size != x.size or not self._fits(g, x, inverse) or x.size != inverse.size * prod(shape):
             return None
         rows, length = inverse.size, prod(shape)
         out = self._new(shape, x.dtype)
         self.launch_columns("rms_weight_grad", x.dtype, rows, length, (g, x, inverse, out))
         return out
-
-
-def _contiguous(array: Any) -> Any:
-    return array if array._c_contiguous else array.copy()

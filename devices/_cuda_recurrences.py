@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_arrays import array_maker, gpu_getter, number_maker
+from ._cuda_arrays import array_maker, contiguous, gpu_getter, number_maker
 from ._cuda_library import Routines
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ class _Recurrence:
         Returns:
             The hidden states, the initial one first; the rest of the last state, a tuple; and what `run_back` needs.
         """
-        weight, bias, projection = map(_in_order, weights)
+        weight, bias, projection = map(contiguous, weights)
         states = self._begun(len(sums), state[0])
         if self._cell == "lstm":
             return self._run_lstm(sums, weight, projection, states, state[1])
@@ -346,7 +346,7 @@ class _Recurrence:
             The gradients of the sums, of the hidden products, of the hidden states after their projection, the initial
             one first, and of the rest of the initial state.
         """
-        weight, _, projection = map(_in_order, weights)
+        weight, _, projection = map(contiguous, weights)
         length = len(states) - 1
         to_states = self._empty(length + 1, self._size)
         if given is None:
@@ -406,8 +406,3 @@ class _Recurrence:
             step(gates + t * to_sums, before, before + to_gate, raw or here, to_cell, at + t * to_sums)
             back(at + t * to_sums, weight, grad + t * to_state, True)
         return to_cells
-
-
-def _in_order(array: Any) -> Any:
-    """Return an array in C order; None stays None."""
-    return array if array is None or array.flags.c_contiguous else array.copy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_arrays import array_maker, gpu_getter, number_maker
+from ._cuda_arrays import array_maker, gpu_getter, number_maker, pointer
 from ._cuda_columns import COLUMNS_SOURCE, columns_and_threads
 
 if TYPE_CHECKING:
@@ -219,14 +219,17 @@ class RowFunctions(ABC):
         return kernel
 
     def fit(self, *arrays: Any) -> bool:
-        """Tell whether arrays are of one type, dtype and order for which there are kernels."""
+        """Tell whether arrays, of which all but the first may be None, are of one dtype and order that kernels take."""
         dtype = arrays[0].dtype
         if dtype.char not in "fd":
             return False
         ndarray = self._ndarray
         # A generator would take longer than all the rest.
-        for one in arrays:  # noqa: SIM110
-            if type(one) is not ndarray or one.dtype != dtype or not one._c_contiguous:
+        for one in arrays:
+            if type(one) is not ndarray:
+                if one is not None:
+                    return False
+            elif one.dtype != dtype or not one._c_contiguous:
                 return False
         return True
 
@@ -249,12 +252,11 @@ class _Rows(RowFunctions):
 
     def layer_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Any:
         """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
-        if not x.size or not self.fit(x, x if weight is None else weight, x if bias is None else bias):
+        if not x.size or not self.fit(x, weight, bias):
             return None
         (rows, length), dtype, new = x.shape, x.dtype, self._new
         out, mean, inverse = new(x.shape, dtype), new((rows, 1), dtype), new((rows, 1), dtype)
-        # A null pointer says that there is no weight, or no bias.
-        pointers = (x, weight if weight is not None else 0, bias if bias is not None else 0, out, mean, inverse)
+        pointers = (x, pointer(weight), pointer(bias), out, mean, inverse)
         self.launch("layer_norm", dtype, rows, length, pointers, length, dtype.type(eps))
         return out, mean, inverse
 
@@ -268,15 +270,12 @@ class _Rows(RowFunctions):
             mean: of each row.
             inverse: the inverse deviation of each row.
         """
-        if not x.size or g.size != x.size or not self.fit(g, x, mean, inverse):
-            return None
-        if weight is not None and not self.fit(x, weight):
+        if not x.size or g.size != x.size or not self.fit(g, x, weight, mean, inverse):
             return None
         rows = mean.shape[0]
         out = self._new(x.shape, x.dtype)
         length = x.size // rows
-        pointer = 0 if weight is None else weight
-        self.launch("standardize_grad", x.dtype, rows, length, (g, x, pointer, mean, inverse, out), length)
+        self.launch("standardize_grad", x.dtype, rows, length, (g, x, pointer(weight), mean, inverse, out), length)
         return out
 
     def weight_grad(self, g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from asyncgrad.graph.values import by_kernel, own_function
 
-from ._cuda_arrays import array_maker, number_maker
+from ._cuda_arrays import array_maker, contiguous, number_maker, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,10 +227,6 @@ def _part(array: Any, chunk: slice) -> Any:
     return array if chunk.stop - chunk.start == array.shape[0] else array[chunk]
 
 
-def _contiguous(array: Any) -> Any:
-    return array if array._c_contiguous else array.copy()
-
-
 @final
 class _Windows:
     """The kernels, which are compiled when the first of them is needed.
@@ -263,13 +259,16 @@ class _Windows:
         self._launched[0] += 1
 
     def _fit(self, *arrays: Any) -> bool:
-        """Tell whether arrays are of one dtype for which there are kernels, and not empty."""
+        """Tell whether arrays, of which all but the first may be None, are of one dtype of kernels, and not empty."""
         dtype, ndarray = arrays[0].dtype, self._ndarray
         if dtype.char not in "fd":
             return False
         # A generator would take longer than all the rest.
-        for one in arrays:  # noqa: SIM110
-            if type(one) is not ndarray or one.dtype != dtype or not one.size:
+        for one in arrays:
+            if type(one) is not ndarray:
+                if one is not None:
+                    return False
+            elif one.dtype != dtype or not one.size:
                 return False
         return True
 
@@ -294,7 +293,7 @@ class _Windows:
 
     def _swap(self, x: Any, shape: tuple[int, int, int], out: Any, bias: Any = None) -> None:
         """Write an array of that shape with its first two axes swapped, plus a number for each place on the first."""
-        self._launch("swap_axes", x.size, x.size, x, (x, 0 if bias is None else bias, out), *shape, x.size)
+        self._launch("swap_axes", x.size, x.size, x, (x, pointer(bias), out), *shape, x.size)
 
     def _rows(self, g: Any) -> Any:
         """Return the gradient of a convolution as a matrix with a row for each filter."""
@@ -307,10 +306,9 @@ class _Windows:
 
     def convolve(self, x: Any, weight: Any, bias: Any, window: Any, groups: int) -> Any:
         """Return the filters' products with the windows over x, plus the bias of each filter."""
-        if not self._fit(x, weight, *(() if bias is None else (bias,))):
+        if not self._fit(x, weight, bias):
             return None
-        x, weight = _contiguous(x), _contiguous(weight)
-        bias = None if bias is None else _contiguous(bias)
+        x, weight, bias = contiguous(x), contiguous(weight), contiguous(bias)
         n, filters, positions = x.shape[0], weight.shape[0], prod(window.size)
         out = self._new((n, filters, *window.size), x.dtype)
         for chunk in _chunks(n, x.shape[1] * prod(window.kernel) * positions, x.itemsize):
@@ -325,7 +323,7 @@ class _Windows:
         """Return the gradient of a convolution for its images."""
         if not self._fit(g, weight) or not prod(shape):
             return None
-        g, weight = _contiguous(g), _contiguous(weight)
+        g, weight = contiguous(g), contiguous(weight)
         filters, n = weight.shape[0], shape[0]
         out = self._new(shape, g.dtype)
         for chunk in _chunks(n, shape[1] * prod(window.kernel) * prod(window.size), g.itemsize):
@@ -337,7 +335,7 @@ class _Windows:
         """Return the gradient of a convolution for its filters."""
         if not self._fit(g, x) or not prod(shape):
             return None
-        g, x = _contiguous(g), _contiguous(x)
+        g, x = contiguous(g), contiguous(x)
         total: Any = None
         for chunk in _chunks(x.shape[0], x.shape[1] * prod(window.kernel) * prod(window.size), x.itemsize):
             product = _product_with_transposed(
@@ -356,7 +354,7 @@ class _Windows:
         """Return the maximum of each window, and its number among the elements of the window."""
         if not self._fit(x) or prod(window.kernel) > _LARGEST_CHOICE:
             return None
-        x = _contiguous(x)
+        x = contiguous(x)
         shape = (*x.shape[:-2], *window.size)
         maxima, choice = self._new(shape, x.dtype), self._new(shape, np.dtype(np.uint8))
         size = maxima.size
@@ -369,22 +367,22 @@ class _Windows:
         shape = (*x.shape[:-2], *window.size)
         if not self._fit(x) or not _is_choice(choice, shape):
             return None
-        x = _contiguous(x)
+        x = contiguous(x)
         out = self._new(shape, x.dtype)
-        pointer = 0 if choice is None else _contiguous(choice)
+        chosen = pointer(contiguous(choice))
         size = out.size
-        self._launch("gather", size, max(size, x.size), x, (x, pointer, out), size, *_geometry(window, x.shape))
+        self._launch("gather", size, max(size, x.size), x, (x, chosen, out), size, *_geometry(window, x.shape))
         return out
 
     def scatter(self, g: Any, choice: Any, shape: tuple[int, ...], window: Any) -> Any:
         """Return images of zeros with each element of g added to what its window chose; to all where that is None."""
         if not self._fit(g) or not _is_choice(choice, g.shape) or not prod(shape):
             return None
-        g = _contiguous(g)
+        g = contiguous(g)
         out = self._new(shape, g.dtype)
-        pointer = 0 if choice is None else _contiguous(choice)
+        chosen = pointer(contiguous(choice))
         size = out.size
-        self._launch("scatter", size, max(size, g.size), g, (g, pointer, out), size, *_geometry(window, shape))
+        self._launch("scatter", size, max(size, g.size), g, (g, chosen, out), size, *_geometry(window, shape))
         return out
 
 
@@ -404,13 +402,13 @@ def _product(filters: Any, columns: Any, groups: int) -> Any:
     """Return a matrix with a row for each filter."""
     if groups == 1:
         return own_function(np.matmul, filters)(filters, columns)
-    return _contiguous(_grouped(filters, groups) @ _grouped(columns, groups))
+    return contiguous(_grouped(filters, groups) @ _grouped(columns, groups))
 
 
 def _transposed_product(filters: Any, rows: Any, groups: int) -> Any:
     """Return a matrix with a row for each weight of each channel."""
     if groups > 1:
-        return _contiguous(_grouped(filters, groups).swapaxes(1, 2) @ _grouped(rows, groups))
+        return contiguous(_grouped(filters, groups).swapaxes(1, 2) @ _grouped(rows, groups))
     result = by_kernel("linear_weight_grad", filters, rows)
     return own_function(np.matmul, filters)(filters.T, rows) if result is None else result
 

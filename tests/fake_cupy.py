@@ -520,6 +520,8 @@ class ndarray(DeviceArray):
         # What only views memory, or reads it on the host, runs no kernel.
         if elsewhere and name not in _READING and not _is_view(result, elsewhere[0]):
             raise _device_error(elsewhere[0])
+        if Failure.is_lost and not (arrays and _is_view(result, arrays[0])):
+            Failure.check()
         return wrapped(result, arrays, _make, [])
 
     def _from_host(self, array: np.ndarray) -> ndarray:

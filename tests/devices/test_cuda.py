@@ -25,6 +25,7 @@ from asyncgrad.errors import ArgumentTypeError, DeviceError, ProfileError
 from asyncgrad.offload.transfers import Upload
 from asyncgrad.testing import DEVICE_CHECKS
 from tests.fake_cupy import (
+    CUDARuntimeError,
     Event,
     Failure,
     FakeGpu,
@@ -546,6 +547,38 @@ def test_a_gpu_that_is_lost_while_a_task_waits_wakes_the_task(run: Any, gpu: Any
             await waiting
 
     run(main())
+
+
+@final
+class LosesTheGpu(ag.Function):
+    """Doubles; the GPU is lost in its backward, of which a part follows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    async def backward(ctx: Any, grad: Any) -> Any:
+        await asyncio.sleep(0)
+        Failure.is_lost = True
+        return grad
+
+
+@pytest.mark.parametrize("save", [nullcontext, ag.graph.save_on_cpu])
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_a_gpu_that_is_lost_in_the_midst_of_a_backward_ends_it_and_leaves_every_grad(
+    run: Any, gpu: Any, is_blocking: bool, save: Any
+) -> None:
+    x = ag.tensor([1.0, 2.0], device=gpu, requires_grad=True)
+    ag.sync.backward((x * 3).sum())
+    with save():
+        y = np.tanh(LosesTheGpu.apply(np.exp(x) * x)).sum() + np.sin(x).sum()
+
+    with pytest.raises((CUDARuntimeError, DeviceError), match="cudaErrorLaunchFailure"):
+        ag.sync.backward(y) if is_blocking else run(ag.backward(y))
+
+    Failure.is_lost = False
+    assert x.grad.tolist() == [3.0, 3.0]
 
 
 def test_a_child_of_fork_is_told_of_the_fork_whatever_it_asks(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,9 @@ REFUSED_BESIDE = "and a NumPy array of shape|and a list"
 SHIFTED = {"scaled_dot_product_attention", "softmax", "softmin"}
 #: These add up products of an ndarray as a dot product, which rounds otherwise than the sum of them.
 ADDED_AS_PRODUCTS = {"batch_norm", "group_norm", "instance_norm", "rms_norm"}
+#: The gradient of a product divides it by each element only on the host, where it can be asked whether one is 0. For
+#: uneven bins NumPy takes the weights of a histogram as differences of running sums; a device adds up each bin.
+ROUNDED_OTHERWISE = {"prod", "histogram"}
 
 
 def outputs_and_grads(function: Callable[..., Any], case: Case, put: Callable[[np.ndarray], ag.Tensor]) -> list[Any]:
@@ -72,7 +75,7 @@ def test_a_formula_gives_the_same_bits_on_another_type_of_array(
     try:
         results = outputs_and_grads(function, case, lambda leaf: ag.tensor(leaf, device=device))
     except DeviceError as error:
-        if function.__name__ in MIXED and re.search("and a NumPy array of shape|and a list", str(error)):
+        if function.__name__ in MIXED and re.search(REFUSED_BESIDE, str(error)):
             return
         raise
     for result, known in zip(results, expected, strict=True):
@@ -83,7 +86,7 @@ def test_a_formula_gives_the_same_bits_on_another_type_of_array(
         assert isinstance(result._data, DeviceArray)
         array = device.to_host(result._data)
         assert array.dtype == known.dtype
-        if function.__name__ in SHIFTED | ADDED_AS_PRODUCTS:
+        if function.__name__ in SHIFTED | ADDED_AS_PRODUCTS | ROUNDED_OTHERWISE:
             np.testing.assert_allclose(array, known.numpy(), rtol=1e-12, atol=1e-15, strict=True)
         else:
             np.testing.assert_array_equal(array, known.numpy(), strict=True)

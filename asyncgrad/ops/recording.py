@@ -206,8 +206,8 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
     return [
         *lines,
         "    if type(_data) is not _ndarray:",
-        "        if type(_data) in _compilers: _key += 1",
-        "        elif isinstance(_data, _scalar): _data = _asarray(_data)",
+        "        if isinstance(_data, _scalar): _data = _asarray(_data)",
+        "        elif type(_data) in _compilers: _key += 1",
         *labelled,
         "        else: _data = _as_array(_data)",
         "    _out = _new(_type)",

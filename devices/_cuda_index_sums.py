@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from ._cuda_arrays import array_maker, gpu_getter
+from ._cuda_arrays import array_maker, contiguous
+from ._cuda_modules import KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -257,18 +258,11 @@ class _IndexSums:
         self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
         self._make = array_maker(cupy)
-        self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
-        self._gpu = gpu_getter(cupy)
-        self._kernels: dict[tuple[str, int], Any] = {}
+        self._module = KernelModule(cupy, macros + _SOURCE)
 
-    def _launch(self, name: str, blocks: int, threads: int, arguments: tuple[Any, ...]) -> None:
-        """Run a kernel, with so many blocks of threads."""
-        # A kernel is loaded on each GPU.
-        key = name, 0 if self._gpu is None else self._gpu()
-        kernel = self._kernels.get(key)
-        if kernel is None:
-            kernel = self._kernels[key] = self._module.get_function(name).kernel.linear_launch
-        kernel(blocks * threads, arguments, 0, threads)
+    def _launch(self, name: str, kind: str, blocks: int, threads: int, arguments: tuple[Any, ...]) -> None:
+        """Run the kernel of a name for a kind of numbers, with so many blocks of threads."""
+        self._module.launcher(name, kind)(blocks * threads, arguments, 0, threads)
         self._launched[0] += 1
 
     def add(self, total: Any, indices: Any, values: Any, outer: int, rows: int, is_zero: bool) -> Any:
@@ -296,10 +290,7 @@ class _IndexSums:
             return None
         if indices.dtype != _INT64:
             indices = indices.astype("q")
-        if not indices._c_contiguous:
-            indices = indices.copy("C")
-        if not values._c_contiguous:
-            values = values.copy("C")
+        indices, values = contiguous(indices), contiguous(values)
         name, partial, numbers = kind
         length = total.size // (outer * rows) * numbers
         columns = outer * length
@@ -307,7 +298,7 @@ class _IndexSums:
         blocks = (columns + threads - 1) // threads
         given = values, indices, total, count, rows, length, columns
         if count <= FEW and count * count * ((columns + 31) // 32) <= _MOST_COMPARED:
-            self._launch(f"add_few_{name}", count * blocks, threads, (*given, int(not is_zero)))
+            self._launch("add_few", name, count * blocks, threads, (*given, int(not is_zero)))
         else:
             self._add_many(name, blocks, threads, given, partial, is_zero)
         return total
@@ -319,15 +310,14 @@ class _IndexSums:
         _, indices, _, count, rows, _, columns = given
         key_name, char = _key_of(rows)
         keys = self._make((count,), char)
-        self._launch(
-            f"index_keys_{key_name}", (count + _THREADS - 1) // _THREADS, _THREADS, (indices, keys, count, rows)
-        )
+        blocks_of_keys = (count + _THREADS - 1) // _THREADS
+        self._launch("index_keys", key_name, blocks_of_keys, _THREADS, (indices, keys, count, rows))
         # CuPy sorts on the current stream, and the host does not wait.
         order = keys.argsort(-1, "stable")
         piece = piece_for(count)
         pieces = (count + piece - 1) // piece
         heads, tails = self._make((pieces, columns), partial), self._make((pieces, columns), partial)
         arguments = *given, order, heads, tails, piece, int(not is_zero)
-        self._launch(f"add_pieces_{name}", pieces * blocks, threads, arguments)
+        self._launch("add_pieces", name, pieces * blocks, threads, arguments)
         if pieces > 1:
-            self._launch(f"join_pieces_{name}", (pieces - 1) * blocks, threads, arguments)
+            self._launch("join_pieces", name, (pieces - 1) * blocks, threads, arguments)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_arrays import array_maker, contiguous, gpu_getter, number_maker
+from ._cuda_arrays import array_maker, contiguous, number_maker
 from ._cuda_library import Routines
+from ._cuda_modules import KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,10 +164,7 @@ class _Kernels:
         self.ndarray = cupy.ndarray
         self.make, self.number = array_maker(cupy), number_maker(cupy)
         self.routines = Routines(cupy, launched)
-        self._gpu = gpu_getter(cupy)
-        self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
-        #: By name, dtype and GPU.
-        self._launchers: dict[tuple[str, str, int], Callable[..., Any]] = {}
+        self._module = KernelModule(cupy, macros + _SOURCE)
 
     def find(self, x: Any, cell: str, weights: Any, state: Sequence[Any]) -> _Recurrence | None:
         """Return what runs a cell over an input; None for what is left to the functions of CuPy.
@@ -188,11 +186,7 @@ class _Kernels:
 
     def launcher(self, name: str, array: Any) -> Callable[..., Any]:
         """Return what launches a kernel for the dtype of an array on the current GPU."""
-        key = name, array.dtype.char, 0 if self._gpu is None else self._gpu()
-        if key not in self._launchers:
-            whole = f"{name}_{'float' if array.dtype.char == 'f' else 'double'}"
-            self._launchers[key] = self._module.get_function(whole).kernel.linear_launch
-        return self._launchers[key]
+        return self._module.launcher(name, "float" if array.dtype.char == "f" else "double")  # type: ignore[no-any-return]
 
 
 @final

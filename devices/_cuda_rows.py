@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_arrays import array_maker, gpu_getter, number_maker, pointer
+from ._cuda_arrays import array_maker, number_maker, pointer
 from ._cuda_columns import COLUMNS_SOURCE, columns_and_threads
+from ._cuda_modules import KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,9 +186,7 @@ class RowFunctions(ABC):
         self._ndarray = cupy.ndarray
         self._new = array_maker(cupy)
         self.number = number_maker(cupy)
-        self._module = cupy.RawModule(code=BLOCK_SOURCE + self.source, options=("-std=c++17",))
-        self._gpu = gpu_getter(cupy)
-        self._kernels: dict[tuple[str, str, int], Any] = {}
+        self._module = KernelModule(cupy, BLOCK_SOURCE + self.source)
 
     def launch(self, name: str, dtype: Any, rows: int, length: int, arrays: tuple[Any, ...], *numbers: Any) -> None:
         """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length.
@@ -205,18 +204,9 @@ class RowFunctions(ABC):
 
     def run(self, name: str, dtype: Any, threads: int, block: int, arrays: tuple[Any, ...], *numbers: Any) -> None:
         """Run the kernel of a name for a dtype, by some threads in blocks of `block`."""
-        self._kernel(name, dtype.char)(threads, (*arrays, *map(self.number, numbers)), 0, block)
+        launch = self._module.launcher(name, "float" if dtype.char == "f" else "double")
+        launch(threads, (*arrays, *map(self.number, numbers)), 0, block)
         self._launched[0] += 1
-
-    def _kernel(self, name: str, char: str) -> Any:
-        """Return what launches the kernel of a name for a dtype."""
-        key = name, char, 0 if self._gpu is None else self._gpu()
-        kernel = self._kernels.get(key)
-        if kernel is None:
-            found = self._module.get_function(f"{name}_{'float' if char == 'f' else 'double'}")
-            kernel = found.kernel.linear_launch
-            self._kernels[key] = kernel
-        return kernel
 
     def fit(self, *arrays: Any) -> bool:
         """Tell whether arrays, of which all but the first may be None, are of one dtype and order that kernels take."""

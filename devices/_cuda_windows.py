@@ -17,6 +17,7 @@ import numpy as np
 from asyncgrad.graph.values import by_kernel, own_function
 
 from ._cuda_arrays import array_maker, contiguous, number_maker, pointer
+from ._cuda_modules import KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -241,21 +242,15 @@ class _Windows:
         self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
         self._new, self._number = array_maker(cupy), number_maker(cupy)
-        self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
-        self._kernels: dict[tuple[str, str, bool, int], Any] = {}
+        self._module = KernelModule(cupy, macros + _SOURCE)
 
     def _launch(self, name: str, size: int, elements: int, like: Any, arrays: tuple[Any, ...], *numbers: int) -> None:
         """Run a kernel with a thread for each of `size` elements, where no array has more than `elements`.
 
         It takes the arrays and then the numbers.
         """
-        # A kernel is loaded on each GPU.
-        key = name, like.dtype.char, elements < _SMALL, like.data.device_id
-        kernel = self._kernels.get(key)
-        if kernel is None:
-            full_name = f"{name}_{key[1]}_{'small' if key[2] else 'large'}"
-            kernel = self._kernels[key] = self._module.get_function(full_name).kernel.linear_launch
-        kernel(size, (*arrays, *map(self._number, numbers)), 0, _THREADS)
+        launch = self._module.launcher(name, like.dtype.char, "small" if elements < _SMALL else "large")
+        launch(size, (*arrays, *map(self._number, numbers)), 0, _THREADS)
         self._launched[0] += 1
 
     def _fit(self, *arrays: Any) -> bool:

@@ -16,7 +16,7 @@ from asyncgrad.devices._cuda_windows import window_functions
 from asyncgrad.engine.device import Device
 from asyncgrad.nn.windows import Window
 from tests.devices.host_device import host_device
-from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, needs_compilers, on_host
+from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
 
 pytestmark = [pytest.mark.sampled, needs_compilers]
 
@@ -25,7 +25,7 @@ PRECISION = {"f": 2e-5, "d": 1e-12}
 
 @pytest.fixture(scope="module")
 def functions() -> dict[Any, Callable[..., Any]]:
-    return window_functions(SimpleNamespace(ndarray=HostArray, RawModule=GridModule), GRID_MACROS)
+    return window_functions(SimpleNamespace(ndarray=HostArray, RawModule=GridModule, cuda=HostCupy.cuda), GRID_MACROS)
 
 
 @pytest.fixture(scope="module")

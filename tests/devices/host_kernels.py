@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from functools import cache, cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -270,17 +271,16 @@ class RawModule:
         return SimpleNamespace(kernel=SimpleNamespace(linear_launch=linear_launch))
 
 
-@final
-class GridModule:
-    """The kernels of a source in C++, each of whose threads begins at its own index and goes on by the grid's size.
+class _CppModule(ABC):
+    """Abstract: the kernels of a source in C++.
 
     Args:
-        code: the source, after GRID_MACROS.
+        code: the source, after macros for the host's compiler.
         options: for CUDA's compiler.
     """
 
     #: The names of the kernels that have run.
-    launched: ClassVar[list[str]] = []
+    launched: ClassVar[list[str]]
 
     def __init__(self, code: str, options: tuple[str, ...]) -> None:
         self.code = code
@@ -289,6 +289,22 @@ class GridModule:
     @cached_property
     def _library(self) -> ctypes.CDLL:
         return built(self.code, "c++")
+
+    @abstractmethod
+    def get_function(self, name: str) -> Any:
+        """Return what launches one kernel."""
+
+
+@final
+class GridModule(_CppModule):
+    """The kernels of a source in C++, each of whose threads begins at its own index and goes on by the grid's size.
+
+    Args:
+        code: the source, after GRID_MACROS.
+        options: for CUDA's compiler.
+    """
+
+    launched: ClassVar[list[str]] = []
 
     def get_function(self, name: str) -> Any:
         """Return what launches one kernel, with two blocks of three threads that run one after the other."""
@@ -310,7 +326,7 @@ class GridModule:
 
 
 @final
-class WarpModule:
+class WarpModule(_CppModule):
     """The kernels of a source in C++ whose warps vote.
 
     Args:
@@ -318,16 +334,7 @@ class WarpModule:
         options: for CUDA's compiler.
     """
 
-    #: The names of the kernels that have run.
     launched: ClassVar[list[str]] = []
-
-    def __init__(self, code: str, options: tuple[str, ...]) -> None:
-        self.code = code
-        assert options == ("-std=c++17",)
-
-    @cached_property
-    def _library(self) -> ctypes.CDLL:
-        return built(self.code, "c++")
 
     def get_function(self, name: str) -> Any:
         """Return what launches one kernel: its blocks run one after the other, and their order tells nothing."""

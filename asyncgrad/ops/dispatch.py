@@ -256,7 +256,7 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     """Run a NumPy function on arguments of which at least one is, or holds, a Tensor."""
     rule = RULES.get(function)
     if rule is None:
-        raise missing(f"{getattr(function, '__module__', 'numpy')}.{function.__name__}")
+        raise missing(_full_name(function))
     if several_met[0]:
         check_one_device(function.__name__, *args, *kwargs.values())
     if "out" in kwargs:
@@ -266,17 +266,19 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     try:
         return rule(*args, **kwargs)
     except (TypeError, ValueError, IndexError) as error:
-        name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
+        name = _full_name(function)
         operands = (*args, *kwargs.values())
         explain_refusal(name, operands, error)
         name_shapes(name, operands, error)
         raise
     except DeviceError as error:
         # A function that the rule calls has refused an array of NumPy's: the user knows the one that was called.
-        rename_refusal(
-            f"{getattr(function, '__module__', 'numpy')}.{function.__name__}", (*args, *kwargs.values()), error
-        )
+        rename_refusal(_full_name(function), (*args, *kwargs.values()), error)
         raise
+
+
+def _full_name(function: Callable[..., Any]) -> str:
+    return f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
 
 
 def _call_and_write(

@@ -303,7 +303,7 @@ def continue_sum(tensor: TensorBase, total: Any, before: Any, changes: list[Chan
         # Other code has changed the gradient meanwhile.
         return change_grad(tensor, _difference(total, before), changes, sole=True, listed=True)
     with meta.lock:
-        change = GradChange(tensor, total - before, False)
+        change = GradChange(tensor, _difference(total, before), False)
         change.owner = id(changes)
         changes.append(change)
         change.enter(meta.changes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
-from ..graph.one_device import check_operands_beside, several_met
+from ..graph.one_device import check_operands_beside
 from ..graph.values import as_array, own_function
 from ..ops.composites import Composite, composite
 from ..ops.kernels import FusedFormula, device_variant, fused
@@ -45,8 +45,7 @@ def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
         ArgumentError: the shapes do not broadcast.
         DeviceError: they are on two devices.
     """
-    if several_met[0]:
-        check_operands_beside(function, input, target)
+    check_operands_beside(function, input, target)
     first, second = array_of(input).shape, array_of(target).shape
     if first != second:
         try:

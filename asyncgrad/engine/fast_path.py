@@ -128,7 +128,7 @@ class FastPath:
             edges = zip(node.next_nodes, node.input_nrs, outputs)  # noqa: B905
             try:
                 for consumer, nr, grad in edges:
-                    # Two branches, for most nodes of operations and most leaves: lookups are faster on one class.
+                    # Most nodes of operations have no sum yet, most leaves have one: so each branch looks up one class.
                     if newest is None and consumer is not None and consumer not in buffers and is_whole:
                         if consumer.meta is None and consumer.order > order and grad is not None:  # noqa: SIM102
                             if (shape or grad.shape) == consumer.shape and (dtype or grad.dtype) is consumer.dtype:

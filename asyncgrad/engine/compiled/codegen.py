@@ -671,7 +671,7 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
     namespace["__builtins__"] = builtins
     # No function stands among its own names: that would be a cycle, which a dropped Program leaves to the garbage
     # collector (test_a_compiled_function_that_is_dropped_leaves_nothing_to_the_garbage_collector).
-    segments: dict[str, Any] = {"__builtins__": builtins}
+    entry_namespace: dict[str, Any] = {"__builtins__": builtins}
     functions: dict[str, Any] = {}
     for begin, end, name, segment in writer.functions:
         # Python compiles one function at a time, without a pause.
@@ -680,13 +680,13 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
         # Line numbers count from the first line of the whole source.
         code = _code_of("".join(lines), program.filename).replace(co_firstlineno=begin + 1)
         program.text += lines
-        functions[name] = FunctionType(code, segments if segment is None else namespace, name)
+        functions[name] = FunctionType(code, entry_namespace if segment is None else namespace, name)
         if segment is not None:
             program.segments[code] = segment
     yield 0.0
     # `backward` calls the first segment by its name, and the others from this tuple.
-    segments[segment_names[0]] = functions[segment_names[0]]
-    segments["segments"] = tuple([functions[name] for name in segment_names[1:]])
+    entry_namespace[segment_names[0]] = functions[segment_names[0]]
+    entry_namespace["segments"] = tuple([functions[name] for name in segment_names[1:]])
     program.run = functions["backward"]
     # Tracebacks show the lines that linecache holds.
     linecache.cache[program.filename] = (len(program.text), None, program.text, program.filename)

@@ -11,7 +11,13 @@ import numpy as np
 
 from .errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["check_function", "describe", "number", "truth", "whole_number"]
+__all__ = ["PLAIN_TYPES", "check_function", "describe", "number", "truth", "whole_number"]
+
+#: Types of operands that are no sparse matrices, for speed. Those of the arrays of devices are added.
+PLAIN_TYPES: set[type] = {
+    *(np.ndarray, float, int, bool, complex, list, tuple, type(None)),
+    *(np.dtype(char).type for char in "?ilfdFD"),
+}
 
 
 def truth(value: Any, name: str) -> bool:

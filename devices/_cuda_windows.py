@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from asyncgrad.graph.values import by_kernel, own_function
+from asyncgrad.graph.device_functions import by_kernel, own_function
 
 from ._cuda_arrays import array_maker, contiguous, number_maker, pointer
 from ._cuda_modules import KernelModule

@@ -18,7 +18,7 @@ from asyncgrad.engine.streams import DeviceStreams
 from asyncgrad.errors import DeviceError
 from asyncgrad.graph.current_devices import start_switching
 from asyncgrad.graph.current_streams import start_following
-from asyncgrad.graph.values import register_functions
+from asyncgrad.graph.device_functions import register_functions
 
 from ._cuda_all_reduce import all_reduce_hook as all_reduce_hook
 from ._cuda_copies import copy_between_gpus, copy_to_gpu, copy_to_host, copy_to_host_later

@@ -30,7 +30,7 @@ from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.engine import device as device_registry
 from asyncgrad.graph.current_devices import stop_switching
 from asyncgrad.graph.current_streams import stop_following
-from asyncgrad.graph.values import register_functions
+from asyncgrad.graph.device_functions import register_functions
 from asyncgrad.ops.kernels import unregister_kernel_compiler
 from asyncgrad.testing.device_array import DeviceArray, DevicePointer, unwrapped, wrapped
 from tests.fake_cublas import cublas

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ..graph import values
 from ..graph.body_signals import AddingSignal, OffloadSignal
+from ..graph.device_functions import has_own_functions
 from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER, metas_added
 from .body import prefers_worker, run_here
@@ -202,7 +203,7 @@ class FastPath:
         elif node in self._owned:
             total += grad
             self._buffers[node] = total
-        elif values.has_own_functions(grad):
+        elif has_own_functions(grad):
             self._add_by_kernel(node, total, grad)
         else:
             self._buffers[node] = total + grad

@@ -8,7 +8,7 @@ NumPy functions that each of these types supports.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Number
 from typing import Any, final
 
@@ -17,17 +17,16 @@ import numpy as np
 from ..arguments import describe
 from ..context import DEFAULT_DEVICE
 from ..errors import ArgumentTypeError
+from .device_functions import OWN_FUNCTIONS, kernel_of, own_function
 from .interception import add_entry_names
 from .tensor_base import TensorBase
 
 __all__ = [
-    "PLAIN_TYPES",
     "add",
     "add_into",
     "arange_beside",
     "as_array",
     "beside",
-    "by_kernel",
     "cast",
     "check_numbers",
     "clone",
@@ -37,10 +36,8 @@ __all__ = [
     "given_on_device",
     "has_memory",
     "has_nan",
-    "has_own_functions",
     "array_interface",
     "is_foreign",
-    "kernel_of",
     "is_labelled",
     "is_number_dtype",
     "is_writeable",
@@ -49,10 +46,8 @@ __all__ = [
     "moved_array",
     "scalar",
     "on_device",
-    "own_function",
     "OwnedMemory",
     "owned",
-    "register_functions",
     "on_host",
     "ones_beside",
     "raw",
@@ -166,50 +161,6 @@ def refuse_masked(value: Any) -> None:
         )
 
 
-#: Types of operands that are no sparse matrices, for speed.
-PLAIN_TYPES: set[type] = {
-    *(np.ndarray, float, int, bool, complex, list, tuple, type(None)),
-    *(np.dtype(char).type for char in "?ilfdFD"),
-}
-
-#: For each type of array, the functions that replace NumPy's.
-_own_functions: dict[type, Mapping[Any, Callable[..., Any]]] = {}
-
-
-def register_functions(array_type: type, functions: Mapping[Any, Callable[..., Any]]) -> None:
-    """Register the functions of a device, to be called on its arrays in place of NumPy's.
-
-    Args:
-        array_type: the type of the device's arrays.
-        functions: each by the NumPy function that it replaces, or by the name that `kernel_of` takes.
-    """
-    _own_functions[array_type] = functions
-    PLAIN_TYPES.add(array_type)
-
-
-def own_function(function: Any, array: Any) -> Any:
-    """Return the function that replaces a NumPy function on the device of an array; the NumPy function if none does."""
-    functions = _own_functions.get(type(array))
-    return function if functions is None else functions.get(function, function)
-
-
-def kernel_of(name: str, array: Any) -> Callable[..., Any] | None:
-    """Return the function that the device of an array has registered under a name; None if there is none.
-
-    The function may return None for some arguments.
-    """
-    functions = _own_functions.get(type(array))
-    return None if functions is None else functions.get(name)
-
-
-def by_kernel(name: str, array: Any, *arguments: Any, **options: Any) -> Any:
-    """Return the result of the kernel that a device has under a name; None where it has none for these arguments."""
-    # As kernel_of, whose call would take as long as all the rest.
-    functions = _own_functions.get(type(array))
-    kernel = None if functions is None else functions.get(name)
-    return None if kernel is None else kernel(array, *arguments, **options)
-
-
 def beside(array: Any, other: Any) -> Any:
     """Return a new NumPy array as an array of the type and device of `other`, as NumPy's `like=` does."""
     if other.__class__ is np.ndarray or not is_foreign(other) or is_foreign(array):
@@ -311,23 +262,18 @@ def given_on_device(value: Any, device: Any) -> Any:
 
 def add(first: Any, second: Any) -> Any:
     """Return the sum of two gradients of one shape and dtype as a new value."""
-    if first.__class__ in _own_functions and (kernel := _own_functions[first.__class__].get("add")) is not None:
+    if first.__class__ in OWN_FUNCTIONS and (kernel := OWN_FUNCTIONS[first.__class__].get("add")) is not None:
         return kernel(first, second)
     return first + second
 
 
 def add_into(total: Any, value: Any) -> Any:
     """Add `value` into `total`, which the caller owns; return the sum, which is `total` itself if that is an array."""
-    if total.__class__ in _own_functions and (kernel := _own_functions[total.__class__].get("add_into")) is not None:
+    if total.__class__ in OWN_FUNCTIONS and (kernel := OWN_FUNCTIONS[total.__class__].get("add_into")) is not None:
         kernel(total, value)
         return total
     total += value
     return total
-
-
-def has_own_functions(value: Any) -> bool:
-    """Tell whether the device of an array has registered functions for its type."""
-    return value.__class__ in _own_functions
 
 
 def sum_to(value: Any, shape: tuple[int, ...]) -> Any:

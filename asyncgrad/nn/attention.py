@@ -9,9 +9,10 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.device_functions import by_kernel, kernel_of
 from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
-from ..graph.values import beside, by_kernel, is_foreign, kernel_of
+from ..graph.values import beside, is_foreign
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of

@@ -18,8 +18,9 @@ from typing import Any, final
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.device_functions import by_kernel, own_function
 from ..graph.one_device import check_operands_beside
-from ..graph.values import by_kernel, empty_beside, own_function, zeros_beside
+from ..graph.values import empty_beside, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, pair, single

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.device_functions import by_kernel
 from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
-from ..graph.values import as_array, beside, by_kernel
+from ..graph.values import as_array, beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, check_real, check_reduction, constant, real_floating

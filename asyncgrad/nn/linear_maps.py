@@ -15,11 +15,12 @@ import numpy as np
 
 from ..arguments import describe, number, truth
 from ..errors import ArgumentError, ArgumentTypeError, IndexRangeError
+from ..graph.device_functions import by_kernel, own_function
 from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
-from ..graph.values import add_into, beside, by_kernel, is_foreign, own_function, zeros_beside
+from ..graph.values import add_into, beside, is_foreign, zeros_beside
 from ..ops.foreign import add_at
 from ..ops.kernels import adds_by, device_variant
 from ..ops.primitive import derivative, primitive

@@ -11,8 +11,9 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..graph.device_functions import own_function
 from ..graph.one_device import check_operands_beside
-from ..graph.values import as_array, own_function
+from ..graph.values import as_array
 from ..ops.composites import Composite, composite
 from ..ops.kernels import FusedFormula, device_variant, fused
 from ..ops.primitive import derivative, primitive

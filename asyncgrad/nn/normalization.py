@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..graph.device_functions import by_kernel
 from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
-from ..graph.values import by_kernel, ones_beside
+from ..graph.values import ones_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from . import row_blocks

@@ -11,9 +11,10 @@ import numpy as np
 
 from ..arguments import truth
 from ..errors import ArgumentError
+from ..graph.device_functions import by_kernel
 from ..graph.interception import on_device_of_arguments
 from ..graph.tensor_base import TensorBase
-from ..graph.values import beside, by_kernel, zeros_beside
+from ..graph.values import beside, zeros_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from ..tensor import asarray

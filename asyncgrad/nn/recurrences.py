@@ -24,9 +24,10 @@ import numpy as np
 
 from ..context import is_grad_enabled
 from ..function import Function
+from ..graph.device_functions import by_kernel
 from ..graph.one_device import check_operands_beside
 from ..graph.tensor_base import TensorBase
-from ..graph.values import by_kernel, is_foreign
+from ..graph.values import is_foreign
 from .activations import relu, sigmoid
 from .arguments import array_of
 from .linear_maps import linear, linear_input_grad, linear_weight_grad

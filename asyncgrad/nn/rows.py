@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import add_into, by_kernel, is_foreign, ones_beside, own_function
+from ..graph.device_functions import by_kernel, own_function
+from ..graph.values import add_into, is_foreign, ones_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.values import as_array, by_kernel, empty_beside
+from ..graph.device_functions import by_kernel
+from ..graph.values import as_array, empty_beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import floating

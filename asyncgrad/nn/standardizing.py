@@ -26,11 +26,12 @@ import numpy as np
 from ..arguments import truth
 from ..context import RECOMPUTING
 from ..errors import ArgumentError
+from ..graph.device_functions import by_kernel
 from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
-from ..graph.values import beside, by_kernel, ones_beside
+from ..graph.values import beside, ones_beside
 from ..ops.composites import composite
 from ..ops.kernels import COMPILERS, FusedFormula, TableUpdate, device_variant
 from ..ops.primitive import derivative, primitive

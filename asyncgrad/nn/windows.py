@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import is_foreign, own_function, zeros_beside
+from ..graph.device_functions import own_function
+from ..graph.values import is_foreign, zeros_beside
 from .arguments import array_of
 from .layouts import empty_laid_like, images_last, with_spaced_rows
 

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from ..graph.device_functions import own_function
 from ..graph.tensor_base import TensorBase
-from ..graph.values import own_function
 from . import arithmetic
 from .formula import Constant, FormulaCall, FormulaOperation, Parameter, Tree, as_expression, read_graph
 from .kernels import COMPILERS, DEVICE_VARIANTS, EXPRESSIONS, FusedFormula

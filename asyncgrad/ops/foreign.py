@@ -16,8 +16,9 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentTypeError, DeviceError, IndexRangeError
+from ..graph.device_functions import by_kernel
 from ..graph.tensor_base import TensorBase
-from ..graph.values import arange_beside, beside, by_kernel, is_foreign, raw
+from ..graph.values import arange_beside, beside, is_foreign, raw
 from .axes import array_beside, array_like
 
 __all__ = [

@@ -9,11 +9,12 @@ from typing import Any, final
 import numpy as np
 
 from ..context import GRAD_MODE
+from ..graph.device_functions import own_function
 from ..graph.interception import call_intercepted
 from ..graph.leaf import gradient_edge
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, check_numbers, is_foreign, own_function
+from ..graph.values import as_array, check_numbers, is_foreign
 from ..graph.wrappers import register_wrapper
 from .axes import array_like, axis_index
 from .dispatch import write

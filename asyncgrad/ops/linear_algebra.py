@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.device_functions import own_function
 from ..graph.tensor_base import TensorBase
-from ..graph.values import own_function, refuse_sparse
+from ..graph.values import refuse_sparse
 from .arithmetic import multiply
 from .axes import array_like, axis_index, in_rows
 from .contractions import tensordot

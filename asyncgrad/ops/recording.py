@@ -34,10 +34,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arguments import PLAIN_TYPES
 from ..graph.callers import show_warnings_at_the_caller
 from ..graph.interception import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
-from ..graph.values import PLAIN_TYPES, check_numbers, is_labelled, refuse_sparse
+from ..graph.values import check_numbers, is_labelled, refuse_sparse
 from ..graph.wrappers import register_wrapper
 from .foreign import explain_refusal, name_shapes
 

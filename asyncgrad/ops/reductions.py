@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.device_functions import own_function
 from ..graph.interception import on_device_of_arguments
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, is_foreign, own_function, raw
+from ..graph.values import as_array, is_foreign, raw
 from .axes import (
     array_beside,
     array_like,

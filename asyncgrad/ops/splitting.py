@@ -13,12 +13,13 @@ from typing import Any, final
 import numpy as np
 
 from ..context import GRAD_MODE
+from ..graph.device_functions import by_kernel, own_function
 from ..graph.leaf import gradient_edge
 from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
 from ..graph.node import THREADS, Edge, next_order
 from ..graph.tensor_base import CreationMeta, TensorBase
-from ..graph.values import by_kernel, is_foreign, own_function, raw, zeros_beside
+from ..graph.values import is_foreign, raw, zeros_beside
 from ..graph.wrappers import register_wrapper
 from .axes import inverse_permutation
 from .handwritten_node import HandwrittenNode

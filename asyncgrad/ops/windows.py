@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.values import is_foreign, own_function, raw, zeros_beside
+from ..graph.device_functions import own_function
+from ..graph.values import is_foreign, raw, zeros_beside
 from ..views.geometry import Slice, TensorGeometry
 from ..views.strided import put_at
 from .axes import axis_index

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.engine.device import Device, register_device
-from asyncgrad.graph.values import _own_functions, register_functions
+from asyncgrad.graph.device_functions import OWN_FUNCTIONS, register_functions
 from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
 from tests.devices.host_kernels import HOST_MACROS, HostArray, HostCupy, on_host
 
@@ -53,5 +53,5 @@ def host_device(
     try:
         yield register_device(HostDevice())
     finally:
-        _own_functions.pop(HostArray, None)
+        OWN_FUNCTIONS.pop(HostArray, None)
         unregister_kernel_compiler(HostArray)

@@ -15,7 +15,7 @@ from asyncgrad.devices._cuda_kernels import CudaKernels
 from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, write_body
 from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
 from asyncgrad.engine.device import Device
-from asyncgrad.graph import values
+from asyncgrad.graph.device_functions import OWN_FUNCTIONS
 from asyncgrad.ops.arithmetic import multiply, power
 from asyncgrad.ops.extremes import maximum
 from asyncgrad.ops.kernels import (
@@ -699,7 +699,7 @@ def test_a_recorded_backward_is_fused_too(kernels: CudaKernels, device: Device) 
 def summing_device(kernels: CudaKernels, device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
     """Return a device that sums and concatenates by kernels, too."""
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
-    monkeypatch.setitem(values._own_functions, HostArray, own)
+    monkeypatch.setitem(OWN_FUNCTIONS, HostArray, own)
     return device
 
 

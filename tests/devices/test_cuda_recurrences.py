@@ -14,7 +14,7 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.devices._cuda_recurrences import recurrence_functions
 from asyncgrad.engine.device import Device, register_device
-from asyncgrad.graph.values import _own_functions, by_kernel, register_functions
+from asyncgrad.graph.device_functions import OWN_FUNCTIONS, by_kernel, register_functions
 from asyncgrad.nn.recurrences import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
 from tests import fake_cupy
 from tests.devices.host_device import HostDevice
@@ -45,7 +45,7 @@ def device(functions: dict[Any, Any]) -> Iterator[Device]:
     register_functions(HostArray, functions)
     GridModule.launched.clear()
     yield register_device(HostDevice())
-    del _own_functions[HostArray]
+    del OWN_FUNCTIONS[HostArray]
 
 
 def leaves_at(place: Any, arguments: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from asyncgrad import nn, sync
 from asyncgrad.devices import cuda
 from asyncgrad.devices._cuda_index_sums import FEW
 from asyncgrad.devices._cuda_kernels import install_kernels
-from asyncgrad.graph.values import register_functions
+from asyncgrad.graph.device_functions import register_functions
 from asyncgrad.nn import activations, losses, piecewise_activations, smooth_activations
 from asyncgrad.ops.kernels import unregister_kernel_compiler
 from asyncgrad.ops.primitive import RULES

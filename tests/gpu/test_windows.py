@@ -7,7 +7,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.graph.values import kernel_of
+from asyncgrad.graph.device_functions import kernel_of
 from asyncgrad.nn.windows import Window
 
 TOLERANCES = {"f": 1e-4, "d": 1e-11}

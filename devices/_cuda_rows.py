@@ -154,10 +154,10 @@ def row_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any, Cal
     """
     rows = _Rows(cupy, launched)
     return {
-        "softmax": lambda x: rows.map("softmax", x),
-        "log_softmax": lambda x: rows.map("log_softmax", x),
-        "softmax_grad": lambda g, y: rows.map("softmax_grad", g, y),
-        "log_softmax_grad": lambda g, y: rows.map("log_softmax_grad", g, y),
+        "softmax": lambda x, axis: rows.map("softmax", axis, x),
+        "log_softmax": lambda x, axis: rows.map("log_softmax", axis, x),
+        "softmax_grad": lambda g, y, axis: rows.map("softmax_grad", axis, g, y),
+        "log_softmax_grad": lambda g, y, axis: rows.map("log_softmax_grad", axis, g, y),
         "layer_norm": rows.layer_norm,
         "standardize_grad": rows.standardize_grad,
         "layer_norm_weight_grad": rows.weight_grad,
@@ -230,10 +230,10 @@ class _Rows(RowFunctions):
 
     source = _SOURCE
 
-    def map(self, name: str, *arrays: Any) -> Any:
-        """Return what a kernel makes of the rows of arrays of one shape."""
+    def map(self, name: str, axis: int, *arrays: Any) -> Any:
+        """Return what a kernel makes of the rows of arrays of one shape, which lie along their last axis."""
         shape, dtype = arrays[0].shape, arrays[0].dtype
-        if not self.fit(*arrays) or arrays[-1].shape != shape or not arrays[0].size:
+        if axis not in (-1, len(shape) - 1) or not self.fit(*arrays) or arrays[-1].shape != shape or not arrays[0].size:
             return None
         length = shape[-1]
         out = self._new(shape, dtype)

@@ -13,47 +13,32 @@ from ..graph.device_functions import by_kernel, kernel_of
 from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
 from ..graph.values import beside, is_foreign
-from ..ops.kernels import device_variant
+from ..ops.kernels import device_kernel, device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of
 from .regularization import dropout
-from .softmaxes import exponentials, softmax_grad, softmax_grad_on_device
+from .softmaxes import exponentials, softmax_grad
 
 __all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
 
 
-def _scores_on_device(query: Any, key: Any, scale: float) -> Any:
-    result = by_kernel("batched_product", query, key, scale, y_is_transposed=True)
-    return attention_scores_.function(query, key, scale) if result is None else result
-
-
 @primitive(superlinear=True)
-@device_variant(_scores_on_device)
+@device_kernel("batched_product(query, key, scale, y_is_transposed=True)")
 def attention_scores_(query: Any, key: Any, scale: float) -> Any:
     """Return scale * query @ key.T, the last two axes of each as a matrix."""
     # Scale the queries rather than the scores, which usually are more.
     return (query * scale) @ key.swapaxes(-1, -2)
 
 
-def _query_gradient_on_device(g: Any, key: Any, scale: float) -> Any:
-    result = by_kernel("batched_product", g, key, scale)
-    return _query_gradient(g, key, scale) if result is None else result
-
-
 @derivative(attention_scores_, "query")
-@device_variant(_query_gradient_on_device)
-def _query_gradient(g: Any, key: Any, scale: float) -> Any:
+@device_kernel("batched_product(g, key, scale)")
+def _(g: Any, key: Any, scale: float) -> Any:
     return (g @ key) * scale
 
 
-def _key_gradient_on_device(g: Any, query: Any, scale: float) -> Any:
-    result = by_kernel("batched_product", g, query, scale, x_is_transposed=True)
-    return _key_gradient(g, query, scale) if result is None else result
-
-
 @derivative(attention_scores_, "key")
-@device_variant(_key_gradient_on_device)
-def _key_gradient(g: Any, query: Any, scale: float) -> Any:
+@device_kernel("batched_product(g, query, scale, x_is_transposed=True)")
+def _(g: Any, query: Any, scale: float) -> Any:
     return g.swapaxes(-1, -2) @ (query * scale)
 
 
@@ -63,7 +48,7 @@ _CAUSAL = "causal"
 
 def _attention_weights_on_device(scores: Any, mask: Any) -> Any:
     if mask is None:
-        result = by_kernel("softmax", scores)
+        result = by_kernel("softmax", scores, -1)
         return attention_weights_.function(scores, None) if result is None else result
     result = by_kernel("masked_softmax", scores, mask if mask is _CAUSAL else np.broadcast_to(mask, scores.shape))
     if result is not None:
@@ -84,47 +69,28 @@ def attention_weights_(scores: Any, mask: Any) -> Any:
     return values
 
 
-def _scores_gradient_on_device(g: Any, out: Any) -> Any:
-    return softmax_grad_on_device(g, out, -1)
-
-
 @derivative(attention_weights_, "scores", "mask")
-@device_variant(_scores_gradient_on_device)
+@device_kernel("softmax_grad(g, out, -1)")
 def _(g: Any, out: Any) -> Any:
     return softmax_grad(g, out, -1)
 
 
-def _attended_on_device(weights: Any, value: Any) -> Any:
-    result = by_kernel("batched_product", weights, value)
-    return attended_.function(weights, value) if result is None else result
-
-
 @primitive(superlinear=True)
-@device_variant(_attended_on_device)
+@device_kernel("batched_product(weights, value)")
 def attended_(weights: Any, value: Any) -> Any:
     """Return weights @ value, the last two axes of each as a matrix."""
     return weights @ value
 
 
-def _weights_gradient_on_device(g: Any, value: Any) -> Any:
-    result = by_kernel("batched_product", g, value, y_is_transposed=True)
-    return _weights_gradient(g, value) if result is None else result
-
-
 @derivative(attended_, "weights")
-@device_variant(_weights_gradient_on_device)
-def _weights_gradient(g: Any, value: Any) -> Any:
+@device_kernel("batched_product(g, value, y_is_transposed=True)")
+def _(g: Any, value: Any) -> Any:
     return g @ value.swapaxes(-1, -2)
 
 
-def _value_gradient_on_device(g: Any, weights: Any) -> Any:
-    result = by_kernel("batched_product", weights, g, x_is_transposed=True)
-    return _value_gradient(g, weights) if result is None else result
-
-
 @derivative(attended_, "value")
-@device_variant(_value_gradient_on_device)
-def _value_gradient(g: Any, weights: Any) -> Any:
+@device_kernel("batched_product(weights, g, x_is_transposed=True)")
+def _(g: Any, weights: Any) -> Any:
     return weights.swapaxes(-1, -2) @ g
 
 

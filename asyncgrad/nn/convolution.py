@@ -18,10 +18,10 @@ from typing import Any, final
 import numpy as np
 
 from ..errors import ArgumentError
-from ..graph.device_functions import by_kernel, own_function
+from ..graph.device_functions import own_function
 from ..graph.one_device import check_operands_beside
 from ..graph.values import empty_beside, zeros_beside
-from ..ops.kernels import device_variant
+from ..ops.kernels import device_kernel, device_variant
 from ..ops.primitive import derivative, primitive
 from .arguments import array_of, pair, single
 from .layouts import images_first, images_last
@@ -106,13 +106,8 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]
         yield slice(tile.start * n, tile.stop * n), buffer.reshape(groups, weights, (tile.stop - tile.start) * n)
 
 
-def _conv2d_on_device(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
-    result = by_kernel("conv2d", x, weight, bias, window, groups)
-    return conv2d_.function(x, weight, bias, window, groups) if result is None else result
-
-
 @primitive(superlinear=True)
-@device_variant(_conv2d_on_device)
+@device_kernel("conv2d(x, weight, bias, window, groups)")
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     """Return the filters' products with the windows over x, plus the bias of each filter."""
     n, filters, (rows, columns) = x.shape[0], weight.shape[0], window.size
@@ -126,23 +121,14 @@ def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     return images_first(result.reshape(filters, rows, columns, n))
 
 
-def _input_gradient_on_device(g: Any, x_shape: tuple[int, ...], weight: Any, window: Window, groups: int) -> Any:
-    return _input_grad_on_device(g, weight, x_shape, window, groups)
-
-
 @derivative(conv2d_, "x")
-@device_variant(_input_gradient_on_device)
+@device_kernel("conv2d_input_grad(g, weight, x_shape, window, groups)")
 def _(g: Any, x_shape: tuple[int, ...], weight: Any, window: Window, groups: int) -> Any:
     return conv2d_input_grad(g, weight, x_shape, window, groups)
 
 
-def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
-    result = by_kernel("conv2d_weight_grad", g, x, shape, window, groups)
-    return conv2d_weight_grad_.function(g, x, shape, window, groups) if result is None else result
-
-
 @derivative(conv2d_, "weight")
-@device_variant(_weight_grad_on_device)
+@device_kernel("conv2d_weight_grad(g, x, weight_shape, window, groups)")
 def _(g: Any, x: Any, weight_shape: tuple[int, ...], window: Window, groups: int) -> Any:
     return conv2d_weight_grad(g, x, weight_shape, window, groups)
 
@@ -176,13 +162,8 @@ def _turned_filters(weight: Any, groups: int) -> Any:
     return turned.reshape(groups * channels, filters // groups, *kernel)
 
 
-def _input_grad_on_device(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
-    result = by_kernel("conv2d_input_grad", g, weight, shape, window, groups)
-    return conv2d_input_grad_.function(g, weight, shape, window, groups) if result is None else result
-
-
 @primitive(superlinear=True)
-@device_variant(_input_grad_on_device)
+@device_kernel("conv2d_input_grad(g, weight, shape, window, groups)")
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
     n, channels, height, width = shape
@@ -218,7 +199,7 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
 
 
 @primitive(superlinear=True)
-@device_variant(_weight_grad_on_device)
+@device_kernel("conv2d_weight_grad(g, x, shape, window, groups)")
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its filters."""
     result = zeros_beside(shape, g, np.result_type(g, x))

@@ -24,7 +24,7 @@ from ..graph.device_functions import by_kernel
 from ..graph.interception import on_device_of_arguments
 from ..graph.one_device import check_operands_beside
 from ..graph.values import ones_beside
-from ..ops.kernels import device_variant
+from ..ops.kernels import device_kernel, device_variant
 from ..ops.primitive import derivative, primitive
 from . import row_blocks
 from .arguments import array_of, complex_error, real_floating
@@ -120,26 +120,16 @@ def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: 
     return value
 
 
-def _input_grad_on_device(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
-    result = by_kernel("standardize_grad", g, x, weight, mean, inverse)
-    return _input_grad(g, x, weight, mean, inverse) if result is None else result
-
-
 @derivative(layer_norm_, "x")
-@device_variant(_input_grad_on_device)
-def _input_grad(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+@device_kernel("standardize_grad(g, x, weight, mean, inverse)")
+def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
     if weight is not None and row_blocks.are_in_blocks(x, g, weight, mean, inverse):
         return _grad_of_blocks(g, x, weight, mean, inverse)
     return standardize_grad(g if weight is None else g * weight, x, mean, inverse)
 
 
-def _weight_grad_on_device(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
-    result = by_kernel("layer_norm_weight_grad", g, x, shape, mean, inverse)
-    return layer_norm_weight_grad_.function(g, x, shape, mean, inverse) if result is None else result
-
-
 @derivative(layer_norm_, "weight")
-@device_variant(_weight_grad_on_device)
+@device_kernel("layer_norm_weight_grad(g, x, weight_shape, mean, inverse)")
 def _(g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     return layer_norm_weight_grad(g, x, weight_shape, mean, inverse)
 
@@ -151,7 +141,7 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
 
 
 @primitive()
-@device_variant(_weight_grad_on_device)
+@device_kernel("layer_norm_weight_grad(g, x, shape, mean, inverse)")
 def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     """Return the sum over rows of g times the standardized x."""
     if row_blocks.are_in_blocks(x, g, mean, inverse):
@@ -197,13 +187,8 @@ def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     return np.reshape(-g * scale * scale * rows / rows.shape[1], x_shape)
 
 
-def _standardize_grad_on_device(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
-    result = by_kernel("standardize_grad", g, x, None, mean, inverse)
-    return standardize_grad_.function(g, x, mean, inverse) if result is None else result
-
-
 @primitive()
-@device_variant(_standardize_grad_on_device)
+@device_kernel("standardize_grad(g, x, None, mean, inverse)")
 def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     """Return inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     if row_blocks.are_in_blocks(x, g, mean, inverse):

@@ -15,7 +15,7 @@ from ..graph.device_functions import by_kernel
 from ..graph.interception import on_device_of_arguments
 from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, zeros_beside
-from ..ops.kernels import device_variant
+from ..ops.kernels import device_kernel
 from ..ops.primitive import derivative, primitive
 from ..tensor import asarray
 from .arguments import array_of, check_real, complex_error, pair, single
@@ -63,23 +63,14 @@ def max_pool2d_(x: Any, maxima: Any, choice: Any, window: Window) -> Any:
     return maxima
 
 
-def _max_pool2d_gradient_on_device(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
-    return _scatter_chosen_on_device(g, choice, x_shape, window)
-
-
 @derivative(max_pool2d_, "x")
-@device_variant(_max_pool2d_gradient_on_device)
+@device_kernel("scatter_windows(g, choice, x_shape, window)")
 def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
     return scatter_chosen(g, choice, x_shape, window)
 
 
-def _scatter_chosen_on_device(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
-    result = by_kernel("scatter_windows", g, choice, shape, window)
-    return scatter_chosen_.function(g, choice, shape, window) if result is None else result
-
-
 @primitive()
-@device_variant(_scatter_chosen_on_device)
+@device_kernel("scatter_windows(g, choice, shape, window)")
 def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to the element that its window chose."""
     g = in_order_of(choice, g)
@@ -97,13 +88,8 @@ def _(h: Any, choice: Any, window: Window) -> Any:
     return gather_chosen(h, choice, window)
 
 
-def _gather_chosen_on_device(x: Any, choice: Any, window: Window) -> Any:
-    result = by_kernel("gather_windows", x, choice, window)
-    return gather_chosen_.function(x, choice, window) if result is None else result
-
-
 @primitive()
-@device_variant(_gather_chosen_on_device)
+@device_kernel("gather_windows(x, choice, window)")
 def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
     """Return the element of x that each window chose."""
     padded = pad(x, window.padding)
@@ -214,13 +200,8 @@ def max_pool2d(
 # Means.
 
 
-def _window_sums_on_device(x: Any, window: Window) -> Any:
-    result = by_kernel("gather_windows", x, None, window)
-    return window_sums_.function(x, window) if result is None else result
-
-
 @primitive()
-@device_variant(_window_sums_on_device)
+@device_kernel("gather_windows(x, None, window)")
 def window_sums_(x: Any, window: Window) -> Any:
     """Return the sum of each window."""
     padded = pad(x, window.padding)
@@ -239,13 +220,8 @@ def _(g: Any, x_shape: tuple[int, ...], window: Window) -> Any:
     return window_sums_grad(g, x_shape, window)
 
 
-def _window_sums_grad_on_device(g: Any, shape: tuple[int, ...], window: Window) -> Any:
-    result = by_kernel("scatter_windows", g, None, shape, window)
-    return window_sums_grad_.function(g, shape, window) if result is None else result
-
-
 @primitive()
-@device_variant(_window_sums_grad_on_device)
+@device_kernel("scatter_windows(g, None, shape, window)")
 def window_sums_grad_(g: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to all of its window."""
     padded = _zeros_around(shape, window, g)

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.device_functions import by_kernel
 from ..graph.values import as_array, empty_beside
-from ..ops.kernels import device_variant
+from ..ops.kernels import device_kernel
 from ..ops.primitive import derivative, primitive
 from .arguments import floating
 from .rows import maximum_along, sum_along
 
-__all__ = ["exponentials", "log_softmax", "softmax", "softmax_", "softmax_grad", "softmax_grad_on_device", "softmin"]
+__all__ = ["exponentials", "log_softmax", "softmax", "softmax_", "softmax_grad", "softmin"]
 
 #: By dtype: an input up to which exponentials, and sums of many, are finite; and a sum from which on no exponential
 #: that matters has underflowed.
@@ -50,18 +49,8 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
     return values, sum_along(values, axis)
 
 
-def _by_kernel(name: str, axis: int, *arrays: Any) -> Any:
-    """Return the result of the kernel that a device has for rows of arrays; None where it has none for these."""
-    return by_kernel(name, *arrays) if axis in (-1, arrays[0].ndim - 1) else None
-
-
-def _softmax_on_device(x: Any, axis: int) -> Any:
-    result = _by_kernel("softmax", axis, x)
-    return softmax_.function(x, axis) if result is None else result
-
-
 @primitive()
-@device_variant(_softmax_on_device)
+@device_kernel("softmax(x, axis)")
 def softmax_(x: Any, axis: int) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis."""
     values, sums = exponentials(floating(as_array(x)), axis)
@@ -74,14 +63,8 @@ def _(g: Any, out: Any, axis: int) -> Any:
     return softmax_grad(g, out, axis)
 
 
-def softmax_grad_on_device(g: Any, y: Any, axis: int) -> Any:
-    """Return what `softmax_grad` does, for arrays of a device."""
-    result = _by_kernel("softmax_grad", axis, g, y)
-    return softmax_grad_.function(g, y, axis) if result is None else result
-
-
 @primitive()
-@device_variant(softmax_grad_on_device)
+@device_kernel("softmax_grad(g, y, axis)")
 def softmax_grad_(g: Any, y: Any, axis: int) -> Any:
     """Return y (g - sum(g y)), the gradient of softmax with the result y."""
     value = g * y
@@ -143,13 +126,8 @@ def softmin(x: Any, axis: int = -1) -> Any:
     return softmax(-x, axis)
 
 
-def _log_softmax_on_device(x: Any, axis: int) -> Any:
-    result = _by_kernel("log_softmax", axis, x)
-    return log_softmax_.function(x, axis) if result is None else result
-
-
 @primitive()
-@device_variant(_log_softmax_on_device)
+@device_kernel("log_softmax(x, axis)")
 def log_softmax_(x: Any, axis: int) -> Any:
     """Return x - log(sum(exp(x))) along an axis."""
     x = floating(as_array(x))
@@ -164,13 +142,8 @@ def _(g: Any, out: Any, axis: int) -> Any:
     return log_softmax_grad(g, out, axis)
 
 
-def _log_softmax_grad_on_device(g: Any, y: Any, axis: int) -> Any:
-    result = _by_kernel("log_softmax_grad", axis, g, y)
-    return log_softmax_grad_.function(g, y, axis) if result is None else result
-
-
 @primitive()
-@device_variant(_log_softmax_grad_on_device)
+@device_kernel("log_softmax_grad(g, y, axis)")
 def log_softmax_grad_(g: Any, y: Any, axis: int) -> Any:
     """Return g - exp(y) sum(g), the gradient of log_softmax with the result y."""
     value = np.exp(y)

@@ -33,7 +33,7 @@ from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, ones_beside
 from ..ops.composites import composite
-from ..ops.kernels import COMPILERS, FusedFormula, TableUpdate, device_variant
+from ..ops.kernels import COMPILERS, FusedFormula, TableUpdate, device_kernel, device_variant
 from ..ops.primitive import derivative, primitive
 from . import standardized_blocks
 from .arguments import array_of, check_real, constant, real_floating, records
@@ -157,13 +157,8 @@ def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
     return row_sums(g, shift_shape)
 
 
-def _row_sums_on_device(g: Any, shape: tuple[int, ...]) -> Any:
-    result = by_kernel("row_dots", g, None, None, None, shape)
-    return _sums(g).reshape(shape) if result is None else result
-
-
 @primitive()
-@device_variant(_row_sums_on_device)
+@device_kernel("row_dots(g, None, None, None, shape)")
 def row_sums_(g: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum of each row, in a shape."""
     return _sums(g).reshape(shape)
@@ -174,13 +169,8 @@ def _(h: Any, g_shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(_of_rows(h), g_shape)
 
 
-def _scale_grad_on_device(g: Any, x: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
-    result = by_kernel("row_dots", g, x, mean, inverse, shape)
-    return standardized_scale_grad_.function(g, x, mean, inverse, shape) if result is None else result
-
-
 @primitive()
-@device_variant(_scale_grad_on_device)
+@device_kernel("row_dots(g, x, mean, inverse, shape)")
 def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum of each row of g times the standardized x, in a shape."""
     if mean is not None and are_in_blocks(x, g, mean, inverse):
@@ -199,13 +189,8 @@ def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     return standardized_grad(_of_rows(h) * g, x, None, mean, inverse)
 
 
-def _standardized_grad_on_device(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
-    result = by_kernel("normalize_grad", g, x, scale, mean, inverse)
-    return standardized_grad_.function(g, x, scale, mean, inverse) if result is None else result
-
-
 @primitive()
-@device_variant(_standardized_grad_on_device)
+@device_kernel("normalize_grad(g, x, scale, mean, inverse)")
 def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
     """Return scale * inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     if are_in_blocks(x, g, scale, mean, inverse):
@@ -538,13 +523,8 @@ def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
     return row_sums(g, shift_shape)
 
 
-def _row_dots_on_device(x: Any, y: Any, shape: tuple[int, ...]) -> Any:
-    result = by_kernel("row_dots", x, y, None, None, shape)
-    return _dots(x, y).reshape(shape) if result is None else result
-
-
 @primitive()
-@device_variant(_row_dots_on_device)
+@device_kernel("row_dots(x, y, None, None, shape)")
 def row_dots_(x: Any, y: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum of each row of `x * y`, in a shape."""
     return _dots(x, y).reshape(shape)
@@ -617,28 +597,18 @@ def rms_norm_(x: Any, weight: Any, value: Any, inverse: Any) -> Any:
     return value
 
 
-def _rms_grad_on_device(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
-    result = by_kernel("rms_norm_grad", g, x, weight, inverse)
-    return _rms_grad(g, x, weight, inverse) if result is None else result
-
-
 @derivative(rms_norm_, "x")
-@device_variant(_rms_grad_on_device)
-def _rms_grad(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
+@device_kernel("rms_norm_grad(g, x, weight, inverse)")
+def _(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
     shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
     g = np.reshape(g if weight is None else g * weight, rows)
     result = standardized_grad(g, np.reshape(x, rows), None, None, np.reshape(inverse, (1, -1, 1)))
     return np.reshape(result, shape)
 
 
-def _rms_weight_grad_on_device(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Any:
-    result = by_kernel("rms_weight_grad", g, x, inverse, weight_shape)
-    return _rms_weight_grad(g, x, weight_shape, inverse) if result is None else result
-
-
 @derivative(rms_norm_, "weight")
-@device_variant(_rms_weight_grad_on_device)
-def _rms_weight_grad(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Any:
+@device_kernel("rms_weight_grad(g, x, inverse, weight_shape)")
+def _(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Any:
     shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
     value, _ = _recomputed(np.reshape(x, rows), None, np.reshape(inverse, (1, -1, 1)))
     return leading_sum(g * np.reshape(value, shape), weight_shape)

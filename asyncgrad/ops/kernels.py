@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from ..graph.device_functions import OWN_FUNCTIONS
 from ..graph.interception import inner_function, put_function
 from ..graph.tensor_base import TensorBase
 
@@ -35,6 +36,7 @@ __all__ = [
     "adds_by",
     "arity",
     "bare_formula",
+    "device_kernel",
     "device_variant",
     "fused",
     "fused_jointly",
@@ -163,6 +165,48 @@ def device_variant(variant: Callable[..., Any]) -> Callable[[F], F]:
     return decorate
 
 
+def device_kernel(call: str) -> Callable[[F], F]:
+    """Return a decorator of a function that is computed by a kernel where the device of its arrays has one.
+
+    Where it has none, or the kernel returns None for these arguments, the function itself is called.
+
+    Args:
+        call: a call of the kernel in Python, such as `"softmax(x, axis)"`: the name by which devices register it
+            (`register_functions`), and its arguments, of the parameters of the function. The first one is an array.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad.ops.kernels import device_kernel
+        >>> @device_kernel("gather_windows(x, None, window)")
+        ... def window_sums(x, window):
+        ...     return np.lib.stride_tricks.sliding_window_view(x, window).sum(axis=-1)
+        >>> window_sums(np.arange(4), 2)
+        array([1, 3, 5])
+    """
+    name, _, arguments = call.partition("(")
+    arguments = arguments.removesuffix(")")
+
+    def decorate(function: F) -> F:
+        given = ", ".join(_parameters_of(function))
+        source = f"""
+def on_device({given}):
+    functions = own_functions.get(type({arguments.partition(",")[0]}))
+    kernel = None if functions is None else functions.get({name!r})
+    result = None if kernel is None else kernel({arguments})
+    return function({given}) if result is None else result
+"""
+        namespace: dict[str, Any] = {"__name__": __name__, "function": function, "own_functions": OWN_FUNCTIONS}
+        exec(compile(source, f"<kernel {name}>", "exec"), namespace)  # noqa: S102
+        variant = namespace.pop("on_device")
+        unknown = set(variant.__code__.co_names) - {"function", "get", "own_functions", "type"}
+        if unknown:
+            raise TypeError(f"{call} has {sorted(unknown)}, and {function.__name__} has the parameters {given}")
+        DEVICE_VARIANTS[function] = variant
+        return function
+
+    return decorate
+
+
 def adds_by(adder: Callable[..., Any]) -> Callable[[F], F]:
     """Return a decorator of a derivative formula whose result a device can add to a sum in one launch.
 
@@ -247,6 +291,11 @@ def arity(function: Callable[..., Any]) -> int:
     # A decorator may hide the parameters of a function; its expression or its variant has the same.
     shown = EXPRESSIONS.get(function) or DEVICE_VARIANTS.get(function, function)
     return shown.nin if isinstance(shown, np.ufunc) else shown.__code__.co_argcount
+
+
+def _parameters_of(function: Any) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]  # type: ignore[no-any-return]
 
 
 @cache

@@ -605,7 +605,7 @@ def functions_with_kernels() -> dict[str, Callable[[Any], Any]]:
         "row": lambda x: add(x, x[0]),
         "add_into": lambda x: add_into(x, x),
         "concatenate": lambda x: kernels.concatenate([x, x], 0),
-        "softmax": lambda x: rows["softmax"](x),
+        "softmax": lambda x: rows["softmax"](x, -1),
         "masked_softmax": lambda x: losses["masked_softmax"](x, "causal"),
         "find_maxima": lambda x: windows["find_maxima"](x[None], window),
         "batched_product": product_of_stacks,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["array_maker", "contiguous", "gpu_getter", "number_maker", "pointer"]
+__all__ = ["array_checker", "array_maker", "contiguous", "gpu_getter", "number_maker", "pointer"]
 
 #: The most numbers of one maker.
 _MOST_NUMBERS = 4096
@@ -36,6 +36,29 @@ def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
         return out
 
     return make
+
+
+def array_checker(cupy: Any, *, in_order: bool) -> Callable[..., bool]:
+    """Return a function that tells whether kernels take some arrays together; all but the first may be None.
+
+    They do if all are CuPy's, of one dtype, which is float32 or float64, not empty, and in C order if that is said.
+    """
+    ndarray = cupy.ndarray
+
+    def fit(*arrays: Any) -> bool:
+        dtype = arrays[0].dtype
+        if dtype.char not in "fd":
+            return False
+        # A generator would take longer than all the rest.
+        for one in arrays:
+            if type(one) is not ndarray:
+                if one is not None:
+                    return False
+            elif one.dtype != dtype or not one.size or (in_order and not one._c_contiguous):
+                return False
+        return True
+
+    return fit
 
 
 def number_maker(cupy: Any) -> Callable[[Any], Any]:

@@ -184,14 +184,14 @@ template <typename K> __device__ void index_keys(const long long* indices, K* ke
 
 #define KERNEL extern "C" __global__ void
 #define L long long
-#define GIVEN(T) const T* values, const L* indices, T* total, L count, L rows, L length, L columns
+#define ARRAYS(T) const T* values, const L* indices, T* total
+#define SIZES L count, L rows, L length, L columns
 #define SUMS(T, A) Sums<T, A>{values, indices, total, count, rows, length, columns}
 #define KERNELS(T, A, NAME) \\
-    KERNEL add_few_##NAME(GIVEN(T), L adds) { add_few<T, A>(SUMS(T, A), adds); } \\
-    KERNEL add_pieces_##NAME(GIVEN(T), const L* order, A* heads, A* tails, L piece, L adds) \\
+    KERNEL add_few_##NAME(ARRAYS(T), SIZES, L adds) { add_few<T, A>(SUMS(T, A), adds); } \\
+    KERNEL add_pieces_##NAME(ARRAYS(T), const L* order, A* heads, A* tails, SIZES, L piece, L adds) \\
         { add_pieces<T, A>(SUMS(T, A), order, heads, tails, piece, adds); } \\
-    KERNEL join_pieces_##NAME(GIVEN(T), const L* order, const A* heads, const A* tails, L piece, \\
-                              L adds) \\
+    KERNEL join_pieces_##NAME(ARRAYS(T), const L* order, const A* heads, const A* tails, SIZES, L piece, L adds) \\
         { join_pieces<T, A>(SUMS(T, A), order, heads, tails, piece, adds); }
 KERNELS(HALF, float, half)
 KERNELS(float, float, float)
@@ -255,15 +255,9 @@ class _IndexSums:
     """
 
     def __init__(self, cupy: Any, macros: str, launched: list[int] | None) -> None:
-        self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
         self._make = array_maker(cupy)
-        self._module = KernelModule(cupy, macros + _SOURCE)
-
-    def _launch(self, name: str, kind: str, blocks: int, threads: int, arguments: tuple[Any, ...]) -> None:
-        """Run the kernel of a name for a kind of numbers, with so many blocks of threads."""
-        self._module.launcher(name, kind)(blocks * threads, arguments, 0, threads)
-        self._launched[0] += 1
+        self._launch = KernelModule(cupy, macros + _SOURCE, launched).launch
 
     def add(self, total: Any, indices: Any, values: Any, outer: int, rows: int, is_zero: bool) -> Any:
         """Add rows at indices to an array, and return this; None for other arrays.
@@ -296,28 +290,29 @@ class _IndexSums:
         columns = outer * length
         threads = _threads_for(columns)
         blocks = (columns + threads - 1) // threads
-        given = values, indices, total, count, rows, length, columns
+        arrays, sizes = (values, indices, total), (count, rows, length, columns)
         if count <= FEW and count * count * ((columns + 31) // 32) <= _MOST_COMPARED:
-            self._launch("add_few", name, count * blocks, threads, (*given, int(not is_zero)))
+            self._launch(("add_few", name), count * blocks * threads, threads, arrays, (*sizes, int(not is_zero)))
         else:
-            self._add_many(name, blocks, threads, given, partial, is_zero)
+            self._add_many(name, blocks, threads, arrays, sizes, partial, is_zero)
         return total
 
     def _add_many(
-        self, name: str, blocks: int, threads: int, given: tuple[Any, ...], partial: str, is_zero: bool
+        self, name: str, blocks: int, threads: int, arrays: tuple[Any, ...], sizes: Any, partial: str, is_zero: bool
     ) -> None:
         """Add rows at indices of which there are so many that they are sorted first."""
-        _, indices, _, count, rows, _, columns = given
+        _, indices, _ = arrays
+        count, rows, _, columns = sizes
         key_name, char = _key_of(rows)
         keys = self._make((count,), char)
-        blocks_of_keys = (count + _THREADS - 1) // _THREADS
-        self._launch("index_keys", key_name, blocks_of_keys, _THREADS, (indices, keys, count, rows))
+        threads_of_keys = (count + _THREADS - 1) // _THREADS * _THREADS
+        self._launch(("index_keys", key_name), threads_of_keys, _THREADS, (indices, keys), (count, rows))
         # CuPy sorts on the current stream, and the host does not wait.
         order = keys.argsort(-1, "stable")
         piece = piece_for(count)
         pieces = (count + piece - 1) // piece
         heads, tails = self._make((pieces, columns), partial), self._make((pieces, columns), partial)
-        arguments = *given, order, heads, tails, piece, int(not is_zero)
-        self._launch("add_pieces", name, pieces * blocks, threads, arguments)
+        arrays, numbers = (*arrays, order, heads, tails), (*sizes, piece, int(not is_zero))
+        self._launch(("add_pieces", name), pieces * blocks * threads, threads, arrays, numbers)
         if pieces > 1:
-            self._launch("join_pieces", name, (pieces - 1) * blocks, threads, arguments)
+            self._launch(("join_pieces", name), (pieces - 1) * blocks * threads, threads, arrays, numbers)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ._call_caches import remember
-from ._cuda_arrays import array_maker, gpu_getter, number_maker
+from ._cuda_arrays import array_maker, gpu_getter
 from ._cuda_columns import COLUMNS_SOURCE, columns_and_threads
 from ._cuda_kernels import mixed_error
+from ._cuda_modules import TYPES, KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -332,11 +333,8 @@ class _Sums:
     def __init__(self, cupy: Any, macros: str, launched: list[int]) -> None:
         self._launched = launched
         self._make = array_maker(cupy)
-        self._number = number_maker(cupy)
-        self._module = cupy.RawModule(code=macros + COLUMNS_SOURCE + _SOURCE, options=("-std=c++17",))
+        self._module = KernelModule(cupy, macros + COLUMNS_SOURCE + _SOURCE, launched)
         self._gpu = gpu_getter(cupy)
-        #: By dtype and GPU, what `_load` returns.
-        self._kernels: dict[tuple[str, int], tuple[Any, Any, Any]] = {}
         #: By dtype and shape, axes and kind: the shape of the result and the launch; an empty tuple is left to CuPy.
         self._calls: dict[Any, tuple[Any, ...]] = {}
 
@@ -379,8 +377,7 @@ class _Sums:
         if not found:
             return ()
         _, _, _, grid, block, numbers = found
-        name = "float" if a.dtype.char == "f" else "double"
-        return self._module.get_function(f"add_columns_{name}").kernel, grid, block, numbers
+        return self._module.kernel("add_columns", TYPES[a.dtype.char]), grid, block, numbers
 
     def _over(self, a: Any, axis: Any, keepdims: bool, is_mean: bool) -> Any:
         """Return the sum or mean; None for what is left to CuPy."""
@@ -423,22 +420,13 @@ class _Sums:
         if not 0 < length <= _LONGEST or not blocks or not width or blocks > 65535:
             return ()
         result = (*shape[:first], *((1,) * (last - first) if keepdims else ()), *shape[last:])
-        rows, columns, number = self._load(dtype.char)
-        divisor = self._number(number(length if is_mean else 1))
+        kernel, number = self._module.kernel, self._module.number
+        divisor = number(dtype.type(length if is_mean else 1))
         if width == 1:
             threads = 1024 if length > 2048 else 256 if length > 128 else 32
-            return result, dtype.char, rows, (blocks,), (threads,), (self._number(length), divisor)
+            rows = kernel("sum_rows", TYPES[dtype.char])
+            return result, dtype.char, rows, (blocks,), (threads,), (number(length), divisor)
         at_once, threads = columns_and_threads(length, width, blocks)
         grid = (width + at_once - 1) // at_once, blocks
-        numbers = *map(self._number, (length, width, at_once)), divisor
-        return result, dtype.char, columns, grid, (threads,), numbers
-
-    def _load(self, char: str) -> tuple[Any, Any, Any]:
-        """Return the launchers of the kernels for rows and for columns of a dtype, and the type of its numbers."""
-        key = char, 0 if self._gpu is None else self._gpu()
-        found = self._kernels.get(key)
-        if found is None:
-            name, number = {"f": ("float", np.float32), "d": ("double", np.float64)}[char]
-            rows, columns = (self._module.get_function(f"sum_{kind}_{name}").kernel for kind in ("rows", "columns"))
-            found = self._kernels[key] = rows, columns, number
-        return found
+        numbers = *map(number, (length, width, at_once)), divisor
+        return result, dtype.char, kernel("sum_columns", TYPES[dtype.char]), grid, (threads,), numbers

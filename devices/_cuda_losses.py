@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from ._cuda_arrays import pointer
+from ._cuda_modules import TYPES
 from ._cuda_rows import RowFunctions
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class _Losses(RowFunctions):
             The loss; the maxima of the rows and the sums of their exponentials as columns; and the factor of each loss
             in the result, None for 1.
         """
-        if not x.size or not self.fit(x) or not self._fits_labels(labels, len(x)):
+        if not self.fit(x) or not self._fits_labels(labels, len(x)):
             return None
         rows, length = x.shape
         dtype = x.dtype
@@ -165,7 +166,7 @@ class _Losses(RowFunctions):
         value, factor = new((), dtype), new((), dtype) if reduction == "mean" else None
         pointers = (losses, labels, value, pointer(factor))
         block = 1024 if rows > 256 else 256 if rows > 32 else 32
-        self.run(f"{reduction}_loss", dtype, block, block, pointers, rows, ignore_index)
+        self.module.launch((f"{reduction}_loss", TYPES[dtype.char]), block, block, pointers, (rows, ignore_index))
         return value, maxima, sums, factor
 
     def cross_entropy_grad(
@@ -174,12 +175,12 @@ class _Losses(RowFunctions):
         """Return the gradient for the scores; `g` is that of the loss, and the rest as `cross_entropy` gives it."""
         if type(g) is not self._ndarray or g.dtype != x.dtype or not self.fit(x, maxima, sums):
             return None
-        if not x.size or not self._fits_labels(labels, len(x)):
+        if not self._fits_labels(labels, len(x)):
             return None
         rows, length = x.shape
         step = g.strides[0] // g.itemsize if g.ndim else 0
         out = self._new(x.shape, x.dtype)
-        pointers = (g, self.number(step), x, labels, maxima, sums, pointer(factor), out)
+        pointers = (g, self.module.number(step), x, labels, maxima, sums, pointer(factor), out)
         self.launch("cross_entropy_grad", x.dtype, rows, length, pointers, length, ignore_index)
         return out
 
@@ -193,7 +194,7 @@ class _Losses(RowFunctions):
         """
         shape, dtype = x.shape, x.dtype
         ndim = len(shape)
-        if not x.size or not 2 <= ndim <= 4 or not self.fit(x):
+        if not 2 <= ndim <= 4 or not self.fit(x):
             return None
         lengths, steps = (1,) * (4 - ndim) + shape[:-1], (0,) * 4
         if isinstance(mask, str):

@@ -154,7 +154,7 @@ class _Norms(RowFunctions):
 
     def _fits(self, x: Any, *others: Any) -> bool:
         """Tell whether there are kernels for an array and others, which may be None."""
-        return 0 < x.size < _LARGEST and self.fit(x, *others)
+        return x.size < _LARGEST and self.fit(x, *others)
 
     def normalize(self, x: Any, scale: Any, shift: Any, eps: float, centered: bool) -> Any:
         """Return the standardized rows times their scale plus their shift, their means, variances and inverses.

@@ -16,6 +16,7 @@ import numpy as np
 from ._call_caches import remember
 from ._cuda_arrays import array_maker
 from ._cuda_library import handle_getter
+from ._cuda_modules import KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,11 +136,11 @@ class _Products:
     def __init__(self, cupy: Any, macros: str, launched: list[int] | None) -> None:
         from cupy_backends.cuda.libs import cublas
 
-        self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
         self._new = array_maker(cupy)
         self._handle = handle_getter(cupy)
-        self._module = cupy.RawModule(code=macros + _SOURCE, options=("-std=c++17",))
+        self._module = KernelModule(cupy, macros + _SOURCE, launched)
+        self._launched = self._module.launched
         #: By dtype, the functions for matrices that are equally far apart, and for those at given addresses.
         self._routines = {
             "f": (cublas.sgemmStridedBatched, cublas.sgemmBatched),
@@ -247,7 +248,7 @@ class _Products:
             steps=None if len(stacks) > 1 else (inner[0] // item, inner[1] // item, inner[2] // item),
             length=inner_length,
             both_steps=list(zip(outer, inner, strict=True)),
-            kernel=self._module.get_function("matrix_addresses").kernel.linear_launch if len(stacks) > 1 else None,
+            kernel=self._module.launcher("matrix_addresses") if len(stacks) > 1 else None,
             serial=next(self._serials),
         )
 

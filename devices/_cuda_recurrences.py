@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_arrays import array_maker, contiguous, number_maker
+from ._cuda_arrays import array_checker, array_maker, contiguous, number_maker
 from ._cuda_library import Routines
-from ._cuda_modules import KernelModule
+from ._cuda_modules import TYPES, KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -161,7 +161,7 @@ class _Kernels:
 
     def __init__(self, cupy: Any, macros: str, launched: list[int]) -> None:
         self.launched = launched
-        self.ndarray = cupy.ndarray
+        self._fit = array_checker(cupy, in_order=False)
         self.make, self.number = array_maker(cupy), number_maker(cupy)
         self.routines = Routines(cupy, launched)
         self._module = KernelModule(cupy, macros + _SOURCE)
@@ -175,18 +175,16 @@ class _Kernels:
             weights: of the hidden state, its bias and the projection, the last two of which may be None.
             state: the initial one.
         """
-        dtype = x.dtype
-        arrays = [one for one in (x, *weights, *state) if one is not None]
-        if any(type(one) is not self.ndarray or one.dtype != dtype or not one.size for one in arrays):
+        if not self._fit(x, *weights, *state):
             return None
-        rows, n = weights[0].shape[0], x.shape[1]
-        if dtype.char not in "fd" or n * rows > _MOST_ELEMENTS:
+        rows, n, dtype = weights[0].shape[0], x.shape[1], x.dtype
+        if n * rows > _MOST_ELEMENTS:
             return None
         return _Recurrence(self, cell, n, rows // _GATES[cell], state[0].shape[1], dtype)
 
     def launcher(self, name: str, array: Any) -> Callable[..., Any]:
         """Return what launches a kernel for the dtype of an array on the current GPU."""
-        return self._module.launcher(name, "float" if array.dtype.char == "f" else "double")  # type: ignore[no-any-return]
+        return self._module.launcher(name, TYPES[array.dtype.char])
 
 
 @final

@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, Any, final
 
-from ._cuda_arrays import array_maker, number_maker, pointer
+from ._cuda_arrays import array_checker, array_maker, pointer
 from ._cuda_columns import COLUMNS_SOURCE, columns_and_threads
-from ._cuda_modules import KernelModule
+from ._cuda_modules import TYPES, KernelModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,11 +182,10 @@ class RowFunctions(ABC):
     source: str
 
     def __init__(self, cupy: Any, launched: list[int] | None) -> None:
-        self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
+        self.fit = array_checker(cupy, in_order=True)
         self._new = array_maker(cupy)
-        self.number = number_maker(cupy)
-        self._module = KernelModule(cupy, BLOCK_SOURCE + self.source)
+        self.module = KernelModule(cupy, BLOCK_SOURCE + self.source, launched)
 
     def launch(self, name: str, dtype: Any, rows: int, length: int, arrays: tuple[Any, ...], *numbers: Any) -> None:
         """Run the kernel of a name for a dtype, with a block of threads for each of some rows of a length.
@@ -194,34 +193,13 @@ class RowFunctions(ABC):
         It takes the arrays and then the numbers.
         """
         threads = threads_for(length)
-        self.run(name, dtype, rows * threads, threads, arrays, *numbers)
+        self.module.launch((name, TYPES[dtype.char]), rows * threads, threads, arrays, numbers)
 
     def launch_columns(self, name: str, dtype: Any, rows: int, length: int, arrays: tuple[Any, ...]) -> None:
         """Run the kernel of a name that sums over rows; it takes their number, their length and a block's columns."""
         columns, threads = columns_and_threads(rows, length)
         blocks = (length + columns - 1) // columns
-        self.run(name, dtype, blocks * threads, threads, arrays, rows, length, columns)
-
-    def run(self, name: str, dtype: Any, threads: int, block: int, arrays: tuple[Any, ...], *numbers: Any) -> None:
-        """Run the kernel of a name for a dtype, by some threads in blocks of `block`."""
-        launch = self._module.launcher(name, "float" if dtype.char == "f" else "double")
-        launch(threads, (*arrays, *map(self.number, numbers)), 0, block)
-        self._launched[0] += 1
-
-    def fit(self, *arrays: Any) -> bool:
-        """Tell whether arrays, of which all but the first may be None, are of one dtype and order that kernels take."""
-        dtype = arrays[0].dtype
-        if dtype.char not in "fd":
-            return False
-        ndarray = self._ndarray
-        # A generator would take longer than all the rest.
-        for one in arrays:
-            if type(one) is not ndarray:
-                if one is not None:
-                    return False
-            elif one.dtype != dtype or not one._c_contiguous:
-                return False
-        return True
+        self.module.launch((name, TYPES[dtype.char]), blocks * threads, threads, arrays, (rows, length, columns))
 
 
 @final
@@ -233,7 +211,7 @@ class _Rows(RowFunctions):
     def map(self, name: str, axis: int, *arrays: Any) -> Any:
         """Return what a kernel makes of the rows of arrays of one shape, which lie along their last axis."""
         shape, dtype = arrays[0].shape, arrays[0].dtype
-        if axis not in (-1, len(shape) - 1) or not self.fit(*arrays) or arrays[-1].shape != shape or not arrays[0].size:
+        if axis not in (-1, len(shape) - 1) or not self.fit(*arrays) or arrays[-1].shape != shape:
             return None
         length = shape[-1]
         out = self._new(shape, dtype)
@@ -242,7 +220,7 @@ class _Rows(RowFunctions):
 
     def layer_norm(self, x: Any, weight: Any, bias: Any, eps: float) -> Any:
         """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
-        if not x.size or not self.fit(x, weight, bias):
+        if not self.fit(x, weight, bias):
             return None
         (rows, length), dtype, new = x.shape, x.dtype, self._new
         out, mean, inverse = new(x.shape, dtype), new((rows, 1), dtype), new((rows, 1), dtype)
@@ -260,7 +238,7 @@ class _Rows(RowFunctions):
             mean: of each row.
             inverse: the inverse deviation of each row.
         """
-        if not x.size or g.size != x.size or not self.fit(g, x, weight, mean, inverse):
+        if g.size != x.size or not self.fit(g, x, weight, mean, inverse):
             return None
         rows = mean.shape[0]
         out = self._new(x.shape, x.dtype)
@@ -270,7 +248,7 @@ class _Rows(RowFunctions):
 
     def weight_grad(self, g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
         """Return the sum over rows of g times the standardized x."""
-        if not x.size or g.size != x.size or not self.fit(g, x, mean, inverse):
+        if g.size != x.size or not self.fit(g, x, mean, inverse):
             return None
         rows = mean.shape[0]
         length = x.size // rows
@@ -283,7 +261,7 @@ class _Rows(RowFunctions):
         # No int64 holds all numbers of uint64.
         if type(indices) is not self._ndarray or indices.dtype.char in "LQ":
             return None
-        if not self.fit(table) or not table.size or not indices.size or not indices._c_contiguous:
+        if not self.fit(table) or not indices.size or not indices._c_contiguous:
             return None
         indices = indices.astype("q", copy=False)
         rows, length = table.shape

@@ -16,7 +16,7 @@ import numpy as np
 
 from asyncgrad.graph.device_functions import by_kernel, own_function
 
-from ._cuda_arrays import array_maker, contiguous, number_maker, pointer
+from ._cuda_arrays import array_checker, array_maker, contiguous, pointer
 from ._cuda_modules import KernelModule
 
 if TYPE_CHECKING:
@@ -239,33 +239,17 @@ class _Windows:
     """
 
     def __init__(self, cupy: Any, macros: str, launched: list[int] | None) -> None:
-        self._launched = [0] if launched is None else launched
         self._ndarray = cupy.ndarray
-        self._new, self._number = array_maker(cupy), number_maker(cupy)
-        self._module = KernelModule(cupy, macros + _SOURCE)
+        self._new, self._fit = array_maker(cupy), array_checker(cupy, in_order=False)
+        self._module = KernelModule(cupy, macros + _SOURCE, launched)
 
     def _launch(self, name: str, size: int, elements: int, like: Any, arrays: tuple[Any, ...], *numbers: int) -> None:
         """Run a kernel with a thread for each of `size` elements, where no array has more than `elements`.
 
         It takes the arrays and then the numbers.
         """
-        launch = self._module.launcher(name, like.dtype.char, "small" if elements < _SMALL else "large")
-        launch(size, (*arrays, *map(self._number, numbers)), 0, _THREADS)
-        self._launched[0] += 1
-
-    def _fit(self, *arrays: Any) -> bool:
-        """Tell whether arrays, of which all but the first may be None, are of one dtype of kernels, and not empty."""
-        dtype, ndarray = arrays[0].dtype, self._ndarray
-        if dtype.char not in "fd":
-            return False
-        # A generator would take longer than all the rest.
-        for one in arrays:
-            if type(one) is not ndarray:
-                if one is not None:
-                    return False
-            elif one.dtype != dtype or not one.size:
-                return False
-        return True
+        parts = name, like.dtype.char, "small" if elements < _SMALL else "large"
+        self._module.launch(parts, size, _THREADS, arrays, numbers)
 
     # Convolution. Between these steps, what belongs to a filter or a channel is in one row, for all images.
 

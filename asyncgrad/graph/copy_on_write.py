@@ -6,14 +6,13 @@ after a snapshot goes into a copy, which is the parameter's own from then on.
 
 from __future__ import annotations
 
-from operator import methodcaller
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InPlaceError
-from .interception import on_device_of
+from .values import own_copy
 
 if TYPE_CHECKING:
     from .tensor_base import TensorBase
@@ -44,7 +43,7 @@ def copy_shared_before_write(out: TensorBase) -> None:
         data = out._data
         # An array that is part of another one keeps that alive, so its own references say nothing.
         if data.base is not None or getrefcount(data) > _SOLE:
-            out._data = on_device_of(data, methodcaller("copy", order="K"))
+            out._data = own_copy(data)
         meta.has_shared_array = False
     view = out._view
     if view is None:

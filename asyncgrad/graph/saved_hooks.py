@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -12,9 +11,9 @@ from ..errors import ArgumentError, ArgumentTypeError, ChangedTensorError, HookE
 from .background import background
 from .copy_on_write import copy_shared_before_write
 from .creation import observe_nodes
-from .interception import add_entry_names
 from .packed import PackHooks
 from .saved import output_alias, version_of
+from .values import own_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -217,7 +216,7 @@ class CopyOnWriteEntry:
         array = tensor._data
         data = copies.get(id(array))
         if data is None:
-            data = copies[id(array)] = _copied(array)
+            data = copies[id(array)] = own_copy(array)
         self.tensor = type(tensor)(data, None, 0, tensor._device)
         self.is_copy = True
 
@@ -339,7 +338,3 @@ class allow_mutation_on_saved_tensors(SavedTensorsMode):
 
     def _clone(self) -> Mode:
         return allow_mutation_on_saved_tensors()
-
-
-_copied = operator.methodcaller("copy", order="K")
-add_entry_names(globals(), "_copied")

@@ -7,6 +7,7 @@ NumPy functions that each of these types supports.
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterable
 from numbers import Number
@@ -47,6 +48,7 @@ __all__ = [
     "scalar",
     "on_device",
     "OwnedMemory",
+    "own_copy",
     "owned",
     "on_host",
     "ones_beside",
@@ -350,6 +352,15 @@ def clone_like(value: Any, like: Any) -> Any:
     copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value
     return copy
+
+
+def own_copy(array: Any) -> Any:
+    """Return an unshared copy of a bare array with its memory layout, made on the device of the array."""
+    return _copy(array)
+
+
+_copy = operator.methodcaller("copy", order="K")
+add_entry_names(globals(), "_copy")
 
 
 def memory_owner(array: Any) -> Any:

@@ -211,10 +211,15 @@ def rows_at_(weight: Any, indices: Any, padding_index: int | None, rows: Any, co
     return weight[indices] if rows is None else rows
 
 
+def _shared(g: Any, counts: Any) -> Any:
+    """Return the gradients of rows, each divided by how often its row is there; as they are if `counts` is None."""
+    return g if counts is None else g / counts
+
+
 def _rows_grad_on_device(
     g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any
 ) -> Any:
-    return rows_added_.function(g if counts is None else g / counts, indices, weight_shape, padding_index)
+    return rows_added_.function(_shared(g, counts), indices, weight_shape, padding_index)
 
 
 def _add_rows(
@@ -222,7 +227,7 @@ def _add_rows(
 ) -> Any:
     """Add the gradient of a table to an array of a device that may be written into; return the new sum."""
     kept = None if padding_index is None else total[padding_index].copy()
-    add_at(total, indices, g if counts is None else g / counts)
+    add_at(total, indices, _shared(g, counts))
     if kept is not None:
         total[padding_index] = kept
     return total
@@ -232,7 +237,7 @@ def _add_rows(
 @adds_by(_add_rows)
 @device_variant(_rows_grad_on_device)
 def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any) -> Any:
-    return rows_added(g if counts is None else g / counts, indices, weight_shape, padding_index)
+    return rows_added(_shared(g, counts), indices, weight_shape, padding_index)
 
 
 @primitive()

@@ -7,7 +7,6 @@ change: other tasks may use or check them meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import methodcaller
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -20,6 +19,7 @@ from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from ..functional.arguments import call, gradient_rows, gradients, zeros_like
 from ..graph.interception import on_device_of
 from ..graph.node import Edge, Node, NodeMeta
+from ..graph.values import own_copy
 from ..tensor import Tensor, asarray
 from ..tree.structure import LEAF, flatten_each, paths, unflatten_each
 
@@ -320,7 +320,7 @@ def copy_entries(entries: Sequence[Any]) -> tuple[Any, ...]:
     """Return leaves on copies of the tensors' arrays with the same memory layout, and other entries unchanged."""
     return tuple(
         asarray(
-            on_device_of(entry._data, methodcaller("copy", order="K")),
+            own_copy(entry._data),
             device=entry.device,
             requires_grad=entry.requires_grad,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import methodcaller, setitem
+from operator import setitem
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..graph.node import Edge, Node
 from ..graph.saved import versions_of
 from ..graph.saved_hooks import prepare_write
 from ..graph.tensor_base import TensorBase
-from ..graph.values import array_interface, as_array, beside, raw
+from ..graph.values import array_interface, as_array, beside, own_copy, raw
 from ..graph.wrappers import register_wrapper
 from .geometry import locate_part
 from .history import check_write, rebase, rebase_view
@@ -41,8 +41,8 @@ __all__ = [
 _grad_mode = GRAD_MODE.get
 register_wrapper(globals())
 
-_copied, _copyto, _setitem = methodcaller("copy", order="K"), np.copyto, setitem
-add_entry_names(globals(), "_copied", "_copyto", "_setitem")
+_copyto, _setitem = np.copyto, setitem
+add_entry_names(globals(), "_copyto", "_setitem")
 
 #: What NumPy raises after it has written, for example for an overflow, if `np.errstate` or a warning filter says so.
 AFTER_WRITING = (FloatingPointError, Warning)
@@ -232,7 +232,7 @@ def _is_leaf_requiring_grad(tensor: TensorBase) -> bool:
 
 def old_value(tensor: TensorBase) -> TensorBase:
     """Return a copy of a tensor in memory of its own, with the tensor's present value and history."""
-    return type(tensor)(_copied(tensor._data), tensor._history(), tensor._output_nr, tensor._device)
+    return type(tensor)(own_copy(tensor._data), tensor._history(), tensor._output_nr, tensor._device)
 
 
 def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any], Any] | None = None) -> Any:

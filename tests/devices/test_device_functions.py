@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, final
 
 import pytest
 
+from asyncgrad.devices._cuda_kernels import CudaKernels
+from asyncgrad.devices.cuda import own_functions
 from asyncgrad.graph.device_functions import OWN_FUNCTIONS, by_kernel, kernel_of, own_function, register_functions
 from asyncgrad.ops.kernels import DEVICE_VARIANTS, device_kernel
+from tests.fake_cupy import open_gpus
+
+ROOT = Path(__file__).parents[2]
+#: How a function of a device is asked for by its name.
+ASKED = re.compile(r'(?:by_kernel|kernel_of|device_kernel|OWN_FUNCTIONS\[.*\]\.get)\("(\w+)')
 
 
 @final
@@ -50,3 +60,18 @@ def test_functions_are_looked_up_by_the_type_of_an_array(array: Array) -> None:
     assert kernel_of("doubled", 1.0) is kernel_of("halved", array) is None
     assert by_kernel("doubled", array, 2) == 4
     assert by_kernel("doubled", array, 4) is by_kernel("halved", array) is None
+
+
+def test_the_functions_of_a_gpu_are_those_that_are_asked_for_and_those_of_the_page_on_devices() -> None:
+    with open_gpus(1):
+        cupy = sys.modules["cupy"]
+        registered = {name for name in own_functions(cupy, CudaKernels(cupy)) if isinstance(name, str)}
+    # The stand-in for CuPy does not have it.
+    registered.add("split")
+    sources = [path.read_text() for folder in ("graph", "nn", "ops") for path in ROOT.glob(f"asyncgrad/{folder}/*.py")]
+    sources.append((ROOT / "devices/_cuda_windows.py").read_text())
+    asked = {name for source in sources for name in ASKED.findall(source)}
+    rows = re.findall(r"^\| `_cuda_\w+\.py` \| (.*) \|$", (ROOT / "docs/devices.md").read_text(), re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - {"sliding_window_view"}
+
+    assert registered == asked == listed

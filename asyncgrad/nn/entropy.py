@@ -154,7 +154,7 @@ def cross_entropy(
         return np.sum(scores) * np.nan
     data = real_floating("cross_entropy", "logits", array_of(scores))
     if data.__class__ is not np.ndarray and weight is None and not label_smoothing:
-        result = _by_kernel(scores, data, truth, ignore_index, reduction)
+        result = _by_device(scores, data, truth, ignore_index, reduction)
         if result is not None:
             return result if result.shape in ((), samples) else result.reshape(samples)
     selection = select("cross_entropy", truth, data, data.dtype, weight, ignore_index, reduction)
@@ -166,8 +166,8 @@ def cross_entropy(
     return result if result.shape in ((), samples) else result.reshape(samples)
 
 
-def _by_kernel(scores: Any, data: Any, labels: Any, ignore_index: int, reduction: str) -> Any:
-    """Return the cross entropy by the kernel of a device; None where it has none for these arrays."""
+def _by_device(scores: Any, data: Any, labels: Any, ignore_index: int, reduction: str) -> Any:
+    """Return the cross entropy by the kernels of the device of the scores; None where it has none for these arrays."""
     # No int64 holds all numbers of uint64.
     if data.ndim != 2 or labels.dtype == np.uint64:
         return None

@@ -31,6 +31,7 @@ from ._cuda_products import product_functions
 from ._cuda_recurrences import recurrence_functions
 from ._cuda_rows import row_functions
 from ._cuda_streams import COPY_LABELS, TO_GPU, CudaStream, translate_errors
+from ._cuda_sums import sum_functions
 from ._cuda_windows import window_functions
 
 if TYPE_CHECKING:
@@ -353,8 +354,8 @@ def own_functions(cupy: Any, kernels: CudaKernels) -> dict[Any, Callable[..., An
     """Return what replaces functions of CuPy, by NumPy's functions or by the names that they are looked up by."""
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
     for make in (
-        library_functions, product_functions, row_functions, loss_functions, norm_functions, window_functions,
-        recurrence_functions, index_sum_functions,
+        library_functions, sum_functions, product_functions, row_functions, loss_functions, norm_functions,
+        window_functions, recurrence_functions, index_sum_functions,
     ):  # fmt: skip
         own.update(make(cupy, launched=kernels.launched))
     return own

@@ -21,6 +21,7 @@ from asyncgrad import nn, optim
 from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.devices._cuda_losses import loss_functions
 from asyncgrad.devices._cuda_rows import row_functions
+from asyncgrad.devices._cuda_sums import sum_functions
 from asyncgrad.errors import ArgumentTypeError, DeviceError, ProfileError
 from asyncgrad.offload.transfers import Upload
 from asyncgrad.testing import DEVICE_CHECKS
@@ -799,7 +800,7 @@ def noted_cupy(gpu: Any) -> Any:
 
 @pytest.mark.parametrize("axis", [0, -1, np.int64(1), np.int32(-1), (0, 1), (np.int64(0), 1), None])
 def test_an_axis_may_be_an_integer_of_numpys(gpu: Any, noted_cupy: Any, axis: Any) -> None:
-    sums = library_functions(noted_cupy)[np.sum]
+    sums = sum_functions(noted_cupy)[np.sum]
     array = np.ones((2, 3))
 
     assert sums(gpu.from_host(array), axis=axis).shape == array.sum(axis=axis).shape
@@ -832,7 +833,7 @@ def test_windows_that_do_not_fit_are_refused(gpu: Any, noted_cupy: Any, length: 
 
 
 def test_each_gpu_has_kernels_of_its_own(noted_cupy: Any) -> None:
-    functions = {**library_functions(noted_cupy), **row_functions(noted_cupy), **loss_functions(noted_cupy)}
+    functions = {**sum_functions(noted_cupy), **row_functions(noted_cupy), **loss_functions(noted_cupy)}
     for number in (0, 1, 0):
         with FakeGpu(number):
             x, labels = ndarray((2, 3)), ndarray((2,), np.int64)

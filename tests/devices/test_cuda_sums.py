@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from asyncgrad.devices import _cuda_columns
-from asyncgrad.devices._cuda_library import library_functions
+from asyncgrad.devices._cuda_sums import sum_functions
 from tests import fake_cupy
 
 from .block_threads import BLOCK_MACROS, ThreadsModule
@@ -44,7 +44,7 @@ def functions() -> Iterator[Functions]:
         # Two blocks are enough here.
         patch.setattr(_cuda_columns, "_BLOCKS", 2)
         cupy = SimpleNamespace(ndarray=HostArray, RawModule=ThreadsModule, cuda=HostCupy.cuda)
-        yield library_functions(cupy, BLOCK_MACROS)
+        yield sum_functions(cupy, BLOCK_MACROS)
 
 
 def drawn(shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -21,6 +21,7 @@ from asyncgrad.devices._cuda_library import library_functions
 from asyncgrad.devices._cuda_losses import loss_functions
 from asyncgrad.devices._cuda_products import product_functions
 from asyncgrad.devices._cuda_rows import row_functions
+from asyncgrad.devices._cuda_sums import sum_functions
 from asyncgrad.devices._cuda_windows import window_functions
 from asyncgrad.errors import DeviceError
 from asyncgrad.graph import interception
@@ -592,7 +593,7 @@ def functions_with_kernels() -> dict[str, Callable[[Any], Any]]:
     """Return functions of an array of four matrices, each of which launches one kernel at least."""
     cupy = sys.modules["cupy"]
     kernels, rows, losses = CudaKernels(cupy), row_functions(cupy), loss_functions(cupy)
-    windows, library, products = window_functions(cupy), library_functions(cupy), product_functions(cupy)
+    windows, sums, products = window_functions(cupy), sum_functions(cupy), product_functions(cupy)
     tanh, add, add_into = kernels.launcher(np.tanh), kernels.launcher(np.add), kernels.adder()
     window = Window((2, 2), (1, 1), ((0, 0), (0, 0)), (1, 1), (3, 3))
 
@@ -609,7 +610,7 @@ def functions_with_kernels() -> dict[str, Callable[[Any], Any]]:
         "masked_softmax": lambda x: losses["masked_softmax"](x, "causal"),
         "find_maxima": lambda x: windows["find_maxima"](x[None], window),
         "batched_product": product_of_stacks,
-        "sums": lambda x: (library[np.sum](x, axis=-1), library[np.mean](x, axis=0)),
+        "sums": lambda x: (sums[np.sum](x, axis=-1), sums[np.mean](x, axis=0)),
     }
 
 

@@ -165,4 +165,5 @@ if not TYPE_CHECKING:
             ".visualize": ["visualize"],
         },
         first=".tensor",
+        advice=".torch_names",
     )

@@ -28,7 +28,7 @@ class _Facade(ModuleType):
 
 
 def attach(
-    package: str, homes: Mapping[str, Sequence[str]], first: str = ""
+    package: str, homes: Mapping[str, Sequence[str]], first: str = "", advice: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a facade.
 
@@ -38,6 +38,7 @@ def attach(
             "" are modules themselves.
         first: a module to import before any other. What users begin with is then loaded as a whole by the first name
             that they use, and not piece by piece in a running event loop.
+        advice: a module whose `instead_of(name)` says what to write for a name that the facade does not have.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
     facade = sys.modules[package]
@@ -47,7 +48,10 @@ def attach(
     def __getattr__(name: str) -> Any:  # noqa: N807
         home = home_of.get(name)
         if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            # Python itself asks for names that begin so, and shows no message.
+            instead = import_module(advice, package).instead_of(name) if advice and not name.startswith("_") else None
+            hint = "" if instead is None else f": write {instead}"
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         if first:
             import_module(first, package)
         value = getattr(import_module(home, package), name) if home else import_module(f".{name}", package)

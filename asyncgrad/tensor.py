@@ -30,6 +30,7 @@ from .errors import (
     ArgumentError,
     ArgumentTypeError,
     AsyncgradError,
+    DeviceError,
     GradientTypeError,
     HookError,
     InPlaceError,
@@ -244,7 +245,10 @@ class Tensor(TensorBase):
             >>> y.device.name, y.grad_fn.name, x.to("cpu") is x
             ('thread:0', 'CopyBackwards', True)
         """
-        place, home = device(target), self._device
+        try:
+            place, home = device(target), self._device
+        except DeviceError as error:
+            raise _astype_instead(target, error) from None
         if place is home:
             return self
         array = _moved_async if truth(non_blocking, "non_blocking") else moved_array
@@ -308,7 +312,15 @@ class Tensor(TensorBase):
             # The method of another library may take no index.
             place = index[0] if len(index) == 1 else index
             data, index = data[place] if isinstance(place, tuple) else data.reshape(-1)[place], ()
-        return data.item(*index)
+        try:
+            return data.item(*index)
+        except ValueError as error:
+            if index:
+                raise
+            raise ArgumentError(
+                f"t.item() returns one element, and this tensor has shape {data.shape}: write t.item(index), or "
+                "t.tolist() for all"
+            ) from error
 
     # Gradients.
 
@@ -1115,6 +1127,17 @@ def leaf_on(array: np.ndarray) -> Tensor:
 
 def _leaf_from_host(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
     return _leaf(place.from_host(data), requires_grad, place)
+
+
+def _astype_instead(target: Any, error: DeviceError) -> DeviceError:
+    """Return the error for what is no device: one that says what to write if it is a dtype, which PyTorch takes."""
+    try:
+        dtype = None if target is None else np.dtype(target)
+    except TypeError:
+        dtype = None
+    if dtype is None:
+        return error
+    return DeviceError(f"t.to() takes a device, and {target!r} is a dtype: write t.astype(np.{dtype})")
 
 
 def _moved_async(array: Any, home: Device, place: Device) -> Any:

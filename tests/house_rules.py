@@ -15,6 +15,7 @@ from tests.house import PACKAGE, House, Import, Source, bases_of
 LAYER_OF = {
     "asyncgrad.errors": "errors",
     "asyncgrad.lazy": "errors",
+    "asyncgrad.torch_names": "errors",
     "asyncgrad.version": "errors",
     "asyncgrad.arguments": "ground",
     "asyncgrad.context": "ground",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim, sync
-from asyncgrad.errors import ArgumentError, ArgumentTypeError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, DeviceError
+from asyncgrad.extend import primitive
 from tests.elsewhere import ELSEWHERE
 from tests.functions import function
 from tests.leaves import leaf
@@ -484,3 +486,52 @@ def test_an_argument_of_another_kind_is_described(call, said, wrong):
 def test_a_choice_is_one_of_those_that_are_named(choose, wrong):
     with refused(ArgumentError, ValueError, " or "):
         choose(wrong)
+
+
+# What users of PyTorch write.
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("zeros", "write np.zeros"), ("cat", "write np.concatenate"), ("no_such_thing", "'no_such_thing'")],
+)
+def test_a_name_of_torch_that_the_package_has_not_is_told_with_what_to_write(name, instead):
+    with pytest.raises(AttributeError, match=re.escape(instead) + "$"):
+        getattr(ag, name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("f4")])
+def test_a_dtype_that_is_given_for_a_device_is_told_what_converts(dtype):
+    with refused(DeviceError, RuntimeError, "is a dtype: write t.astype(np.float32)"):
+        ag.tensor([1.0]).to(dtype)
+
+
+@pytest.mark.parametrize("wrong", ["nowhere", None, 0])
+def test_what_is_neither_a_device_nor_a_dtype_is_no_device(wrong):
+    with pytest.raises(DeviceError, match=r"there is no device|must be a Device"):
+        ag.tensor([1.0]).to(wrong)
+
+
+def test_the_one_element_of_a_tensor_of_several_is_refused_with_the_shape():
+    with refused(ArgumentError, ValueError, "this tensor has shape (2,)", "t.tolist()"):
+        ag.tensor([1.0, 2.0]).item()
+
+
+def test_a_blocking_form_is_named_where_its_arguments_do_not_fit():
+    with pytest.raises(
+        TypeError, match=r"asyncgrad\.sync\.jacobian\(\) got an unexpected keyword argument 'vectorize'"
+    ):
+        sync.jacobian(np.sin, ag.tensor([1.0]), vectorize=True)  # type: ignore[call-arg]
+
+
+def test_a_tensordot_of_more_axes_than_there_are_says_how_many():
+    with pytest.raises(ValueError, match=r"sums over 2 axes of arrays of shapes \(2,\) and \(2, 2\)"):
+        np.tensordot(ag.tensor([1.0, 2.0]), np.ones((2, 2)))
+
+
+def test_a_primitive_without_parentheses_says_to_write_them():
+    with refused(ArgumentTypeError, TypeError, "write @primitive() above def cubed"):
+
+        @primitive  # type: ignore[arg-type]
+        def cubed(x):
+            return x**3

@@ -203,6 +203,16 @@ class ModuleList(_NumberedModules):
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         self._set_all(modules)
 
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse to be called: a list does not say in which order its modules are.
+
+        Raises:
+            NotImplementedError: always; says what to write instead.
+        """
+        raise NotImplementedError(
+            "a ModuleList is not called: write `for module in modules: x = module(x)`, or make an nn.Sequential"
+        )
+
 
 class _NamedParts(Module, Generic[Part]):
     """Abstract base of modules that hold modules or parameters by name, as a dict does."""
@@ -269,6 +279,14 @@ class ModuleDict(_NamedParts[Module]):
         _check_module(module, "ModuleDict")
         _check_name(self, key)
         setattr(self, key, module)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse to be called: which module is meant is for the caller to say.
+
+        Raises:
+            NotImplementedError: always; says what to write instead.
+        """
+        raise NotImplementedError("a ModuleDict is not called: call one of its modules, modules['name'](x)")
 
     def __contains__(self, key: object) -> bool:
         return isinstance(vars(self).get(key), Module)  # type: ignore[call-overload]  # any object may be asked for
@@ -421,7 +439,14 @@ def _times(times: Any) -> int:
 
 def _check_module(module: Any, where: str) -> None:
     if not isinstance(module, Module):
-        hint = ": call it, to make an instance" if inspect.isclass(module) and issubclass(module, Module) else ""
+        if inspect.isclass(module) and issubclass(module, Module):
+            hint = ": call it, to make an instance"
+        elif isinstance(module, (list, tuple)) and where == "Sequential":
+            hint = ": write nn.Sequential(*modules)"
+        elif callable(module):
+            hint = ": write a Module whose forward calls it"
+        else:
+            hint = ""
         raise ArgumentTypeError(f"{where} holds modules, and not {describe(module)}{hint}")
 
 

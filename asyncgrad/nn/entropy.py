@@ -225,7 +225,7 @@ def _canonicalize(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[i
     if labels.shape != expected or labels.dtype.kind not in "iu":
         raise ArgumentError(
             f"{function} of scores of shape {shape} takes integer labels of shape {expected} (the classes are on "
-            f"axis 1), not labels of shape {labels.shape} and dtype {labels.dtype}"
+            f"axis {min(1, len(shape) - 1)}), not labels of shape {labels.shape} and dtype {labels.dtype}"
         )
     if len(shape) == 1:
         logits = np.reshape(logits, (1, *shape))

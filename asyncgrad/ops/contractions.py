@@ -308,6 +308,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = array_like(a), array_like(b)
     if np.ndim(axes) == 0 and not isinstance(axes, (tuple, list)):
         count = int(axes)
+        if count > min(a.ndim, b.ndim):
+            raise ValueError(
+                f"tensordot sums over {count} axes of arrays of shapes {a.shape} and {b.shape}: pass axes=, the number "
+                "of axes that they share"
+            )
         axes = (tuple(range(a.ndim - count, a.ndim)), tuple(range(count)))
     first, second = axes
     pairs = (axis_tuple(first, a.ndim), axis_tuple(second, b.ndim))

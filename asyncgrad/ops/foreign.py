@@ -69,8 +69,14 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
 
     Raises:
         ArgumentTypeError: the library of a tensor's array lacks the function, or an operand is no number.
+        ArgumentTypeError: an operand is no array at all, and the function has asked it for what arrays have.
         DeviceError: an operand is an array of NumPy's, or a list, and another one's is another library's.
     """
+    if isinstance(error, AttributeError):
+        if any(error.obj is operand for operand in operands if not isinstance(operand, (TensorBase, np.ndarray))):
+            hint = ": does the function that should return it end without return?" if error.obj is None else ""
+            raise ArgumentTypeError(f"{name} takes tensors and arrays, not {describe(error.obj)}{hint}") from error
+        return
     said = str(error) if isinstance(error, TypeError) else ""
     if said.startswith(_CONVERTED) and any(isinstance(raw(one), np.ndarray) for one in _flat(operands)):
         said = _MIXED[0]

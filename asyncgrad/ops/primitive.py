@@ -209,6 +209,9 @@ def primitive(
         views: whether the result may share memory with the first argument.
         superlinear: whether the work of a call grows faster than its arrays, as that of a matrix product does.
 
+    Raises:
+        ArgumentTypeError: it decorates a function itself, for lack of parentheses.
+
     Example:
         >>> import numpy as np
         >>> from asyncgrad.extend import primitive, derivative
@@ -221,6 +224,12 @@ def primitive(
         >>> float(cubed(2.0))
         8.0
     """
+    if numpy_functions and inspect.isfunction(numpy_functions[0]):
+        # NumPy's own are of another type.
+        name = numpy_functions[0].__name__
+        raise ArgumentTypeError(
+            f"primitive takes functions of NumPy, and returns a decorator: write @primitive() above def {name}"
+        )
 
     def decorate(function: Callable[..., Any]) -> Primitive:
         name = function.__name__.rstrip("_")

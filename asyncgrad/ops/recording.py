@@ -199,8 +199,9 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
             f"        return _function({plain})",
             f"    try: _data = _function({raw})",
             f"    except ValueError as error: _name_shapes({shown!r}, ({tensors}), error); raise",
-            # A library for another device says little of an array of NumPy's beside its own.
-            f"    except TypeError as error: _explain_refusal({shown!r}, ({tensors}), error); raise",
+            # A library for another device says little of an array of NumPy's beside its own, and NumPy of what is no
+            # array.
+            f"    except (TypeError, AttributeError) as error: _explain_refusal({shown!r}, ({tensors}), error); raise",
         ]
     # The operator of an xarray object then computes with the tensor, and keeps its labels and the history.
     labelled = [f"        elif _is_labelled({tensor_names[1]}): return NotImplemented"] if is_operator else []

@@ -95,9 +95,10 @@ class Optimizer(ABC):
         self._check_options(defaults)
         given = _as_tree(params)
         if isinstance(params, Tensor) or given is None:
-            what = describe(params)
+            hint = ": pass [t]" if isinstance(params, Tensor) else ": call it" if callable(params) else ""
             raise ArgumentTypeError(
-                f"params must be a sequence of tensors, or of dicts with 'params', or a tree of tensors, not {what}"
+                "params must be a sequence of tensors, or of dicts with 'params', or a tree of tensors, not "
+                f"{describe(params)}{hint}"
             )
         if not _are_groups(given) and not leaves(given):
             raise ArgumentError(f"{type(self).__name__} got no parameters: is a generator used up?")

@@ -18,7 +18,7 @@ from ..backward import backward as _backward
 from ..backward import grad as _grad
 from ..context import is_kind
 from ..tensor import Tensor
-from .driving import choose_driver, make_blocking, run_on_own_loop, run_without_suspending
+from .driving import bind, choose_driver, make_blocking, run_on_own_loop, run_without_suspending
 
 __all__ = [
     "backward",
@@ -56,7 +56,7 @@ def _blocking_form_of(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callabl
             if not callable(fn):
                 # The awaitable function raises the error.
                 return run_without_suspending(awaitable(*args, **kwargs), name)
-            bound = signature.bind(*args, **kwargs)
+            bound = bind(signature, name, args, kwargs)
             bound.arguments["fn"] = make_blocking(fn, name)
             return run_without_suspending(awaitable(*bound.args, **bound.kwargs), name)
 

@@ -12,7 +12,7 @@ from ..engine.loops import loop_is_running, run
 from ..errors import BlockingError
 from ..tensor import Tensor
 
-__all__ = ["choose_driver", "run_on_own_loop", "run_without_suspending", "make_blocking", "suspension_error"]
+__all__ = ["bind", "choose_driver", "run_on_own_loop", "run_without_suspending", "make_blocking", "suspension_error"]
 
 T = TypeVar("T")
 
@@ -84,6 +84,20 @@ def choose_driver(fn: Any, name: str) -> tuple[Callable[[Coroutine[Any, Any, Any
 
 async def _await_it(awaitable: Any) -> Any:
     return await awaitable
+
+
+def bind(
+    signature: inspect.Signature, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> inspect.BoundArguments:
+    """Bind the arguments of a call.
+
+    Raises:
+        TypeError: they do not fit; names the function, which `Signature.bind` does not.
+    """
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"asyncgrad.sync.{name}() {error}") from None
 
 
 def suspension_error(name: str) -> BlockingError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .. import func as _func
-from .driving import choose_driver, make_blocking, run_without_suspending
+from .driving import bind, choose_driver, make_blocking, run_without_suspending
 
 __all__ = [
     "elementwise_grad",
@@ -51,7 +51,7 @@ def _blocking_form_of(
 
         @functools.wraps(stub)
         def blocking(*args: Any, **kwargs: Any) -> Any:
-            bound = signature.bind(*args, **kwargs)
+            bound = bind(signature, name, args, kwargs)
             f = bound.arguments["f"]
             if not callable(f):
                 # The transform raises the error.

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import optim, sync
+from asyncgrad import nn, optim, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError
 
 RECIPES: list[tuple[type[optim.Optimizer], dict[str, Any]]] = [
@@ -291,6 +291,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "parameter 0 of group 1 is given twice",
     ),
     (lambda: optim.SGD(parameter()), ArgumentTypeError, "params must be a sequence of tensors, or of dicts"),
+    (lambda: optim.SGD(parameter()), ArgumentTypeError, ": pass [t]"),
+    (lambda: optim.SGD(nn.Linear(1, 1).parameters), ArgumentTypeError, ": call it"),
     (lambda: optim.SGD({"w": [np.ones(2)]}), ArgumentTypeError, "params['w'][0] must be a Tensor, not ndarray"),
     (lambda: optim.SGD({"w": shared, "v": [shared]}), ArgumentError, "params['v'][0] is given twice"),
     (lambda: optim.SGD([np.ones(2)]), ArgumentTypeError, "parameter 0 of group 0 must be a Tensor, not ndarray"),

@@ -59,7 +59,7 @@ class Instrument(Protocol):
 
 
 #: The observers of backward passes that begin in this context, outermost first.
-INSTRUMENTS: ContextVar[tuple[Instrument, ...]] = ContextVar("asyncgrad_observers", default=())
+INSTRUMENTS: ContextVar[tuple[Instrument, ...]] = ContextVar("asyncgrad_instruments", default=())
 #: The observers of all backward passes of the process. Append and remove only: other threads may be reading it.
 PROCESS_INSTRUMENTS: list[Instrument] = []
 

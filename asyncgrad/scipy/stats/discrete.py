@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ..ufuncs import special
-from .distribution import DiscreteDistribution
+from .discrete_distribution import DiscreteDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 from .supports import quotient
 

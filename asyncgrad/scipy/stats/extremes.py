@@ -9,7 +9,7 @@ import numpy as np
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ..ufuncs import special
-from .distribution import ContinuousDistribution
+from .continuous_distribution import ContinuousDistribution
 from .supports import bounded_exp, one_minus_exp_
 
 __all__ = ["genextreme", "genpareto", "gompertz"]

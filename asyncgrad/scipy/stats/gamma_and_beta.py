@@ -14,7 +14,7 @@ import numpy as np
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
 from ..ufuncs import special
-from .distribution import ContinuousDistribution
+from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 from .supports import OnLine, Positive, quotient
 

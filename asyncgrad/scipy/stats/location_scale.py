@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph.values import raw
 from ..ufuncs import special
-from .distribution import ContinuousDistribution
+from .continuous_distribution import ContinuousDistribution
 from .supports import OnLine, Positive, bounded_exp, one_minus_exp_
 
 __all__ = ["cauchy", "expon", "gumbel_l", "gumbel_r", "halfcauchy", "laplace", "logistic", "rayleigh", "uniform"]

@@ -16,7 +16,7 @@ from ...ops.primitive import derivative, primitive
 from ...tensor import Tensor
 from ..arguments import floating
 from ..ufuncs import special
-from .distribution import ContinuousDistribution
+from .continuous_distribution import ContinuousDistribution
 from .supports import OnLine, Positive
 
 __all__ = ["halfnorm", "lognorm", "norm", "truncnorm"]

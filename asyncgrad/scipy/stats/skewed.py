@@ -14,7 +14,7 @@ from ...numpy.random.shapes import vonmises_slope
 from ...ops.primitive import derivative, primitive
 from ...tensor import asarray
 from ..ufuncs import special
-from .distribution import ContinuousDistribution
+from .continuous_distribution import ContinuousDistribution
 
 __all__ = ["exponnorm", "skewnorm", "vonmises"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...graph.values import raw
 from ...ops.primitive import derivative, primitive
-from .distribution import ContinuousDistribution
+from .continuous_distribution import ContinuousDistribution
 
 __all__ = ["OnLine", "Positive", "bounded_exp", "one_minus_exp_", "quotient"]
 

@@ -1132,12 +1132,12 @@ def _leaf_from_host(data: np.ndarray, requires_grad: bool, place: Device) -> Ten
 def _astype_instead(target: Any, error: DeviceError) -> DeviceError:
     """Return the error for what is no device: one that says what to write if it is a dtype, which PyTorch takes."""
     try:
-        dtype = None if target is None else np.dtype(target)
+        dtype = np.dtype(target)
     except TypeError:
-        dtype = None
-    if dtype is None:
         return error
-    return DeviceError(f"t.to() takes a device, and {target!r} is a dtype: write t.astype(np.{dtype})")
+    if target is None or not is_number_dtype(dtype):
+        return error
+    return DeviceError(f"{error}. To convert to a dtype, write t.astype(np.{dtype})")
 
 
 def _moved_async(array: Any, home: Device, place: Device) -> Any:

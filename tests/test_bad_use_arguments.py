@@ -502,7 +502,7 @@ def test_a_name_of_torch_that_the_package_has_not_is_told_with_what_to_write(nam
 
 @pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("f4")])
 def test_a_dtype_that_is_given_for_a_device_is_told_what_converts(dtype):
-    with refused(DeviceError, RuntimeError, "is a dtype: write t.astype(np.float32)"):
+    with refused(DeviceError, RuntimeError, "To convert to a dtype, write t.astype(np.float32)"):
         ag.tensor([1.0]).to(dtype)
 
 
@@ -527,6 +527,11 @@ def test_a_blocking_form_is_named_where_its_arguments_do_not_fit():
 def test_a_tensordot_of_more_axes_than_there_are_says_how_many():
     with pytest.raises(ValueError, match=r"sums over 2 axes of arrays of shapes \(2,\) and \(2, 2\)"):
         np.tensordot(ag.tensor([1.0, 2.0]), np.ones((2, 2)))
+
+
+def test_a_linspace_on_another_device_than_its_ends_says_where_to_move_them():
+    with refused(DeviceError, RuntimeError, "linspace", "write start.to('thread:0') first"):
+        np.linspace(ag.tensor(0.0), 1.0, 3, device="thread:0")  # type: ignore[call-overload]
 
 
 def test_a_primitive_without_parentheses_says_to_write_them():

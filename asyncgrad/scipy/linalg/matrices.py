@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def _vector(name: str, value: Any) -> Any:
+def _vector(value: Any) -> Any:
     vector: Any = asarray(value)
     return vector.reshape((vector.size,))
 
@@ -63,8 +63,8 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
     Source: scipy.linalg.toeplitz.
     """
-    column = _vector("toeplitz", c)
-    row = np.conjugate(column) if r is None else _vector("toeplitz", r)
+    column = _vector(c)
+    row = np.conjugate(column) if r is None else _vector(r)
     values = np.concatenate([row[:0:-1], column])
     places = np.arange(column.size)[:, np.newaxis] - np.arange(row.size) + row.size - 1
     return values[places]
@@ -79,8 +79,8 @@ def hankel(c: Any, r: Any = None) -> Any:
 
     Source: scipy.linalg.hankel.
     """
-    column = _vector("hankel", c)
-    row = np.zeros(column.size, raw(column).dtype) if r is None else _vector("hankel", r)
+    column = _vector(c)
+    row = np.zeros(column.size, raw(column).dtype) if r is None else _vector(r)
     values = np.concatenate([column, row[1:]])
     return values[np.arange(column.size)[:, np.newaxis] + np.arange(row.size)]
 
@@ -233,8 +233,7 @@ def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: i
 @over_stacks(1, 1, 0, name="matmul_toeplitz")
 def _toeplitz_product(c: Any, r: Any, x: Any) -> Any:
     column, row, x = (
-        one.astype(np.result_type(one.dtype, np.float64), copy=False)
-        for one in (_vector("matmul_toeplitz", c), _vector("matmul_toeplitz", r), asarray(x))
+        one.astype(np.result_type(one.dtype, np.float64), copy=False) for one in (_vector(c), _vector(r), asarray(x))
     )
     if not x.ndim or x.shape[0] != row.size:
         raise ValueError(f"scipy.linalg.matmul_toeplitz takes an x with {row.size} rows, not of shape {x.shape}")

@@ -23,7 +23,6 @@ from .array_operators import (
 )
 from .backward import backward
 from .context import DEFAULT_DEVICE
-from .default_dtype import in_default_dtype
 from .einops_backend import register_with_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
 from .errors import (
@@ -37,6 +36,7 @@ from .errors import (
     InvalidGradientError,
     RequiresGradError,
 )
+from .given_data import array_of_data, refuse_masked_data
 from .graph.callers import shorten_traceback
 from .graph.hooks import HookList, RemovableHandle
 from .graph.interception import add_entry_methods, add_entry_names
@@ -49,8 +49,6 @@ from .graph.values import (
     moved_array,
     on_device,
     raw,
-    refuse_masked,
-    refuse_masked_within,
     refuse_sparse,
     register_tensor,
 )
@@ -445,7 +443,7 @@ class Tensor(TensorBase):
     ) -> Any:
         if len(types) > 1:
             for argument in (*args, *kwargs.values()):
-                _refuse_masked(argument)
+                refuse_masked_data(argument)
         try:
             return call_function(function, args, kwargs)
         except Exception as error:
@@ -1176,64 +1174,6 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
     return _leaf(placed, requires_grad, where)
 
 
-def _array_of(data: Any, dtype: Any, copy: bool | None) -> Any:
-    """Return what a user gave as the contents of a tensor as an array: NumPy's, or that of a device, uncopied.
-
-    Raises:
-        ArgumentError: rows are of different lengths; says where.
-    """
-    is_tensor = isinstance(data, TensorBase)
-    data = raw(data)
-    if is_foreign(data) and (is_tensor or hasattr(data, "__cuda_array_interface__")):
-        return data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
-    _refuse_masked(data)
-    if copy and data.__class__ is not np.ndarray and hasattr(data, "__array__"):
-        # PyTorch's `__array__` knows no `copy=`, of which NumPy warns where a copy is asked for.
-        data = np.asarray(data)
-    try:
-        array = np.array(data, dtype, copy=copy)
-    except ValueError as error:
-        uneven = _uneven(data, "data") if isinstance(data, (list, tuple)) else None
-        if uneven is None:
-            raise
-        raise ArgumentError(
-            f"the sequences in data are ragged: {uneven}. The elements of a tensor fill a box, so pad the shorter "
-            "ones, or make a tensor of each"
-        ) from error
-    return array if dtype is not None else in_default_dtype(array, data)
-
-
-def _refuse_masked(value: Any) -> None:
-    """Raise if this is a masked array, or a sequence that holds one."""
-    if isinstance(value, (list, tuple)):
-        refuse_masked_within(value)
-    else:
-        refuse_masked(value)
-
-
-def _uneven(data: Any, name: str) -> str | None:
-    """Say where nested sequences first differ in length, or one stands beside what is none; None if nowhere."""
-    shape = _shape_of(data[0]) if len(data) else None
-    for index, entry in enumerate(data):
-        inner = _uneven(entry, f"{name}[{index}]") if isinstance(entry, (list, tuple)) else None
-        if inner is not None:
-            return inner
-        if _shape_of(entry) != shape:
-            return f"{name}[0] is {_described(shape)}, and {name}[{index}] is {_described(_shape_of(entry))}"
-    return None
-
-
-def _shape_of(entry: Any) -> tuple[int, ...]:
-    """Return the shape of what is no ragged sequence."""
-    if isinstance(entry, (list, tuple)):
-        return (len(entry), *(_shape_of(entry[0]) if entry else ()))
-    return tuple(np.shape(raw(entry)))
-
-
-def _described(shape: tuple[int, ...] | None) -> str:
-    return f"of shape {shape}" if shape else "no sequence"
-
-
 def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
     """Return a new tensor on a copy of `data`, a leaf without history.
 
@@ -1250,7 +1190,7 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
         >>> ag.tensor([[1, 2], [3, 4]]).shape
         (2, 2)
     """
-    array = np.array(data, dtype) if data.__class__ is _ndarray else _array_of(data, dtype, copy=True)
+    array = np.array(data, dtype) if data.__class__ is _ndarray else array_of_data(data, dtype, copy=True)
     return _new_leaf(array, data, device, requires_grad, True)
 
 
@@ -1277,7 +1217,7 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
         placed = converted if device is None else converted.to(device)
         wants_grad = truth(requires_grad, "requires_grad") and not placed.requires_grad
         return placed.detach().requires_grad_() if wants_grad else placed
-    array = np.asarray(data, dtype) if data.__class__ is np.ndarray else _array_of(data, dtype, copy=None)
+    array = np.asarray(data, dtype) if data.__class__ is np.ndarray else array_of_data(data, dtype, copy=None)
     return _new_leaf(array, data, device, requires_grad)
 
 
@@ -1285,4 +1225,4 @@ register_with_einops()
 
 
 # They convert and copy arrays of a device.
-add_entry_names(globals(), "_array_of", "_new_leaf")
+add_entry_names(globals(), "array_of_data", "_new_leaf")

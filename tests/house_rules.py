@@ -39,6 +39,7 @@ LAYER_OF = {
     "asyncgrad.array_operators": "tensor",
     "asyncgrad.backward": "tensor",
     "asyncgrad.einops_backend": "tensor",
+    "asyncgrad.given_data": "tensor",
     "asyncgrad.batched": "tensor",
     "asyncgrad.tensor": "tensor",
     "asyncgrad.func": "user",

@@ -512,11 +512,6 @@ def test_what_is_neither_a_device_nor_a_dtype_is_no_device(wrong):
         ag.tensor([1.0]).to(wrong)
 
 
-def test_the_one_element_of_a_tensor_of_several_is_refused_with_the_shape():
-    with refused(ArgumentError, ValueError, "this tensor has shape (2,)", "t.tolist()"):
-        ag.tensor([1.0, 2.0]).item()
-
-
 def test_a_blocking_form_is_named_where_its_arguments_do_not_fit():
     with pytest.raises(
         TypeError, match=r"asyncgrad\.sync\.jacobian\(\) got an unexpected keyword argument 'vectorize'"

@@ -14,7 +14,7 @@ from ...numpy.random.shapes import vonmises_slope
 from ...ops.primitive import derivative, primitive
 from ...tensor import asarray
 from ..ufuncs import special
-from .continuous_distribution import ContinuousDistribution
+from .supports import OnLine
 
 __all__ = ["exponnorm", "skewnorm", "vonmises"]
 
@@ -22,15 +22,10 @@ _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _ROOT = math.sqrt(2)
 
 
-class _Implicit(ContinuousDistribution):
+class _Implicit(OnLine):
     """Abstract: a family on the real line whose quantiles are found by SciPy, and follow the distribution function."""
 
     __slots__ = ()
-
-    _inner = 0.0
-
-    def _support(self, *shapes: Any) -> tuple[Any, Any]:
-        return -np.inf, np.inf
 
     @abstractmethod
     def _sf(self, y: Any, *shapes: Any) -> Any:

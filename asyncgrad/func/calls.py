@@ -483,8 +483,15 @@ def _hint(name: str, leaf: Any) -> str:
     return f"if it is a container, register its class, ag.tree.register({cls.__name__})"
 
 
-def named_after(f: Callable[..., Any], what: str, argnums: int | tuple[int, ...]) -> Callable[[F], F]:
-    """Give the decorated function the name and the signature of `f`, and a docstring that says what it returns."""
+def named_after(f: Callable[..., Any], transform: str, what: str, argnums: int | tuple[int, ...]) -> Callable[[F], F]:
+    """Give the decorated function the name and the signature of `f`, and a docstring that says what it returns.
+
+    Args:
+        f: the function that was transformed.
+        transform: the name of the transform.
+        what: what the decorated function returns.
+        argnums: with respect to which arguments.
+    """
 
     def decorate(made: F) -> F:
         functools.update_wrapper(made, f)
@@ -493,6 +500,8 @@ def named_after(f: Callable[..., Any], what: str, argnums: int | tuple[int, ...]
             named = named.func if isinstance(named, functools.partial) else named.__wrapped__
         name = getattr(named, "__name__", type(named).__name__)
         made.__name__ = name
+        # What Python says of a coroutine that nobody awaits: `f` itself may be none that is awaited.
+        made.__qualname__ = f"{transform}({name})"
         positions = (argnums,) if not isinstance(argnums, tuple) else argnums
         which = f"argument {positions[0]}" if len(positions) == 1 else f"arguments {', '.join(map(str, positions))}"
         made.__doc__ = f"Return the {what} of `{name}` with respect to {which}; it takes the arguments of `{name}`."

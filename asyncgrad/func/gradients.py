@@ -84,7 +84,7 @@ def grad(
     """
     has_aux, holomorphic = _check("grad", f, argnums, has_aux, holomorphic)
 
-    @named_after(f, "gradient", argnums)
+    @named_after(f, "ag.func.grad", "gradient", argnums)
     async def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, found, aux = await _differentiate(
             "ag.func.grad", f, argnums, has_aux, args, kwargs, wants_value=False, holomorphic=holomorphic
@@ -126,7 +126,7 @@ def value_and_grad(
     """
     has_aux, holomorphic = _check("value_and_grad", f, argnums, has_aux, holomorphic)
 
-    @named_after(f, "value and gradient", argnums)
+    @named_after(f, "ag.func.value_and_grad", "value and gradient", argnums)
     async def with_gradient(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         value, found, aux = await _differentiate(
             "ag.func.value_and_grad", f, argnums, has_aux, args, kwargs, holomorphic=holomorphic
@@ -164,7 +164,7 @@ def elementwise_grad(
     """
     _, holomorphic = _check("elementwise_grad", f, argnums, False, holomorphic)
 
-    @named_after(f, "derivative at each element", argnums)
+    @named_after(f, "ag.func.elementwise_grad", "derivative at each element", argnums)
     async def derivative(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, found, _ = await _differentiate(
             "ag.func.elementwise_grad",

@@ -129,7 +129,7 @@ def hessian(
     check_argnums(argnums)
     has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
-    @named_after(f, "Hessian", argnums)
+    @named_after(f, _HESSIAN, "Hessian", argnums)
     async def second_derivatives(*args: P.args, **kwargs: P.kwargs) -> Any:
         transform_call = TransformCall(_HESSIAN, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:
@@ -164,7 +164,7 @@ def _jacobian_function(
     check_argnums(argnums)
     has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
-    @named_after(f, "Jacobian", argnums)
+    @named_after(f, where, "Jacobian", argnums)
     async def first_derivatives(*args: P.args, **kwargs: P.kwargs) -> Any:
         transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:

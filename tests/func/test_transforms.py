@@ -558,6 +558,15 @@ def test_a_holomorphic_function_takes_and_returns_complex_numbers():
             transform(abs, holomorphic=True)(1j)
 
 
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "elementwise_grad", "jacrev", "jacfwd", "hessian"])
+def test_a_transformed_function_that_nobody_awaits_is_named_with_its_transform(name):
+    def loss(x: Any) -> Any:
+        return x * x
+
+    with pytest.warns(RuntimeWarning, match=rf"coroutine 'ag\.func\.{name}\(loss\)' was never awaited"):
+        getattr(async_func, name)(loss)(1.0)
+
+
 def test_a_transformed_function_says_what_it_returns():
     def loss(x: Any, y: Any = 1.0) -> Any:
         """Return the loss."""

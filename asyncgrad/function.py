@@ -161,7 +161,7 @@ class Function:
             mode.used(*inputs.leaves)
         call = _FunctionCall(cls, inputs, executable, two_part, watcher)
         if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
-            awaitable = call.run_async()
+            awaitable: Any = call.run_async()
             # What Python says of a coroutine that nobody awaits.
             awaitable.__qualname__ = f"{cls.__qualname__}.apply"
             return awaitable

@@ -8,6 +8,7 @@ import numpy as np
 
 from .default_dtype import in_default_dtype
 from .errors import ArgumentError
+from .graph.interception import add_entry_names
 from .graph.tensor_base import TensorBase
 from .graph.values import is_foreign, raw, refuse_masked, refuse_masked_within
 
@@ -23,7 +24,7 @@ def array_of_data(data: Any, dtype: Any, copy: bool | None) -> Any:
     is_tensor = isinstance(data, TensorBase)
     data = raw(data)
     if is_foreign(data) and (is_tensor or hasattr(data, "__cuda_array_interface__")):
-        return data if dtype is None or data.dtype == np.dtype(dtype) else data.astype(dtype)
+        return _in_dtype(data, dtype)
     refuse_masked_data(data)
     if copy and data.__class__ is not np.ndarray and hasattr(data, "__array__"):
         # PyTorch's `__array__` knows no `copy=`, of which NumPy warns where a copy is asked for.
@@ -39,6 +40,14 @@ def array_of_data(data: Any, dtype: Any, copy: bool | None) -> Any:
             "ones, or make a tensor of each"
         ) from error
     return array if dtype is not None else in_default_dtype(array, data)
+
+
+def _in_dtype(array: Any, dtype: Any) -> Any:
+    return array if dtype is None or array.dtype == np.dtype(dtype) else array.astype(dtype)
+
+
+# It converts arrays of a device.
+add_entry_names(globals(), "_in_dtype")
 
 
 def refuse_masked_data(value: Any) -> None:

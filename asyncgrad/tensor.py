@@ -1224,5 +1224,5 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
 register_with_einops()
 
 
-# They convert and copy arrays of a device.
-add_entry_names(globals(), "array_of_data", "_new_leaf")
+# It copies arrays of a device.
+add_entry_names(globals(), "_new_leaf")

@@ -21,7 +21,7 @@ from ..scheduling import CLOCK, LOOP_BUDGET
 from .shell import is_interactive, run_in_a_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Generator
 
 __all__ = [
     "BACKGROUND_TASKS",

@@ -24,7 +24,6 @@ from .loops import OneShotEvent, running_loop
 from .notes import add_note
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 

@@ -34,9 +34,7 @@ from .values import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Sized
 
-    from .hooks import HookList
     from .lowering import BodySource, CompiledArgs
-    from .metadata import InputMetadata
     from .saved import Saved
 
 __all__ = [

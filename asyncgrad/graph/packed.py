@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from .background import PendingWork
     from .node_like import NodeLike
-    from .saved import Saved
 
 __all__ = ["NodePacker", "PackHooks", "Packed", "SavedTensor", "abandon", "all_saved_by", "unpack_all", "unpack_now"]
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .node_like import NodeLike
-    from .tensor_base import TensorBase
 
 __all__ = [
     "Saved",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..executor import Executor
     from ..graph_task import GraphTask
     from .program import Program
-    from .trace import Slices, Trace
+    from .trace import Slices
 
 __all__ = ["CACHE", "Cache", "Candidate", "CompiledStats", "Bucket", "Entry", "shallow_key_of"]
 

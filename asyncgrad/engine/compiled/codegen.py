@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ...graph.lowering import BodySource
-    from .program import ProgramPoint, Segment
+    from .program import ProgramPoint
     from .trace import Op, Slices, Target, Trace
 
 __all__ = ["MAX_OPS_PER_SEGMENT", "CodeGenerator", "boundaries", "compile_backward", "forget_source"]

@@ -248,6 +248,23 @@ def deferred_imports(house: House, source: Source) -> list[str]:
     ]
 
 
+def imported_again(source: Source) -> list[str]:
+    """What is imported when the module runs is not imported again for type hints, as if it were not there."""
+    runs = {alias.asname or alias.name for statement in source.tree.body for alias in _aliases_of(statement)}
+    return [
+        source.at(statement, f"{name} is imported at run time anyway: do not import it for type hints again")
+        for block in source.tree.body
+        if isinstance(block, ast.If) and _is_name(block.test, "TYPE_CHECKING")
+        for statement in block.body
+        for alias in _aliases_of(statement)
+        if (name := alias.asname or alias.name) in runs
+    ]
+
+
+def _aliases_of(statement: ast.stmt) -> list[ast.alias]:
+    return statement.names if isinstance(statement, (ast.Import, ast.ImportFrom)) else []
+
+
 def sizes(source: Source) -> list[str]:
     """A function fits in a reader's head; decorators do not count. A file ends where its idea ends."""
     found = []

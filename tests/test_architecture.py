@@ -66,6 +66,10 @@ def test_imports_stand_at_the_top():
     assert each_file_holds(functools.partial(rules.deferred_imports, HOUSE), HOUSE.sources)
 
 
+def test_what_is_imported_at_run_time_is_not_imported_again_for_type_hints():
+    assert each_file_holds(rules.imported_again, HOUSE.sources)
+
+
 def test_functions_stay_short():
     assert each_file_holds(rules.sizes, HOUSE.sources)
 

@@ -196,6 +196,16 @@ def test_an_import_inside_a_function_is_named_unless_it_may_be_missing(build: An
     ]
 
 
+def test_an_import_for_type_hints_of_what_is_imported_at_run_time_is_named(build: Any):
+    runs = "import ast\nfrom typing import TYPE_CHECKING\n"
+    hints = "if TYPE_CHECKING:\n    import ast\n    from collections import Counter\n"
+    house = build({"asyncgrad/sync.py": runs + hints})
+
+    assert rules.imported_again(house["asyncgrad.sync"]) == [
+        "asyncgrad/sync.py:4: ast is imported at run time anyway: do not import it for type hints again"
+    ]
+
+
 def test_a_long_function_is_named_and_a_long_file_is_not(build: Any):
     fits = "@cache\ndef fits():\n" + "    x = 1\n" * 59
     too_long = "async def too_long():\n" + "    x = 1\n" * 60

@@ -59,7 +59,9 @@ class gaussian_kde:
         self.d: int = self.dataset.shape[0]
         self.n: int = self.dataset.shape[1]
         if self.dataset.size < 2:
-            raise ValueError("scipy.stats.gaussian_kde takes at least two points, not a dataset of shape (1, 1)")
+            raise ValueError(
+                f"scipy.stats.gaussian_kde takes at least two points, not a dataset of shape {self.dataset.shape}"
+            )
         if weights is None:
             self.weights: Any = asarray(np.full(self.n, 1 / self.n))
         else:

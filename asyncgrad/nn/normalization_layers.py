@@ -118,10 +118,16 @@ class BatchNorm(ChannelNorm):
 
     def forward(self, input: Any) -> Any:
         """Return the normalized x; in training, move the running statistics towards those of x."""
-        self._checked(input)
-        by_batch = self.training or self.running_mean is None
-        momentum = self._count_batch() if self.training else 0.0
+        shape = self._checked(input)
         mean, variance = self.running_mean, self.running_var
+        if shape[1] != self.num_features and not (mean is None and self.weight is None):
+            # Before the batch is counted.
+            raise ArgumentError(
+                f"{type(self).__name__}({self.num_features}) takes x with {self.num_features} channels on axis 1, not "
+                f"of shape {shape}"
+            )
+        by_batch = self.training or mean is None
+        momentum = self._count_batch() if self.training else 0.0
         return batch_norm(input, mean, variance, self.weight, self.bias, by_batch, momentum, self.eps)
 
     def _count_batch(self) -> float:

@@ -341,6 +341,11 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nn.Conv2d(-3, 4, 3), ArgumentError, "in_channels must not be negative, but is -3"),
     (lambda: nn.BatchNorm1d("a"), ArgumentTypeError, "num_features must be an int"),  # type: ignore[arg-type]
     (lambda: nn.BatchNorm1d(3, eps="a"), ArgumentTypeError, "eps must be a number"),  # type: ignore[arg-type]
+    (
+        lambda: nn.BatchNorm1d(4)(np.ones((3, 5))),
+        ArgumentError,
+        "BatchNorm1d(4) takes x with 4 channels on axis 1",
+    ),
     (lambda: nn.LayerNorm((3, -1)), ArgumentError, "normalized_shape must not be negative, but is -1"),
     (lambda: nn.GroupNorm(2.5, 5), ArgumentTypeError, "num_groups must be an int"),  # type: ignore[arg-type]
     (lambda: nn.GRU(3.5, 4), ArgumentTypeError, "input_size must be an int, not float 3.5"),  # type: ignore[arg-type]
@@ -381,3 +386,12 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_bad_use_of_a_layer_is_named(make: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         make()
+
+
+def test_a_batch_of_other_channels_is_not_counted_and_channels_are_free_without_parameters():
+    layer = nn.BatchNorm1d(4)
+
+    with pytest.raises(ArgumentError):
+        layer(np.ones((3, 5)))
+    assert layer.num_batches_tracked.item() == 0  # type: ignore[union-attr]
+    assert nn.BatchNorm1d(4, affine=False, track_running_stats=False)(np.ones((3, 5))).shape == (3, 5)

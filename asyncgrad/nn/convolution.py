@@ -264,8 +264,8 @@ def conv2d(
         )
     if shape[-3] != filters[1] * groups or filters[0] % groups:
         raise ArgumentError(
-            f"conv2d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels "
-            f"and a number of filters that {groups} divides: x has shape {shape}"
+            f"conv2d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels"
+            f"{f', and a number of filters that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
         )
     if bias is not None and array_of(bias).shape != filters[:1]:
         raise ArgumentError(
@@ -417,8 +417,8 @@ def _check_transposed(function: str, shape: tuple[int, ...], filters: tuple[int,
         )
     if shape[-3] != filters[0] or filters[0] % groups:
         raise ArgumentError(
-            f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels, a "
-            f"number that {groups} divides: x has shape {shape}"
+            f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels"
+            f"{f', a number that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
         )
     if bias is not None and array_of(bias).shape != (filters[1] * groups,):
         raise ArgumentError(

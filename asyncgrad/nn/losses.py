@@ -435,7 +435,9 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     check_operands_beside("binary_cross_entropy", input, target, weight)
     data, shape = array_of(input), array_of(target).shape
     if data.shape != shape:
-        raise ArgumentError(f"binary_cross_entropy of an input of shape {data.shape} takes a target of it, not {shape}")
+        raise ArgumentError(
+            f"binary_cross_entropy of an input of shape {data.shape} takes a target of that shape, not of {shape}"
+        )
     if data.__class__ is np.ndarray and data.size and not (data.min() >= 0 and data.max() <= 1):
         raise ArgumentError(
             f"binary_cross_entropy takes probabilities from 0 to 1, not from {data.min()} to {data.max()}: "

@@ -101,7 +101,10 @@ class Optimizer(ABC):
                 f"{describe(params)}{hint}"
             )
         if not _are_groups(given) and not leaves(given):
-            raise ArgumentError(f"{type(self).__name__} got no parameters: is a generator used up?")
+            raise ArgumentError(
+                f"{type(self).__name__} got no parameters: is a generator used up? The parameters of a module are its "
+                "attributes that are leaves that require grad, such as nn.Parameter(array)"
+            )
         for group in given if _are_groups(given) else [{"params": given}]:
             self.add_param_group(group)
         if not any(param.requires_grad for param in self._params()):

@@ -378,4 +378,5 @@ def _kind(value: Any) -> str:
 
 
 def _article(cls: type) -> str:
-    return "None" if cls is type(None) else f"a {cls.__name__}"
+    name = cls.__name__
+    return "None" if cls is type(None) else f"{'an' if name[0] in 'AEIOUaeiou' or name == 'ndarray' else 'a'} {name}"

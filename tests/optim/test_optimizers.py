@@ -283,6 +283,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: optim.SGD([parameter() * 2]), ArgumentError, "was computed by MultiplyBackward, but only leaves"),
     (lambda: optim.SGD([read_only_parameter()]), ArgumentError, "has a read-only array"),
     (lambda: optim.SGD([]), ArgumentError, "SGD got no parameters"),
+    (lambda: optim.SGD(nn.ReLU().parameters()), ArgumentError, "such as nn.Parameter(array)"),
     (lambda: optim.SGD(generator()), ArgumentError, "is a generator used up?"),
     (lambda: optim.SGD([shared, shared]), ArgumentError, "parameter 1 of group 0 is given twice"),
     (

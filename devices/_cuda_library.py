@@ -38,6 +38,7 @@ def library_functions(cupy: Any, launched: list[int] | None = None) -> dict[Any,
         # Half of the time of as many slices; a stand-in for CuPy has no such module.
         **({"split": cupy._core.array_split} if hasattr(cupy, "_core") else {}),
         np.lib.stride_tricks.sliding_window_view: partial(_sliding_windows, cupy.ndarray),
+        "zeta": _zeta,
     }
 
 
@@ -46,6 +47,13 @@ def _ones(make: Callable[[Any, Any], Any], shape: Any, dtype: Any) -> Any:
     out = make(shape, dtype)
     out.fill(1)
     return out
+
+
+def _zeta(s: Any, q: Any) -> Any:
+    """Return Hurwitz's zeta function, which CuPy's arrays do not find: SciPy's ufunc has another name."""
+    from cupyx.scipy.special import zeta
+
+    return zeta(s, q)
 
 
 def _sliding_windows(ndarray: Any, x: Any, lengths: Any, axes: Any) -> Any:

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 #: The functions of the device that need no kernel.
-_PRODUCTS = (np.matmul, "linear", "linear_input_grad", "linear_weight_grad")
+_PRODUCTS = (np.matmul, "linear", "linear_input_grad", "linear_weight_grad", "zeta")
 
 _thread = threading.local()
 
@@ -602,6 +602,13 @@ class RawModule:
         raise NotImplementedError(f"the kernel {name} is CUDA's C, for which there is no compiler here")
 
 
+def _zeta(x: Any, q: Any) -> ndarray:
+    """Return Hurwitz's zeta function: `cupyx.scipy.special.zeta`."""
+    from scipy.special import zeta
+
+    return _make(np.asarray(zeta(unwrapped(x, []), unwrapped(q, []))), None)
+
+
 def _module(name: str, **names: Any) -> ModuleType:
     made = ModuleType(name)
     vars(made).update(names)
@@ -658,7 +665,10 @@ def modules() -> dict[str, ModuleType]:
     libs = _module("cupy_backends.cuda.libs", cublas=products)
     backends_cuda = _module("cupy_backends.cuda", libs=libs)
     backends = _module("cupy_backends", cuda=backends_cuda)
-    found = (cupy, cuda, runtime, driver, device, memory, backends, backends_cuda, libs, products)
+    special = _module("cupyx.scipy.special", zeta=_zeta)
+    cupyx = _module("cupyx", scipy=_module("cupyx.scipy", special=special))
+    scipy = cupyx, cupyx.scipy, cupyx.scipy.special
+    found = (cupy, *scipy, cuda, runtime, driver, device, memory, backends, backends_cuda, libs, products)
     return {one.__name__: one for one in found}
 
 

@@ -18,6 +18,8 @@ from numpy.exceptions import AxisError
 
 from ..arguments import describe
 from ..errors import ArgumentTypeError
+from ..graph.tensor_base import TensorBase
+from ..graph.values import is_foreign
 
 __all__ = ["explain_ufunc", "name_errors", "name_errors_of_methods"]
 
@@ -105,6 +107,9 @@ def _name(
     """
     if _is_of_the_user(error.__traceback__):
         return None
+    refused = _not_on_device(called, args, kwargs, error)
+    if refused is not None:
+        return refused
     # An inner function may have been named; the outer one is what the user knows.
     said = getattr(error, "_said", None) or str(error.args[0] if error.args and type(error) is KeyError else error)
     own = re.sub(rf"^[\w.<>]*\b{re.escape(function.__name__)}\(\)", f"{called}()", said)
@@ -121,6 +126,18 @@ def _name(
     elif isinstance(error, TypeError) and named != said:
         return ArgumentTypeError(named)
     error._said = said  # type: ignore[attr-defined]
+    return None
+
+
+def _not_on_device(called: str, args: Any, kwargs: dict[str, Any], error: Exception) -> ArgumentTypeError | None:
+    """Return what to raise where the device of an argument lacks what a function calls, in the words of its library."""
+    if type(error) in (TypeError, NotImplementedError):
+        for one in (*args, *kwargs.values()):
+            if isinstance(one, TensorBase) and is_foreign(one._data):
+                return ArgumentTypeError(
+                    f"{called} is not available on {one._device}, or not for such arguments ({error}): move the tensor "
+                    "by t.to('cpu')"
+                )
     return None
 
 

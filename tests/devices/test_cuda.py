@@ -614,16 +614,75 @@ def test_a_thread_that_cannot_start_is_tried_again(run: Any, gpu: Any, monkeypat
     run(main())
 
 
-@pytest.mark.parametrize("name", ["j1", "psi", "gammainc", "betainc"])
-def test_a_gradient_that_needs_what_the_library_lacks_says_so_by_name(gpu: Any, name: str) -> None:
-    function = getattr(pytest.importorskip("scipy.special"), name)
+def test_a_gradient_that_needs_what_the_library_lacks_says_so_by_name(gpu: Any) -> None:
+    special = pytest.importorskip("scipy.special")
     x = ag.tensor([0.25, 0.5], device=gpu, requires_grad=True)
-    value = function(*[x] * function.nin).sum()
+    value = special.lpmv(1.0, 2.0, x).sum()
 
     with pytest.raises(
-        ArgumentTypeError, match=rf"gradient of scipy\.special\.{name} is not available on cuda:0.*\.to\('cpu'\)"
+        ArgumentTypeError, match=r"gradient of scipy\.special\.lpmv is not available on cuda:0.*\.to\('cpu'\)"
     ):
         ag.sync.backward(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        *[(name, ([-30.0, -1.0, -0.25, -1e-7, 0.0, 1e-7, 0.75, 3.0, 2e4],)) for name in ("j1", "i1e")],
+        *[(name, ([1e-3, 0.5, 1.0, 20.0],)) for name in ("i1", "k1", "k1e")],
+        ("psi", ([-0.5, 0.25, 3.0],)),
+        ("zetac", ([-2.5, 1.25, 9.0],)),
+        *[(name, ([0.5, 2.0], [0.25, 3.0])) for name in ("gammainc", "chdtrc")],
+        ("betainc", ([0.5, 2.0], [0.75, 3.0], [0.25, 0.5])),
+        ("fdtri", ([2.0, 3.0], [4.0, 3.0], [0.25, 0.5])),
+        ("wright_bessel", ([0.5, 1.0], [1.5, 2.0], [0.25, 2.0])),
+        ("ellipkm1", ([1e-8, 0.5],)),
+        ("ellipeinc", ([0.5, 4.0], [0.25, 0.75])),
+    ],
+)
+def test_a_special_function_of_the_library_has_the_derivatives_of_scipy(gpu: Any, name: str, values: Any) -> None:
+    function = getattr(pytest.importorskip("scipy.special"), name)
+
+    def derivatives(device: Any) -> list[np.ndarray]:
+        leaves = [ag.tensor(value, device=device, requires_grad=True) for value in values]
+        first = ag.sync.grad(function(*leaves).sum(), leaves, create_graph=True)
+        second = ag.sync.grad(sum(one.sum() for one in first), leaves)
+        return [one.detach().to("cpu").numpy() for one in (*first, *second)]
+
+    for found, expected in zip(derivatives(gpu), derivatives("cpu"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s, x: s.logsumexp(x),
+        lambda s, x: s.softmax(x),
+        lambda s, x: s.log_softmax(x, 0),
+        lambda s, x: s.polygamma(1, x),
+        lambda s, x: s.zeta(2.5, x),
+        lambda s, x: s.zeta(x + 2, 1.5),
+        lambda s, x: s.multigammaln(x + 1, 2),
+    ],
+)
+def test_a_function_of_scipy_that_is_no_ufunc_runs_on_a_gpu(gpu: Any, call: Any) -> None:
+    special = pytest.importorskip("asyncgrad.scipy.special")
+
+    def outcome(device: Any) -> list[np.ndarray]:
+        x = ag.tensor([0.5, 2.0, 3.0], device=device, requires_grad=True)
+        value = call(special, x)
+        (grad,) = ag.sync.grad((value * value).sum(), [x])
+        return [one.detach().to("cpu").numpy() for one in (value, grad)]
+
+    for found, expected in zip(outcome(gpu), outcome("cpu"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_function_of_scipy_that_a_gpu_lacks_says_what_to_write(gpu: Any) -> None:
+    special = pytest.importorskip("asyncgrad.scipy.special")
+
+    with pytest.raises(ArgumentTypeError, match=r"special\.spherical_jn is not available on cuda:0.*\.to\('cpu'\)"):
+        special.spherical_jn(1, ag.tensor([0.5], device=gpu))
 
 
 def test_a_gradient_of_a_users_that_needs_what_the_library_lacks_says_where_it_is(gpu: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...graph.values import as_array, beside, raw, zeros_beside
 from ...ops.primitive import derivative, primitive
 
 __all__ = [
@@ -59,14 +59,15 @@ def _integrate(integrand: Callable[[Any], Any], start: Any, end: Any) -> Any:
     """Return the integrals of a function from `start` to `end`."""
     length = end - start
     total: Any = 0.0
-    for nodes, weights in _node_blocks(np.shape(raw(length))):
-        total = total + np.sum(integrand(start + length * nodes) * weights, 0)
+    bare = raw(length)
+    for nodes, weights in _node_blocks(np.shape(bare)):
+        total = total + np.sum(integrand(start + length * beside(nodes, bare)) * beside(weights, bare), 0)
     return total * length
 
 
 def _reach(exponent: Callable[[Any], Any], signs: Any) -> Any:
     """Return the distance from 0 at which a concave exponent has fallen to _DROP, or little more."""
-    reach = np.full(np.shape(signs), 64.0)
+    reach = np.full_like(signs, 64.0)
     while (too_far := exponent(signs * reach / 2) < _DROP).any():
         reach = np.where(too_far, reach / 2, reach)
     for share in (0.75, 0.875):
@@ -93,8 +94,8 @@ def polygamma(order: int, x: Any) -> Any:
     """
     count = 12 + order
     shift = x < count
-    x = np.asarray(x, float)
-    total = np.zeros(x.shape)
+    x = as_array(x).astype(float, copy=False)
+    total = zeros_beside(x.shape, x)
     high = np.where(shift, x + count, x)
     sign = -((-1.0) ** order)
     if shift.any():
@@ -133,7 +134,8 @@ def gamma_slope(shape: Any, x: Any) -> Any:
     mean = beyond - np.where(left, 0.0, 1.0) / shape
     x_, used_ = raw(x), raw(used)
     end = signs * _reach(lambda t: used_ * t - x_ * np.expm1(t), signs)
-    found = _integrate(lambda t: np.exp(used * t - x * np.expm1(t)) * (logarithm - mean + t), np.zeros(end.shape), end)
+    start = zeros_beside(end.shape, end)
+    found = _integrate(lambda t: np.exp(used * t - x * np.expm1(t)) * (logarithm - mean + t), start, end)
     slope = np.where(left, (x * found + beyond - logarithm) / shape, found)
     return np.where(at_zero, 0.0, slope)
 
@@ -158,7 +160,7 @@ def _beta_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
         growth = np.log1p(x * np.expm1(t))
         return np.exp(used * t - (total + 1) * growth) * (logarithm + t - growth - mean)
 
-    found = _integrate(integrand, np.zeros(end.shape), end)
+    found = _integrate(integrand, zeros_beside(end.shape, end), end)
     rest = logarithm - beyond + total_beyond - 1 / total
     return np.where(left, (total * x * found - rest) / a, (total * y * found + rest + 1 / a) / b)
 

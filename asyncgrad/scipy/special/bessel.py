@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...graph.values import is_foreign, raw
 from ...ops.primitive import Primitive
 from ..arguments import floating
 from ..ufuncs import special
@@ -128,14 +128,54 @@ kn: Primitive = differentiable(special.kn, "n x", n=lambda g: None, x=lambda g, 
 
 # Of orders 0 and 1.
 
+
+def _second(function: np.ufunc, x: Any, recurrence: Callable[[Any], Any]) -> Any:
+    """Return a function of order 2, of which CuPy has orders 0 and 1: there it follows from a recurrence."""
+    return recurrence(x) if is_foreign(raw(x)) else function(2, x)
+
+
+def _series_or(recurrence: Callable[[Any], Any], x: Any, sign: int, scale: Callable[[Any], Any] = np.ones_like) -> Any:
+    """Return J_2, for a sign of -1, or I_2: next to 0 by its series, since the recurrence has no right digits there."""
+    is_near = np.abs(raw(x)) < 1
+    near = np.where(is_near, x, 0.0)
+    square = sign * np.square(near) / 4
+    total: Any = 1.0
+    for k in range(9, 0, -1):
+        total = 1 + square / (k * (k + 2)) * total
+    return np.where(is_near, sign * square / 2 * total * scale(near), recurrence(np.where(is_near, 1.0, x)))
+
+
+def _j2(x: Any) -> Any:
+    return _second(special.jv, x, lambda x: _series_or(lambda x: 2 / x * special.j1(x) - special.j0(x), x, -1))
+
+
+def _i2(x: Any) -> Any:
+    return _second(special.iv, x, lambda x: _series_or(lambda x: special.i0(x) - 2 / x * special.i1(x), x, 1))
+
+
+def _k2(x: Any) -> Any:
+    return _second(special.kn, x, lambda x: special.k0(x) + 2 / x * special.k1(x))
+
+
+def _i2e(x: Any) -> Any:
+    def recurrence(x: Any) -> Any:
+        return special.i0e(x) - 2 / x * special.i1e(x)
+
+    return _second(special.ive, x, lambda x: _series_or(recurrence, x, 1, lambda x: np.exp(-np.abs(x))))
+
+
+def _k2e(x: Any) -> Any:
+    return _second(special.kve, x, lambda x: special.k0e(x) + 2 / x * special.k1e(x))
+
+
 j0: Primitive = differentiable(special.j0, "x", x=lambda g, x: -g * special.j1(x))
-j1: Primitive = differentiable(special.j1, "x", x=lambda g, x: g * (0.5 * (special.j0(x) - special.jv(2, x))))
+j1: Primitive = differentiable(special.j1, "x", x=lambda g, x: g * (0.5 * (special.j0(x) - _j2(x))))
 y0: Primitive = differentiable(special.y0, "x", x=lambda g, x: -g * special.y1(x))
 y1: Primitive = differentiable(special.y1, "x", x=lambda g, x, out: g * _y_slope(special.yn, 1, x, out))
 i0: Primitive = differentiable(special.i0, "x", x=lambda g, x: g * special.i1(x))
-i1: Primitive = differentiable(special.i1, "x", x=lambda g, x: g * (0.5 * (special.i0(x) + special.iv(2, x))))
+i1: Primitive = differentiable(special.i1, "x", x=lambda g, x: g * (0.5 * (special.i0(x) + _i2(x))))
 k0: Primitive = differentiable(special.k0, "x", x=lambda g, x: -g * special.k1(x))
-k1: Primitive = differentiable(special.k1, "x", x=lambda g, x: -g * (0.5 * (special.k0(x) + special.kn(2, x))))
+k1: Primitive = differentiable(special.k1, "x", x=lambda g, x: -g * (0.5 * (special.k0(x) + _k2(x))))
 
 
 # Scaled. Far from 0 they behave like a power, and the terms of the derivative cancel.
@@ -205,7 +245,7 @@ def _i0e_slope(x: Any, out: Any) -> Any:
 
 def _i1e_slope(x: Any, out: Any) -> Any:
     sign = np.sign(raw(x))
-    return _or_far(lambda x: 0.5 * (special.i0e(x) + special.ive(2, x)) - sign * out, 1, x, out, -sign)
+    return _or_far(lambda x: 0.5 * (special.i0e(x) + _i2e(x)) - sign * out, 1, x, out, -sign)
 
 
 def _kve_slope(v: Any, z: Any, out: Any, below: Callable[[Any], Any], above: Callable[[Any], Any]) -> Any:
@@ -258,7 +298,7 @@ k0e: Primitive = differentiable(
 k1e: Primitive = differentiable(
     special.k1e,
     "x",
-    x=lambda g, x, out: g * _kve_slope(1, x, out, special.k0e, lambda x: special.kve(2, x)),
+    x=lambda g, x, out: g * _kve_slope(1, x, out, special.k0e, _k2e),
 )
 
 

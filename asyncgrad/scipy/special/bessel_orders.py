@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.tensor_base import TensorBase
-from ...graph.values import raw
+from ...graph.values import as_array, raw
 from ..ufuncs import special
 
 __all__ = ["by_differences", "by_order", "double", "i_by_order", "k_by_order", "slope_by_differences"]
@@ -24,7 +24,7 @@ __all__ = ["by_differences", "by_order", "double", "i_by_order", "k_by_order", "
 def double(value: Any) -> Any:
     """Return a tensor or anything else in double precision, which differences and integrals need."""
     if not isinstance(value, TensorBase):
-        value = np.asarray(value)
+        value = as_array(value)
     return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
 

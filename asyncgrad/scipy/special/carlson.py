@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import MissingDerivativeError
-from ...graph.values import raw
+from ...graph.values import beside, raw, zeros_beside
 from ...ops.primitive import Primitive, derivative, primitive
 from ..ufuncs import special
 from .rules import differentiable
@@ -44,22 +44,24 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
     # the nodes keep as far from them as possible.
     angles, lengths = np.angle(points), np.abs(points)
     is_zero = lengths == 0
-    low = np.min(np.where(is_zero, np.inf, angles), 0, initial=math.pi)
-    high = np.max(np.where(is_zero, -np.inf, angles), 0, initial=-math.pi)
+    low = np.minimum(np.min(np.where(is_zero, np.inf, angles), 0), math.pi)
+    high = np.maximum(np.max(np.where(is_zero, -np.inf, angles), 0), -math.pi)
     ray, distance = (low + high) / 2, math.pi - (high - low) / 2
     step = np.clip(0.16 * distance, 0.02, 0.5)
     logarithms = np.log(np.where(is_zero, 1.0, lengths))
-    start = np.min(np.where(is_zero, np.inf, logarithms), 0, initial=700.0)
-    growth = power + 1 - np.sum(np.where(is_zero, np.reshape(powers, (-1, *[1] * ray.ndim)), 0.0), 0)
+    start = np.minimum(np.min(np.where(is_zero, np.inf, logarithms), 0), 700.0)
+    exponents = beside(np.reshape(powers, (-1, *[1] * ray.ndim)), points)
+    growth = power + 1 - np.sum(np.where(is_zero, exponents, 0.0), 0)
     diverges = growth <= 0
     start = start - _DROP / np.where(diverges, 1.0, growth)
-    end = np.max(np.where(is_zero, -np.inf, logarithms), 0, initial=-700.0) + _DROP / total
-    count = int(np.max(np.where(np.isfinite(end - start), (end - start) / step, 1.0), initial=1.0)) + 1
+    end = np.maximum(np.max(np.where(is_zero, -np.inf, logarithms), 0), -700.0) + _DROP / total
+    counts = np.where(np.isfinite(end - start), (end - start) / step, 1.0)
+    count = int(max(np.max(counts), 1.0)) + 1 if counts.size else 2
     direction = np.exp(1j * ray) if points.dtype.kind == "c" else 1.0
-    result: Any = np.zeros(ray.shape, points.dtype)
+    result: Any = zeros_beside(ray.shape, points)
     block = max(1, _BLOCK // max(1, ray.size))
     for first in range(0, count, block):
-        numbers = np.arange(first, min(count, first + block)).reshape(-1, *[1] * ray.ndim)
+        numbers = beside(np.arange(first, min(count, first + block)).reshape(-1, *[1] * ray.ndim), points)
         t = np.exp(start + step * numbers) * direction
         product = t ** (power + 1)
         for point, exponent in zip(points, powers, strict=True):

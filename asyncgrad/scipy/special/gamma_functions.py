@@ -6,16 +6,15 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import _ufuncs
 
 from ...errors import ArgumentTypeError
-from ...graph.values import raw
+from ...graph.values import arange_beside, raw
 from ...ops.axes import array_like
 from ...ops.nondifferentiable import NonDifferentiable
 from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
-from .rules import compute_where, differentiable
+from .rules import compute_where, differentiable, zeta_
 
 __all__ = [
     "beta",
@@ -38,15 +37,11 @@ loggamma: Primitive = differentiable(special.loggamma, "x", x=lambda g, x: g * s
 gammasgn = RULES[special.gammasgn] = NonDifferentiable(special.gammasgn)
 
 
-#: The ufunc that SciPy's zeta calls.
-_hurwitz_zeta = getattr(_ufuncs, "_zeta", special.zeta)
-
-
 @primitive()
 def polygamma_(x: Any, n: Any) -> Any:
     """Return the n-th derivative of the digamma function, for n > 0."""
     # As SciPy's, which also computes the digamma function, for elements with n = 0.
-    return (-1.0) ** (n + 1) * special.gamma(n + 1.0) * _hurwitz_zeta(n + 1, x)
+    return (-1.0) ** (n + 1) * special.gamma(n + 1.0) * zeta_(n + 1, x)
 
 
 @derivative(polygamma_, "x")
@@ -207,5 +202,5 @@ def multigammaln(a: Any, d: int) -> Any:
     a = floating(a)
     if np.any(raw(a) <= 0.5 * (d - 1)):
         raise ValueError(f"scipy.special.multigammaln takes a greater than (d - 1) / 2, which is {0.5 * (d - 1)}")
-    terms = special.gammaln(a[..., np.newaxis] - np.arange(d) / 2)
+    terms = special.gammaln(a[..., np.newaxis] - arange_beside(int(d), raw(a)) / 2)
     return d * (d - 1) * 0.25 * np.log(np.pi) + np.sum(terms, -1)

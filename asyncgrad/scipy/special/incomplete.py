@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...graph.values import as_array, raw
 from ...numpy.random.shapes import beta_slope, gamma_slope
 from ...ops.primitive import Primitive
 from ..ufuncs import special
@@ -67,7 +67,7 @@ def _inside(mask: Any, value: Any, otherwise: float) -> Any:
 
 def _where_finite(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return a function of finite arguments, and elsewhere 0: what it is the derivative of is constant there."""
-    bare = [np.asarray(raw(one)) for one in arguments]
+    bare = [as_array(raw(one)) for one in arguments]
     if np.isfinite(sum(bare)).all():
         return function(*arguments)
     missing, inside = np.False_, np.True_

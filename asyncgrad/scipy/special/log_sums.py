@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...graph.values import as_array, is_foreign, raw, zeros_beside
 from ...ops.axes import kept_shape, reduced_axes
 from ...ops.primitive import derivative, primitive
 from ...tensor import asarray
@@ -19,10 +19,15 @@ __all__ = ["log_softmax", "logsumexp", "softmax"]
 @primitive()
 def logsumexp_(a: Any, b: Any, axis: tuple[int, ...], sign: Any) -> Any:
     """Return log(abs(sum(b * exp(a)))) along axes, which are kept; `sign` is that of the sums."""
-    largest = np.max(a.real, axis, keepdims=True, initial=-np.inf)
-    largest = np.where(np.isfinite(largest), largest, 0)
+    largest = _finite_largest(a, axis) if a.size else 0
     with np.errstate(divide="ignore"):
         return np.log(np.sum(b * np.exp(a - largest), axis, keepdims=True) * np.conjugate(sign)) + largest
+
+
+def _finite_largest(a: Any, axis: Any) -> Any:
+    """Return the greatest real part along axes, which are kept, and 0 where that is not finite."""
+    largest = np.max(a.real, axis, keepdims=True)
+    return np.where(np.isfinite(largest), largest, 0)
 
 
 @derivative(logsumexp_, "a")
@@ -63,11 +68,11 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
         0.693147
     """
     a = floating(a)
-    factors = asarray(1.0) if b is None else floating(b)
+    factors = asarray(1.0).to(a.device) if b is None else floating(b)
     if b is not None:
         a, factors = np.broadcast_arrays(a, factors)
     axes = reduced_axes(axis, a.ndim)
-    sign = np.asarray(_sign_of_sum(raw(a), raw(factors), axes))
+    sign = as_array(_sign_of_sum(raw(a), raw(factors), axes))
     factors = factors.astype(np.result_type(a.dtype, factors.dtype if b is not None else a.dtype), copy=False)
     result = logsumexp_.call(a, factors, axes, sign)
     if not return_sign and result.dtype.kind == "c":
@@ -82,9 +87,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 
 def _sign_of_sum(a: Any, b: Any, axes: tuple[int, ...]) -> Any:
     if not a.size:
-        return np.zeros(kept_shape(a.shape, axes), np.result_type(a, b))
-    largest = np.max(a.real, axes, keepdims=True)
-    sums = np.sum(b * np.exp(a - np.where(np.isfinite(largest), largest, 0)), axes, keepdims=True)
+        return zeros_beside(kept_shape(a.shape, axes), a, np.result_type(a, b))
+    sums = np.sum(b * np.exp(a - _finite_largest(a, axes)), axes, keepdims=True)
     return np.sign(sums).astype(np.result_type(a.dtype, sums.dtype) if a.dtype.kind == "c" else a.dtype, copy=False)
 
 
@@ -108,7 +112,10 @@ def softmax(x: Any, axis: Any = None) -> Any:
 @primitive()
 def softmax_(x: Any, axis: Any) -> Any:
     """Return the exponentials over their sum along axes."""
-    return special.softmax(x, axis)
+    if not is_foreign(x):
+        return special.softmax(x, axis)
+    exponentials = np.exp(x - np.max(x, axis, keepdims=True))
+    return exponentials / np.sum(exponentials, axis, keepdims=True)
 
 
 @derivative(softmax_, "x")
@@ -132,7 +139,10 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
 @primitive()
 def log_softmax_(x: Any, axis: Any) -> Any:
     """Return the logarithms of the exponentials over their sum along axes."""
-    return special.log_softmax(x, axis)
+    if not is_foreign(x):
+        return special.log_softmax(x, axis)
+    shifted = x - _finite_largest(x, axis)
+    return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))
 
 
 @derivative(log_softmax_, "x")

@@ -11,14 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.special import _ufuncs
 
 from ...engine.device import device_of_array
 from ...errors import ArgumentTypeError, AsyncgradError
-from ...graph.values import is_foreign, raw
+from ...graph.values import is_foreign, kernel_of, raw
 from ...ops.primitive import Primitive
 from ...ops.primitive import differentiable as _differentiable
+from ..ufuncs import special
 
-__all__ = ["compute_where", "differentiable"]
+__all__ = ["compute_where", "differentiable", "zeta_"]
 
 _DOUBLE = np.dtype(np.float64)
 #: By the character of a narrow dtype, the dtype that formulas compute in: a whole number stays one, if it may.
@@ -59,6 +61,17 @@ def compute_where(
     if np.all(inside):
         return formula(*arguments)
     return np.where(inside, formula(*(np.where(inside, one, safe) for one in arguments)), outside)
+
+
+#: The ufunc that SciPy's zeta calls.
+_hurwitz_zeta = getattr(_ufuncs, "_zeta", special.zeta)
+
+
+def zeta_(s: Any, q: Any) -> Any:
+    """Return Hurwitz's zeta function of arrays."""
+    # CuPy's is not found by the name of SciPy's ufunc.
+    function = kernel_of("zeta", q) or kernel_of("zeta", s) or _hurwitz_zeta
+    return function(s, q)
 
 
 def _refused_by_name(name: str, formula: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,12 +9,13 @@ import numpy as np
 from scipy.special import _ufuncs
 
 from ...errors import ArgumentTypeError
-from ...graph.values import raw
+from ...graph.tensor_base import TensorBase
+from ...graph.values import arange_beside, beside, is_foreign, raw
 from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import double, slope_by_differences
-from .rules import differentiable
+from .rules import differentiable, zeta_
 
 __all__ = [
     "agm",
@@ -35,7 +36,8 @@ def _zeta_slope(s: Any) -> Any:
     s = double(s)
     is_right = raw(s).real > 8
     right = np.where(is_right, s, 20.0)[..., np.newaxis]
-    series = -np.sum(_LOGARITHMS * np.exp(-_LOGARITHMS * right), -1)
+    logarithms = beside(_LOGARITHMS, raw(s))
+    series = -np.sum(logarithms * np.exp(-logarithms * right), -1)
     if np.all(is_right):
         return series
     left = np.where(is_right, 0.5, s)
@@ -52,7 +54,8 @@ _LOGARITHMS = np.log(np.arange(2, 130))
 @primitive()
 def riemann_zeta(s: Any) -> Any:
     """Return Riemann's zeta function."""
-    return special.zeta(s)
+    # CuPy has a function with two arguments, for s > 1 alone.
+    return special.zetac(s) + 1 if is_foreign(s) else special.zeta(s)
 
 
 @derivative(riemann_zeta, "s")
@@ -72,10 +75,15 @@ _BERNOULLI = [float(special.bernoulli(2 * k)[-1]) / math.factorial(2 * k) for k 
 def _hurwitz_by_order(s: Any, q: Any) -> Any:
     """Return the derivative by s, by the formula of Euler and Maclaurin."""
     s, q = double(s), double(q)
+    # One may be a number, beside a tensor of a device.
+    if isinstance(s, np.ndarray):
+        s = beside(s, raw(q))
+    elif isinstance(q, np.ndarray):
+        q = beside(q, raw(s))
     is_end = raw(s) == np.inf
     is_inside = (raw(q) > 0) & (raw(s).real > 1) & ~is_end
     q, s = np.where(is_inside, q, 1.0), np.where(is_inside, s, 2.0)
-    logarithms = np.log(q[..., np.newaxis] + np.arange(_TERMS))
+    logarithms = np.log(q[..., np.newaxis] + arange_beside(_TERMS, raw(q)))
     head = np.sum(logarithms * np.exp(-s[..., np.newaxis] * logarithms), -1)
     end = q + _TERMS
     log_end = np.log(end)
@@ -95,7 +103,7 @@ def _hurwitz_by_order(s: Any, q: Any) -> Any:
 @primitive()
 def hurwitz_zeta(s: Any, q: Any) -> Any:
     """Return Hurwitz's zeta function."""
-    return special.zeta(s, q)
+    return zeta_(s, q)
 
 
 @derivative(hurwitz_zeta, "s")
@@ -128,7 +136,12 @@ def zeta(x: Any, q: Any = None, out: None = None) -> Any:
     """
     if out is not None:
         raise ArgumentTypeError("asyncgrad.scipy.special.zeta takes no out: write out[...] = zeta(x, q)")
-    return riemann_zeta(floating(x)) if q is None else hurwitz_zeta(floating(x), floating(q))
+    if q is None:
+        return riemann_zeta(floating(x))
+    if isinstance(x, TensorBase) and is_foreign(x._data):
+        # A number beside it may stay one, and as a tensor it would be on the host.
+        return hurwitz_zeta(floating(x), q)
+    return hurwitz_zeta(x if isinstance(q, TensorBase) and is_foreign(q._data) else floating(x), floating(q))
 
 
 # Spence's.

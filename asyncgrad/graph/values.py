@@ -27,6 +27,7 @@ __all__ = [
     "add_into",
     "arange_beside",
     "as_array",
+    "as_floats",
     "beside",
     "cast",
     "check_numbers",
@@ -401,6 +402,13 @@ def has_nan(value: Any) -> bool:
     if dtype is None:
         return isinstance(value, (float, complex)) and value != value
     return dtype.kind in "fc" and bool(np.isnan(value).any())
+
+
+def as_floats(*arrays: Any) -> list[float]:
+    """Return arrays of one element and of one dtype as numbers; the host waits once for those of a device."""
+    if is_foreign(arrays[0]):
+        return np.stack(arrays).tolist()  # type: ignore[no-any-return]
+    return [float(array) for array in arrays]
 
 
 def raw(value: Any) -> Any:

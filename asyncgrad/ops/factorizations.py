@@ -9,7 +9,7 @@ import numpy as np
 from ..context import GRAD_MODE
 from ..errors import GraphError, MissingDerivativeError
 from ..graph.tensor_base import TensorBase
-from ..graph.values import raw
+from ..graph.values import is_foreign, raw
 from .axes import array_like
 from .decomposition import decomposition, joint_derivative
 from .diagonals import put_diagonal
@@ -69,7 +69,7 @@ def _qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
 
 def _square_qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
     """Return the gradient of matrices with at least as many rows as columns."""
-    _check_independent(r)
+    r = _checked_independent(r)
     inner: Any = None if gr is None else product(r, adjoint(gr))
     if gq is not None:
         projected = product(adjoint(gq), q)
@@ -84,14 +84,21 @@ def _square_qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
     return adjoint(np.linalg.solve(r, adjoint(gradient)))
 
 
-def _check_independent(r: Any) -> None:
-    """Raise if triangular matrices are singular up to rounding."""
+def _checked_independent(r: Any) -> Any:
+    """Return triangular matrices, and raise if one is singular up to rounding.
+
+    On a device, which the host would have to wait for, it is replaced by NaNs.
+    """
     diagonal = np.abs(np.diagonal(raw(r), 0, -2, -1))
-    if (diagonal <= np.finfo(diagonal.dtype).eps * largest_size(diagonal)).any():
+    is_singular = (diagonal <= np.finfo(diagonal.dtype).eps * largest_size(diagonal)).any(-1)
+    if is_foreign(is_singular):
+        return np.where(is_singular[..., np.newaxis, np.newaxis], np.nan, r)
+    if is_singular.any():
         raise GraphError(
             "numpy.linalg.qr: the leading columns of a matrix are linearly dependent, so its factors have no "
             "derivative. Remove dependent columns, or perturb the matrix"
         )
+    return r
 
 
 @primitive(superlinear=True)
@@ -104,7 +111,7 @@ def qr_triangle_(a: Any) -> Any:
 def _(g: Any, a: Any, out: Any) -> Any:
     rows = out.shape[-2]
     triangle, first = out[..., :rows], a[..., :rows]
-    _check_independent(triangle)
+    triangle = _checked_independent(triangle)
     q = adjoint(np.linalg.solve(adjoint(triangle), adjoint(first)))
     gradient = _qr_gradient(None, np.conjugate(g) if g.dtype.kind == "c" else g, q, out)
     return np.conjugate(gradient) if gradient.dtype.kind == "c" else gradient

@@ -14,6 +14,7 @@ from ..graph.current_devices import several_devices, steps_on_device
 from ..graph.current_streams import follow_streams
 from ..graph.one_device import check_one_device
 from ..graph.saved_hooks import prepare_write
+from ..graph.values import as_floats, is_foreign
 from ..tensor import Tensor
 from .elementwise import real_view
 from .line_search import Point, strong_wolfe
@@ -194,12 +195,10 @@ class _Iterations:
 
     def _has_ended(self, loss: float, grad: Any, change: Any) -> bool:
         group = self._group
-        return bool(
-            self._evaluations >= group["max_eval"]
-            or abs(grad).max() <= group["tolerance_grad"]
-            or abs(change).max() <= group["tolerance_change"]
-            or abs(loss - self.state["prev_loss"]) < group["tolerance_change"]
-        )
+        if self._evaluations >= group["max_eval"] or abs(loss - self.state["prev_loss"]) < group["tolerance_change"]:
+            return True
+        steepest, farthest = as_floats(abs(grad).max(), abs(change).max())
+        return steepest <= group["tolerance_grad"] or farthest <= group["tolerance_change"]
 
     def _search(self, here: Point, start: Any, direction: Any, step: float) -> Generator[None, Any, Point]:
         """Run the line search with the parameters moved to each point that it asks for."""
@@ -229,7 +228,7 @@ class _Iterations:
             return -grad
         changes, steps, inverses = state["old_dirs"], state["old_stps"], state["ro"]
         change, step = grad - state["prev_flat_grad"], state["d"] * state["t"]
-        curvature = float(np.vdot(change, step))
+        curvature, square = as_floats(np.vdot(change, step), np.vdot(change, change))
         if curvature > _LEAST_CURVATURE:
             if len(changes) == self._group["history_size"]:
                 for history in (changes, steps, inverses):
@@ -237,14 +236,14 @@ class _Iterations:
             changes.append(change)
             steps.append(step)
             inverses.append(1.0 / curvature)
-            state["H_diag"] = curvature / float(np.vdot(change, change))
+            state["H_diag"] = curvature / square
         direction, shares = -grad, []
         for change, step, inverse in zip(reversed(changes), reversed(steps), reversed(inverses), strict=True):
-            shares.append(float(np.vdot(step, direction)) * inverse)
+            shares.append(_dot(step, direction) * inverse)
             direction = direction - shares[-1] * change
         direction = direction * state["H_diag"]
         for change, step, inverse in zip(changes, steps, inverses, strict=True):
-            direction = direction + step * (shares.pop() - float(np.vdot(change, direction)) * inverse)
+            direction = direction + step * (shares.pop() - _dot(change, direction) * inverse)
         return direction
 
     def _values(self) -> Any:
@@ -272,6 +271,12 @@ class _Iterations:
             target[...] = values[offset : offset + target.size].reshape(target.shape)
             param._bump_version()
             offset += target.size
+
+
+def _dot(x: Any, y: Any) -> Any:
+    """Return a product as a number; as an array where the host would have to wait for it."""
+    product = np.vdot(x, y)
+    return product if is_foreign(product) else float(product)
 
 
 def _flat(arrays: list[Any]) -> Any:

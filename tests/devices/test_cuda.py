@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import pickle
 import re
 import sys
@@ -730,19 +731,64 @@ def test_the_gradient_of_a_product_is_computed_without_a_wait(
 # Clipping.
 
 
-def test_the_host_waits_once_for_the_norm_of_many_gradients(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The arrays that the host has waited for."""
+    found: list[Any] = []
+    for name in ("tolist", "item", "__bool__"):
+        original = getattr(ndarray, name)
+        monkeypatch.setattr(ndarray, name, lambda self, original=original: (found.append(self), original(self))[1])
+    return found
+
+
+def test_the_host_waits_once_for_the_norm_of_many_gradients(gpu: Any, waits: list[Any]) -> None:
     params = [ag.tensor(np.full(3, float(value)), device=gpu, requires_grad=True) for value in range(1, 6)]
     for param in params:
         param.grad = param.detach() * 1
-    waits: list[Any] = []
-    for name in ("tolist", "item", "__bool__", "__float__"):
-        original = getattr(ndarray, name)
-        monkeypatch.setattr(ndarray, name, lambda self, original=original: (waits.append(self), original(self))[1])
 
     assert optim.clip_grad_norm(params, 1.0) == pytest.approx((3 * 55) ** 0.5)
     assert len(waits) == 1
     optim.clip_grad_value(params, 0.1)
     assert len(waits) == 2
+
+
+def test_an_iteration_to_a_fixed_point_waits_once(gpu: Any, waits: list[Any]) -> None:
+    a, calls = ag.tensor([2.0, 3.0], device=gpu), 0
+
+    def newton_step(a: Any, x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return 0.5 * (x + a / x)
+
+    ag.sync.func.fixed_point(newton_step, a, ag.tensor([1.0, 1.0], device=gpu))
+
+    assert len(waits) == calls > 3
+
+
+def test_an_iteration_of_lbfgs_waits_as_often_whatever_it_remembers(gpu: Any, waits: list[Any]) -> None:
+    x = ag.tensor([1.0, -2.0, 3.0], device=gpu, requires_grad=True)
+    optimizer, counts = optim.LBFGS([x], max_iter=7), list[int]()
+
+    def closure() -> Any:
+        counts.append(len(waits))
+        optimizer.zero_grad()
+        loss = ((x - 0.5) ** 4).sum()
+        ag.sync.backward(loss)
+        return loss
+
+    optimizer.step(closure)
+
+    # The loss, the slope, the curvature with the length of a change, and what tells whether the search has ended.
+    assert {after - before for before, after in itertools.pairwise(counts[2:])} == {4}
+
+
+def test_the_gradient_of_qr_does_not_wait_and_is_nan_where_there_is_none(gpu: Any, waits: list[Any]) -> None:
+    x = ag.tensor([[[1.0, 2.0], [2.0, 4.0]], [[1.0, 2.0], [3.0, 4.0]]], device=gpu, requires_grad=True)
+
+    ag.sync.backward(np.linalg.qr(x)[1].sum())
+
+    assert not waits
+    assert np.isnan(x.grad.to("cpu").numpy()).all((-2, -1)).tolist() == [True, False]
 
 
 # Operands elsewhere.

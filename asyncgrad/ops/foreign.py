@@ -231,6 +231,11 @@ def clipped(a: Any, low: Any, high: Any, dtype: Any) -> Any:
     """Return an array kept between two bounds, as `np.clip` does."""
     if dtype is not None:
         a = as_dtype(a, dtype, "same_kind", copy=False)
+    if a.dtype.kind in "iu":
+        # As in NumPy, a number that the dtype is too narrow for bounds nothing.
+        numbers = np.iinfo(a.dtype)
+        low = None if isinstance(low, int) and low < numbers.min else low
+        high = None if isinstance(high, int) and high > numbers.max else high
     # Two ufuncs: they pass on a bound that is nan, which clip of CuPy does not.
     above = a if low is None else np.maximum(a, low)
     result = above if high is None else np.minimum(above, high)

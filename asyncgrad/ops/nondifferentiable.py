@@ -188,7 +188,44 @@ def _argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introsel
     return np.argpartition(a, kth, axis, kind, order)
 
 
-_CALLS: dict[Any, Callable[..., Any]] = {np.argsort: _argsort, np.argpartition: _argpartition}
+def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    if is_foreign(a):
+        return np.sum(a != 0, axis, np.intp, keepdims=keepdims)
+    return np.count_nonzero(a, axis, keepdims=keepdims)
+
+
+def _lexsort(keys: Any, axis: int = -1) -> Any:
+    if isinstance(keys, (tuple, list)) and any(map(is_foreign, keys)):
+        # Its own takes one array, of keys along one axis.
+        keys = np.stack(keys)
+    if is_foreign(keys):
+        if keys.ndim > 2:
+            raise NotImplementedError(
+                f"numpy.lexsort on a device takes keys of one axis, not of shape {keys.shape[1:]}: sort each by itself"
+            )
+        return np.lexsort(keys)
+    return np.lexsort(keys, axis)
+
+
+def _logical(ufunc: np.ufunc) -> Callable[..., Any]:
+    """Return a logical ufunc, which takes complex arrays of other libraries, too: CuPy's does not."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if any(one.__class__ is not np.ndarray and is_foreign(one) for one in args):
+            args = tuple([one != 0 if np.iscomplexobj(one) else one for one in args])
+        return ufunc(*args, **kwargs)
+
+    call.__name__ = ufunc.__name__
+    return call
+
+
+_CALLS: dict[Any, Callable[..., Any]] = {
+    np.argsort: _argsort,
+    np.argpartition: _argpartition,
+    np.count_nonzero: _count_nonzero,
+    np.lexsort: _lexsort,
+    **{ufunc: _logical(ufunc) for ufunc in (np.logical_and, np.logical_not, np.logical_or, np.logical_xor)},
+}
 RULES.update({function: NonDifferentiable(function, _CALLS.get(function)) for function in NONDIFFERENTIABLE})
 nonzero: Callable[..., Any] = RULES[np.nonzero]
 

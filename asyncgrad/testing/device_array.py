@@ -481,7 +481,7 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
     Raises:
         TypeError: an array to join is none, `subok` is given, or einsum does not know a keyword.
         ValueError: operands of solve would be broadcast, or an axis of windows is repeated.
-        AttributeError: choices are not one array, or the condition of `where` is none.
+        AttributeError: choices, or keys of a sort, are not one array, or the condition of `where` is none.
         NotImplementedError: a view could not be written into.
     """
     if name in _JOINING_FUNCTIONS:
@@ -498,6 +498,8 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
         raise TypeError(
             f"Did not understand the following kwargs: {[one for one in kwargs if one not in {'dtype', 'optimize'}]}"
         )
+    elif name == "lexsort" and not hasattr(args[0], "ndim"):
+        raise AttributeError(f"'{type(args[0]).__name__}' object has no attribute 'ndim'")
     elif name == "choose" and not isinstance(args[1], (DeviceArray, np.ndarray)):
         raise AttributeError(f"'{type(args[1]).__name__}' object has no attribute 'shape'")
     elif name == "linalg.solve" and args[1].ndim > 1 and args[0].shape[:-1] != args[1].shape[:-1]:

@@ -452,6 +452,27 @@ def test_the_gradient_of_complex_numbers_has_the_bits_of_numpy(device: Any, name
     assert gradient(there) == gradient(ag.tensor(array, requires_grad=True))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, c, u: np.logical_and(x, c),
+        lambda x, c, u: np.logical_xor(c, 1j),
+        lambda x, c, u: np.logical_not(c),
+        lambda x, c, u: np.count_nonzero(c, axis=0, keepdims=True),
+        lambda x, c, u: np.lexsort((u, x)),
+        lambda x, c, u: np.clip(u, -1, 300),
+    ],
+)
+def test_what_a_function_of_a_library_does_not_take_is_computed_by_others(device: Any, call: Any) -> None:
+    arrays = [np.array([3.0, 0.0, 0.0]), np.array([1j, 0, 2]), np.array([250, 2, 1], np.uint8)]
+
+    found, expected = (call(*(ag.tensor(array, device=place) for array in arrays)) for place in (device, "cpu"))
+
+    assert found.device is device
+    assert found.dtype == expected.dtype
+    assert found.tolist() == expected.tolist()
+
+
 def test_the_diagonal_of_nothing_has_a_gradient(device: Any) -> None:
     x = ag.tensor(np.ones((0, 2)), device=device, requires_grad=True)
     sync.backward(np.diagonal(x).sum())

@@ -290,6 +290,8 @@ RULES[np.extract] = extract
 @primitive()
 def delete_(arr: Any, obj: Any, axis: int) -> Any:
     """Return `arr` without the elements at `obj`, which nobody changes later, along an axis."""
+    if is_foreign(arr):
+        check_places((*(slice(None),) * axis, obj), arr.shape)
     return np.delete(arr, obj, axis)
 
 

@@ -13,7 +13,7 @@ from ..errors import MissingDerivativeError
 from ..graph.interception import add_operation
 from ..graph.one_device import mixed_devices
 from ..graph.tensor_base import TensorBase
-from ..graph.values import as_array, check_numbers, is_foreign, on_host, refuse_masked
+from ..graph.values import as_array, beside, check_numbers, is_foreign, on_host, refuse_masked
 from .primitive import RULES
 
 __all__ = ["NONDIFFERENTIABLE", "SAVING", "NonDifferentiable", "full_like", "nonzero"]
@@ -194,6 +194,21 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return np.count_nonzero(a, axis, keepdims=keepdims)
 
 
+def _as_array_beside(value: Any, other: Any) -> Any:
+    """Return a number or a sequence of such as an array beside another one, and an array as it is."""
+    return value if hasattr(value, "shape") else beside(np.asarray(value), other)
+
+
+def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    # Its own takes no list of bins.
+    return np.digitize(x, _as_array_beside(bins, x), right)
+
+
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    # Its own takes arrays alone.
+    return np.array_equal(_as_array_beside(a1, a2), _as_array_beside(a2, a1), equal_nan)
+
+
 def _lexsort(keys: Any, axis: int = -1) -> Any:
     if isinstance(keys, (tuple, list)) and any(map(is_foreign, keys)):
         # Its own takes one array, of keys along one axis.
@@ -222,7 +237,9 @@ def _logical(ufunc: np.ufunc) -> Callable[..., Any]:
 _CALLS: dict[Any, Callable[..., Any]] = {
     np.argsort: _argsort,
     np.argpartition: _argpartition,
+    np.array_equal: _array_equal,
     np.count_nonzero: _count_nonzero,
+    np.digitize: _digitize,
     np.lexsort: _lexsort,
     **{ufunc: _logical(ufunc) for ufunc in (np.logical_and, np.logical_not, np.logical_or, np.logical_xor)},
 }

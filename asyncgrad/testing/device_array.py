@@ -21,6 +21,8 @@ _CREATING_FUNCTIONS |= {"ascontiguousarray", "asfortranarray"}
 _TAKING_HOST_ARRAYS = {"can_cast", "delete", "ndim", "result_type", "shape", "size", "take"}
 #: Functions each of whose operands must be an array of the device, or a number.
 _OF_OPERANDS = {"clip", "dot", "inner", "outer", "tensordot", "vdot", "where"}
+#: Functions whose first arguments, so many, must be arrays.
+_OF_ARRAYS = {"array_equal": 2, "digitize": 2, "lexsort": 1}
 _JOINING_FUNCTIONS = {"column_stack", "concatenate", "dstack", "hstack", "stack", "vstack"}
 _WRITING_FUNCTIONS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
 _WRITING_METHODS = {"fill", "partition", "put", "sort"}
@@ -161,6 +163,8 @@ class DeviceArray:
             self._refuse_host_arrays(name, (args, kwargs), and_lists=name in _OF_OPERANDS)
         # An index beyond an axis begins again at 0.
         given = {**kwargs, "mode": "wrap"} if name == "take" else kwargs
+        if name == "delete" and isinstance(args[1], (int, np.ndarray)) and not isinstance(args[1], bool):
+            args = args[0], _wrapped_places(args[0], *args[1:3], **kwargs), *args[2:]
         result = self._compute(function.__name__, function, args, given, args[:1] * (name in _WRITING_FUNCTIONS))
         # Of linear algebra come plain tuples.
         return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
@@ -481,7 +485,7 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
     Raises:
         TypeError: an array to join is none, `subok` is given, or einsum does not know a keyword.
         ValueError: operands of solve would be broadcast, or an axis of windows is repeated.
-        AttributeError: choices, or keys of a sort, are not one array, or the condition of `where` is none.
+        AttributeError: an argument that must be an array is none, such as choices, or the condition of `where`.
         NotImplementedError: a view could not be written into.
     """
     if name in _JOINING_FUNCTIONS:
@@ -498,14 +502,21 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
         raise TypeError(
             f"Did not understand the following kwargs: {[one for one in kwargs if one not in {'dtype', 'optimize'}]}"
         )
-    elif name == "lexsort" and not hasattr(args[0], "ndim"):
-        raise AttributeError(f"'{type(args[0]).__name__}' object has no attribute 'ndim'")
+    elif name in _OF_ARRAYS:
+        for one in args[: _OF_ARRAYS[name]]:
+            if not hasattr(one, "ndim"):
+                raise AttributeError(f"'{type(one).__name__}' object has no attribute 'ndim'")
     elif name == "choose" and not isinstance(args[1], (DeviceArray, np.ndarray)):
         raise AttributeError(f"'{type(args[1]).__name__}' object has no attribute 'shape'")
     elif name == "linalg.solve" and args[1].ndim > 1 and args[0].shape[:-1] != args[1].shape[:-1]:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M, K) for multidimensional b")
     elif kwargs.get("subok") and name.endswith("_like"):
         raise TypeError("subok is not supported yet")
+
+
+def _wrapped_places(array: Any, places: Any, axis: int | None = None) -> Any:
+    places = np.asarray(places)
+    return places % (array.size if axis is None else array.shape[axis]) if places.dtype.kind in "iu" else places
 
 
 def _repeats_an_axis(ndim: int, axis: Any = None, **_: Any) -> bool:

@@ -411,6 +411,7 @@ def test_the_memory_of_a_saved_tensor_is_known_by_its_array_alone(device: Any) -
         lambda x: np.take(x, [4], axis=-1),
         lambda x: np.take_along_axis(x, np.array([[4], [0], [0]]), axis=1),
         lambda x: x.__setitem__(([0, 1], [0, 4]), 1.0),
+        lambda x: np.delete(x, [0, 3], axis=0),
     ],
 )
 def test_an_index_on_the_host_that_names_no_element_is_refused_whatever_the_device(
@@ -461,6 +462,9 @@ def test_the_gradient_of_complex_numbers_has_the_bits_of_numpy(device: Any, name
         lambda x, c, u: np.count_nonzero(c, axis=0, keepdims=True),
         lambda x, c, u: np.lexsort((u, x)),
         lambda x, c, u: np.clip(u, -1, 300),
+        lambda x, c, u: np.digitize(x, [0.0, 1.0]),
+        lambda x, c, u: x * np.array_equal(x, [3, 0, 0]),
+        lambda x, c, u: x * np.array_equal(2, x),
     ],
 )
 def test_what_a_function_of_a_library_does_not_take_is_computed_by_others(device: Any, call: Any) -> None:

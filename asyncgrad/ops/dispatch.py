@@ -265,7 +265,7 @@ def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         rule = entered(rule)
     try:
         return rule(*args, **kwargs)
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, IndexError, NotImplementedError) as error:
         name = _full_name(function)
         operands = (*args, *kwargs.values())
         explain_refusal(name, operands, error)

@@ -94,6 +94,14 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
         beside = next((one for one in arrays if isinstance(one, TensorBase) and is_foreign(one._data)), None)
         known = "an array of another library" if beside is None else f"a tensor on '{beside._device}'"
         raise DeviceError(f"{name} got {known} and {what}") from error
+    if type(error) is NotImplementedError:
+        # The library's own words do not name the function.
+        for operand in _flat(operands):
+            if isinstance(operand, TensorBase) and is_foreign(operand._data):
+                raise ArgumentTypeError(
+                    f"{name} is not available on {operand._device} for such arguments ({error}): move the tensor by "
+                    "t.to('cpu')"
+                ) from error
     if said.startswith(_LACKING):
         strange = [one for one in operands if not isinstance(one, (TensorBase, np.ndarray, Number))]
         for operand in _flat(operands):

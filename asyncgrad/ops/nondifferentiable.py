@@ -204,6 +204,11 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     return np.digitize(x, _as_array_beside(bins, x), right)
 
 
+def _searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    # Its own takes no lists.
+    return np.searchsorted(_as_array_beside(a, v), _as_array_beside(v, a), side, sorter)
+
+
 def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     # Its own takes arrays alone.
     return np.array_equal(_as_array_beside(a1, a2), _as_array_beside(a2, a1), equal_nan)
@@ -215,9 +220,7 @@ def _lexsort(keys: Any, axis: int = -1) -> Any:
         keys = np.stack(keys)
     if is_foreign(keys):
         if keys.ndim > 2:
-            raise NotImplementedError(
-                f"numpy.lexsort on a device takes keys of one axis, not of shape {keys.shape[1:]}: sort each by itself"
-            )
+            raise NotImplementedError(f"keys of shape {keys.shape[1:]} rather than of one axis")
         return np.lexsort(keys)
     return np.lexsort(keys, axis)
 
@@ -241,6 +244,7 @@ _CALLS: dict[Any, Callable[..., Any]] = {
     np.count_nonzero: _count_nonzero,
     np.digitize: _digitize,
     np.lexsort: _lexsort,
+    np.searchsorted: _searchsorted,
     **{ufunc: _logical(ufunc) for ufunc in (np.logical_and, np.logical_not, np.logical_or, np.logical_xor)},
 }
 RULES.update({function: NonDifferentiable(function, _CALLS.get(function)) for function in NONDIFFERENTIABLE})

@@ -486,7 +486,7 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
         TypeError: an array to join is none, `subok` is given, or einsum does not know a keyword.
         ValueError: operands of solve would be broadcast, or an axis of windows is repeated.
         AttributeError: an argument that must be an array is none, such as choices, or the condition of `where`.
-        NotImplementedError: a view could not be written into.
+        NotImplementedError: a view could not be written into, what is searched for is a list, or bits have an axis.
     """
     if name in _JOINING_FUNCTIONS:
         for one in args[0]:
@@ -502,6 +502,10 @@ def _check_function(name: str, args: Any, kwargs: dict[str, Any]) -> None:
         raise TypeError(
             f"Did not understand the following kwargs: {[one for one in kwargs if one not in {'dtype', 'optimize'}]}"
         )
+    elif name in {"packbits", "unpackbits"} and (kwargs.get("axis") is not None or args[1:2] not in ((), (None,))):
+        raise NotImplementedError("axis option is not supported yet")
+    elif name == "searchsorted" and isinstance(args[1], (list, tuple)):
+        raise NotImplementedError("Only python scalars or ndarrays are supported for v")
     elif name in _OF_ARRAYS:
         for one in args[: _OF_ARRAYS[name]]:
             if not hasattr(one, "ndim"):

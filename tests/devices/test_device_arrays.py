@@ -454,6 +454,17 @@ def test_the_gradient_of_complex_numbers_has_the_bits_of_numpy(device: Any, name
 
 
 @pytest.mark.parametrize(
+    ("name", "call"),
+    [("packbits", lambda x: np.packbits(x, axis=0)), ("lexsort", lambda x: np.lexsort(x[None, None]))],
+)
+def test_what_a_library_does_not_implement_is_refused_by_name(device: Any, name: str, call: Any) -> None:
+    x = ag.tensor([1, 0, 1], device=device).astype(np.uint8)
+
+    with pytest.raises(ArgumentTypeError, match=rf"numpy\.{name} is not available on {device} .*\.to\('cpu'\)"):
+        call(x)
+
+
+@pytest.mark.parametrize(
     "call",
     [
         lambda x, c, u: np.logical_and(x, c),
@@ -465,6 +476,7 @@ def test_the_gradient_of_complex_numbers_has_the_bits_of_numpy(device: Any, name
         lambda x, c, u: np.digitize(x, [0.0, 1.0]),
         lambda x, c, u: x * np.array_equal(x, [3, 0, 0]),
         lambda x, c, u: x * np.array_equal(2, x),
+        lambda x, c, u: np.searchsorted(np.sort(x), [1.0, 4.0]),
     ],
 )
 def test_what_a_function_of_a_library_does_not_take_is_computed_by_others(device: Any, call: Any) -> None:

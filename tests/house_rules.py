@@ -104,6 +104,7 @@ OPTIONAL = {
     "autograd",
     "cupy",
     "cupy_backends",
+    "cupyx",
     "graphviz",
     "matplotlib",
     "opentelemetry",

@@ -223,7 +223,7 @@ def as_dtype(array: Any, dtype: Any, casting: Any, order: str = "K", copy: bool 
     """Return an array in another dtype, as NumPy's `astype` does.
 
     Raises:
-        ArgumentTypeError: the casting rule forbids it.
+        ArgumentTypeError: the casting rule forbids it, or the array's library has no such dtype.
     """
     if not is_foreign(array):
         return array.astype(dtype, order, casting, True, copy)
@@ -232,7 +232,13 @@ def as_dtype(array: Any, dtype: Any, casting: Any, order: str = "K", copy: bool 
             f"cannot cast an array of dtype {array.dtype} to {np.dtype(dtype)} according to the rule {casting!r}: "
             f"write array.astype({np.dtype(dtype).name!r})"
         )
-    return array.astype(dtype, order=order, copy=copy)
+    try:
+        return array.astype(dtype, order=order, copy=copy)
+    except ValueError as error:
+        raise ArgumentTypeError(
+            f"the device of an array of dtype {array.dtype} has no dtype {np.dtype(dtype)} ({error}): first move it by "
+            "t.to('cpu')"
+        ) from error
 
 
 def clipped(a: Any, low: Any, high: Any, dtype: Any) -> Any:

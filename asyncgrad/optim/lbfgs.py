@@ -198,7 +198,7 @@ class _Iterations:
         if self._evaluations >= group["max_eval"] or abs(loss - self.state["prev_loss"]) < group["tolerance_change"]:
             return True
         steepest, farthest = as_floats(abs(grad).max(), abs(change).max())
-        return steepest <= group["tolerance_grad"] or farthest <= group["tolerance_change"]
+        return bool(steepest <= group["tolerance_grad"] or farthest <= group["tolerance_change"])
 
     def _search(self, here: Point, start: Any, direction: Any, step: float) -> Generator[None, Any, Point]:
         """Run the line search with the parameters moved to each point that it asks for."""

@@ -421,6 +421,9 @@ def wrapped(result: Any, arrays: Iterable[Any], make: Callable[[np.ndarray, Any]
         arrays: the arguments; a result that is one of them is that array.
         make: takes elements, and the argument whose memory they share, or None.
         others: what is neither array nor scalar is added to it.
+
+    Raises:
+        ValueError: there are no such dtypes.
     """
     if isinstance(result, (tuple, list)):
         parts = [wrapped(one, arrays, make, others) for one in result]
@@ -430,6 +433,8 @@ def wrapped(result: Any, arrays: Iterable[Any], make: Callable[[np.ndarray, Any]
         others.append(result)
         return result
     elements = np.asarray(result)
+    if elements.dtype.char in "gG" or not elements.dtype.isnative:
+        raise ValueError(f"Unsupported dtype {elements.dtype}")
     for array in arrays:
         if result is array._array:
             return array

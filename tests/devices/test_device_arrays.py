@@ -453,6 +453,12 @@ def test_the_gradient_of_complex_numbers_has_the_bits_of_numpy(device: Any, name
     assert gradient(there) == gradient(ag.tensor(array, requires_grad=True))
 
 
+@pytest.mark.parametrize("dtype", ["longdouble", "clongdouble", np.dtype("f4").newbyteorder()])
+def test_a_dtype_that_a_device_lacks_is_refused_by_name(device: Any, dtype: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match=rf"has no dtype {re.escape(str(np.dtype(dtype)))} .*\.to\('cpu'\)"):
+        ag.tensor([1.0], device=device).astype(dtype)
+
+
 @pytest.mark.parametrize(
     ("name", "call"),
     [("packbits", lambda x: np.packbits(x, axis=0)), ("lexsort", lambda x: np.lexsort(x[None, None]))],

@@ -15,7 +15,8 @@ from scipy.special import _ufuncs
 
 from ...engine.device import device_of_array
 from ...errors import ArgumentTypeError, AsyncgradError
-from ...graph.values import is_foreign, kernel_of, raw
+from ...graph.device_functions import kernel_of
+from ...graph.values import is_foreign, raw
 from ...ops.primitive import Primitive
 from ...ops.primitive import differentiable as _differentiable
 from ..ufuncs import special

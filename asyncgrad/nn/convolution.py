@@ -39,6 +39,9 @@ __all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
 
 #: The bytes of windows to copy at a time, so that they are still in the cache when they are multiplied.
 CHUNK = 1 << 20
+#: Products of fewer columns take longer for each, so as many are copied, if they are no more bytes than that.
+COLUMNS = 512
+LARGEST = 1 << 22
 #: The same for arrays of another library: on a device a call costs more than its cache saves.
 FOREIGN_CHUNK = 1 << 26
 
@@ -56,7 +59,7 @@ class _Workspace(threading.local):
     def array(self, like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array of arbitrary content, to be used before the next call; for NumPy in the kept memory."""
         count = prod(shape) * dtype.itemsize
-        if like.__class__ is not np.ndarray or dtype.kind not in "fc" or count > CHUNK:
+        if like.__class__ is not np.ndarray or dtype.kind not in "fc" or count > LARGEST:
             return empty_beside(like, shape, dtype)
         if self.memory is None or self.memory.size < count:
             self.memory = np.empty(count, np.uint8)
@@ -66,16 +69,19 @@ class _Workspace(threading.local):
 _WORKSPACE = _Workspace()
 
 
-def _tiles(window: Window, bytes_each: int, like: Any) -> Iterator[Tile]:
+def _tiles(window: Window, rows: int, n: int, like: Any) -> Iterator[Tile]:
     """Yield the positions of a window in parts, each with as many as fit into a chunk of arrays of the type of `like`.
 
     Args:
         window: over all images.
-        bytes_each: the bytes of the windows over all images at one position.
-        like: an array.
+        rows: the number of weights, those of all groups.
+        n: the number of images.
+        like: an array, of the dtype of the windows.
     """
-    chunk = CHUNK if like.__class__ is np.ndarray else FOREIGN_CHUNK
-    return window.tiles(chunk // max(1, bytes_each))
+    bytes_each = max(1, rows * n * like.itemsize)
+    if like.__class__ is not np.ndarray:
+        return window.tiles(FOREIGN_CHUNK // bytes_each)
+    return window.tiles(max(CHUNK // bytes_each, min(COLUMNS // max(1, n), LARGEST // bytes_each)))
 
 
 def _by_group(weight: Any, groups: int) -> Any:
@@ -99,7 +105,7 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]
         yield slice(0, count), images_last(x).reshape(groups, weights, count)
         return
     views = sliding(pad_images_last(x, window.padding), window)
-    for tile in _tiles(window, groups * weights * n * x.itemsize, x):
+    for tile in _tiles(window, groups * weights, n, x):
         part = views[:, :, :, tile.rows, tile.columns]
         buffer = _WORKSPACE.array(x, part.shape, x.dtype)
         buffer[...] = part
@@ -177,7 +183,7 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
     (above, below), (left, right) = window.padding
     padded_shape = (channels, above + height + below, left + width + right, n)
     padded = zeros_beside(padded_shape, g, np.result_type(g, weight))
-    for tile in _tiles(window, groups * matrices.shape[1] * n * padded.itemsize, padded):
+    for tile in _tiles(window, groups * matrices.shape[1], n, padded):
         count = (tile.stop - tile.start) * n
         windows = _WORKSPACE.array(padded, (*matrices.shape[:2], count), padded.dtype)
         np.matmul(matrices, by_group[:, :, tile.start * n : tile.stop * n], out=windows)

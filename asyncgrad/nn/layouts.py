@@ -12,12 +12,14 @@ import numpy as np
 
 from ..graph.values import empty_beside
 
-__all__ = ["empty_laid_like", "images_first", "images_last", "in_order_of", "with_spaced_rows"]
+__all__ = ["copy_images", "empty_laid_like", "images_first", "images_last", "in_order_of", "with_spaced_rows"]
 
 #: Rows that are apart by a multiple of so many bytes fall into few sets of a processor's cache.
 _ALIASED = 1 << 10
 #: The bytes of a cache line.
 _LINE = 64
+#: So many images are copied into another order one by one, in NumPy's longest loops.
+_FEW = 12
 
 
 def empty_laid_like(x: Any, shape: tuple[int, ...]) -> Any:
@@ -42,10 +44,25 @@ def with_spaced_rows(x: Any) -> Any:
     return spaced.reshape(x.shape)
 
 
+def copy_images(target: Any, x: Any) -> None:
+    """Copy images, or rows, into an array of their shape, which may lie in memory in another order."""
+    if x.__class__ is np.ndarray and len(x) <= _FEW:
+        for nr in range(len(x)):
+            target[nr] = x[nr]
+    else:
+        target[...] = with_spaced_rows(x)
+
+
 def images_last(x: Any) -> Any:
     """Return images as a contiguous array of shape (channels, height, width, n)."""
     last = x.transpose(1, 2, 3, 0)
-    return last if last.flags.c_contiguous else with_spaced_rows(x).transpose(1, 2, 3, 0).copy()
+    if last.flags.c_contiguous:
+        return last
+    if x.__class__ is not np.ndarray:
+        return last.copy()
+    copy = np.empty(last.shape, x.dtype)
+    copy_images(copy.transpose(3, 0, 1, 2), x)
+    return copy
 
 
 def images_first(x: Any) -> Any:
@@ -67,5 +84,5 @@ def in_order_of(other: Any, x: Any) -> Any:
     copy = np.empty_like(other, x.dtype)
     if copy.strides == x.strides:
         return x
-    np.copyto(copy, with_spaced_rows(x))
+    copy_images(copy, x)
     return copy

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..graph.device_functions import own_function
 from ..graph.values import is_foreign, zeros_beside
 from .arguments import array_of
-from .layouts import empty_laid_like, images_last, with_spaced_rows
+from .layouts import copy_images, empty_laid_like, images_last
 
 __all__ = [
     "Tile",
@@ -150,7 +150,7 @@ def pad_images_last(x: Any, padding: tuple[tuple[int, int], tuple[int, int]]) ->
         return images_last(x)
     n, channels, height, width = x.shape
     padded = zeros_beside((channels, above + height + below, left + width + right, n), x)
-    padded[:, above : above + height, left : left + width] = with_spaced_rows(x).transpose(1, 2, 3, 0)
+    copy_images(padded[:, above : above + height, left : left + width].transpose(3, 0, 1, 2), x)
     return padded
 
 

@@ -10,7 +10,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.nn import convolution
-from asyncgrad.nn.layouts import in_order_of, with_spaced_rows
+from asyncgrad.nn.layouts import images_last, in_order_of, with_spaced_rows
 from asyncgrad.nn.windows import Window
 
 
@@ -53,6 +53,7 @@ def test_a_convolution_in_parts_is_that_of_the_whole(
 
     whole = results()
     monkeypatch.setattr(convolution, "CHUNK", chunk)
+    monkeypatch.setattr(convolution, "COLUMNS", 0)
     for one, other in zip(results(), whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
@@ -87,6 +88,15 @@ def test_results_of_convolution_and_pooling_lie_with_the_images_last() -> None:
     y = nn.relu(nn.max_pool2d(nn.conv2d(numbers(5, 2, 4, 6), numbers(3, 2, 1, 1)), 2))
 
     assert y.transpose(1, 2, 3, 0).flags.c_contiguous
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 4, 5), (13, 2, 4, 5), (1, 3, 2, 2)], ids=str)
+def test_a_few_images_are_copied_into_another_order_as_many_are(shape: tuple[int, ...]) -> None:
+    x = numbers(*shape)
+
+    np.testing.assert_array_equal(images_last(x), x.transpose(1, 2, 3, 0))
+    np.testing.assert_array_equal(in_order_of(x, with_images_last(x)), x)
+    assert in_order_of(np.ones(5), np.arange(10.0)[::2]).tolist() == [0, 2, 4, 6, 8]
 
 
 def test_an_array_is_copied_into_the_order_of_another_only_if_it_has_a_different_one() -> None:

@@ -3,8 +3,9 @@
 The windows over all images at some positions are copied into a matrix with a row for each weight of a filter and a
 column for each position and image, and multiplied. The images are the last axis in memory, in the results too: so the
 copies are of long rows, however small the images are, each product is one for all images, and its result lies as the
-next convolution needs it. `conv2d`, `conv2d_input_grad` and `conv2d_weight_grad` are the three ways to contract two of
-the three arrays of one trilinear form, so the derivatives of each are the other two.
+next convolution needs it. Where a window is a pixel, there is nothing to copy: large images that lie one after the
+other are multiplied one by one, and the results lie so too. `conv2d`, `conv2d_input_grad` and `conv2d_weight_grad` are
+the three ways to contract two of the three arrays of one trilinear form, so the derivatives of each are the other two.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ CHUNK = 1 << 20
 #: Products of fewer columns take longer for each, so as many are copied, if they are no more bytes than that.
 COLUMNS = 512
 LARGEST = 1 << 22
-#: The same for arrays of another library: on a device a call costs more than its cache saves.
+#: From so many pixels on, images that lie one after the other are multiplied one by one where a window is a pixel.
+PIXELS = 64
+#: The chunk for arrays of another library: on a device a call costs more than its cache saves.
 FOREIGN_CHUNK = 1 << 26
 
 
@@ -100,10 +103,6 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]
     """Yield the windows at some positions at a time, shape (groups, weights, positions * images)."""
     n, channels = x.shape[:2]
     weights = channels // groups * window.kernel[0] * window.kernel[1]
-    if window.is_pixel:
-        count = window.size[0] * window.size[1] * n
-        yield slice(0, count), images_last(x).reshape(groups, weights, count)
-        return
     views = sliding(pad_images_last(x, window.padding), window)
     for tile in _tiles(window, groups * weights, n, x):
         part = views[:, :, :, tile.rows, tile.columns]
@@ -112,11 +111,36 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, Any]]
         yield slice(tile.start * n, tile.stop * n), buffer.reshape(groups, weights, (tile.stop - tile.start) * n)
 
 
+def _pixels(x: Any, groups: int) -> Any:
+    """Return images as matrices of a row for each channel, without a copy where that is worth while.
+
+    Returns:
+        An array of shape (n, groups, channels of a group, pixels), or (1, groups, channels of a group, pixels * n).
+    """
+    n, channels, height, width = x.shape
+    if x.__class__ is np.ndarray and n > 1 and x.flags.c_contiguous and height * width >= PIXELS:
+        return x.reshape(n, groups, channels // groups, height * width)
+    return images_last(x).reshape(1, groups, channels // groups, height * width * n)
+
+
+def _of_pixels(matrices: Any, shape: tuple[int, ...]) -> Any:
+    """Return images of a shape, given as `_pixels` returns them."""
+    if len(matrices) > 1:
+        return matrices.reshape(shape)
+    return images_first(matrices.reshape(*shape[1:], shape[0]))
+
+
 @primitive(superlinear=True)
 @device_kernel("conv2d(x, weight, bias, window, groups)")
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     """Return the filters' products with the windows over x, plus the bias of each filter."""
     n, filters, (rows, columns) = x.shape[0], weight.shape[0], window.size
+    if window.is_pixel:
+        pixels = np.matmul(_by_group(weight, groups), _pixels(x, groups))
+        if bias is not None:
+            bias = bias.reshape(groups, -1, 1)
+            pixels = np.add(pixels, bias, out=pixels if pixels.dtype == bias.dtype else None)
+        return _of_pixels(pixels, (n, filters, rows, columns))
     result = empty_beside(x, (filters, rows * columns * n), np.result_type(x, weight))
     products = result.reshape(groups, filters // groups, rows * columns * n)
     matrices = _by_group(weight, groups)
@@ -177,9 +201,9 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
         # Windows over no more gradients are copied in less time than those over the images are added up.
         return conv2d_.function(g, _turned_filters(weight, groups), None, turned, groups)
     matrices = _by_group(weight, groups).swapaxes(1, 2)
-    by_group = _grads_by_group(g, groups)
     if window.is_pixel:
-        return images_first(np.matmul(matrices, by_group).reshape(channels, height, width, n))
+        return _of_pixels(np.matmul(matrices, _pixels(g, groups)), shape)
+    by_group = _grads_by_group(g, groups)
     (above, below), (left, right) = window.padding
     padded_shape = (channels, above + height + below, left + width + right, n)
     padded = zeros_beside(padded_shape, g, np.result_type(g, weight))
@@ -210,6 +234,13 @@ def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, 
     """Return the gradient of conv2d for its filters."""
     result = zeros_beside(shape, g, np.result_type(g, x))
     total = _by_group(result, groups)
+    if window.is_pixel:
+        pixels = _pixels(x, groups)
+        # In the order of x, whatever their own.
+        grads = g.reshape(len(g), *total.shape[:2], -1) if len(pixels) > 1 else _grads_by_group(g, groups)[None]
+        for one, other in zip(grads, pixels, strict=True):
+            total += np.matmul(one, other.swapaxes(1, 2))
+        return result
     by_group = _grads_by_group(g, groups)
     for part, windows in _columns(x, window, groups):
         total += np.matmul(by_group[:, :, part], windows.swapaxes(1, 2))

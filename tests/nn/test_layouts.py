@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,26 @@ def test_a_convolution_in_parts_is_that_of_the_whole(
     monkeypatch.setattr(convolution, "CHUNK", chunk)
     monkeypatch.setattr(convolution, "COLUMNS", 0)
     for one, other in zip(results(), whole, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [np.copy, with_images_last])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_pixels_of_images_are_multiplied_one_by_one_as_all_together(
+    groups: int, order: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = order(numbers(3, 4, 6, 7)), numbers(6, 4 // groups, 1, 1), numbers(6)
+
+    def results() -> list[np.ndarray]:
+        x, weight, bias = leaves = [ag.asarray(one).requires_grad_() for one in arrays]
+        y = nn.conv2d(x, weight, bias, groups=groups)
+        first = sync.grad((y * y).sum(), leaves, create_graph=True)
+        second = sync.grad(sum((one * one).sum() for one in first), leaves)
+        return [one.numpy() for one in (y, *first, *second)]
+
+    together = results()
+    monkeypatch.setattr(convolution, "PIXELS", 1)
+    for one, other in zip(results(), together, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 

@@ -198,7 +198,8 @@ def _turned_filters(weight: Any, groups: int) -> Any:
     """Return the filters turned by half a circle, with their inputs and outputs exchanged in each group."""
     filters, channels, *kernel = weight.shape
     turned = weight.reshape(groups, filters // groups, channels, *kernel).swapaxes(1, 2)[..., ::-1, ::-1]
-    return turned.reshape(groups * channels, filters // groups, *kernel)
+    # A copy: where each group has one filter, a view of the filters backwards would do, which BLAS does not take.
+    return turned.copy().reshape(groups * channels, filters // groups, *kernel)
 
 
 @primitive(superlinear=True)

@@ -8,31 +8,41 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["array_checker", "array_maker", "contiguous", "gpu_getter", "number_maker", "pointer"]
+__all__ = ["array_checker", "array_maker", "array_parts", "contiguous", "gpu_getter", "number_maker", "pointer"]
 
 #: The most numbers of one maker.
 _MOST_NUMBERS = 4096
 
 
-def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
-    """Return a function that makes an array in C order, without values, of a shape and dtype.
+def array_parts(cupy: Any) -> tuple[Callable[[Any], Any], Callable[..., None]] | None:
+    """Return what makes an array without memory of CuPy's type, and what gives it that; None for a stand-in for CuPy.
 
     `cupy.ndarray` passes its arguments from one constructor to the next, and spends a quarter of its time on that. Its
-    base makes the object, and has a method that does the rest. It finds a dtype by its character soonest.
+    base makes the object, and has a method that does the rest: it takes the shape, dtype, memory, strides and order. It
+    finds a dtype by its character soonest, and C order by None.
 
     Args:
         cupy: the module, or what stands in for it in a test.
     """
-    ndarray = cupy.ndarray
-    base = ndarray.__mro__[1]
+    base = cupy.ndarray.__mro__[1]
     initialize = getattr(base, "_init", None)
-    if initialize is None:
+    return None if initialize is None else (base.__new__, initialize)
+
+
+def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
+    """Return a function that makes an array in C order, without values, of a shape and dtype.
+
+    Args:
+        cupy: the module, or what stands in for it in a test.
+    """
+    ndarray, parts = cupy.ndarray, array_parts(cupy)
+    if parts is None:
         return ndarray  # type: ignore[no-any-return]
-    new = base.__new__
+    new, initialize = parts
 
     def make(shape: Any, dtype: Any) -> Any:
         out = new(ndarray)
-        initialize(out, shape, dtype)
+        initialize(out, shape, dtype, None, None, None)
         return out
 
     return make

@@ -21,7 +21,7 @@ from asyncgrad.errors import DeviceError
 from asyncgrad.ops.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
 
 from ._call_caches import remember
-from ._cuda_arrays import array_maker, number_maker
+from ._cuda_arrays import array_maker, array_parts, number_maker
 from ._kernel_source import Kind, NotCompilable, NotElementwise, write_body
 from ._kernel_text import (
     BLOCK,
@@ -253,7 +253,7 @@ class _ElementwiseLauncher:
             "    found = launches.get(key)",
             f"    if found is None: return otherwise(key, {given})",
             f"    kernel, threads, shape, {unpacked}, steps = found",
-            *(f"    {out} = make(shape, {dtype})" for out, dtype in zip(outs, dtypes, strict=True)),
+            *(line for out, dtype in zip(outs, dtypes, strict=True) for line in self._made(out, dtype)),
             f"    kernel(threads, ({', '.join(outs)}, {given}) + steps, 0, {BLOCK})",
             "    launched[0] += 1",
             f"    return {', '.join(outs)}",
@@ -265,9 +265,17 @@ class _ElementwiseLauncher:
             "make": self._kernels.make,
             "otherwise": self._otherwise,
         }
+        if (parts := array_parts(self._kernels.cupy)) is not None:
+            namespace["new"], namespace["initialize"] = parts
         exec(compile("\n".join(lines), f"<launch of {self._formula.__name__}>", "exec"), namespace)  # noqa: S102
         launch: Callable[..., Any] = namespace["launch"]
         return launch
+
+    def _made(self, out: str, dtype: str) -> list[str]:
+        """Return the lines that make the array of a result: those of `make`, without the time of its call."""
+        if array_parts(self._kernels.cupy) is None:
+            return [f"    {out} = make(shape, {dtype})"]
+        return [f"    {out} = new(ndarray)", f"    initialize({out}, shape, {dtype}, None, None, None)"]
 
     def _kernel(self, operands: list[Operand], fixed: dict[int, Any], arrays: Sequence[Any]) -> tuple[Any, Any]:
         """Return a kernel and the dtype of its result as in _Launch; both None where the formula has none."""

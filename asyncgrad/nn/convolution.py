@@ -117,7 +117,8 @@ def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, slice
         part = views[some.start * each : some.stop * each, :, :, tile.rows, tile.columns]
         buffer = _WORKSPACE.array(x, part.shape, x.dtype)
         buffer[...] = part
-        yield some, slice(tile.start * n, tile.stop * n), buffer.reshape(-1, weights, (tile.stop - tile.start) * n)
+        columns = slice(tile.start * n, tile.stop * n)
+        yield some, columns, buffer.reshape(some.stop - some.start, weights, columns.stop - columns.start)
 
 
 def _pixels(x: Any, groups: int) -> Any:
@@ -127,7 +128,14 @@ def _pixels(x: Any, groups: int) -> Any:
         An array of shape (n, groups, channels of a group, pixels), or (1, groups, channels of a group, pixels * n).
     """
     n, channels, height, width = x.shape
-    if x.__class__ is np.ndarray and n > 1 and x.flags.c_contiguous and height * width >= PIXELS:
+    # Only dtypes of BLAS: a sum over images in float16 would be rounded for each of them.
+    if (
+        x.__class__ is np.ndarray
+        and x.dtype.char in "fdFD"
+        and n > 1
+        and x.flags.c_contiguous
+        and height * width >= PIXELS
+    ):
         return x.reshape(n, groups, channels // groups, height * width)
     return images_last(x).reshape(1, groups, channels // groups, height * width * n)
 
@@ -222,8 +230,8 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
         count = (tile.stop - tile.start) * n
         windows = _WORKSPACE.array(padded, (some.stop - some.start, weights, count), padded.dtype)
         np.matmul(matrices[some], by_group[some, :, tile.start * n : tile.stop * n], out=windows)
-        windows = windows.reshape(-1, *window.kernel, *tile.size, n)
         images = padded[some.start * each : some.stop * each]
+        windows = windows.reshape(len(images), *window.kernel, *tile.size, n)
         for row, column in window.offsets:
             seen = shifted_tile(images, window, row, column, tile)
             seen += windows[:, row, column]

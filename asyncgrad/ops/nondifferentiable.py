@@ -225,12 +225,17 @@ def _lexsort(keys: Any, axis: int = -1) -> Any:
     return np.lexsort(keys, axis)
 
 
+def _is_complex(value: Any) -> bool:
+    # np.iscomplexobj would be a call of the library.
+    return value.dtype.kind == "c" if hasattr(value, "dtype") else isinstance(value, complex)
+
+
 def _logical(ufunc: np.ufunc) -> Callable[..., Any]:
     """Return a logical ufunc, which takes complex arrays of other libraries, too: CuPy's does not."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if any(one.__class__ is not np.ndarray and is_foreign(one) for one in args):
-            args = tuple([one != 0 if np.iscomplexobj(one) else one for one in args])
+        if (args[0].__class__ is not np.ndarray or args[-1].__class__ is not np.ndarray) and any(map(is_foreign, args)):
+            args = tuple([one != 0 if _is_complex(one) else one for one in args])
         return ufunc(*args, **kwargs)
 
     call.__name__ = ufunc.__name__

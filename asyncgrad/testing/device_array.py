@@ -23,6 +23,8 @@ _TAKING_HOST_ARRAYS = {"can_cast", "delete", "ndim", "result_type", "shape", "si
 _OF_OPERANDS = {"clip", "dot", "inner", "outer", "tensordot", "vdot", "where"}
 #: Functions whose first arguments, so many, must be arrays.
 _OF_ARRAYS = {"array_equal": 2, "digitize": 2, "lexsort": 1}
+#: Functions whose answer stays on the device, where NumPy's is a bool.
+_TELLING_FUNCTIONS = {"allclose", "array_equal"}
 _JOINING_FUNCTIONS = {"column_stack", "concatenate", "dstack", "hstack", "stack", "vstack"}
 _WRITING_FUNCTIONS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
 _WRITING_METHODS = {"fill", "partition", "put", "sort"}
@@ -166,6 +168,8 @@ class DeviceArray:
         if name == "delete" and isinstance(args[1], (int, np.ndarray)) and not isinstance(args[1], bool):
             args = args[0], _wrapped_places(args[0], *args[1:3], **kwargs), *args[2:]
         result = self._compute(function.__name__, function, args, given, args[:1] * (name in _WRITING_FUNCTIONS))
+        if name in _TELLING_FUNCTIONS:
+            return self._from_host(np.asarray(result))
         # Of linear algebra come plain tuples.
         return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
 

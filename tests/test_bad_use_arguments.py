@@ -528,6 +528,9 @@ def test_a_linspace_on_another_device_than_its_ends_says_where_to_move_them():
     with refused(DeviceError, RuntimeError, "linspace", "write start.to('thread:0') first"):
         np.linspace(ag.tensor(0.0), 1.0, 3, device="thread:0")  # type: ignore[call-overload]
 
+    there = ag.tensor(0.0, device="thread:0")
+    assert np.linspace(there, 1.0, 3, device=there.device).device is there.device  # type: ignore[call-overload]
+
 
 def test_a_primitive_without_parentheses_says_to_write_them():
     with refused(ArgumentTypeError, TypeError, "write @primitive() above def cubed"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError, DeviceError
+from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, is_foreign, on_host, raw, zeros_beside
 from .axes import array_beside, array_like, axis_index, laid_like
 from .cumulative import cumprod, cumsum
@@ -73,8 +74,10 @@ def linspace(
     device: Any = None,
 ) -> Any:
     """Return `num` evenly spaced numbers from `start` to `stop`, and the step between them if `retstep`."""
-    if device not in (None, "cpu"):
-        raise DeviceError(f"linspace computes where its ends are, not on {device!r}: write start.to({device!r}) first")
+    home = next((end._device for end in (start, stop) if isinstance(end, TensorBase)), None)
+    if device not in (None, "cpu", home, getattr(home, "name", None)):
+        name = getattr(device, "name", device)
+        raise DeviceError(f"linspace computes where its ends are, not on {name!r}: write start.to({name!r}) first")
     result = linspace_.call(start, stop, num, endpoint, dtype, axis)
     if not retstep:
         return result

@@ -25,14 +25,13 @@ class KernelModule:
         launched: where launches are counted: `CudaKernels.launched`, or None for nowhere.
     """
 
-    __slots__ = ("_gpu", "_kernels", "_launchers", "_module", "launched", "number")
+    __slots__ = ("_gpu", "_kernels", "_module", "launched", "number")
 
     def __init__(self, cupy: Any, code: str, launched: list[int] | None = None) -> None:
         self._module = cupy.RawModule(code=code, options=("-std=c++17",))
         self._gpu = gpu_getter(cupy)
-        #: By GPU and the parts of the name; the second, what launches the kernel without axes.
-        self._kernels: dict[tuple[int, tuple[str, ...]], Callable[..., Any]] = {}
-        self._launchers: dict[tuple[int, tuple[str, ...]], Callable[..., Any]] = {}
+        #: By GPU and the parts of the name.
+        self._kernels: dict[tuple[int, tuple[str, ...]], Any] = {}
         #: Makes what a launch takes for a number.
         self.number = number_maker(cupy)
         self.launched = [0] if launched is None else launched
@@ -44,21 +43,16 @@ class KernelModule:
 
         Its name is that of the parts, joined by underscores.
         """
-        # As launcher, whose call would take half as long as the launch itself.
-        key = 0 if self._gpu is None else self._gpu(), parts
-        launch = self._launchers.get(key) or self.launcher(*parts)
-        launch(threads, (*arrays, *map(self.number, numbers)), 0, block)
+        # As kernel, whose call would take half as long as the launch itself.
+        kernel = self._kernels.get((0 if self._gpu is None else self._gpu(), parts)) or self.kernel(*parts)
+        kernel.linear_launch(threads, (*arrays, *map(self.number, numbers)), 0, block)
         self.launched[0] += 1
 
     def launcher(self, *parts: str) -> Callable[..., Any]:
         """Return what launches a kernel on the current GPU in blocks without axes, for a caller that counts itself."""
-        key = 0 if self._gpu is None else self._gpu(), parts
-        launcher = self._launchers.get(key)
-        if launcher is None:
-            launcher = self._launchers[key] = self.kernel(*parts).linear_launch  # type: ignore[attr-defined]
-        return launcher
+        return self.kernel(*parts).linear_launch  # type: ignore[no-any-return]
 
-    def kernel(self, *parts: str) -> Callable[..., Any]:
+    def kernel(self, *parts: str) -> Any:
         """Return a kernel for the current GPU, which is called with a grid; for a caller that counts itself."""
         # A kernel is loaded on each GPU.
         key = 0 if self._gpu is None else self._gpu(), parts

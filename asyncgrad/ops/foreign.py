@@ -77,6 +77,7 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
             hint = ": does the function that should return it end without return?" if error.obj is None else ""
             raise ArgumentTypeError(f"{name} takes tensors and arrays, not {describe(error.obj)}{hint}") from error
         return
+    abroad = next((one for one in _flat(operands) if isinstance(one, TensorBase) and is_foreign(one._data)), None)
     said = str(error) if isinstance(error, TypeError) else ""
     if said.startswith(_CONVERTED) and any(isinstance(raw(one), np.ndarray) for one in _flat(operands)):
         said = _MIXED[0]
@@ -91,29 +92,25 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
         else:
             what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
             what += ": write ag.tensor(..., device=t.device) of it first"
-        beside = next((one for one in arrays if isinstance(one, TensorBase) and is_foreign(one._data)), None)
-        known = "an array of another library" if beside is None else f"a tensor on '{beside._device}'"
+        known = "an array of another library" if abroad is None else f"a tensor on '{abroad._device}'"
         raise DeviceError(f"{name} got {known} and {what}") from error
+    if abroad is None:
+        return
     if type(error) is NotImplementedError:
         # The library's own words do not name the function.
-        for operand in _flat(operands):
-            if isinstance(operand, TensorBase) and is_foreign(operand._data):
-                raise ArgumentTypeError(
-                    f"{name} is not available on {operand._device} for such arguments ({error}): move the tensor by "
-                    "t.to('cpu')"
-                ) from error
+        raise ArgumentTypeError(
+            f"{name} is not available on {abroad._device} for such arguments ({error}): move the tensor by t.to('cpu')"
+        ) from error
     if said.startswith(_LACKING):
         strange = [one for one in operands if not isinstance(one, (TensorBase, np.ndarray, Number))]
-        for operand in _flat(operands):
-            if isinstance(operand, TensorBase) and is_foreign(operand._data):
-                if strange and said.startswith(_UFUNC_LACKING):
-                    raise ArgumentTypeError(
-                        f"{name} of a tensor on {operand._device} takes tensors and numbers, not {describe(strange[0])}"
-                    ) from error
-                raise ArgumentTypeError(
-                    f"{name} is not available on {operand._device}: write it as functions that are, or move the "
-                    "tensor by t.to('cpu')"
-                ) from error
+        if strange and said.startswith(_UFUNC_LACKING):
+            raise ArgumentTypeError(
+                f"{name} of a tensor on {abroad._device} takes tensors and numbers, not {describe(strange[0])}"
+            ) from error
+        raise ArgumentTypeError(
+            f"{name} is not available on {abroad._device}: write it as functions that are, or move the tensor by "
+            "t.to('cpu')"
+        ) from error
 
 
 def rename_refusal(name: str, operands: Sequence[Any], error: DeviceError) -> None:

@@ -38,15 +38,8 @@ class ContinuousDistribution(UnivariateDistribution):
         """Return the logarithm of the density of the standard form, inside of the support."""
 
     @abstractmethod
-    def _cdf(self, y: Any, *shapes: Any) -> Any:
-        """Return the distribution function of the standard form, inside of the support."""
-
-    @abstractmethod
     def _ppf(self, q: Any, *shapes: Any) -> Any:
         """Return the quantiles of the standard form, for 0 < q < 1."""
-
-    def _sf(self, y: Any, *shapes: Any) -> Any:
-        return 1 - self._cdf(y, *shapes)
 
     def _isf(self, q: Any, *shapes: Any) -> Any:
         return self._ppf(1 - q, *shapes)

@@ -30,13 +30,6 @@ class DiscreteDistribution(UnivariateDistribution):
     def _logpmf(self, k: Any, *shapes: Any) -> Any:
         """Return the logarithm of the probability of whole numbers in the support, an array."""
 
-    @abstractmethod
-    def _cdf(self, k: Any, *shapes: Any) -> Any:
-        """Return the probability of values up to whole numbers in the support."""
-
-    def _sf(self, k: Any, *shapes: Any) -> Any:
-        return 1 - self._cdf(k, *shapes)
-
     def _log_below(self, mask: Any, k: Any, *shapes: Any) -> Any:
         """Return the logarithm of the probability of values up to k where a mask holds, for it underflows there."""
         return -np.inf

@@ -104,6 +104,13 @@ class UnivariateDistribution(ABC):
         """Return the ends of the support of the standard form."""
 
     @abstractmethod
+    def _cdf(self, y: Any, *shapes: Any) -> Any:
+        """Return the distribution function of the standard form, inside of the support."""
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        return 1 - self._cdf(y, *shapes)
+
+    @abstractmethod
     def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
         """Return the mean and the variance of the standard form."""
 

@@ -23,7 +23,7 @@ from ..function import Function
 from ..functional.arguments import call, fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like
 from ..functional.captured import CapturedTensors
 from ..graph.interception import on_device_of_arguments
-from ..graph.values import as_floats
+from ..graph.values import numbers_of
 from ..tensor import Tensor, asarray
 from ..tree.registry import container_type
 from ..tree.structure import flatten, unflatten
@@ -246,7 +246,7 @@ def _largest_difference(arrays: Sequence[Any], previous: Sequence[Any]) -> float
     difference, size = 0.0, 1.0
     for new, old in zip(arrays, previous, strict=True):
         if new.size:
-            moved, reached = as_floats(abs(new - old).max(), abs(new).max())
+            moved, reached = map(float, numbers_of([abs(new - old).max(), abs(new).max()]))
             difference, size = _largest(difference, moved), _largest(size, reached)
     return difference / size
 

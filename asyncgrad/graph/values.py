@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Number
 from typing import Any, final
 
@@ -19,7 +19,7 @@ from ..arguments import describe
 from ..context import DEFAULT_DEVICE
 from ..errors import ArgumentTypeError
 from .device_functions import OWN_FUNCTIONS, kernel_of, own_function
-from .interception import add_entry_names
+from .interception import add_entry_names, on_device_of
 from .tensor_base import TensorBase
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "add_into",
     "arange_beside",
     "as_array",
-    "as_floats",
     "beside",
     "cast",
     "check_numbers",
@@ -46,6 +45,7 @@ __all__ = [
     "memory_owner",
     "move",
     "moved_array",
+    "numbers_of",
     "scalar",
     "on_device",
     "OwnedMemory",
@@ -404,11 +404,19 @@ def has_nan(value: Any) -> bool:
     return dtype.kind in "fc" and bool(np.isnan(value).any())
 
 
-def as_floats(*arrays: Any) -> list[float]:
-    """Return arrays of one element and of one dtype as numbers; the host waits once for those of a device."""
-    if is_foreign(arrays[0]):
-        return np.stack(arrays).tolist()  # type: ignore[no-any-return]
-    return [float(array) for array in arrays]
+def numbers_of(arrays: Sequence[Any]) -> list[Any]:
+    """Return arrays without axes as numbers of Python; those of a device by one copy, for which the host waits."""
+    places: dict[Any, list[int]] = {}
+    for index, array in enumerate(arrays):
+        place = (type(array), array.dtype, repr(getattr(array, "device", None))) if is_foreign(array) else None
+        places.setdefault(place, []).append(index)
+    found = list(arrays)
+    for place, indices in places.items():
+        group = [arrays[index] for index in indices]
+        numbers = [one.item() for one in group] if place is None else on_device_of(group, np.stack).tolist()
+        for index, one in zip(indices, numbers, strict=True):
+            found[index] = one
+    return found
 
 
 def raw(value: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from ..arguments import number, truth
 from ..errors import InvalidGradientError
 from ..graph.interception import on_device_of, on_device_of_arguments
-from ..graph.values import as_array, is_foreign
+from ..graph.values import as_array, is_foreign, numbers_of
 from ..tensor import Tensor
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, first_places, flatten, paths, unflatten
@@ -100,7 +100,7 @@ def clip_grad_value(parameters: Any, clip_value: float) -> Any:
     """
     most = number(clip_value, "clip_value", 0)
     gradients = _Gradients(parameters)
-    for index, has_nan in enumerate(_numbers([_any_nan(array) for array in gradients.arrays])):
+    for index, has_nan in enumerate(numbers_of([_any_nan(array) for array in gradients.arrays])):
         if has_nan:
             array = gradients.arrays[index]
             raise InvalidGradientError(
@@ -197,27 +197,12 @@ def _norm_type(norm_type: Any) -> float:
     return number(norm_type, "norm_type", 0)
 
 
-def _numbers(values: list[Any]) -> list[Any]:
-    """Return arrays without axes as numbers of Python; those of a device by one copy, for which the host waits."""
-    places: dict[Any, list[int]] = {}
-    for index, value in enumerate(values):
-        place = (type(value), value.dtype, repr(getattr(value, "device", None))) if is_foreign(value) else None
-        places.setdefault(place, []).append(index)
-    found = list(values)
-    for place, indices in places.items():
-        group = [values[index] for index in indices]
-        numbers = [one.item() for one in group] if place is None else on_device_of(group, np.stack).tolist()
-        for index, one in zip(indices, numbers, strict=True):
-            found[index] = one
-    return found
-
-
 def _norms(arrays: list[Any], order: float) -> list[float]:
     """Return the norm of each array."""
     if order != 2.0 or not any(map(is_foreign, arrays)):
         return [_norm(array, order) for array in arrays]
     flat = [array.reshape(-1) for array in arrays]
-    squares = _numbers([_square(one) for one in flat])
+    squares = numbers_of([_square(one) for one in flat])
     return [_norm_of_square(one, square) for one, square in zip(flat, squares, strict=True)]
 
 

@@ -14,7 +14,7 @@ from ..graph.current_devices import several_devices, steps_on_device
 from ..graph.current_streams import follow_streams
 from ..graph.one_device import check_one_device
 from ..graph.saved_hooks import prepare_write
-from ..graph.values import as_floats, is_foreign
+from ..graph.values import is_foreign, numbers_of
 from ..tensor import Tensor
 from .elementwise import real_view
 from .line_search import Point, strong_wolfe
@@ -197,7 +197,7 @@ class _Iterations:
         group = self._group
         if self._evaluations >= group["max_eval"] or abs(loss - self.state["prev_loss"]) < group["tolerance_change"]:
             return True
-        steepest, farthest = as_floats(abs(grad).max(), abs(change).max())
+        steepest, farthest = numbers_of([abs(grad).max(), abs(change).max()])
         return bool(steepest <= group["tolerance_grad"] or farthest <= group["tolerance_change"])
 
     def _search(self, here: Point, start: Any, direction: Any, step: float) -> Generator[None, Any, Point]:
@@ -228,7 +228,7 @@ class _Iterations:
             return -grad
         changes, steps, inverses = state["old_dirs"], state["old_stps"], state["ro"]
         change, step = grad - state["prev_flat_grad"], state["d"] * state["t"]
-        curvature, square = as_floats(np.vdot(change, step), np.vdot(change, change))
+        curvature, square = map(float, numbers_of([np.vdot(change, step), np.vdot(change, change)]))
         if curvature > _LEAST_CURVATURE:
             if len(changes) == self._group["history_size"]:
                 for history in (changes, steps, inverses):

@@ -10,7 +10,6 @@ import numpy as np
 from .arguments import describe
 from .context import set_grad_enabled
 from .engine.engine import Engine
-from .engine.loops import Pace
 from .errors import GradientTypeError, GraphError, InvalidGradientError
 from .graph import values
 from .graph.interception import on_device_of_arguments
@@ -61,7 +60,6 @@ async def execute_batched(
         return 0, _capture_empty(edges, find_inputs())
     inputs: Sequence[Edge] = ()
     rows: list[list[Any]] = []
-    pace = Pace()
     for index in range(size):
         with set_grad_enabled(create_graph):
             edges, grads = start([batch[index] for batch in batches])
@@ -76,8 +74,6 @@ async def execute_batched(
             inputs=inputs,
         )
         rows.append(captured)
-        if not last:
-            await pace.keep()
     with set_grad_enabled(create_graph):
         return size, [_stack_rows(column) for column in zip(*rows, strict=True)]
 

@@ -17,7 +17,8 @@ from ..graph.naming import identify, place_of
 from ..scheduling import CLOCK, LOOP_BUDGET
 from .device import Device, device_here, home_of, is_elsewhere
 from .executor import NodeTurn, Stop, TurnExecutor
-from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop, yield_to_loop
+from .loop_turn import HERE, next_turn
+from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
 from .node_task import NodeTask
 from .notes import add_note
 from .observation import warn_of_stall
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ..graph.node import Node
+    from ..scheduling import Clock
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
@@ -52,23 +54,28 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
     budget, clock = LOOP_BUDGET.get(), CLOCK.get()
     in_context = _runner(graph_task)
     group: NodeTaskGroup | None = None
-    graph_task.since = clock()
-    deadline = graph_task.since + budget
+    graph_task.since = resumed = clock()
+    loop_turn = HERE.turn
+    # The budget is the loop's, which backward passes before this one may have spent: see `loop_turn`.
+    deadline = (loop_turn.start if loop_turn.clock is clock else loop_turn.begin(clock, resumed)) + budget
     if graph_task.observation is not None:
         graph_task.observation.start_timer(graph_task)
     try:
+        if resumed > deadline and budget > 0.0:
+            await next_turn(clock, budget)
+            resumed, deadline = _resume(clock, budget)
         while True:
             if group is not None and group.is_paused():
                 step: Stop | NodeTurn | None = None
                 await group.wait()
-                deadline = clock() + budget
+                resumed, deadline = _resume(clock, budget)
             else:
                 step, turn = turn or in_context(graph_task.executor.run, deadline, clock), None
                 if step is Stop.DRAINED:
                     if group is None or not group.running:
                         break
                     await group.wait()
-                    deadline = clock() + budget
+                    resumed, deadline = _resume(clock, budget)
                 elif isinstance(step, NodeTurn):
                     group = group or NodeTaskGroup(graph_task, running_loop())
                     group.start(step)
@@ -76,10 +83,11 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:
-                late = clock() - deadline
+                # What others spent before is none of the node's.
+                late = clock() - max(deadline, resumed + budget)
                 warn_of_stall(graph_task, step.node if isinstance(step, NodeTurn) else graph_task.slow_node, late)
-                await _yield_to_loop(graph_task, group)
-                deadline = clock() + budget
+                await _yield_to_loop(graph_task, group, clock, budget)
+                resumed, deadline = _resume(clock, budget)
         captured: list[Any] = in_context(graph_task.finish)
         if (device := graph_task.root.device) is not None and device.is_asynchronous:
             note_suspended(graph_task)
@@ -104,14 +112,20 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         raise
 
 
-async def _yield_to_loop(graph_task: GraphTask, group: NodeTaskGroup | None) -> None:
+def _resume(clock: Clock, budget: float) -> tuple[float, float]:
+    """Return the time now, when a driver goes on after a wait, and its deadline, which may have passed."""
+    now, turn = clock(), HERE.turn
+    return now, (turn.start if turn.clock is clock else turn.begin(clock, now)) + budget
+
+
+async def _yield_to_loop(graph_task: GraphTask, group: NodeTaskGroup | None, clock: Clock, budget: float) -> None:
     """Let the event loop run everything else that is ready, and look at what that has changed."""
     note_suspended(graph_task)
     graph_task.slow_node = None
     if group is None:
-        await yield_to_loop()
+        await next_turn(clock, budget)
     else:
-        await group.yield_to_loop()
+        await group.next_turn(clock, budget)
         # A body may have failed meanwhile; then no further node starts.
         group.collect()
     graph_task.executor.recheck()

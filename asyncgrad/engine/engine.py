@@ -25,7 +25,7 @@ from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
 from .graph_task import GraphTask
 from .instruments import observe_steps
-from .loops import Pace
+from .loop_turn import keep_pace
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
 
 if TYPE_CHECKING:
@@ -133,10 +133,9 @@ async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list
 
 async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
     """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, since there may be many."""
-    exec_info, pace = ExecInfos(), None
+    exec_info = ExecInfos()
     for _ in init_stepwise(exec_info, root, inputs, accumulate):
-        pace = pace or Pace()
-        await pace.keep()
+        await keep_pace()
     return exec_info
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from ..arguments import truth
 from ..context import BLOCKING, LOOP_BELOW, LoopBelow
 from ..errors import ArgumentTypeError, BlockingError, GraphError
-from ..scheduling import CLOCK, LOOP_BUDGET
 from .shell import is_interactive, run_in_a_thread
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ __all__ = [
     "LoopThread",
     "MAX_NESTED_ON_STACK",
     "OneShotEvent",
-    "Pace",
     "finish_background",
     "loop_is_running",
     "loop_thread",
@@ -388,21 +386,3 @@ async def yield_to_loop() -> None:
         return
     for _ in range(3):
         await asyncio.sleep(0)
-
-
-@final
-class Pace:
-    """Yields to the event loop whenever the time budget is spent, in a loop over many short pieces of plain work."""
-
-    __slots__ = ("_clock", "_deadline")
-
-    def __init__(self) -> None:
-        self._clock = CLOCK.get()
-        self._deadline = self._clock() + LOOP_BUDGET.get()
-
-    async def keep(self) -> None:
-        """Yield to the event loop if the time budget is spent; never in a blocking call."""
-        if self._clock() < self._deadline or BLOCKING.get():
-            return
-        await yield_to_loop()
-        self._deadline = self._clock() + LOOP_BUDGET.get()

@@ -21,7 +21,8 @@ from ..context import CURRENT_NODE
 from ..scheduling import CLOCK
 from .device import is_elsewhere
 from .eager_task import EagerTask
-from .loops import MAX_NESTED_ON_STACK, OneShotEvent, Pace, wait_through_cancellation, yield_to_loop
+from .loop_turn import keep_pace, next_turn
+from .loops import MAX_NESTED_ON_STACK, OneShotEvent, wait_through_cancellation
 from .node_task import NodeTask
 from .notes import add_later_error
 from .remote import CoroutineJob, Mailbox, join, submit
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ..graph.node import Node
+    from ..scheduling import Clock
     from .device import Device
     from .executor import NodeTurn, TurnExecutor
     from .graph_task import GraphTask
@@ -294,12 +296,12 @@ class NodeTaskGroup:
                 self._is_awake = False
                 self._scheduler.leave(depth)
 
-    async def yield_to_loop(self) -> None:
+    async def next_turn(self, clock: Clock, budget: float) -> None:
         """Let the loop run everything else that is ready, except the drivers of the enclosing backward passes."""
         depth = self._graph_task.reentrant_depth
         self._scheduler.wake(depth)
         try:
-            await yield_to_loop()
+            await next_turn(clock, budget)
             await self._scheduler.turn(depth)
         finally:
             self._scheduler.leave(depth)
@@ -317,7 +319,7 @@ class NodeTaskGroup:
 
     async def run_callbacks(self) -> None:
         """Run the final callbacks one after the other, with those that are queued meanwhile."""
-        completion, pace = self._graph_task.completion, Pace()
+        completion = self._graph_task.completion
         while completion is not None and (callback := completion.next_callback()) is not None:
             task = self._step(call_and_await(callback), f"final callback of backward {self._graph_task.id}", None)
             # As in EagerTask.start().
@@ -326,7 +328,7 @@ class NodeTaskGroup:
                 await self.wait()
                 self.collect()
             # There may be many callbacks, and each may queue another.
-            await pace.keep()
+            await keep_pace()
 
     async def deliver_cancellation(self) -> None:
         """Suspend once, to raise CancelledError, if the driver's task has been cancelled since the bodies began.

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arguments import check_function, describe, number, whole_number
 from ..context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
-from ..engine.loops import Pace
+from ..engine.loop_turn import keep_pace
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -201,7 +201,6 @@ async def _solve(problem: _Problem, params: Tensors, start: Tensors, watcher: Wa
     distance, tol, max_iter = problem.limit
     if tol is None:
         tol = max([float(np.finfo(array.dtype).eps) ** (2 / 3) for array in arrays], default=0.0)
-    pace = Pace()
     with watched_no_grad(False):
         for count in range(max_iter):
             if distance is None:
@@ -213,7 +212,7 @@ async def _solve(problem: _Problem, params: Tensors, start: Tensors, watcher: Wa
                 return tuple([asarray(leaf, device=like.device) for leaf, like in zip(x, start, strict=True)])
             if math.isnan(found):
                 break
-            await pace.keep()
+            await keep_pace()
             x = await step(*x)
             arrays, previous = _arrays_of(x), arrays
     ended = "became NaN" if math.isnan(found) else f"is still {found:g} after {max_iter} iterations"
@@ -391,9 +390,9 @@ def _is_small(points: Tensors) -> bool:
 
 async def _multiply_by_matrix(points: Tensors, outputs: Tensors, grads: Tensors) -> Step:
     """Return the function `u -> u @ J + grads`, with the Jacobian J computed once."""
-    pace, rows = Pace(), []
+    rows = []
     for output in outputs:
-        for row in await gradient_rows(output, points, create_graph=False, pace=pace):
+        for row in await gradient_rows(output, points, create_graph=False):
             parts = fill_missing(row, points, strict=False, create_graph=False, missing="", constant="")
             rows.append(_as_vector(parts))
     matrix = np.stack(rows) if rows else np.zeros((0, 0))

@@ -8,7 +8,6 @@ from typing import Any, ParamSpec
 import numpy as np
 
 from ..arguments import check_function, truth
-from ..engine.loops import Pace
 from ..functional.arguments import (
     argument_positions,
     check_argnums,
@@ -228,11 +227,10 @@ async def _columns_of_jacobian(
     # gradients conjugate a complex J.
     grad_outputs = tuple([zeros_like(output).requires_grad_() for output in outputs])
     grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True)
-    pace = Pace()
     by_point = []
     for point, product in zip(points, grad_inputs, strict=True):
         columns = await gradient_rows(
-            zeros_like(point) if product is None else product, grad_outputs, create_graph=keeps_history, pace=pace
+            zeros_like(point) if product is None else product, grad_outputs, create_graph=keeps_history
         )
         by_point.append(
             [

@@ -12,7 +12,6 @@ import numpy as np
 from ..arguments import check_function, describe, truth
 from ..backward import capture
 from ..context import GRAD_MODE, IN_TRANSFORM, set_grad_mode
-from ..engine.loops import Pace
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -275,7 +274,7 @@ async def gradients(
 
 
 async def gradient_rows(
-    output: Tensor, inputs: Sequence[Tensor], *, create_graph: bool, pace: Pace, unit: complex = 1
+    output: Tensor, inputs: Sequence[Tensor], *, create_graph: bool, unit: complex = 1
 ) -> list[tuple[Tensor | None, ...]]:
     """Return, for each element of `output` in C order, its gradients for `inputs`; the graph is retained.
 
@@ -283,7 +282,6 @@ async def gradient_rows(
         output: a tensor of any shape.
         inputs: the tensors to differentiate with respect to.
         create_graph: record how the gradients are computed.
-        pace: yields to the event loop between rows.
         unit: the gradient of the element itself.
     """
     if not output.requires_grad:
@@ -294,7 +292,6 @@ async def gradient_rows(
         one_hot[index] = unit
         grad_output = asarray(one_hot.reshape(output.shape), device=output.device)
         rows.append(await gradients((output,), inputs, (grad_output,), create_graph=create_graph, retain_graph=True))
-        await pace.keep()
     return rows
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.loops import Pace
 from ..errors import ArgumentTypeError, UnusedInputError
 from ..graph.interception import on_device_of
 from ..graph.values import zeros_beside
@@ -154,10 +153,9 @@ async def row_blocks(
         keeps_history: record how the blocks are computed.
         check: called with the index of each output and its rows, in which None is an undefined gradient.
     """
-    pace = Pace()
     blocks = []
     for index, output in enumerate(outputs):
-        rows = await gradient_rows(output, points, create_graph=keeps_history, pace=pace)
+        rows = await gradient_rows(output, points, create_graph=keeps_history)
         if check is not None:
             check(index, rows)
         blocks.append(

@@ -14,7 +14,7 @@ import numpy as np
 from ..arguments import describe
 from ..backward import grad
 from ..context import enable_grad
-from ..engine.loops import Pace
+from ..engine.loop_turn import keep_pace
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from ..functional.arguments import call, gradient_rows, gradients, zeros_like
 from ..graph.interception import on_device_of
@@ -104,7 +104,6 @@ class JacobianCheck:
         self._every_output = every_output
         self._output_names = output_names
         self._input_names = input_names
-        self._pace = Pace()
 
     async def verdict(self, check_undefined_grad: bool, raise_exception: bool) -> bool:
         """Return whether all Jacobians agree; with `raise_exception`, raise if they do not."""
@@ -158,7 +157,7 @@ class JacobianCheck:
                 for number, (high, low) in enumerate(zip(above, below, strict=True)):
                     with np.errstate(invalid="ignore"):
                         quotients[number][axis][:, element] = (high - low) / (2 * eps)
-                await self._pace.keep()
+                await keep_pace()
         return [(both[0], both[1] if len(both) == 2 else None) for both in quotients]
 
     async def _outputs_after_step(
@@ -181,7 +180,7 @@ class JacobianCheck:
         first: list[Any] = []
         second: list[Any] = []
         for jacobians in (first, second):
-            rows = await gradient_rows(output, points, create_graph=False, pace=self._pace, unit=part.unit)
+            rows = await gradient_rows(output, points, create_graph=False, unit=part.unit)
             jacobians.extend(_matrix([row[position] for row in rows], point) for position, point in enumerate(points))
         tolerated = self._tolerance.nondeterminism
         for position, (one, other) in enumerate(zip(first, second, strict=True)):

@@ -130,12 +130,16 @@ def test_two_thousand_levels_that_all_wake_up_at_once_go_on_from_the_deepest():
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_fan_of_five_thousand_nested_backwards_runs(stack, shared):
     w, most, count = leaf(1.0), 0, 0
+    # They begin in slices of the loop's budget.
+    all_wait = asyncio.Event()
 
     async def waits(grad):
         nonlocal most, count
         count += 1
         most = max(most, count)
-        await asyncio.sleep(0)
+        if count == (1 if shared else 5000):
+            all_wait.set()
+        await all_wait.wait()
         await asyncio.sleep(0)
         count -= 1
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...context import is_grad_enabled
 from ...engine.completion import warn
-from ...engine.loops import Pace
 from ...errors import ArgumentError, ConvergenceWarning
 from ...functional.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like
 from ...tensor import Tensor, asarray
@@ -87,7 +86,7 @@ async def jacobian_of(function: VectorFunction, x: Tensor, *tensors: Tensor) -> 
 
 
 async def _rows(value: Tensor, point: Tensor, create_graph: bool) -> Tensor:
-    rows = await gradient_rows(value, (point,), create_graph=create_graph, pace=Pace())
+    rows = await gradient_rows(value, (point,), create_graph=create_graph)
     if not rows:
         return asarray(np.zeros((0, point.size)))
     return np.stack([zeros_like(point) if row is None else row for (row,) in rows])

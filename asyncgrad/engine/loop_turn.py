@@ -1,0 +1,189 @@
+"""The turn of an event loop: how long this library has kept the loop from turning, and who waits until it has.
+
+A loop of small backward passes would starve its event loop if each had a budget of its own, since none of them spends
+it. So the budget (`ag.loop_budget`) belongs to the loop: it counts from the first work after the loop has turned, over
+all backward passes, transforms, steps and batches of that loop, whoever awaits them. Whoever finds it spent waits here.
+Waiting callers go on first in, first out, as many in a turn as the budget has time for: were all woken at once, a
+thousand backward passes would each be woken a dozen times before they run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from contextvars import Context
+from math import inf
+from typing import TYPE_CHECKING, final
+
+from ..context import BLOCKING
+from ..scheduling import CLOCK, LOOP_BUDGET
+from .loops import yield_to_loop
+
+if TYPE_CHECKING:
+    from ..scheduling import Clock
+
+__all__ = ["HERE", "LoopTurn", "keep_pace", "next_turn"]
+
+#: For how many iterations a loop is left alone once its budget is spent; those who wait go on in the next one. A timer
+#: needs one iteration to fire, one to set its future and one to wake its task, as `yield_to_loop` says.
+_ITERATIONS_LEFT_ALONE = 2
+
+
+@final
+class LoopTurn:
+    """What is known of the current turn of one event loop, in its thread.
+
+    A turn begins with the first work after the loop has turned, and ends when the loop turns. A callback, put into the
+    loop at the begin, notes its end: once for each turn, however many backward passes there are in it.
+
+    Args:
+        loop: the event loop; None for a thread that has had none.
+    """
+
+    __slots__ = (
+        "_admitted",
+        "_context",
+        "_has_begun",
+        "_is_settled",
+        "_loop",
+        "_pause",
+        "_returned",
+        "_waiting",
+        "_woken",
+        "clock",
+        "start",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+        #: An empty context, so that the callback keeps no values alive; its own, since one thread at a time may run in it.
+        self._context = Context()
+        #: The clock that `start` was read from; None between two turns.
+        self.clock: Clock | None = None
+        #: When the turn began; -inf while those who wait go first, so that everybody finds the budget spent.
+        self.start: float = -inf
+        #: How many iterations of the loop begin until those who wait are looked at; 0 if no callback is in the loop.
+        self._pause = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        #: Those who were woken, and found the budget spent by those before them: ahead of all who wait.
+        self._returned: deque[asyncio.Future[None]] = deque()
+        #: How many are woken at a time: twice as many each time, and slowly more once some have returned.
+        self._admitted = 1
+        self._is_settled = False
+        #: How many were woken last, and whether the first of them has begun the turn.
+        self._woken = 0
+        self._has_begun = True
+
+    def begin(self, clock: Clock, now: float) -> float:
+        """Begin a turn at `now`, unless one has begun by that clock; return when it began.
+
+        Without an asyncio loop in this thread nothing has to turn, and each caller has a turn of its own.
+        """
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            return now
+        turn = self
+        if loop is not self._loop:
+            turn = HERE.turn = LoopTurn(loop)
+        turn.clock, turn.start = clock, now
+        if not turn._pause:
+            turn._pause = 1
+            turn._schedule()
+        return now
+
+    async def wait(self, clock: Clock, budget: float) -> None:
+        """Let the loop run everything else that is ready, and wait until there is time for this caller."""
+        assert self._loop is not None
+        queue = self._waiting
+        while True:
+            woken: asyncio.Future[None] = self._loop.create_future()
+            queue.append(woken)
+            if self.start > -inf or not self._pause:
+                # The turn ends here. Others who come later do not make it longer.
+                self.clock, self.start = clock, -inf
+                if not self._pause:
+                    self._schedule()
+                self._pause = _ITERATIONS_LEFT_ALONE
+            await woken
+            now = clock()
+            if not self._has_begun or self.clock is not clock:
+                self._has_begun, self.clock, self.start = True, clock, now
+            if now - self.start <= budget:
+                return
+            queue = self._returned
+
+    def _schedule(self) -> None:
+        assert self._loop is not None
+        self._loop.call_soon(self._note_iteration, context=self._context)
+
+    def _note_iteration(self) -> None:
+        """Note that an iteration of the loop begins."""
+        self._pause -= 1
+        if not self._pause:
+            self._wake_next()
+        if self._pause:
+            self._schedule()
+
+    def _wake_next(self) -> None:
+        """End the turn. Wake as many of those who wait as there may be time for; they run in the next iteration."""
+        if self._returned:
+            self._admitted, self._is_settled = max(1, self._woken - len(self._returned)), True
+            self._waiting.extendleft(reversed(self._returned))
+            self._returned.clear()
+        elif self._waiting:
+            self._admitted += self._admitted // 8 + 1 if self._is_settled else self._admitted
+        self._woken = 0
+        while self._waiting and self._woken < self._admitted:
+            # One that was cancelled waits no more.
+            if not (future := self._waiting.popleft()).done():
+                future.set_result(None)
+                self._woken += 1
+        if self._woken:
+            # One iteration to run in, which ends with the begin of the second.
+            self._pause, self._has_begun, self.start = 2, False, -inf
+        else:
+            self._admitted, self._is_settled, self.clock = 1, False, None
+
+
+@final
+class _Here(threading.local):
+    """The turn of the loop that runs in this thread, or that ran in it last."""
+
+    def __init__(self) -> None:
+        self.turn = LoopTurn(None)
+
+
+HERE = _Here()
+
+
+async def next_turn(clock: Clock, budget: float) -> None:
+    """Let the event loop run everything else that is ready, and wait for time to go on, in a turn that has begun.
+
+    Args:
+        clock: what measures the budget.
+        budget: in seconds. If it is not positive, the caller yields whenever it looks at the clock, and does not queue.
+    """
+    loop = asyncio._get_running_loop()
+    if loop is None or budget <= 0.0:
+        await yield_to_loop()
+        return
+    turn = HERE.turn
+    if turn._loop is loop:
+        await turn.wait(clock, budget)
+    else:
+        # What was found spent is the last turn of a loop that ran here before.
+        turn.begin(clock, clock())
+
+
+async def keep_pace() -> None:
+    """Yield to the event loop if the budget of its turn is spent; never in a blocking call.
+
+    For loops over many short pieces of plain work, and at the begin of what users may call in such a loop.
+    """
+    if BLOCKING.get():
+        return
+    clock, budget = CLOCK.get(), LOOP_BUDGET.get()
+    turn, now = HERE.turn, clock()
+    if now > (turn.start if turn.clock is clock else turn.begin(clock, now)) + budget or budget <= 0.0:
+        await next_turn(clock, budget)

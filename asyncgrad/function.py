@@ -47,6 +47,7 @@ from .graph.node import Edge, Node, NodeMeta
 from .graph.tensor_base import TensorBase
 from .graph.values import check_numbers
 from .graph.wrappers import register_wrapper
+from .loop_turn import keep_pace
 from .once_differentiable import forbid_derivative
 from .saving_node import SavingNode
 from .tree.structure import TreeStructure, flatten_each, leaves_like, paths, unflatten_each
@@ -348,6 +349,7 @@ class _FunctionCall:
             return await self._finish_async(output)
 
     async def _finish_async(self, output: Any) -> Any:
+        await keep_pace()
         with self._disable_recording():
             if inspect.isawaitable(output):
                 output = await output

@@ -24,6 +24,7 @@ LAYER_OF = {
     "asyncgrad.graph.interception": "ground",
     "asyncgrad.graph.values": "ground",
     "asyncgrad.html": "ground",
+    "asyncgrad.loop_turn": "ground",
     "asyncgrad.graph.tensor_base": "ground",
     "asyncgrad.random": "ground",
     "asyncgrad.scheduling": "ground",

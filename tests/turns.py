@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
-__all__ = ["Held", "at_once", "one_turn", "settle", "turns"]
+__all__ = ["Held", "at_once", "one_turn", "settle", "turns", "turns_given"]
 
 
 async def at_once(*arguments: Any) -> None:
@@ -26,6 +27,26 @@ async def turns(count: int = 10) -> None:
 async def settle() -> None:
     """Let everything that is ready run, until nothing changes without an event."""
     await turns(60)
+
+
+async def turns_given(work: Awaitable[Any]) -> int:
+    """Await `work`; return how many turns of the loop others got meanwhile."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticker = asyncio.ensure_future(tick())
+    await asyncio.sleep(0)
+    before = ticks
+    await work
+    given = ticks - before
+    ticker.cancel()
+    await asyncio.wait([ticker])
+    return given
 
 
 class Held:

@@ -28,6 +28,7 @@ from ..errors import ArgumentError, ArgumentTypeError, InPlaceError
 from ..graph.background import background
 from ..graph.creation import observe_nodes
 from ..graph.saved import version_of
+from ..loop_turn import keep_pace
 from ..random import generator
 from .pytree import flatten, unflatten
 from .rng import RandomStreams, StreamReplay
@@ -99,6 +100,7 @@ def call_function(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 async def _await_at_depth(result: Awaitable[Any], depth: int) -> Any:
+    await keep_pace()
     before = NESTED.get()
     NESTED.set(depth)
     try:

@@ -14,6 +14,7 @@ import numpy as np
 from ..arguments import truth, whole_number
 from ..engine.eager_task import EagerTask
 from ..errors import ArgumentError, ArgumentTypeError
+from ..loop_turn import keep_pace
 from ..random import generator
 from .sources import END, AsyncSource, Source, make_source
 
@@ -169,6 +170,7 @@ class Batches:
         window = _Window(executor, jobs, self._ahead)
         try:
             while (future := window.next()) is not None and (batch := await asyncio.wrap_future(future)) is not END:
+                await keep_pace()
                 yield batch
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
@@ -208,6 +210,7 @@ def _without_end(found: Iterator[Any]) -> Iterator[Any]:
 
 async def _as_async(found: Iterator[Any]) -> AsyncIterator[Any]:
     for batch in found:
+        await keep_pace()
         yield batch
 
 
@@ -246,6 +249,7 @@ async def _read_ahead(found: AsyncIterator[Any], ahead: int) -> AsyncIterator[An
                 raise error
             if batch is END:
                 return
+            await keep_pace()
             yield batch
     finally:
         task.cancel()

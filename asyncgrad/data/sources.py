@@ -12,6 +12,7 @@ import numpy as np
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.values import is_foreign
+from ..loop_turn import keep_pace
 from ..tensor import Tensor
 from ..tree.structure import flatten, paths, unflatten
 from .stacking import stack
@@ -190,6 +191,7 @@ class AsyncSource:
         try:
             found: list[Any] = []
             async for example in examples:
+                await keep_pace()
                 if self.size is None:
                     yield example
                     continue

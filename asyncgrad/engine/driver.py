@@ -14,10 +14,10 @@ from ..errors import BlockingError
 from ..graph.anomaly import forward_notes
 from ..graph.current_devices import runner_on_device, several_devices
 from ..graph.naming import identify, place_of
+from ..loop_turn import HERE, next_turn
 from ..scheduling import CLOCK, LOOP_BUDGET
 from .device import Device, device_here, home_of, is_elsewhere
 from .executor import NodeTurn, Stop, TurnExecutor
-from .loop_turn import HERE, next_turn
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
 from .node_task import NodeTask
 from .notes import add_note

@@ -14,6 +14,7 @@ from ..graph.background import register_background
 from ..graph.callers import shorten_traceback
 from ..graph.leaf import GraphRoot
 from ..graph.node import Edge
+from ..loop_turn import keep_pace
 from .background import LoopBackground
 from .compiled.api import COMPILED_AFTER, find_compiled
 from .compiled.cache import CACHE
@@ -25,7 +26,6 @@ from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
 from .graph_task import GraphTask
 from .instruments import observe_steps
-from .loop_turn import keep_pace
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Event loops: running a coroutine to its end, on this stack, another one or in a thread; waking and yielding."""
+"""Event loops: running a coroutine to its end, on this stack, another one or in a thread; waking it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ __all__ = [
     "run_on_own_loop",
     "running_loop",
     "wait_through_cancellation",
-    "yield_to_loop",
 ]
 
 T = TypeVar("T")
@@ -374,15 +373,3 @@ class LoopThread:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": f"a task of {self._name} failed", "exception": error, "task": task}
             )
-
-
-async def yield_to_loop() -> None:
-    """Let the event loop run everything else that is ready; do nothing under a loop that is not asyncio's.
-
-    It takes three iterations of the loop, since a timer needs one to fire, one to set its future and one to wake its
-    task. Measured: with one iteration the median lateness of a 1 ms ticker is five times as high.
-    """
-    if asyncio._get_running_loop() is None:
-        return
-    for _ in range(3):
-        await asyncio.sleep(0)

@@ -10,6 +10,7 @@ from ..context import BLOCKING
 from ..errors import OverlappingStepsError
 from ..graph.saved import version_of
 from ..graph.tensor_base import TensorBase
+from ..loop_turn import keep_pace
 from ..scheduling import WORKERS
 from ..tree.structure import leaves
 from .body import context_of_worker
@@ -33,6 +34,7 @@ async def call_on_worker(function: Callable[[], T]) -> T:
     """
     quota = WORKERS.get()
     if not quota.limit or BLOCKING.get():
+        await keep_pace()
         return function()
     job = FunctionJob(function, (0, 0), context_of_worker(), Mailbox(running_loop()))
     WORKER_POOL.submit(job, quota)

@@ -18,10 +18,10 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, final
 
 from ..context import CURRENT_NODE
+from ..loop_turn import keep_pace, next_turn
 from ..scheduling import CLOCK
 from .device import is_elsewhere
 from .eager_task import EagerTask
-from .loop_turn import keep_pace, next_turn
 from .loops import MAX_NESTED_ON_STACK, OneShotEvent, wait_through_cancellation
 from .node_task import NodeTask
 from .notes import add_later_error

@@ -12,7 +12,6 @@ import numpy as np
 
 from ..arguments import check_function, describe, number, whole_number
 from ..context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
-from ..engine.loop_turn import keep_pace
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -24,6 +23,7 @@ from ..functional.arguments import call, fill_missing, gradient_rows, gradients,
 from ..functional.captured import CapturedTensors
 from ..graph.interception import on_device_of_arguments
 from ..graph.values import numbers_of
+from ..loop_turn import keep_pace
 from ..tensor import Tensor, asarray
 from ..tree.registry import container_type
 from ..tree.structure import flatten, unflatten

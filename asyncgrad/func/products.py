@@ -9,6 +9,7 @@ from .. import functional
 from ..arguments import check_function, describe, truth
 from ..errors import ArgumentTypeError
 from ..functional.arguments import fill_missing, gradients, transform_scope, zeros_like
+from ..loop_turn import keep_pace
 from ..tensor import Tensor
 from ..tree.structure import leaves
 from .calls import TransformCall
@@ -60,6 +61,7 @@ async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     """
     check_function(f, "ag.func.vjp", *primals)
     has_aux = truth(has_aux, "has_aux")
+    await keep_pace()
     transform_call = TransformCall("ag.func.vjp", f, primals, {}, range(len(primals)), has_aux)
     with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)

@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, SupportsIndex, TypeVar, final, overload
 
 from ..arguments import describe, whole_number
 from ..errors import ArgumentError, ArgumentTypeError
+from ..loop_turn import keep_pace
 from ..tensor import Tensor
 from .module import Module, Parameter
 
@@ -185,6 +186,7 @@ class Sequential(_NumberedModules):
         return input
 
     async def _forward_async(self, awaitable: Any, modules: list[Module]) -> Any:
+        await keep_pace()
         output = await awaitable
         for module in modules:
             output = module(output)

@@ -15,6 +15,7 @@ from ..graph.hooks import HookList, RemovableHandle
 from ..graph.interception import on_device_of
 from ..graph.saved_hooks import prepare_write
 from ..html import panel, table
+from ..loop_turn import keep_pace
 from ..tensor import Tensor, asarray
 from ..tree.registry import container_type, register_model
 from ..tree.structure import TreeStructure, are_equal, flatten
@@ -721,6 +722,7 @@ class Module:
 
 async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:
     """Go on with a call from its first awaitable."""
+    await keep_pace()
     try:
         while True:
             if not isinstance(result, Tensor) and inspect.isawaitable(result):

@@ -19,6 +19,7 @@ from ..engine.offloading import call_on_worker
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.interception import on_device_of
 from ..graph.values import is_foreign, is_writeable, raw
+from ..loop_turn import keep_pace
 from ..scheduling import WORKERS
 from ..tensor import Tensor
 from ..tree.registry import container_type
@@ -242,6 +243,7 @@ class Optimizer(ABC):
             (5.0, [0.0, 0.0])
         """
         grads, closure = _split_closure(grads, closure)
+        await keep_pace()
         async with self._tracker.turn():
             steps = self._steps(grads, closure is not None, _OFF_LOOP if WORKERS.get().limit else None)
             try:

@@ -18,6 +18,7 @@ from ..context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
 from ..errors import ArgumentTypeError, BlockingError
 from ..function import Function
 from ..functional.captured import CapturedTensors
+from ..loop_turn import keep_pace
 from ..tensor import Tensor, asarray
 from ..tree.structure import flatten, unflatten
 
@@ -88,6 +89,7 @@ async def call_user(function: Callable[..., Any], *args: Any) -> Any:
     """
     is_blocking = BLOCKING.get()
     if not is_blocking:
+        await keep_pace()
         result = function(*args)
     else:
         # What the function starts may suspend.

@@ -14,12 +14,12 @@ import numpy as np
 from ..arguments import describe
 from ..backward import grad
 from ..context import enable_grad
-from ..engine.loop_turn import keep_pace
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
 from ..functional.arguments import call, gradient_rows, gradients, zeros_like
 from ..graph.interception import on_device_of
 from ..graph.node import Edge, Node, NodeMeta
 from ..graph.values import own_copy
+from ..loop_turn import keep_pace
 from ..tensor import Tensor, asarray
 from ..tree.structure import LEAF, flatten_each, paths, unflatten_each
 

@@ -11,6 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.engine import current_execution_order
+from asyncgrad.loop_turn import yield_to_loop
 from tests.engine.twins import Twins, chosen, together, torch, twins
 from tests.functions import awaiting
 from tests.leaves import leaf
@@ -162,7 +163,7 @@ def test_a_body_that_waits_lets_later_ones_go_first_and_is_told_in_its_own_place
     async def wait(grad):
         told.append([node.name for node in current_execution_order()])
         while not released:
-            await ag.engine.loops.yield_to_loop()
+            await yield_to_loop()
         ran.append("awaited")
 
     first = np.multiply(x, 2.0)

@@ -16,7 +16,7 @@ from tests.clocks import TickingClock, hand_in
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.settings import loop_budget, node_by_node
-from tests.turns import at_once
+from tests.turns import at_once, turns_given
 
 
 @pytest.fixture(autouse=True)
@@ -53,26 +53,6 @@ LINKS: dict[str, Callable[[ag.Tensor], Any]] = {
     "hooked nodes": hooked_link,
 }
 each_link = pytest.mark.parametrize("link", LINKS)
-
-
-async def turns_given(backward: Any) -> int:
-    """Return how many turns of the loop others got before `backward` ended."""
-    ticks = 0
-
-    async def tick():
-        nonlocal ticks
-        while True:
-            ticks += 1
-            await asyncio.sleep(0)
-
-    ticker = asyncio.ensure_future(tick())
-    await asyncio.sleep(0)
-    before = ticks
-    await backward
-    given = ticks - before
-    ticker.cancel()
-    await asyncio.wait([ticker])
-    return given
 
 
 @each_link

@@ -16,14 +16,13 @@ from contextvars import Context
 from math import inf
 from typing import TYPE_CHECKING, final
 
-from ..context import BLOCKING
-from ..scheduling import CLOCK, LOOP_BUDGET
-from .loops import yield_to_loop
+from .context import BLOCKING
+from .scheduling import CLOCK, LOOP_BUDGET
 
 if TYPE_CHECKING:
-    from ..scheduling import Clock
+    from .scheduling import Clock
 
-__all__ = ["HERE", "LoopTurn", "keep_pace", "next_turn"]
+__all__ = ["HERE", "LoopTurn", "keep_pace", "next_turn", "yield_to_loop"]
 
 #: For how many iterations a loop is left alone once its budget is spent; those who wait go on in the next one. A timer
 #: needs one iteration to fire, one to set its future and one to wake its task, as `yield_to_loop` says.
@@ -57,7 +56,7 @@ class LoopTurn:
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
-        #: An empty context, so that the callback keeps no values alive; its own, since one thread at a time may run in it.
+        #: Empty, so that the callback keeps no values alive; and its own, since two threads cannot be in one context.
         self._context = Context()
         #: The clock that `start` was read from; None between two turns.
         self.clock: Clock | None = None
@@ -155,6 +154,18 @@ class _Here(threading.local):
 
 
 HERE = _Here()
+
+
+async def yield_to_loop() -> None:
+    """Let the event loop run everything else that is ready; do nothing under a loop that is not asyncio's.
+
+    It takes three iterations of the loop, since a timer needs one to fire, one to set its future and one to wake its
+    task. Measured: with one iteration the median lateness of a 1 ms ticker is five times as high.
+    """
+    if asyncio._get_running_loop() is None:
+        return
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 async def next_turn(clock: Clock, budget: float) -> None:

@@ -1,0 +1,222 @@
+"""The turn of a loop: it ends when the budget is spent, the loop is left alone then, and who waits goes on in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from asyncgrad.loop_turn import HERE, keep_pace
+from tests.clocks import TickingClock, hand_in
+from tests.settings import loop_budget
+from tests.turns import settle, turns_given
+
+BUDGET = 10.0
+
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[TickingClock]:
+    """A clock that stands still unless a test moves it."""
+    made = TickingClock(0.0)
+    with hand_in(made), loop_budget(BUDGET):
+        yield made
+
+
+async def spend(clock: TickingClock, ticks: float = 2 * BUDGET) -> None:
+    """Work for so long, in a turn that has begun, or that begins here."""
+    await keep_pace()
+    clock.now += ticks
+
+
+async def spend_and_wait(clock: TickingClock) -> None:
+    await spend(clock)
+    await keep_pace()
+
+
+def test_work_within_the_budget_never_suspends(run, clock):
+    async def main() -> None:
+        for _ in range(10):
+            step = spend(clock, 1.0)
+            with pytest.raises(StopIteration):
+                step.send(None)
+
+    run(main())
+
+
+def test_a_spent_budget_leaves_the_loop_alone_for_three_iterations(run, clock):
+    async def main() -> None:
+        for _ in range(3):
+            assert await turns_given(spend_and_wait(clock)) == 3
+
+    run(main())
+
+
+def test_a_turn_of_the_loop_gives_a_new_budget(run, clock):
+    async def main() -> None:
+        await spend(clock)
+        await asyncio.sleep(0)
+        assert await turns_given(keep_pace()) == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("ticks", [BUDGET / 8, 2 * BUDGET])
+def test_those_who_wait_go_on_first_in_first_out(run, clock, ticks):
+    went_on = []
+
+    async def wait(number: int) -> None:
+        await keep_pace()
+        clock.now += ticks
+        went_on.append(number)
+
+    async def main() -> None:
+        await spend(clock)
+        await asyncio.gather(*[wait(number) for number in range(100)])
+        assert went_on == list(range(100))
+
+    run(main())
+
+
+def test_long_work_of_many_tasks_takes_turns(run, clock):
+    went_on = []
+
+    async def work(name: str) -> None:
+        for _ in range(5):
+            await spend(clock)
+            went_on.append(name)
+
+    async def main() -> None:
+        await asyncio.gather(*[work(name) for name in "abc"])
+        # The first one waits ahead of those that have not begun.
+        assert "".join(went_on) == "a" + 4 * "abc" + "bc"
+
+    run(main())
+
+
+def test_no_more_work_runs_in_an_iteration_of_the_loop_than_fits_into_the_budget(run, clock):
+    work_in = [0.0]
+
+    async def work() -> None:
+        await keep_pace()
+        clock.now += BUDGET / 4
+        work_in[-1] += BUDGET / 4
+
+    async def count_iterations() -> None:
+        while True:
+            work_in.append(0.0)
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        counting = asyncio.ensure_future(count_iterations())
+        await asyncio.gather(*[work() for _ in range(200)])
+        counting.cancel()
+        await asyncio.wait([counting])
+        # The budget, and the piece of work in which it ends.
+        assert max(work_in) <= BUDGET + BUDGET / 4
+        assert sum(work_in) == 200 * BUDGET / 4
+
+    run(main())
+
+
+def test_those_who_come_while_the_loop_is_left_alone_do_not_keep_others_waiting(run, clock):
+    async def main() -> None:
+        went_on = False
+
+        async def first() -> None:
+            nonlocal went_on
+            await keep_pace()
+            went_on = True
+
+        await spend(clock)
+        tasks = [asyncio.ensure_future(first())]
+        for _ in range(5):
+            tasks.append(asyncio.ensure_future(spend(clock, 0.0)))
+            await asyncio.sleep(0)
+        assert went_on
+        await asyncio.gather(*tasks)
+
+    run(main())
+
+
+def test_one_that_is_cancelled_while_it_waits_holds_nobody_up(run, clock):
+    async def main() -> None:
+        spending = asyncio.ensure_future(spend(clock))
+        tasks = [asyncio.ensure_future(spend(clock)) for _ in range(9)]
+        await spending
+        for task in tasks[::2]:
+            task.cancel()
+        await settle()
+        assert [task.cancelled() for task in tasks] == [True, False] * 4 + [True]
+        assert all(task.done() for task in tasks)
+
+    run(main())
+
+
+def test_the_turn_of_a_loop_that_has_ended_delays_no_work_on_the_next(run, clock):
+    run(spend(clock))
+
+    async def main() -> None:
+        assert await turns_given(keep_pace()) == 0
+
+    run(main())
+
+
+def test_loops_in_two_threads_have_turns_of_their_own(clock):
+    async def main() -> int:
+        await spend(clock)
+        barrier.wait(60)
+        # Both callbacks run at once.
+        given = [await turns_given(spend_and_wait(clock)) for _ in range(5)]
+        return sum(given)
+
+    barrier = threading.Barrier(2)
+    found: list[int] = []
+
+    def in_thread() -> None:
+        with hand_in(clock), loop_budget(BUDGET):
+            found.append(asyncio.run(main()))
+
+    threads = [threading.Thread(target=in_thread) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert found == [15, 15]
+
+
+def test_without_an_event_loop_nothing_waits(clock):
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            spend(clock).send(None)
+
+
+def test_a_turn_puts_one_callback_into_the_loop_however_much_work_there_is(clock):
+    class Counting(asyncio.SelectorEventLoop):
+        calls = 0
+
+        def call_soon(self, callback, *args, context=None):
+            self.calls += 1
+            return super().call_soon(callback, *args, context=context)
+
+    loop = Counting()
+
+    async def main() -> int:
+        await asyncio.sleep(0)
+        before = loop.calls
+        for _ in range(1000):
+            await keep_pace()
+        return loop.calls - before
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        assert runner.run(main()) == 1
+
+
+def test_the_callback_of_a_turn_keeps_no_value_alive(run, clock):
+    async def main() -> None:
+        await keep_pace()
+        assert not len(HERE.turn._context)
+
+    run(main())

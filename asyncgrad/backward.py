@@ -52,7 +52,7 @@ async def backward(
 ) -> None:
     """Add the gradients of `tensors` with respect to the leaves of their graph to the leaves' `.grad`.
 
-    Suspends where a node does and when the time budget is spent, so that the event loop never stalls. A
+    Suspends where a node does and when the loop's time budget is spent, so that the event loop never stalls. A
     backward that raises, or is cancelled, leaves every `.grad` as it was.
 
     Args:

@@ -88,7 +88,7 @@ def _count_cores() -> int:
 Clock: TypeAlias = Callable[[], float]
 #: The clock that measures loop budgets. It is read once where a budget begins, and passed down from there.
 CLOCK: ContextVar[Clock] = ContextVar("asyncgrad_clock", default=perf_counter)
-#: Seconds for which a backward may run before it yields to the event loop.
+#: Seconds for which an event loop may be kept from turning: see `loop_turn`.
 LOOP_BUDGET: ContextVar[float] = ContextVar(
     "asyncgrad_loop_budget", default=_from_environment("ASYNCGRAD_LOOP_BUDGET_MS", 1, float) / 1000
 )
@@ -163,13 +163,16 @@ class workers(_Setting):
 
 @final
 class loop_budget(_Setting):
-    """Inside, a backward yields to the event loop whenever it has run for the given time.
+    """Inside, what is awaited of this library yields to the event loop once the loop has not turned for the given time.
 
-    The default is a millisecond, or the value of the environment variable ASYNCGRAD_LOOP_BUDGET_MS, in milliseconds.
-    A single body that takes longer, and does not run on a worker, blocks the loop for as long as it takes.
+    The time counts from the first work after the loop's last turn, over all backward passes, transforms, optimizer
+    steps and batches of that loop, in any of its tasks. Those that find it spent wait until the loop has run everything
+    else that is ready, and go on first in, first out. The default is a millisecond, or the value of the environment
+    variable ASYNCGRAD_LOOP_BUDGET_MS, in milliseconds. A single body that takes longer, and does not run on a worker,
+    blocks the loop for as long as it takes; so does a plain forward, unless `ag.forward` has a worker compute it.
 
     Args:
-        seconds: the budget; with 0 the backward yields after each node.
+        seconds: the budget; with 0 a backward yields after each node.
 
     Raises:
         ArgumentError: `seconds` is negative, or no number.

@@ -1,4 +1,4 @@
-"""How late a timer of 1 ms fires while a backward, or a whole training step, runs on its loop: the 99th percentile."""
+"""How late a timer of 1 ms fires beside a backward, a training step, a loop of small ones: the 99th percentile."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ __all__ = ["BENCHMARKS", "Lateness"]
 
 NODES, PRODUCTS, SIDE = 80_000, 30, 512
 LAYERS, WIDTH, BATCH = 8, 1000, 256
+PASSES, TASKS = 10_000, 100
 INTERVAL = 0.001
 #: The smallest lateness in seconds that is reported, so that ratios are finite.
 ON_TIME = 1e-6
@@ -159,4 +160,79 @@ class StepLateness(Benchmark):
         await self.optimizer.step_async()
 
 
-BENCHMARKS = [Lateness, StepLateness]
+@final
+class LoopLateness(Benchmark):
+    """The same during a loop of small steps, none of which takes as long as the budget; PyTorch loops in a thread."""
+
+    title = "lateness of a 1 ms timer, {}"
+    section = (
+        "How late a timer of one millisecond fires beside a program of many small steps, the 99th percentile: a loop "
+        "of small backward passes, the same from a hundred tasks, a training of a small model, and a loop of a "
+        "transform; beside PyTorch's loop in a thread of its own, and beside a loop on which nothing else runs."
+    )
+    params = (
+        ("asyncgrad", *(() if torch is None else ("torch",)), "idle"),
+        (
+            "10,000 backward passes",
+            "100 tasks of 100 backward passes",
+            "2,000 training steps",
+            "5,000 calls of a transform",
+        ),
+    )
+    calls = 1
+
+    def setup(self, peer: str, what: str) -> None:
+        """Create the leaf and the model."""
+        self.peer, self.what = peer, what
+        data = np.linspace(0.0, 1.0, 16)
+        if peer == "torch":
+            self.x: Any = torch.from_numpy(data).requires_grad_()
+            self.model: Any = torch.nn.Linear(16, 1, dtype=torch.float64)
+            self.optimizer: Any = torch.optim.SGD(self.model.parameters(), lr=0.0)
+        else:
+            self.x = ag.tensor(data, requires_grad=True)
+            self.model = nn.Linear(16, 1, dtype=np.float64)
+            self.optimizer = optim.SGD(self.model.parameters(), lr=0.0)
+
+    def gradients(self) -> None:
+        """Return None: the passes of the peers add up in another order."""
+
+    async def time_loop(self) -> float:
+        """Return the lateness during the loop."""
+        if self.peer == "idle":
+            return await lateness_during(asyncio.sleep(IDLE_SECONDS))
+        return await lateness_during(asyncio.to_thread(self._block) if self.peer == "torch" else self._run())
+
+    async def _run(self) -> None:
+        if "tasks" in self.what:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(TASKS):
+                    group.create_task(self._backward_passes(PASSES // TASKS))
+        elif "training" in self.what:
+            for _ in range(PASSES // 5):
+                self.optimizer.zero_grad()
+                await (self.model(self.x.detach()) ** 2).sum().backward()
+                await self.optimizer.step_async()
+        elif "transform" in self.what:
+            gradient = ag.func.grad(lambda x: (x * x).sum())
+            for _ in range(PASSES // 2):
+                await gradient(self.x)
+        else:
+            await self._backward_passes(PASSES)
+
+    async def _backward_passes(self, count: int) -> None:
+        for _ in range(count):
+            await (self.x * self.x).sum().backward()
+
+    def _block(self) -> None:
+        if "training" in self.what:
+            for _ in range(PASSES // 5):
+                self.optimizer.zero_grad()
+                (self.model(self.x.detach()) ** 2).sum().backward()
+                self.optimizer.step()
+        else:
+            for _ in range(PASSES // 2 if "transform" in self.what else PASSES):
+                (self.x * self.x).sum().backward()
+
+
+BENCHMARKS = [Lateness, StepLateness, LoopLateness]

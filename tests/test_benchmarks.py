@@ -42,6 +42,8 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         (lateness, "SIDE", 8),
         (lateness, "IDLE_SECONDS", 0.003),
         (lateness, "WIDTH", 8),
+        (lateness, "PASSES", 20),
+        (lateness, "TASKS", 4),
         (lstm, "STEPS", 3),
         (many, "PASSES", 4),
         (waiting, "NODES", 10),

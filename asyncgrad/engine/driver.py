@@ -62,32 +62,27 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         graph_task.observation.start_timer(graph_task)
     try:
         if resumed > deadline and budget > 0.0:
-            await next_turn(clock, budget)
-            resumed, deadline = _resume(clock, budget)
+            resumed, deadline = await _yield_to_loop(graph_task, None, clock, budget)
         while True:
-            if group is not None and group.is_paused():
-                step: Stop | NodeTurn | None = None
-                await group.wait()
-                resumed, deadline = _resume(clock, budget)
-            else:
+            step: Stop | NodeTurn | None = None
+            if group is None or not group.is_paused():
                 step, turn = turn or in_context(graph_task.executor.run, deadline, clock), None
-                if step is Stop.DRAINED:
-                    if group is None or not group.running:
-                        break
-                    await group.wait()
-                    resumed, deadline = _resume(clock, budget)
-                elif isinstance(step, NodeTurn):
+                if step is Stop.DRAINED and (group is None or not group.running):
+                    break
+                if isinstance(step, NodeTurn):
                     group = group or NodeTaskGroup(graph_task, running_loop())
                     group.start(step)
             if group is not None:
+                if step is None or step is Stop.DRAINED:
+                    await group.wait()
+                    resumed, deadline = _resume(clock, budget)
                 group.collect()
             # Bodies that do not suspend spend the budget too.
             if step is Stop.BUDGET_SPENT or clock() > deadline:
                 # What others spent before is none of the node's.
                 late = clock() - max(deadline, resumed + budget)
                 warn_of_stall(graph_task, step.node if isinstance(step, NodeTurn) else graph_task.slow_node, late)
-                await _yield_to_loop(graph_task, group, clock, budget)
-                resumed, deadline = _resume(clock, budget)
+                resumed, deadline = await _yield_to_loop(graph_task, group, clock, budget)
         captured: list[Any] = in_context(graph_task.finish)
         if (device := graph_task.root.device) is not None and device.is_asynchronous:
             note_suspended(graph_task)
@@ -99,11 +94,9 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         await group.deliver_cancellation()
         return captured
     except BaseException as error:
-        node = graph_task.executor.node
-        graph_task.fail()
+        _fail(graph_task, error)
         if graph_task.exit_on_error and graph_task.completion is not None:
             graph_task.completion.fail(error)
-        _add_location_notes(graph_task, error, node)
         try:
             if group is not None:
                 await group.end_all(error)
@@ -118,8 +111,10 @@ def _resume(clock: Clock, budget: float) -> tuple[float, float]:
     return now, (turn.start if turn.clock is clock else turn.begin(clock, now)) + budget
 
 
-async def _yield_to_loop(graph_task: GraphTask, group: NodeTaskGroup | None, clock: Clock, budget: float) -> None:
-    """Let the event loop run everything else that is ready, and look at what that has changed."""
+async def _yield_to_loop(
+    graph_task: GraphTask, group: NodeTaskGroup | None, clock: Clock, budget: float
+) -> tuple[float, float]:
+    """Let the event loop run everything else that is ready, look at what that has changed, and go on as `_resume`."""
     note_suspended(graph_task)
     graph_task.slow_node = None
     if group is None:
@@ -129,6 +124,7 @@ async def _yield_to_loop(graph_task: GraphTask, group: NodeTaskGroup | None, clo
         # A body may have failed meanwhile; then no further node starts.
         group.collect()
     graph_task.executor.recheck()
+    return _resume(clock, budget)
 
 
 def _runner(graph_task: GraphTask) -> Callable[..., Any]:
@@ -163,9 +159,7 @@ def _drive_here(graph_task: GraphTask) -> list[Any]:
         return captured
     except BaseException as error:
         if not graph_task.has_error:
-            node = graph_task.executor.node
-            graph_task.fail()
-            _add_location_notes(graph_task, error, node)
+            _fail(graph_task, error)
             graph_task.roll_back()
         raise
 
@@ -275,8 +269,10 @@ def _retrieve_exception(ended: Any) -> Any:
     return ended.cancelled() or ended.exception()
 
 
-def _add_location_notes(graph_task: GraphTask, error: BaseException, node: Node | None) -> None:
-    """Add to the error of a backward notes that name the node it comes from; none where it comes from no node."""
+def _fail(graph_task: GraphTask, error: BaseException) -> None:
+    """Mark a backward as failed, and add notes to its error that name the node it comes from, if it comes from one."""
+    node = graph_task.executor.node
+    graph_task.fail()
     if node is None:
         return
     add_note(error, f"in {node.name} ({place_of(node)})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -15,18 +16,21 @@ from asyncgrad.scipy import integrate, optimize
 from tests.clocks import TickingClock, hand_in
 from tests.functions import awaiting
 from tests.leaves import leaf
+from tests.sampling import cases
 from tests.settings import loop_budget
 from tests.turns import at_once, turns_given
 
-#: Ticks of a clock that goes on whenever it is read: one for each step at least.
+#: In ticks of the clock: one for each step at least.
 BUDGET = 20.0
 STEPS = 60
 
 
 @pytest.fixture(autouse=True)
-def _ticking_clock() -> Iterator[None]:
-    with hand_in(TickingClock()), loop_budget(BUDGET):
-        yield
+def clock() -> Iterator[TickingClock]:
+    """A clock that goes on whenever it is read."""
+    made = TickingClock()
+    with hand_in(made), loop_budget(BUDGET):
+        yield made
 
 
 def square(x: Any) -> Any:
@@ -216,6 +220,42 @@ def test_the_loop_turns_beside_a_loop_over_batches(run, source):
         assert await turns_given(read()) >= STEPS / BUDGET
 
     run(main())
+
+
+#: Those that take about as long as a backward, for programs of many.
+_SHORT = sorted(STEPS_OF.keys() - {"ag.gradcheck", *(name for name in STEPS_OF if name.startswith("scipy."))})
+
+
+@pytest.mark.parametrize("seed", range(cases(500)))
+def test_random_programs_of_small_steps_keep_the_loop_no_longer_than_the_budget(clock, seed):
+    rng = random.Random(seed)
+    tasks = rng.randint(1, 6)
+    longest = last = 0.0
+
+    async def program(names: list[str]) -> None:
+        steps = [STEPS_OF[name]() for name in names]
+        for _ in range(rng.randint(1, 20)):
+            await rng.choice(steps)()
+            if rng.random() < 0.1:
+                await asyncio.sleep(0)
+
+    async def tick() -> None:
+        nonlocal longest, last
+        while True:
+            longest, last = max(longest, clock.now - last), clock.now
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        nonlocal last
+        last = clock.now
+        ticker = asyncio.ensure_future(tick())
+        await asyncio.gather(*[program(rng.sample(_SHORT, 3)) for _ in range(tasks)])
+        ticker.cancel()
+        await asyncio.wait([ticker])
+
+    asyncio.run(main())
+    # Besides, each task looks at the clock a few times until it finds the budget spent.
+    assert longest <= BUDGET + 4 * tasks + 4
 
 
 @pytest.mark.parametrize("tasks", [2, 50])

@@ -37,6 +37,23 @@ async def for_ever(grad: Any) -> None:
 
 
 @each_kind_of_loop
+def test_ctrl_c_ends_a_loop_of_small_backwards(kind):
+    x = leaf(3.0)
+
+    async def main() -> None:
+        passes = 0
+        while True:
+            await (x * 2.0).backward()
+            passes += 1
+            if passes == 3:
+                signal.raise_signal(signal.SIGINT)
+
+    with asyncio.Runner(loop_factory=loop_factory(kind)) as runner, pytest.raises(KeyboardInterrupt):
+        runner.run(main())
+    assert x.grad.item() >= 6.0
+
+
+@each_kind_of_loop
 @pytest.mark.parametrize("catches", [False, True], ids=["cancelled", "swallows"])
 @pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 def test_ctrl_c_while_a_body_waits_is_a_keyboard_interrupt_after_the_bodies_have_ended(kind, catches, blocking):

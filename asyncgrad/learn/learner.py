@@ -158,11 +158,9 @@ class Learner:
         evaluate_every: int = 100,
         seed: int = 0,
     ) -> None:
-        _check_model(model, loss, optimizer)
+        _check_functions(model, loss, optimizer, evaluate)
         check_specs(inputs, "inputs")
         check_specs(example, "example")
-        if evaluate is not None:
-            check_function(evaluate, "evaluate")
         self.model: Module = model
         self.optimizer: Optimizer = optimizer
         self._loss = loss
@@ -826,7 +824,9 @@ def _closed() -> LearnerClosedError:
     return LearnerClosedError("the learner was closed before this was done, and nothing has changed")
 
 
-def _check_model(model: Any, loss: Any, optimizer: Any) -> None:
+def _check_functions(model: Any, loss: Any, optimizer: Any, evaluate: Any) -> None:
+    if evaluate is not None:
+        check_function(evaluate, "evaluate")
     if not isinstance(model, Module):
         raise ArgumentTypeError(f"model must be an nn.Module, not {describe(model)}")
     if not callable(loss):

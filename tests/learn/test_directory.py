@@ -6,51 +6,16 @@ import asyncio
 import errno
 import fcntl
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from asyncgrad import nn, optim
 from asyncgrad.errors import JournalError, ModelDirectoryError
-from asyncgrad.learn import Learner
 from asyncgrad.learn.directory import ModelDirectory
 from asyncgrad.optim.adam import Adam
-from tests.learn.making import QUESTION, Gate, answers, example, failing_disk, new_learner, turns_until
-
-
-async def learn(path: Path, *seeds: int, checkpoint_every: int = 100) -> list[float]:
-    """Learn from examples, then leave the files as a crash would; return what the model answers at the end."""
-    learner = new_learner(path, checkpoint_every=checkpoint_every)
-    await learner.__aenter__()
-    for seed in seeds:
-        await learner.learn(example(seed))
-    outputs = (await learner.predict(QUESTION)).tolist()
-    await crash(learner)
-    return outputs
-
-
-async def crash(learner: Learner) -> None:
-    """End a learner, and leave its files as they are."""
-    await turns_until(lambda: learner.statistics().stage is None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ModelDirectory, "save_checkpoint", lambda *given: None)
-        await learner.__aexit__(None, None, None)
-
-
-async def opened(path: Path) -> None:
-    """Begin and end a learner."""
-    async with new_learner(path):
-        pass
-
-
-async def reopened(path: Path) -> tuple[int, list[float], int]:
-    """Return how much a learner finds there, what it answers, and how many bytes of a torn line it cut off."""
-    learner = new_learner(path)
-    await learner.__aenter__()
-    outputs = (await learner.predict(QUESTION)).tolist()
-    await crash(learner)
-    return learner.learned, outputs, learner.statistics().torn_bytes
+from tests.learn.crashing import crash, learn, opened, reopened
+from tests.learn.making import Gate, answers, example, failing_disk, new_learner, turns_until
 
 
 def test_what_was_learned_is_there_after_a_crash_to_the_last_bit(run, tmp_path):

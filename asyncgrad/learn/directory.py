@@ -149,7 +149,9 @@ class ModelDirectory:
                 return None
             raise ModelDirectoryError(f"{self.path} has a journal but no {path.name}: restore it from a copy") from None
         self._name, self._name_before = content.get("journal"), content.get("replaces")
-        return content.get("state")
+        if content.get("state") is None:
+            raise ModelDirectoryError(f"{path} cannot be read (it has no state): restore it from a copy")
+        return content["state"]
 
     def begin(self, state: Any) -> None:
         """Save the first checkpoint.

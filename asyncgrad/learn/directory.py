@@ -194,11 +194,13 @@ class ModelDirectory:
         name, before = secrets.token_hex(8), _identity(path)
         try:
             write_checkpoint(path, {"journal": name, "replaces": self._name, "state": state})
-        finally:
+        except BaseException:
             # Also a call that failed may have replaced it.
             if _identity(path) != before:
                 self._following = name
-        self._settle()
+            raise
+        self._following = name
+        self._go_over(name)
 
     def _settle(self) -> None:
         """Go over to the journal of a checkpoint that has its place; do nothing if that is done.
@@ -206,11 +208,13 @@ class ModelDirectory:
         Raises:
             OSError: it cannot be done yet. A line that was written now would belong to neither of two checkpoints.
         """
-        if self._following is None:
-            return
-        sync_folder(self.path)
+        if self._following is not None:
+            sync_folder(self.path)
+            self._go_over(self._following)
+
+    def _go_over(self, name: str) -> None:
         os.ftruncate(self._journal, 0)
-        self._name, self._name_before, self._following = self._following, self._name, None
+        self._name, self._name_before, self._following = name, self._name, None
         self.records = self._size = 0
         self.broken = None
 

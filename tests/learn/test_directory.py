@@ -6,6 +6,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -440,3 +441,99 @@ def test_a_checkpoint_that_fails_gives_back_its_room(run, tmp_path, monkeypatch)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "journal", "lock"]
     assert run(reopened(tmp_path))[0] == 1
+
+
+def test_a_fork_of_the_process_does_not_hold_the_directory(tmp_path):
+    directory = ModelDirectory(tmp_path)
+    ended, alive = os.pipe(), os.pipe()
+    with warnings.catch_warnings():
+        # Python warns of forks beside threads, which other tests have started.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        os.close(ended[1])
+        os.write(alive[1], b"x")
+        os.read(ended[0], 1)
+        os._exit(0)
+    os.read(alive[0], 1)
+    directory.close()
+    try:
+        ModelDirectory(tmp_path).close()
+    finally:
+        os.close(ended[1])
+        os.waitpid(child, 0)
+        for descriptor in (ended[0], *alive):
+            os.close(descriptor)
+
+
+def test_a_fork_of_the_process_writes_nothing(tmp_path):
+    directory = ModelDirectory(tmp_path)
+    directory.begin({"a": 1})
+    directory.append(0, [1.0])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    reads, writes = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        told = []
+        for call in (lambda: directory.append(1, [2.0]), lambda: directory.save_checkpoint({}), directory.take_back):
+            try:
+                call()
+            except OSError as error:
+                told.append(f"{type(error).__name__}: {error}")
+        os.write(writes, "\n".join(told).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    told = os.read(reads, 1000).decode().splitlines()
+    for descriptor in (reads, writes):
+        os.close(descriptor)
+
+    assert [line.partition(": ")[0] for line in told] == ["JournalError", "OSError"]
+    assert "forked from the one that has the directory" in told[0]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    directory.append(1, [2.0])
+    directory.close()
+
+
+@pytest.mark.parametrize("name", ["checkpoint.npz.new", "journal", "lock"])
+def test_no_link_is_followed(run, tmp_path, name):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / name).symlink_to(victim)
+
+    if name == "checkpoint.npz.new":
+        run(opened(tmp_path / "model"))
+    else:
+        with pytest.raises(ModelDirectoryError, match=r"cannot be written to: .*symbolic links"):
+            run(opened(tmp_path / "model"))
+
+    assert victim.read_bytes() == b"mine"
+
+
+def test_the_names_of_a_new_directory_and_of_those_that_it_is_in_are_on_the_disk(tmp_path, monkeypatch):
+    found, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: found.append(os.fstat(descriptor).st_ino) or fsync(descriptor))
+
+    directory = ModelDirectory(tmp_path / "a" / "b")
+    directory.begin({"a": 1})
+    directory.close()
+
+    folders = [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    assert [number for number in found if number in [folder.stat().st_ino for folder in folders]] == [
+        folder.stat().st_ino for folder in folders
+    ]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_a_checkpoint_keeps_its_permissions(run, tmp_path, mode):
+    run(opened(tmp_path))
+    (tmp_path / "checkpoint.npz").chmod(mode)
+
+    async def main():
+        async with new_learner(tmp_path) as learner:
+            await learner.learn(example(1))
+
+    run(main())
+    assert (tmp_path / "checkpoint.npz").stat().st_mode & 0o777 == mode

@@ -224,3 +224,25 @@ def test_a_step_that_fails_after_its_line_was_written_is_not_learned_after_a_res
         return await restarted(killed)
 
     assert run_on("asyncio", main()) == run_on("asyncio", expected([1]))
+
+
+@pytest.mark.parametrize("name", ["replace", "fsync"])
+def test_what_follows_a_checkpoint_that_took_its_place_and_failed_is_learned_once(tmp_path, name):
+    async def main() -> list[Any]:
+        learner = await new_learner(tmp_path / "model").__aenter__()
+        await act(learner, 1)
+        with pytest.MonkeyPatch.context() as patch:
+            # Of fsync, the first is that of a line, and the second that of the file: the third is that of its name.
+            FailingFiles(tmp_path, (name,), 2 if name == "fsync" else 0, is_done=True).install(patch)
+            await act(learner, 2)
+            await turns_until(lambda: learner.statistics().stage is None)
+        assert learner.statistics().failed_checkpoints == 1
+        with pytest.MonkeyPatch.context() as patch:
+            FailingFiles(tmp_path, ("savez",), 0, for_good=True).install(patch)
+            await act(learner, 3)
+            await turns_until(lambda: learner.statistics().stage is None)
+            killed = as_killed(tmp_path / "model", tmp_path / "killed")
+        await learner.__aexit__(None, None, None)
+        return await restarted(killed)
+
+    assert run_on("asyncio", main()) == run_on("asyncio", expected([1, 2, 3]))

@@ -451,10 +451,12 @@ def test_a_fork_of_the_process_does_not_hold_the_directory(tmp_path):
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
-        os.close(ended[1])
-        os.write(alive[1], b"x")
-        os.read(ended[0], 1)
-        os._exit(0)
+        try:
+            os.close(ended[1])
+            os.write(alive[1], b"x")
+            os.read(ended[0], 1)
+        finally:
+            os._exit(0)
     os.read(alive[0], 1)
     directory.close()
     try:
@@ -464,6 +466,16 @@ def test_a_fork_of_the_process_does_not_hold_the_directory(tmp_path):
         os.waitpid(child, 0)
         for descriptor in (ended[0], *alive):
             os.close(descriptor)
+
+
+def _errors_of_a_fork(directory: ModelDirectory) -> list[str]:
+    told = []
+    for call in (lambda: directory.append(1, [2.0]), lambda: directory.save_checkpoint({}), directory.take_back):
+        try:
+            call()
+        except OSError as error:
+            told.append(f"{type(error).__name__}: {error}")
+    return told
 
 
 def test_a_fork_of_the_process_writes_nothing(tmp_path):
@@ -476,14 +488,10 @@ def test_a_fork_of_the_process_writes_nothing(tmp_path):
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
-        told = []
-        for call in (lambda: directory.append(1, [2.0]), lambda: directory.save_checkpoint({}), directory.take_back):
-            try:
-                call()
-            except OSError as error:
-                told.append(f"{type(error).__name__}: {error}")
-        os.write(writes, "\n".join(told).encode())
-        os._exit(0)
+        try:
+            os.write(writes, "\n".join(_errors_of_a_fork(directory)).encode())
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
     told = os.read(reads, 1000).decode().splitlines()
     for descriptor in (reads, writes):

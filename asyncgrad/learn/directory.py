@@ -18,6 +18,7 @@ import logging
 import os
 import secrets
 import shlex
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from importlib import import_module
@@ -68,10 +69,12 @@ class ModelDirectory:
         self._name_before: str | None = None
         #: The name of the journal of a checkpoint that has its place, but is perhaps not on the disk; None without one.
         self._following: str | None = None
-        #: The open files: the lock and the journal.
+        #: The open files: the lock and the journal, whose descriptor is None while it is not open.
         self._files = ExitStack()
         self._journal: Any = None
-        self._is_held = self._is_forked = False
+        #: A thread may write when the files are closed, and a later file would get their numbers.
+        self._writing = threading.RLock()
+        self._is_held = False
         #: The directories that are created here, the innermost first.
         self._made: list[Path] = []
         try:
@@ -122,7 +125,12 @@ class ModelDirectory:
         return descriptor
 
     def close(self) -> None:
-        """Release the directory for other processes; a second call does nothing."""
+        """Release the directory for other processes, after the call that writes; a second call does nothing."""
+        with self._writing:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        self._journal = None
         self._files.close()
 
     def reset_in_child(self) -> None:
@@ -131,9 +139,10 @@ class ModelDirectory:
         While the child had the files open, too, the lock would outlive the parent:
         test_a_fork_of_the_process_does_not_hold_the_directory.
         """
-        self._is_forked = True
         self.broken = OSError("this process was forked from the one that has the directory")
-        self.close()
+        # Another thread may have had the lock.
+        self._writing = threading.RLock()
+        self._close_files()
 
     def checkpoint(self) -> Any:
         """Return what was last given to `save_checkpoint`; None if the directory is new.
@@ -187,9 +196,13 @@ class ModelDirectory:
         Raises:
             OSError: it could not be written; the directory still holds the same model.
         """
-        if self._is_forked:
-            raise OSError("the checkpoint is written by the process that has the directory, and this is a fork of it")
-        self._settle()
+        with self._writing:
+            if self._journal is None:
+                raise OSError(f"no checkpoint is written: {self.broken or 'the directory was closed'}")
+            self._settle()
+            self._replace_checkpoint(state)
+
+    def _replace_checkpoint(self, state: Any) -> None:
         path = self.path / CHECKPOINT
         name, before = secrets.token_hex(8), _identity(path)
         try:
@@ -230,13 +243,18 @@ class ModelDirectory:
         Raises:
             JournalError: it could not be written. Unless `broken` is set, a later one may be.
         """
-        if self.broken is not None:
-            raise JournalError(f"the journal takes no more since it failed: {self.broken}")
-        try:
-            self._settle()
-        except OSError as error:
-            raise JournalError(f"the journal could not be written: {error}") from error
-        line = line_of(Record(self._name, learned, examples, settings, loss))
+        with self._writing:
+            if self.broken is not None:
+                raise JournalError(f"the journal takes no more since it failed: {self.broken}")
+            if self._journal is None:
+                raise JournalError("the journal takes no more since the directory was closed")
+            try:
+                self._settle()
+            except OSError as error:
+                raise JournalError(f"the journal could not be written: {error}") from error
+            self._append_line(line_of(Record(self._name, learned, examples, settings, loss)))
+
+    def _append_line(self, line: bytes) -> None:
         self._size_before = self._size
         try:
             _write(self._journal, line)
@@ -253,15 +271,16 @@ class ModelDirectory:
 
     def take_back(self) -> None:
         """Remove the line that was appended last: its step has failed."""
-        if not self._cut_to(self._size_before, OSError("a step failed after its line was written")):
-            log.error("the journal of %s has the line of a step that failed: a restart may learn it", self.path)
-        if self.broken is None:
-            self._size = self._size_before
-            self.records -= 1
+        with self._writing:
+            if not self._cut_to(self._size_before, OSError("a step failed after its line was written")):
+                log.error("the journal of %s has the line of a step that failed: a restart may learn it", self.path)
+            if self.broken is None:
+                self._size = self._size_before
+                self.records -= 1
 
     def _cut_to(self, size: int, error: OSError) -> bool:
         """Remove what follows so many bytes of the journal; return whether a start will not find it."""
-        if self._is_forked:
+        if self._journal is None:
             return False
         try:
             os.ftruncate(self._journal, size)

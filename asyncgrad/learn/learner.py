@@ -406,9 +406,11 @@ class Learner:
         self._wake.set()
 
     async def _open(self, path: Path) -> None:
-        directory = self._directory = await asyncio.to_thread(ModelDirectory, path)
+        directory = await asyncio.to_thread(self._open_directory, path)
         state = await asyncio.to_thread(directory.checkpoint)
         code = self._settings()
+        #: How many parameters the groups have in the directory.
+        self._sizes = self._group_sizes()
         if state is None:
             await asyncio.to_thread(directory.begin, self._checkpoint_state(code))
             self._recorded = code.text()
@@ -428,6 +430,13 @@ class Learner:
             log.warning(text, path, name, record, given)
         self._seed, self._max_grad_norm = code.seed, code.max_grad_norm
         self._stage = None
+
+    def _open_directory(self, path: Path) -> ModelDirectory:
+        self._directory = ModelDirectory(path)
+        if self._state == "closed":
+            # The start was cancelled while this thread ran, and saw nothing to close.
+            self._directory.close()
+        return self._directory
 
     def _load(self, state: Any) -> None:
         """Go on from a checkpoint; raise if it is of another model or optimizer."""
@@ -456,6 +465,9 @@ class Learner:
         """Return the names of the parameters of each group of the optimizer."""
         names = {id(param): name for name, param in self.model.named_parameters()}
         return [[names.get(id(param)) for param in group["params"]] for group in self.optimizer.param_groups]
+
+    def _group_sizes(self) -> list[int]:
+        return [len(group["params"]) for group in self.optimizer.param_groups]
 
     def _take(self, text: str) -> None:
         """Have the settings hold that a directory has."""
@@ -489,7 +501,8 @@ class Learner:
 
     def _check_loss(self, before: float, now: float | None, path: Path) -> None:
         """Raise unless two losses are equal but for rounding: in half of the digits, of large numbers or of 1."""
-        rounding = math.sqrt(max(float(np.finfo(param.dtype).eps) for param in _trained(self.optimizer)))
+        dtypes = [param.dtype for group in self.optimizer.param_groups for param in group["params"]]
+        rounding = math.sqrt(max(float(np.finfo(dtype).eps) for dtype in dtypes))
         if now is None or not math.isclose(before, now, rel_tol=rounding, abs_tol=rounding):
             raise ModelDirectoryError(
                 f"{path} has example {self.learned} in its journal, whose loss was {before!r} and is {now!r} now: the "
@@ -527,6 +540,9 @@ class Learner:
                 await self._wake.wait()
                 self._wake.clear()
                 while examples := self._pending.take():
+                    if self._directory is not None and self._sizes != self._group_sizes():
+                        # Their parameters are in the checkpoint alone, and a line with them could not be replayed.
+                        await self._save()
                     await self._learn(examples)
                     await self._save_if_due()
                     await self._serve_waiters()
@@ -669,6 +685,8 @@ class Learner:
         """Write the line of a step, and return the settings with which it is made; None without a directory."""
         if self._directory is None:
             return None
+        if self._sizes != self._group_sizes():
+            raise JournalError("the optimizer has another group since, and no checkpoint with it could be written yet")
         settings = self._settings()
         text = settings.text()
         if text != self._recorded:
@@ -741,7 +759,9 @@ class Learner:
             if self._recorded is None:
                 raise
             log.error("options of the optimizer are not saved, since it would not take them: %s", error)
-            return Settings.of_text(self._recorded)
+            last = Settings.of_text(self._recorded)
+            groups = [*last.groups, *settings.groups[len(last.groups) :]]
+            return last._replace(groups=groups[: len(settings.groups)])
         return settings
 
     def _has_other_settings(self) -> bool:
@@ -751,7 +771,7 @@ class Learner:
         """Write a checkpoint; return and log what kept it from being written, after which a later step tries again."""
         assert self._directory is not None
         self._stage = "checkpoint"
-        settings = self._settings_to_save()
+        settings, sizes = self._settings_to_save(), self._group_sizes()
         try:
             await asyncio.to_thread(self._save_now, self._directory, settings)
         except OSError as error:
@@ -760,7 +780,7 @@ class Learner:
             return error
         finally:
             self._stage = None
-        self._recorded = settings.text()
+        self._recorded, self._sizes = settings.text(), sizes
         self._counts["checkpoints"] += 1
         return None
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import threading
 import warnings
 
 import numpy as np
@@ -17,6 +18,7 @@ from asyncgrad.learn.directory import ModelDirectory
 from asyncgrad.optim.adam import Adam
 from tests.learn.crashing import crash, learn, opened, reopened
 from tests.learn.making import Gate, answers, example, failing_disk, new_learner, turns_until
+from tests.threads import PATIENCE
 
 
 def test_what_was_learned_is_there_after_a_crash_to_the_last_bit(run, tmp_path):
@@ -545,3 +547,56 @@ def test_a_checkpoint_keeps_its_permissions(run, tmp_path, mode):
 
     run(main())
     assert (tmp_path / "checkpoint.npz").stat().st_mode & 0o777 == mode
+
+
+def test_a_start_that_is_cancelled_while_it_opens_the_directory_lets_go_of_it(run, tmp_path, monkeypatch):
+    began, go_on = threading.Event(), threading.Event()
+    flock = fcntl.flock
+
+    def slow(*given):
+        began.set()
+        assert go_on.wait(PATIENCE)
+        flock(*given)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    ended = threading.Event()
+    close = ModelDirectory.close
+    monkeypatch.setattr(ModelDirectory, "close", lambda directory: (close(directory), ended.set()))
+
+    async def main():
+        starting = asyncio.create_task(new_learner(tmp_path).__aenter__())
+        await asyncio.to_thread(began.wait, PATIENCE)
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        go_on.set()
+        await asyncio.to_thread(ended.wait, PATIENCE)
+
+    run(main())
+    monkeypatch.undo()
+    ModelDirectory(tmp_path).close()
+
+
+def test_a_directory_is_closed_after_the_call_that_writes(tmp_path, monkeypatch):
+    directory = ModelDirectory(tmp_path)
+    directory.begin({"a": 1})
+    events, fsync = [], os.fsync
+    closing = threading.Thread(target=lambda: (directory.close(), events.append("closed")))
+
+    def slow(descriptor):
+        closing.start()
+        # Nothing but its own wait keeps it from going on: it gets every chance.
+        closing.join(0.05)
+        events.append("written")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    directory.append(0, [1.0])
+    closing.join(PATIENCE)
+
+    assert events == ["written", "closed"]
+    for call in (lambda: directory.append(1, [1.0]), lambda: directory.save_checkpoint({})):
+        with pytest.raises(OSError, match="the directory was closed"):
+            call()
+    directory.take_back()
+    assert (tmp_path / "journal").read_bytes().count(b"\n") == 1

@@ -409,3 +409,38 @@ def test_a_model_of_another_dtype_is_refused(run, tmp_path):
             await make(np.float32).__aenter__()
 
     run(main())
+
+
+def learner_of_one_layer(path: Path, *, has_both: bool = False) -> Learner:
+    model = Gate()
+    optimizer = optim.SGD(model.first, lr=0.1, momentum=0.5)
+    if has_both:
+        optimizer.add_param_group({"params": model.last.parameters(), "lr": 0.5})
+    return new_learner(path, model=model, optimizer=optimizer)
+
+
+def test_a_group_that_was_added_at_run_time_survives_a_kill(run, tmp_path):
+    async def main():
+        async with learner_of_one_layer(tmp_path / "a") as learner:
+            await learner.learn(example(1))
+            learner.optimizer.add_param_group({"params": learner.model.last.parameters(), "lr": 0.5})
+            await learner.learn(example(2))
+            expected = await answer(learner)
+            killed = as_killed(tmp_path / "a", tmp_path / "b")
+        async with learner_of_one_layer(killed, has_both=True) as again:
+            return await answer(again) == expected, again.statistics().replayed
+
+    assert run(main()) == (True, 1)
+
+
+def test_a_group_that_cannot_be_written_is_learned_with_later(run, tmp_path, monkeypatch):
+    async def main():
+        async with learner_of_one_layer(tmp_path) as learner:
+            learner.optimizer.add_param_group({"params": learner.model.last.parameters()})
+            with monkeypatch.context() as patch:
+                failing_disk(patch, times=1)
+                with pytest.raises(JournalError, match="another group since, and no checkpoint with it could be"):
+                    await learner.learn(example(1))
+            return learner.learned, (await learner.learn(example(1))).learned
+
+    assert run(main()) == (0, 1)

@@ -226,6 +226,9 @@ class ModelDirectory:
             self._go_over(self._following)
 
     def _go_over(self, name: str) -> None:
+        if self._is_removed():
+            self._journal = self._opened("journal", _FLAGS | os.O_CREAT)
+            sync_folder(self.path)
         os.ftruncate(self._journal, 0)
         self._name, self._name_before, self._following = name, self._name, None
         self.records = self._size = 0
@@ -254,7 +257,14 @@ class ModelDirectory:
                 raise JournalError(f"the journal could not be written: {error}") from error
             self._append_line(line_of(Record(self._name, learned, examples, settings, loss)))
 
+    def _is_removed(self) -> bool:
+        """Return whether somebody has removed the journal: what is written into it is gone once it is closed."""
+        return os.fstat(self._journal).st_nlink == 0
+
     def _append_line(self, line: bytes) -> None:
+        if self._is_removed():
+            self.broken = OSError("its file was removed, and what was learned since the last checkpoint is in memory")
+            raise JournalError(f"the journal could not be written: {self.broken}: await learner.checkpoint() saves it")
         self._size_before = self._size
         try:
             _write(self._journal, line)

@@ -428,6 +428,9 @@ class Learner:
                 "%s: %s is %r, as in the directory, and not %r, as in the code: await learner.set_options() changes it"
             )
             log.warning(text, path, name, record, given)
+        for name in ("seed", "max_grad_norm"):
+            if (record := getattr(self._settings(), name)) != (given := getattr(code, name)):
+                log.warning("%s: %s was %r there, and is %r from here on, as in the code", path, name, record, given)
         self._seed, self._max_grad_norm = code.seed, code.max_grad_norm
         self._stage = None
 

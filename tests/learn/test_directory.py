@@ -600,3 +600,23 @@ def test_a_directory_is_closed_after_the_call_that_writes(tmp_path, monkeypatch)
             call()
     directory.take_back()
     assert (tmp_path / "journal").read_bytes().count(b"\n") == 1
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_nothing_is_acknowledged_by_a_journal_that_is_not_there_any_more(run, tmp_path, how):
+    async def main():
+        async with new_learner(tmp_path) as learner:
+            await learner.learn(example(1))
+            if how == "removed":
+                (tmp_path / "journal").unlink()
+            else:
+                (tmp_path / "other").write_bytes(b"")
+                (tmp_path / "other").replace(tmp_path / "journal")
+            with pytest.raises(JournalError, match="its file was removed"):
+                await learner.learn(example(2))
+            await learner.checkpoint()
+            await learner.learn(example(3))
+            await crash(learner)
+
+    run(main())
+    assert run(reopened(tmp_path)) == (2, run(answers([1, 3]))[-1], 0)

@@ -444,3 +444,26 @@ def test_a_group_that_cannot_be_written_is_learned_with_later(run, tmp_path, mon
             return learner.learned, (await learner.learn(example(1))).learned
 
     assert run(main()) == (0, 1)
+
+
+@pytest.mark.parametrize(("name", "text"), [("seed", "seed was 0 there, and is 7"), ("max_grad_norm", "was inf there")])
+def test_an_argument_of_the_code_that_differs_from_that_of_the_directory_is_told(run, tmp_path, caplog, name, text):
+    run(learn(tmp_path, 1))
+    caplog.set_level(logging.WARNING)
+    run(learn(tmp_path, 2, **{name: 7}))
+
+    assert text in caplog.text
+    assert "from here on, as in the code" in caplog.text
+
+
+def test_a_replay_has_the_steps_that_were_made_whatever_the_size_of_a_batch(run, tmp_path):
+    async def main():
+        async with new_learner(tmp_path / "a", batch_size=3) as learner:
+            await asyncio.gather(*(learner.learn(example(seed)) for seed in range(7)))
+            expected = await answer(learner), learner.statistics().steps
+            killed = as_killed(tmp_path / "a", tmp_path / "b")
+        async with new_learner(killed, batch_size=1) as again:
+            assert again.statistics().replayed == 7
+            return expected == (await answer(again), again.statistics().steps)
+
+    assert run(main())

@@ -204,7 +204,10 @@ class ModelDirectoryError(AsyncgradError, RuntimeError):
 
 
 class JournalError(AsyncgradError, OSError):
-    """An example could not be written to the journal, and was not learned."""
+    """An example could not be written to the journal, and was not learned.
+
+    The message says so where the disk did not let it be removed either, so that a restart may still learn it.
+    """
 
 
 class RequestError(AsyncgradError, RuntimeError):

@@ -26,7 +26,7 @@ import httpx
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.learn.encoding import array_of_text, decode
+from asyncgrad.learn.lines import record_of
 from examples.serve_and_learn import new_learner
 from examples.serving.demonstration import POSTED, Server, body, put_to_work, sequence, server
 
@@ -148,15 +148,11 @@ def in_journal(path: Path, most: int) -> list[int]:
         AssertionError: one is there twice, or is none that was sent.
     """
     numbers = {json.dumps(example(nr)["inputs"].tolist()): nr for nr in range(LEARN_EVERY, most + 1, LEARN_EVERY)}
-    records = [json.loads(line.partition(b" ")[2]) for line in (path / "journal").read_bytes().splitlines()]
-    found = [numbers[json.dumps(_array(one, "inputs").tolist())] for record in records for one in record["examples"]]
+    records = [record_of(line) for line in (path / "journal").read_bytes().splitlines(keepends=True)]
+    found = [numbers[json.dumps(one["inputs"].tolist())] for record in records for one in record.examples]
     twice = [nr for nr, count in Counter(found).items() if count > 1]
     assert not twice, f"learned twice: {twice}"
     return found
-
-
-def _array(encoded: Any, name: str) -> Any:
-    return decode(dict(encoded["dict"])[name], array_of_text)
 
 
 async def replayed(numbers: Sequence[int]) -> list[Any]:

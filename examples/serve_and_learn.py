@@ -132,8 +132,7 @@ def application(learner: learn.Learner, ready: str | None = None) -> Starlette:
         return JSONResponse(result._asdict())
 
     async def metrics(_: Request) -> JSONResponse:
-        found = {**dataclasses.asdict(learner.statistics())}
-        found["last_loss"] = found["last_loss"] if np.isfinite(found["last_loss"]) else None
+        found = dataclasses.asdict(learner.statistics())
         return JSONResponse(found, 200 if found["journal_error"] is None else 503)
 
     @contextlib.asynccontextmanager

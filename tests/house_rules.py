@@ -20,6 +20,7 @@ LAYER_OF = {
     "asyncgrad.arguments": "ground",
     "asyncgrad.context": "ground",
     "asyncgrad.default_dtype": "ground",
+    "asyncgrad.files": "ground",
     "asyncgrad.graph.device_functions": "ground",
     "asyncgrad.graph.interception": "ground",
     "asyncgrad.graph.values": "ground",

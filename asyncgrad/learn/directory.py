@@ -1,36 +1,44 @@
 """The directory of a model that survives crashes: a checkpoint, and a journal of the examples learned since.
 
-`journal` has one line for each step, in order: a checksum, and JSON. A line is on the disk before its examples are
-acknowledged. A crash can leave only the last line incomplete; its examples were not acknowledged, and it is cut off. A
-complete line with a wrong checksum may have been acknowledged; it is an error. `checkpoint.npz` has the whole state
-after some number of examples. It is replaced atomically, then the journal is emptied; after a crash in between, lines
-that the checkpoint contains are skipped. `lock` is held by the writing process.
+`journal` has one line for each step, in order (`lines.py`). A line is on the disk before its examples are acknowledged.
+A crash can leave only the last line incomplete; its examples were not acknowledged, and it is cut off. A line that has
+all its bytes and a wrong checksum may have been acknowledged; it is an error.
+
+`checkpoint.npz` has the whole state after some number of examples (`checkpoint_file.py`), the name of the journal that
+goes on from it, and that of the one before. It is replaced atomically, then the journal is emptied; after a crash in
+between, the lines of the journal before are skipped. There is a file of the journal always, if only an empty one.
+
+`journal.cut-NAME-SIZE` says that what follows the first bytes of a journal was refused, and could not be removed: the
+disk took no write, but a name. `lock` is held by the writing process.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import os
+import secrets
 import shlex
-import zipfile
-import zlib
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
-
 from ..errors import JournalError, ModelDirectoryError
-from .encoding import array_as_text, array_of_text, decode, encode
+from ..files import make_folders, missing_folders, sync_folder
+from ..offload.forking import reset_in_children
+from .checkpoint_file import read_checkpoint, write_checkpoint
+from .lines import Record, is_torn, line_of, record_of
 
 __all__ = ["ModelDirectory"]
 
+log: logging.Logger = logging.getLogger(__name__)
+
 CHECKPOINT = "checkpoint.npz"
 
-#: The version of the format of both files.
-FORMAT = 1
+#: No link is followed: what it leads to is not the model's. Windows, which lacks the flag, lacks the locks too.
+_FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 
 
 @final
@@ -41,9 +49,11 @@ class ModelDirectory:
         records: how many lines the journal has.
         torn: how many bytes of an incomplete last line were cut off.
         broken: the error after which the journal is no longer written, since what is on the disk is unknown; or None.
+            A checkpoint mends it, since a new journal begins with it.
 
     Raises:
-        ModelDirectoryError: another process holds the directory, or it cannot be created or written to.
+        ModelDirectoryError: another process holds the directory, it has no journal, or it cannot be created or written
+            to.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,23 +64,34 @@ class ModelDirectory:
         self._size = 0
         #: The size before the last line that was appended.
         self._size_before = 0
-        #: The open files: the lock and the journal.
+        #: The names of the journal and of the one before, as the checkpoint has them; None in the first format.
+        self._name: str | None = None
+        self._name_before: str | None = None
+        #: The name of the journal of a checkpoint that has its place, but is perhaps not on the disk; None without one.
+        self._following: str | None = None
+        #: The open files: the lock and the journal, whose descriptor is None while it is not open.
         self._files = ExitStack()
+        self._journal: Any = None
+        #: A thread may write when the files are closed, and a later file would get their numbers.
+        self._writing = threading.RLock()
         self._is_held = False
         #: The directories that are created here, the innermost first.
         self._made: list[Path] = []
         try:
-            self._made = [each for each in (path, *path.parents) if not each.exists()]
-            path.mkdir(parents=True, exist_ok=True)
+            self._made = missing_folders(path)
+            make_folders(self._made)
             self._take_lock()
-            self._journal = os.open(path / "journal", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            self._files.callback(os.close, self._journal)
+            self._journal = self._open_journal()
         except BlockingIOError as error:
             self.close()
             raise ModelDirectoryError(f"{path} is in use by another process: give each its own directory") from error
         except OSError as error:
             self._remove_new()
             raise ModelDirectoryError(f"{path} cannot be written to: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        reset_in_children(self)
 
     def _take_lock(self) -> None:
         try:
@@ -79,15 +100,49 @@ class ModelDirectory:
             raise ModelDirectoryError(
                 "a model's directory needs the file locks of Linux or macOS: on this system, leave out directory="
             ) from None
-        lock = self._files.enter_context((self.path / "lock").open("ab"))
+        lock = self._opened("lock", _FLAGS | os.O_CREAT)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(os.fstat(lock.fileno()), (self.path / "lock").stat()):
+        if not os.path.samestat(os.fstat(lock), (self.path / "lock").stat()):
             raise BlockingIOError("the process that held the lock has removed it, and there may be a new one")
         self._is_held = True
 
+    def _open_journal(self) -> int:
+        if not os.path.lexists(self.path / CHECKPOINT):
+            return self._opened("journal", _FLAGS | os.O_CREAT)
+        try:
+            return self._opened("journal", _FLAGS)
+        except FileNotFoundError:
+            # It is there from before the first checkpoint on: somebody has removed it.
+            journal = self.path / "journal"
+            raise ModelDirectoryError(
+                f"{self.path} has a {CHECKPOINT} but no journal, in which what was learned since is: restore it from a "
+                f"copy, or give up what it had by touch {shlex.quote(str(journal))}"
+            ) from None
+
+    def _opened(self, name: str, flags: int) -> int:
+        descriptor = os.open(self.path / name, flags, 0o666)
+        self._files.callback(os.close, descriptor)
+        return descriptor
+
     def close(self) -> None:
-        """Release the directory for other processes; a second call does nothing."""
+        """Release the directory for other processes, after the call that writes; a second call does nothing."""
+        with self._writing:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        self._journal = None
         self._files.close()
+
+    def reset_in_child(self) -> None:
+        """Leave the directory to the parent, in a process that was forked from it.
+
+        While the child had the files open, too, the lock would outlive the parent:
+        test_a_fork_of_the_process_does_not_hold_the_directory.
+        """
+        self.broken = OSError("this process was forked from the one that has the directory")
+        # Another thread may have had the lock.
+        self._writing = threading.RLock()
+        self._close_files()
 
     def checkpoint(self) -> Any:
         """Return what was last given to `save_checkpoint`; None if the directory is new.
@@ -97,17 +152,15 @@ class ModelDirectory:
         """
         path = self.path / CHECKPOINT
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                tree = json.loads(str(arrays["tree"]))
-                if tree["format"] != FORMAT:
-                    raise ValueError(f"its format is {tree['format']}, and this version of asyncgrad writes {FORMAT}")
-                return decode(tree["state"], lambda name: arrays[name])
+            content = read_checkpoint(path)
         except FileNotFoundError:
             if os.fstat(self._journal).st_size == 0:
                 return None
             raise ModelDirectoryError(f"{self.path} has a journal but no {path.name}: restore it from a copy") from None
-        except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise ModelDirectoryError(f"{path} cannot be read ({error}): restore it from a copy") from error
+        self._name, self._name_before = content.get("journal"), content.get("replaces")
+        if content.get("state") is None:
+            raise ModelDirectoryError(f"{path} cannot be read (it has no state): restore it from a copy")
+        return content["state"]
 
     def begin(self, state: Any) -> None:
         """Save the first checkpoint.
@@ -125,10 +178,10 @@ class ModelDirectory:
         """Remove what was created for a model that was never saved: empty files and new directories."""
         with suppress(OSError):
             # Without the lock, the files belong to another process.
-            if self._is_held and not (self.path / CHECKPOINT).exists():
-                if (self.path / "journal").exists() and not (self.path / "journal").stat().st_size:
+            if self._is_held and not os.path.lexists(self.path / CHECKPOINT):
+                if self._journal is not None and not os.fstat(self._journal).st_size:
                     (self.path / "journal").unlink()
-                if not (self.path / "journal").exists():
+                if not os.path.lexists(self.path / "journal"):
                     (self.path / "lock").unlink()
             for made in self._made:
                 made.rmdir()
@@ -143,112 +196,207 @@ class ModelDirectory:
         Raises:
             OSError: it could not be written; the directory still holds the same model.
         """
-        arrays: dict[str, Any] = {}
+        with self._writing:
+            if self._journal is None:
+                raise OSError(f"no checkpoint is written: {self.broken or 'the directory was closed'}")
+            self._settle()
+            self._replace_checkpoint(state)
 
-        def put(array: Any) -> str:
-            name = f"array{len(arrays)}"
-            arrays[name] = array
-            return name
-
-        tree = json.dumps({"format": FORMAT, "state": encode(state, put, "state")})
-        beside = self.path / f"{CHECKPOINT}.new"
+    def _replace_checkpoint(self, state: Any) -> None:
+        path = self.path / CHECKPOINT
+        name, before = secrets.token_hex(8), _identity(path)
         try:
-            with beside.open("wb") as file:
-                np.savez(file, tree=np.array(tree), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path / CHECKPOINT)
-        except OSError:
-            # The journal may need the space on the disk.
-            with suppress(OSError):
-                beside.unlink()
+            write_checkpoint(path, {"journal": name, "replaces": self._name, "state": state})
+        except BaseException:
+            # Also a call that failed may have replaced it.
+            if _identity(path) != before:
+                self._following = name
             raise
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            # The new name is on the disk only when the folder is; so is the name of a new journal.
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-        os.ftruncate(self._journal, 0)
-        self.records = self._size = 0
+        self._following = name
+        self._go_over(name)
 
-    def append(self, learned: int, examples: list[Any]) -> None:
+    def _settle(self) -> None:
+        """Go over to the journal of a checkpoint that has its place; do nothing if that is done.
+
+        Raises:
+            OSError: it cannot be done yet. A line that was written now would belong to neither of two checkpoints.
+        """
+        if self._following is not None:
+            sync_folder(self.path)
+            self._go_over(self._following)
+
+    def _go_over(self, name: str) -> None:
+        if self._is_removed():
+            self._journal = self._opened("journal", _FLAGS | os.O_CREAT)
+            sync_folder(self.path)
+        os.ftruncate(self._journal, 0)
+        self._name, self._name_before, self._following = name, self._name, None
+        self.records = self._size = 0
+        self.broken = None
+
+    def append(self, learned: int, examples: list[Any], settings: str | None = None, loss: float | None = None) -> None:
         """Write the line of a step; return when it is on the disk.
 
         Args:
             learned: how many examples were learned before it.
             examples: those of the step, each a tree as `encode` takes it.
+            settings: what holds from this step on, if that has changed.
+            loss: that of the step.
 
         Raises:
             JournalError: it could not be written. Unless `broken` is set, a later one may be.
         """
-        if self.broken is not None:
-            raise JournalError(f"the journal takes no more since it failed: {self.broken}")
-        line = _line(learned, examples)
+        with self._writing:
+            if self.broken is not None:
+                raise JournalError(f"the journal takes no more since it failed: {self.broken}")
+            if self._journal is None:
+                raise JournalError("the journal takes no more since the directory was closed")
+            try:
+                self._settle()
+            except OSError as error:
+                raise JournalError(f"the journal could not be written: {error}") from error
+            self._append_line(line_of(Record(self._name, learned, examples, settings, loss)))
+
+    def _is_removed(self) -> bool:
+        """Return whether somebody has removed the journal: what is written into it is gone once it is closed."""
+        return os.fstat(self._journal).st_nlink == 0
+
+    def _append_line(self, line: bytes) -> None:
+        if self._is_removed():
+            self.broken = OSError("its file was removed, and what was learned since the last checkpoint is in memory")
+            raise JournalError(f"the journal could not be written: {self.broken}: await learner.checkpoint() saves it")
         self._size_before = self._size
         try:
             _write(self._journal, line)
             os.fsync(self._journal)
         except OSError as error:
-            self._cut_to(self._size, error)
-            raise JournalError(f"the journal could not be written: {error}") from error
+            if self._cut_to(self._size, error):
+                raise JournalError(f"the journal could not be written: {error}") from error
+            raise JournalError(
+                f"the journal could not be written, and its last line not be taken back, so that a restart may still "
+                f"learn it: {error}"
+            ) from error
         self.records += 1
         self._size += len(line)
 
     def take_back(self) -> None:
         """Remove the line that was appended last: its step has failed."""
-        self._cut_to(self._size_before, OSError("a step failed after its line was written"))
-        if self.broken is None:
-            self._size = self._size_before
-            self.records -= 1
+        with self._writing:
+            if not self._cut_to(self._size_before, OSError("a step failed after its line was written")):
+                log.error("the journal of %s has the line of a step that failed: a restart may learn it", self.path)
+            if self.broken is None:
+                self._size = self._size_before
+                self.records -= 1
 
-    def _cut_to(self, size: int, error: OSError) -> None:
+    def _cut_to(self, size: int, error: OSError) -> bool:
+        """Remove what follows so many bytes of the journal; return whether a start will not find it."""
+        if self._journal is None:
+            return False
         try:
             os.ftruncate(self._journal, size)
             os.fsync(self._journal)
         except OSError:
             # The content of the disk is unknown. A further line could follow an incomplete one.
             self.broken = error
+        else:
+            return True
+        try:
+            # An empty file takes no write: test_what_was_refused_is_not_learned_after_a_restart.
+            os.close(os.open(self.path / f"journal.cut-{self._name or ''}-{size}", _FLAGS | os.O_CREAT, 0o666))
+            sync_folder(self.path)
+        except OSError:
+            return False
+        return True
 
-    def replay(self, learned: int) -> Iterator[list[Any]]:
-        """Yield the examples of each step after the first `learned` examples; cut off an incomplete last line.
+    def _apply_cuts(self) -> None:
+        """Remove what `_cut_to` could not remove."""
+        for marker in self.path.glob("journal.cut-*-*"):
+            _, name, size = marker.name.rsplit("-", 2)
+            if not size.isdecimal():
+                continue  # of somebody else
+            if name == (self._name or "") and int(size) < os.fstat(self._journal).st_size:
+                os.ftruncate(self._journal, int(size))
+                os.fsync(self._journal)
+                log.warning("%s: what followed byte %s of the journal was refused, and is cut off", self.path, size)
+            # Before a line follows that it would take for the one that was refused.
+            marker.unlink()
+            sync_folder(self.path)
+
+    def replay(self, learned: int) -> Iterator[Record]:
+        """Yield what each line after the first `learned` examples says; cut off an incomplete last line.
 
         Raises:
             ModelDirectoryError: a line is damaged, or some are missing.
         """
         path = self.path / "journal"
         try:
+            self._apply_cuts()
             with path.open("rb") as file:
                 for number, line in enumerate(file, 1):
-                    if _is_torn(line):
-                        os.ftruncate(self._journal, self._size)
-                        os.fsync(self._journal)
-                        self.torn = len(line)
+                    if is_torn(line):
+                        self._cut_off(line)
                         return
-                    record = _record(line)
-                    if record is None:
-                        raise self._damaged(path, number, is_last=not file.read(1))
+                    try:
+                        record = record_of(line)
+                    except ValueError as error:
+                        raise self._damaged(path, number, is_last=not file.read(1)) from error
                     self.records += 1
                     self._size += len(line)
-                    before, examples = record
-                    if before > learned:
-                        missing = f"{learned + 1} to {before}"
-                        raise ModelDirectoryError(f"{path} lacks what was learned as {missing}: restore it from a copy")
-                    if before == learned:
-                        learned += len(examples)
-                        yield examples
+                    if self._is_next(record, learned, number):
+                        learned += len(record.examples)
+                        yield record
         except OSError as error:
             raise ModelDirectoryError(f"{path} cannot be read, or a torn last line be cut off: {error}") from error
+
+    def _is_next(self, record: Record, learned: int, number: int) -> bool:
+        """Return whether a line is to be learned now, and not part of the checkpoint already."""
+        line = f"line {number} of {self.path / 'journal'}"
+        if record.journal != self._name:
+            # What is refused has the number of the next example, and may be there still when a checkpoint is written.
+            if record.journal == self._name_before and record.learned <= learned:
+                return False
+            raise ModelDirectoryError(
+                f"{line} belongs to another checkpoint than the {CHECKPOINT} beside it: restore both from the same copy"
+            )
+        if record.learned > learned:
+            missing = f"{learned + 1} to {record.learned}"
+            raise ModelDirectoryError(
+                f"{self.path / 'journal'} lacks what was learned as {missing}: restore it from a copy"
+            )
+        if record.learned < learned and self._name is not None:
+            raise ModelDirectoryError(f"{line} repeats what was learned before it: restore it from a copy")
+        # In the first format, lines that the checkpoint contains have no other name.
+        return record.learned == learned
+
+    def _cut_off(self, line: bytes) -> None:
+        os.ftruncate(self._journal, self._size)
+        os.fsync(self._journal)
+        self.torn = len(line)
+        log.warning(
+            "%s: the last line of the journal, of %d bytes, is incomplete and was cut off: a crash has left it, and "
+            "nobody was told that it was learned",
+            self.path,
+            len(line),
+        )
 
     def _damaged(self, path: Path, number: int, is_last: bool) -> ModelDirectoryError:
         what = f"line {number} of {path} is damaged"
         if not is_last:
             return ModelDirectoryError(f"{what}, and not the last: restore it from a copy")
-        # Its end is there or differs in one bit: a crash rarely causes that, but a failing disk does.
+        # All its bytes are there: a crash rarely changes some, but a failing disk does.
         return ModelDirectoryError(
             f"{what}, and somebody may have been told that it was learned: restore it from a copy, "
             f"or give it up by truncate -s {self._size} {shlex.quote(str(path))}"
         )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from the one that it replaces; None where there is none."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -256,29 +404,3 @@ def _write(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _line(learned: int, examples: list[Any]) -> bytes:
-    encoded = [encode(example, array_as_text, "example") for example in examples]
-    text = json.dumps({"learned": learned, "examples": encoded}).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
-
-
-def _text(line: bytes) -> bytes | None:
-    """Return the text after the checksum of a line (without its newline), or None if the checksum is wrong."""
-    checksum, _, text = line.partition(b" ")
-    return text if checksum == b"%08x" % zlib.crc32(text) else None
-
-
-def _is_torn(line: bytes) -> bool:
-    """Return whether a line is incomplete. A line that is right except for its last character counts as complete."""
-    return not line.endswith(b"\n") and _text(line[:-1]) is None
-
-
-def _record(line: bytes) -> tuple[int, list[Any]] | None:
-    """Return how many examples were learned before a line, and its examples; None if it is damaged."""
-    text = _text(line.removesuffix(b"\n"))
-    if text is None:
-        return None
-    record = json.loads(text)
-    return record["learned"], [decode(example, array_of_text) for example in record["examples"]]

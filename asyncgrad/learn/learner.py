@@ -25,7 +25,6 @@ from ..engine.eager_task import EagerTask
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
-    AsyncgradError,
     BusyError,
     ExampleError,
     InvalidGradientError,
@@ -42,6 +41,7 @@ from .calls import MeasuredCalls, start_task
 from .directory import ModelDirectory
 from .pending import PendingExample, PendingExamples
 from .predictions import PredictionQueue
+from .settings import Settings, apply_options, changed_groups, check_options, differences, options_of
 from .specs import check_specs, conform
 from .statistics import Statistics
 
@@ -71,6 +71,14 @@ class _Published(NamedTuple):
     model: Any
 
 
+class _Change(NamedTuple):
+    """Options of the optimizer that are to be set between two steps, and what tells that they are."""
+
+    options: dict[str, Any]
+    group: int | None
+    done: asyncio.Future[None]
+
+
 @final
 class Learner:
     """Answers predictions of a model while it learns from examples, one step after another, in order of arrival.
@@ -86,7 +94,8 @@ class Learner:
         model: its parameters are trained; nothing else may write into them meanwhile. Of one on a GPU, the batches are
             tensors on that GPU; elsewhere they are NumPy arrays.
         loss: `loss(model, batch)`, plain or async; returns a scalar tensor.
-        optimizer: of the parameters of the model.
+        optimizer: of the parameters of the model. Its options are those of the directory, if it has some; `set_options`
+            changes them.
         directory: where the checkpoint and the journal are; what is there already is loaded, and the model goes on
             from it. An example is acknowledged once it is on the disk. None keeps everything in memory.
         inputs: what an input of `predict` must be: a tree of `ArraySpec`. None takes any tree of finite numbers.
@@ -98,11 +107,12 @@ class Learner:
         max_pending: the most examples that may wait; a further one raises a BusyError.
         max_pending_predictions: the same for inputs.
         timeout: the seconds that `predict` and `learn` take at most, unless they are given others; None for no limit.
-        max_grad_norm: gradients are scaled so that their norm is at most this.
+        max_grad_norm: gradients are scaled so that their norm is at most this. A replay uses what held before.
         checkpoint_every: after so many steps, a checkpoint takes the journal's place.
         evaluate: `evaluate(model)`, plain or async, called with an immutable version of the model, beside the learning.
         evaluate_every: the number of steps between two evaluations.
-        seed: of the random numbers of each step (dropout, say), so that a replay draws the same ones.
+        seed: of the random numbers of each step (dropout, say). A replay draws the same ones as before, also after this
+            was changed.
 
     Attributes:
         model: the model.
@@ -148,11 +158,9 @@ class Learner:
         evaluate_every: int = 100,
         seed: int = 0,
     ) -> None:
-        _check_model(model, loss, optimizer)
-        for spec, name in ((inputs, "inputs"), (example, "example")):
-            check_specs(spec, name)
-        if evaluate is not None:
-            check_function(evaluate, "evaluate")
+        _check_functions(model, loss, optimizer, evaluate)
+        check_specs(inputs, "inputs")
+        check_specs(example, "example")
         self.model: Module = model
         self.optimizer: Optimizer = optimizer
         self._loss = loss
@@ -178,7 +186,8 @@ class Learner:
         #: Where the model is.
         self._device: Device = next((param.device for param in model.parameters()), device("cpu"))
         self._steps = self._replayed = 0
-        self._last_loss = math.nan
+        self._last_loss: float | None = None
+        self._recorded: str | None = None  # the text of the settings that the directory has
         self._stage: str | None = None
         self._state = "new"
         self._directory: ModelDirectory | None = None
@@ -186,6 +195,7 @@ class Learner:
         self._step_task: EagerTask | None = None
         self._evaluation_task: EagerTask | None = None
         self._checkpoint_waiters: list[asyncio.Future[None]] = []
+        self._option_waiters: list[_Change] = []
 
     @property
     def learned(self) -> int:
@@ -286,6 +296,28 @@ class Learner:
         self._wake.set()
         await waiter
 
+    async def set_options(self, *, group: int | None = None, **options: Any) -> None:
+        """Change options of the optimizer, such as `lr=0.01`, from the next step on; return once that is on the disk.
+
+        What is set in `optimizer.param_groups`, as by a schedule, is written with the next step, and so is lost if the
+        process is killed before there is one.
+
+        Args:
+            group: the number of the group of parameters; None for all.
+            options: the new values.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: the optimizer has no such option, or does not take the value.
+            JournalError: it could not be written to the disk, and nothing has changed.
+            LearnerClosedError: the learner does not run.
+        """
+        self._check_runs("set_options")
+        changed_groups(self.optimizer, options, group)
+        change = _Change(options, group, asyncio.get_running_loop().create_future())
+        self._option_waiters.append(change)
+        self._wake.set()
+        await change.done
+
     def statistics(self) -> Statistics:
         """Return what has happened so far, as numbers."""
         directory = self._directory
@@ -374,48 +406,132 @@ class Learner:
         self._wake.set()
 
     async def _open(self, path: Path) -> None:
-        directory = self._directory = await asyncio.to_thread(ModelDirectory, path)
+        directory = await asyncio.to_thread(self._open_directory, path)
         state = await asyncio.to_thread(directory.checkpoint)
+        code = self._settings()
+        #: How many parameters the groups have in the directory.
+        self._sizes = self._group_sizes()
         if state is None:
-            await asyncio.to_thread(directory.begin, self._checkpoint_state())
+            await asyncio.to_thread(directory.begin, self._checkpoint_state(code))
+            self._recorded = code.text()
             return
         try:
-            learned, steps = state["learned"], state["steps"]
-            if state["optimizer_type"] != type(self.optimizer).__name__:
-                raise ArgumentError(f"it is one of {state['optimizer_type']}, not {type(self.optimizer).__name__}")
-            missing = self._tensors().keys() - state["model"].keys()
-            if missing:
-                raise ArgumentError(f"it lacks {', '.join(sorted(missing))}")
-            self.model.update(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-        except (AsyncgradError, KeyError, TypeError) as error:
+            self._load(state)
+        except Exception as error:
             raise ModelDirectoryError(
                 f"the checkpoint in {path} does not fit this model or optimizer: {error}"
             ) from error
+        await self._replay(directory)
+        # What is in force goes on: what the code gives holds at the first start alone.
+        for name, record, given in differences(options_of(self.optimizer), code.groups):
+            text = (
+                "%s: %s is %r, as in the directory, and not %r, as in the code: await learner.set_options() changes it"
+            )
+            log.warning(text, path, name, record, given)
+        for name in ("seed", "max_grad_norm"):
+            if (record := getattr(self._settings(), name)) != (given := getattr(code, name)):
+                log.warning("%s: %s was %r there, and is %r from here on, as in the code", path, name, record, given)
+        self._seed, self._max_grad_norm = code.seed, code.max_grad_norm
+        self._stage = None
+
+    def _open_directory(self, path: Path) -> ModelDirectory:
+        self._directory = ModelDirectory(path)
+        if self._state == "closed":
+            # The start was cancelled while this thread ran, and saw nothing to close.
+            self._directory.close()
+        return self._directory
+
+    def _load(self, state: Any) -> None:
+        """Go on from a checkpoint; raise if it is of another model or optimizer."""
+        learned, steps = state["learned"], state["steps"]
+        if type(learned) is not int or type(steps) is not int:
+            raise ArgumentError(f"it has learned {learned!r} examples in {steps!r} steps")
+        if state["optimizer_type"] != type(self.optimizer).__name__:
+            raise ArgumentError(f"it is one of {state['optimizer_type']}, not {type(self.optimizer).__name__}")
+        own = self._tensors()
+        missing = own.keys() - state["model"].keys()
+        if missing:
+            raise ArgumentError(f"it lacks {', '.join(sorted(missing))}")
+        for name, one in own.items():
+            if (dtype := state["model"][name].dtype) != one.dtype:
+                raise ArgumentError(f"{name} has dtype {one.dtype}, and there {dtype}: make the model with that one")
+        # The state of an optimizer is by number.
+        if (found := state.get("params", self._params())) != self._params():
+            raise ArgumentError(f"its optimizer has the parameters {found}, and this one {self._params()}")
+        self.model.update(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
         self._published, self._steps = _Published(learned, self.model), steps
-        for examples in directory.replay(learned):
-            again = [PendingExample(one, asyncio.get_running_loop().create_future(), None) for one in examples]
+        if "settings" in state:
+            self._take(state["settings"])
+
+    def _params(self) -> list[list[str | None]]:
+        """Return the names of the parameters of each group of the optimizer."""
+        names = {id(param): name for name, param in self.model.named_parameters()}
+        return [[names.get(id(param)) for param in group["params"]] for group in self.optimizer.param_groups]
+
+    def _group_sizes(self) -> list[int]:
+        return [len(group["params"]) for group in self.optimizer.param_groups]
+
+    def _take(self, text: str) -> None:
+        """Have the settings hold that a directory has."""
+        self._seed, self._max_grad_norm, groups = Settings.of_text(text)
+        apply_options(self.optimizer, groups)
+        self._recorded = text
+
+    async def _replay(self, directory: ModelDirectory) -> None:
+        """Learn what the journal has as it was learned before."""
+        has_told = False
+        for record in directory.replay(self.learned):
+            loop = asyncio.get_running_loop()
+            again = [PendingExample(one, loop.create_future(), None) for one in record.examples]
             try:
-                await self._step(again, is_replay=True)
+                if record.settings is not None:
+                    self._take(record.settings)
+                found = (await self._step(again, is_replay=True)).loss if again else record.loss
             except Exception as error:
                 raise ModelDirectoryError(
-                    f"{path} has examples in its journal that cannot be learned again, the first of them number "
-                    f"{self.learned + 1}: {error}"
+                    f"{directory.path} has examples in its journal that cannot be learned again, the first of them "
+                    f"number {self.learned + 1}: {error}"
                 ) from error
-            self._replayed += len(examples)
-        self._stage = None
+            self._replayed += len(again)
+            if record.loss is None or found == record.loss:
+                continue
+            self._check_loss(record.loss, found, directory.path)
+            if not has_told:
+                text = "%s: the loss of example %d was %r, and is %r in the replay: rounding differs on this machine"
+                log.warning(text, directory.path, self.learned, record.loss, found)
+                has_told = True
+
+    def _check_loss(self, before: float, now: float | None, path: Path) -> None:
+        """Raise unless two losses are equal but for rounding: in half of the digits, of large numbers or of 1."""
+        dtypes = [param.dtype for group in self.optimizer.param_groups for param in group["params"]]
+        rounding = math.sqrt(max(float(np.finfo(dtype).eps) for dtype in dtypes))
+        if now is None or not math.isclose(before, now, rel_tol=rounding, abs_tol=rounding):
+            raise ModelDirectoryError(
+                f"{path} has example {self.learned} in its journal, whose loss was {before!r} and is {now!r} now: the "
+                "loss, the model or what they depend on has changed since. Start it once as it was, and end it in "
+                "order: then a checkpoint takes the journal's place, and what comes after may differ"
+            )
 
     def _tensors(self) -> dict[str, Tensor]:
         """Return all that a step may change: also buffers that a state dict leaves out."""
         return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
 
-    def _checkpoint_state(self) -> dict[str, Any]:
+    def _settings(self) -> Settings:
+        return Settings(self._seed, self._max_grad_norm, options_of(self.optimizer))
+
+    def _checkpoint_state(self, settings: Settings) -> dict[str, Any]:
+        optimizer = self.optimizer.state_dict()
+        for group, options in zip(optimizer["param_groups"], settings.groups, strict=True):
+            group.update(options)
         return {
             "learned": self.learned,
             "steps": self._steps,
             "model": self._tensors(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": optimizer,
             "optimizer_type": type(self.optimizer).__name__,
+            "params": self._params(),
+            "settings": settings.text(),
         }
 
     # --- the task that learns --------------------------------------------------------------------
@@ -427,13 +543,13 @@ class Learner:
                 await self._wake.wait()
                 self._wake.clear()
                 while examples := self._pending.take():
-                    await self._learn(examples)
-                    directory = self._directory
-                    if directory is not None and directory.records >= self._checkpoint_every:
+                    if self._directory is not None and self._sizes != self._group_sizes():
+                        # Their parameters are in the checkpoint alone, and a line with them could not be replayed.
                         await self._save()
-                    if self._checkpoint_waiters:
-                        await self._save_for_waiters()
-                await self._save_for_waiters()
+                    await self._learn(examples)
+                    await self._save_if_due()
+                    await self._serve_waiters()
+                await self._serve_waiters()
                 if self._state != "running":
                     return
         finally:
@@ -445,14 +561,15 @@ class Learner:
             self._state = "failed"
         directory = self._directory
         try:
-            if directory is not None and directory.records and directory.broken is None:
+            if directory is not None and (directory.records or directory.broken or self._has_other_settings()):
                 await self._save()
         finally:
             if directory is not None:
                 directory.close()
             self._pending.fail(_closed)
-            for waiter in self._checkpoint_waiters:
-                waiter.set_exception(_closed())
+            for waiter in [*self._checkpoint_waiters, *(change.done for change in self._option_waiters)]:
+                if not waiter.done():
+                    waiter.set_exception(_closed())
 
     async def _learn(self, examples: list[PendingExample]) -> None:
         """Make the step of these examples, and tell those who wait."""
@@ -503,9 +620,13 @@ class Learner:
             loss = await self._differentiate(stack([one.example for one in examples]))
             if not is_replay:
                 self._commit(examples)
-                is_written = await self._write(examples)
+                settings = await self._write(examples, loss)
+                is_written = settings is not None
             self._stage = "step"
-            await self.optimizer.step_async()
+            if is_replay or settings is None:
+                await self.optimizer.step_async()
+            else:
+                await self._update(settings)
         except BaseException:
             if not is_replay and self._stage is not None:
                 self._counts[f"ended_in_{self._stage}"] += 1
@@ -563,34 +684,112 @@ class Learner:
         for one in examples:
             one.commit()
 
-    async def _write(self, examples: list[PendingExample]) -> bool:
+    async def _write(self, examples: list[PendingExample], loss: float) -> Settings | None:
+        """Write the line of a step, and return the settings with which it is made; None without a directory."""
         if self._directory is None:
-            return False
+            return None
+        if self._sizes != self._group_sizes():
+            raise JournalError("the optimizer has another group since, and no checkpoint with it could be written yet")
+        settings = self._settings()
+        text = settings.text()
+        if text != self._recorded:
+            # Somebody has set them by hand, which checks nothing; and no checkpoint with them could be loaded.
+            check_options(self.optimizer, settings.groups)
         self._stage = "journal"
-        await asyncio.to_thread(self._directory.append, self.learned, [one.example for one in examples])
-        return True
+        changed = None if text == self._recorded else text
+        await asyncio.to_thread(self._directory.append, self.learned, [one.example for one in examples], changed, loss)
+        return settings
+
+    async def _update(self, settings: Settings) -> None:
+        """Step with the settings that were written, also where somebody has set others meanwhile, for the next step."""
+        written, meanwhile = settings.text(), self._settings()
+        if meanwhile.text() == written:
+            await self.optimizer.step_async()
+        else:
+            apply_options(self.optimizer, settings.groups)
+            try:
+                await self.optimizer.step_async()
+            finally:
+                if self._settings().text() == written:
+                    apply_options(self.optimizer, meanwhile.groups)
+        self._recorded = written
 
     def _publish(self, learned: int) -> None:
         self._published = _Published(learned, self.model.snapshot())
+
+    async def _save_if_due(self) -> None:
+        if self._directory is not None and self._directory.records >= self._checkpoint_every:
+            await self._save()
+
+    async def _serve_waiters(self) -> None:
+        """Between two steps, change the options and write the checkpoint that somebody waits for."""
+        while self._option_waiters:
+            await self._change(self._option_waiters.pop(0))
+            await self._save_if_due()
+        if self._checkpoint_waiters:
+            await self._save_for_waiters()
+
+    async def _change(self, change: _Change) -> None:
+        """Write a change of options to the journal, make it, and tell who waits."""
+        if change.done.done():
+            return
+        try:
+            groups = changed_groups(self.optimizer, change.options, change.group)
+            text = Settings(self._seed, self._max_grad_norm, groups).text()
+            if self._directory is not None:
+                self._stage = "journal"
+                await asyncio.to_thread(self._directory.append, self.learned, [], text)
+                self._recorded = text
+            own = self.optimizer.param_groups
+            for group in own if change.group is None else [own[change.group]]:
+                group.update(change.options)
+        except Exception as error:
+            if not change.done.done():
+                change.done.set_exception(error)
+        else:
+            if not change.done.done():
+                change.done.set_result(None)
+        finally:
+            self._stage = None
+
+    def _settings_to_save(self) -> Settings:
+        """Return the settings of now; or, if the optimizer could not be loaded with them, those that held last."""
+        settings = self._settings()
+        try:
+            check_options(self.optimizer, settings.groups)
+            settings.text()
+        except (ArgumentError, ArgumentTypeError) as error:
+            if self._recorded is None:
+                raise
+            log.error("options of the optimizer are not saved, since it would not take them: %s", error)
+            last = Settings.of_text(self._recorded)
+            groups = [*last.groups, *settings.groups[len(last.groups) :]]
+            return last._replace(groups=groups[: len(settings.groups)])
+        return settings
+
+    def _has_other_settings(self) -> bool:
+        return self._settings_to_save().text() != self._recorded
 
     async def _save(self) -> OSError | None:
         """Write a checkpoint; return and log what kept it from being written, after which a later step tries again."""
         assert self._directory is not None
         self._stage = "checkpoint"
+        settings, sizes = self._settings_to_save(), self._group_sizes()
         try:
-            await asyncio.to_thread(self._save_now, self._directory)
+            await asyncio.to_thread(self._save_now, self._directory, settings)
         except OSError as error:
             self._counts["failed_checkpoints"] += 1
             log.error("no checkpoint could be written, and the journal goes on: %s", error)
             return error
         finally:
             self._stage = None
+        self._recorded, self._sizes = settings.text(), sizes
         self._counts["checkpoints"] += 1
         return None
 
-    def _save_now(self, directory: ModelDirectory) -> None:
+    def _save_now(self, directory: ModelDirectory, settings: Settings) -> None:
         # Nobody writes into the model meanwhile: the task that learns waits for this.
-        directory.save_checkpoint(self._checkpoint_state())
+        directory.save_checkpoint(self._checkpoint_state(settings))
 
     async def _save_for_waiters(self) -> None:
         waiters, self._checkpoint_waiters = self._checkpoint_waiters, []
@@ -648,7 +847,9 @@ def _closed() -> LearnerClosedError:
     return LearnerClosedError("the learner was closed before this was done, and nothing has changed")
 
 
-def _check_model(model: Any, loss: Any, optimizer: Any) -> None:
+def _check_functions(model: Any, loss: Any, optimizer: Any, evaluate: Any) -> None:
+    if evaluate is not None:
+        check_function(evaluate, "evaluate")
     if not isinstance(model, Module):
         raise ArgumentTypeError(f"model must be an nn.Module, not {describe(model)}")
     if not callable(loss):

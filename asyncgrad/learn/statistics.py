@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -35,7 +36,7 @@ class Statistics:
         journal_records: lines of the journal now.
         torn_bytes: bytes of an incomplete last line that were cut off at the start.
         journal_error: why nothing more can be learned; None if it can.
-        last_loss: the loss of the last step; NaN before the first.
+        last_loss: the loss of the last step; None before the first.
         stage: what is being done now: "forward", "backward", "journal", "step", "checkpoint", or None.
     """
 
@@ -76,7 +77,7 @@ class Statistics:
     journal_records: int
     torn_bytes: int
     journal_error: str | None
-    last_loss: float
+    last_loss: float | None
     stage: str | None
 
 
@@ -121,6 +122,9 @@ class _Collector:
         found = self._statistics()
         for each in fields(found):
             value = getattr(found, each.name)
+            if value is None and each.name in _GAUGES:
+                # A gauge is there from the beginning, and JSON has no such number.
+                value = math.nan
             if isinstance(value, str) or value is None:
                 continue
             kind = self._core.GaugeMetricFamily if each.name in _GAUGES else self._core.CounterMetricFamily

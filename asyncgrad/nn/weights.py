@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
+from ..files import replacing
 from ..tensor import Tensor, asarray
 from .module import Module
 
@@ -61,17 +61,8 @@ def save_safetensors(
         if not isinstance(name, str):
             raise ArgumentTypeError(f"the tensors in a file have names, and {describe(name)} is none")
     arrays = {name: _as_contiguous(name, value) for name, value in state.items()}
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        safetensors.numpy.save_file(arrays, temporary, None if metadata is None else dict(metadata))
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(Path(path)) as file:
+        safetensors.numpy.save_file(arrays, Path(file.name), None if metadata is None else dict(metadata))
 
 
 def load_safetensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ _REGISTERED: weakref.WeakSet[Resettable] = weakref.WeakSet()
 
 
 def reset_in_children(one: Resettable) -> None:
-    """Call `one.begin_anew()` in each child that is forked from now on."""
+    """Call `one.reset_in_child()` in each child that is forked from now on."""
     _REGISTERED.add(one)
 
 

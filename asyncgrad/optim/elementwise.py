@@ -129,13 +129,14 @@ class ElementwiseOptimizer(Optimizer):
         found = self._gradients(grads)
         if off_loop is not None and _is_large(found, off_loop):
             values = _NewValues(found, self.state, self._spares)
-            yield functools.partial(self._apply, found, values.places)
+            # The options of now: a schedule may set others while the worker reads them.
+            yield functools.partial(self._apply, found, values.places, [*map(dict, self.param_groups)])
             values.publish(self.state)
         else:
-            self._apply(found, None)
+            self._apply(found, None, self.param_groups)
         return loss
 
-    def _apply(self, found: list[Entries], places: Places | None) -> None:
+    def _apply(self, found: list[Entries], places: Places | None, groups: list[Group]) -> None:
         """Update parameters by their gradients, which fit.
 
         The new values go into the arrays that `places` returns; without it, into those of the parameters.
@@ -143,17 +144,17 @@ class ElementwiseOptimizer(Optimizer):
         follow_streams()
         devices = (param._device for entries in found for param, _ in entries)
         with record_step(f"{type(self).__name__}.step", devices):
-            self._apply_to_groups(found, places)
+            self._apply_to_groups(found, places, groups)
 
-    def _apply_to_groups(self, found: list[Entries], places: Places | None) -> None:
+    def _apply_to_groups(self, found: list[Entries], places: Places | None, groups: list[Group]) -> None:
         if several_devices[0]:
             with keep_device():
-                for group, given in zip(self.param_groups, found, strict=True):
+                for group, given in zip(groups, found, strict=True):
                     for device, entries in _by_device(given).items():
                         use_device(device)
                         self._apply_group(group, entries, places)
             return
-        for group, given in zip(self.param_groups, found, strict=True):
+        for group, given in zip(groups, found, strict=True):
             self._apply_group(group, given, places)
 
     def _apply_group(self, group: Group, given: Entries, places: Places | None) -> None:

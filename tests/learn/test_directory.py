@@ -6,51 +6,19 @@ import asyncio
 import errno
 import fcntl
 import os
-from pathlib import Path
+import threading
+import warnings
 
 import numpy as np
 import pytest
 
 from asyncgrad import nn, optim
 from asyncgrad.errors import JournalError, ModelDirectoryError
-from asyncgrad.learn import Learner
 from asyncgrad.learn.directory import ModelDirectory
 from asyncgrad.optim.adam import Adam
-from tests.learn.making import QUESTION, Gate, answers, example, failing_disk, new_learner, turns_until
-
-
-async def learn(path: Path, *seeds: int, checkpoint_every: int = 100) -> list[float]:
-    """Learn from examples, then leave the files as a crash would; return what the model answers at the end."""
-    learner = new_learner(path, checkpoint_every=checkpoint_every)
-    await learner.__aenter__()
-    for seed in seeds:
-        await learner.learn(example(seed))
-    outputs = (await learner.predict(QUESTION)).tolist()
-    await crash(learner)
-    return outputs
-
-
-async def crash(learner: Learner) -> None:
-    """End a learner, and leave its files as they are."""
-    await turns_until(lambda: learner.statistics().stage is None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ModelDirectory, "save_checkpoint", lambda *given: None)
-        await learner.__aexit__(None, None, None)
-
-
-async def opened(path: Path) -> None:
-    """Begin and end a learner."""
-    async with new_learner(path):
-        pass
-
-
-async def reopened(path: Path) -> tuple[int, list[float], int]:
-    """Return how much a learner finds there, what it answers, and how many bytes of a torn line it cut off."""
-    learner = new_learner(path)
-    await learner.__aenter__()
-    outputs = (await learner.predict(QUESTION)).tolist()
-    await crash(learner)
-    return learner.learned, outputs, learner.statistics().torn_bytes
+from tests.learn.crashing import crash, learn, opened, reopened
+from tests.learn.making import Gate, answers, example, failing_disk, new_learner, turns_until
+from tests.threads import PATIENCE
 
 
 def test_what_was_learned_is_there_after_a_crash_to_the_last_bit(run, tmp_path):
@@ -475,3 +443,180 @@ def test_a_checkpoint_that_fails_gives_back_its_room(run, tmp_path, monkeypatch)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "journal", "lock"]
     assert run(reopened(tmp_path))[0] == 1
+
+
+def test_a_fork_of_the_process_does_not_hold_the_directory(tmp_path):
+    directory = ModelDirectory(tmp_path)
+    ended, alive = os.pipe(), os.pipe()
+    with warnings.catch_warnings():
+        # Python warns of forks beside threads, which other tests have started.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            os.close(ended[1])
+            os.write(alive[1], b"x")
+            os.read(ended[0], 1)
+        finally:
+            os._exit(0)
+    os.read(alive[0], 1)
+    directory.close()
+    try:
+        ModelDirectory(tmp_path).close()
+    finally:
+        os.close(ended[1])
+        os.waitpid(child, 0)
+        for descriptor in (ended[0], *alive):
+            os.close(descriptor)
+
+
+def _errors_of_a_fork(directory: ModelDirectory) -> list[str]:
+    told = []
+    for call in (lambda: directory.append(1, [2.0]), lambda: directory.save_checkpoint({}), directory.take_back):
+        try:
+            call()
+        except OSError as error:
+            told.append(f"{type(error).__name__}: {error}")
+    return told
+
+
+def test_a_fork_of_the_process_writes_nothing(tmp_path):
+    directory = ModelDirectory(tmp_path)
+    directory.begin({"a": 1})
+    directory.append(0, [1.0])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    reads, writes = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            os.write(writes, "\n".join(_errors_of_a_fork(directory)).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    told = os.read(reads, 1000).decode().splitlines()
+    for descriptor in (reads, writes):
+        os.close(descriptor)
+
+    assert [line.partition(": ")[0] for line in told] == ["JournalError", "OSError"]
+    assert "forked from the one that has the directory" in told[0]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    directory.append(1, [2.0])
+    directory.close()
+
+
+@pytest.mark.parametrize("name", ["checkpoint.npz.new", "journal", "lock"])
+def test_no_link_is_followed(run, tmp_path, name):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / name).symlink_to(victim)
+
+    if name == "checkpoint.npz.new":
+        run(opened(tmp_path / "model"))
+    else:
+        with pytest.raises(ModelDirectoryError, match=r"cannot be written to: .*symbolic links"):
+            run(opened(tmp_path / "model"))
+
+    assert victim.read_bytes() == b"mine"
+
+
+def test_the_names_of_a_new_directory_and_of_those_that_it_is_in_are_on_the_disk(tmp_path, monkeypatch):
+    found, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: found.append(os.fstat(descriptor).st_ino) or fsync(descriptor))
+
+    directory = ModelDirectory(tmp_path / "a" / "b")
+    directory.begin({"a": 1})
+    directory.close()
+
+    folders = [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    assert [number for number in found if number in [folder.stat().st_ino for folder in folders]] == [
+        folder.stat().st_ino for folder in folders
+    ]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_a_checkpoint_keeps_its_permissions(run, tmp_path, mode):
+    run(opened(tmp_path))
+    (tmp_path / "checkpoint.npz").chmod(mode)
+
+    async def main():
+        async with new_learner(tmp_path) as learner:
+            await learner.learn(example(1))
+
+    run(main())
+    assert (tmp_path / "checkpoint.npz").stat().st_mode & 0o777 == mode
+
+
+def test_a_start_that_is_cancelled_while_it_opens_the_directory_lets_go_of_it(run, tmp_path, monkeypatch):
+    began, go_on = threading.Event(), threading.Event()
+    flock = fcntl.flock
+
+    def slow(*given):
+        began.set()
+        assert go_on.wait(PATIENCE)
+        flock(*given)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    ended = threading.Event()
+    close = ModelDirectory.close
+    monkeypatch.setattr(ModelDirectory, "close", lambda directory: (close(directory), ended.set()))
+
+    async def main():
+        starting = asyncio.create_task(new_learner(tmp_path).__aenter__())
+        await asyncio.to_thread(began.wait, PATIENCE)
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        go_on.set()
+        await asyncio.to_thread(ended.wait, PATIENCE)
+
+    run(main())
+    monkeypatch.undo()
+    ModelDirectory(tmp_path).close()
+
+
+def test_a_directory_is_closed_after_the_call_that_writes(tmp_path, monkeypatch):
+    directory = ModelDirectory(tmp_path)
+    directory.begin({"a": 1})
+    events, fsync = [], os.fsync
+    closing = threading.Thread(target=lambda: (directory.close(), events.append("closed")))
+
+    def slow(descriptor):
+        closing.start()
+        # Nothing but its own wait keeps it from going on: it gets every chance.
+        closing.join(0.05)
+        events.append("written")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    directory.append(0, [1.0])
+    closing.join(PATIENCE)
+
+    assert events == ["written", "closed"]
+    for call in (lambda: directory.append(1, [1.0]), lambda: directory.save_checkpoint({})):
+        with pytest.raises(OSError, match="the directory was closed"):
+            call()
+    directory.take_back()
+    assert (tmp_path / "journal").read_bytes().count(b"\n") == 1
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_nothing_is_acknowledged_by_a_journal_that_is_not_there_any_more(run, tmp_path, how):
+    async def main():
+        async with new_learner(tmp_path) as learner:
+            await learner.learn(example(1))
+            if how == "removed":
+                (tmp_path / "journal").unlink()
+            else:
+                (tmp_path / "other").write_bytes(b"")
+                (tmp_path / "other").replace(tmp_path / "journal")
+            with pytest.raises(JournalError, match="its file was removed"):
+                await learner.learn(example(2))
+            await learner.checkpoint()
+            await learner.learn(example(3))
+            await crash(learner)
+
+    run(main())
+    assert run(reopened(tmp_path)) == (2, run(answers([1, 3]))[-1], 0)

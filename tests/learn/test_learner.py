@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import math
 
 import numpy as np
@@ -496,3 +498,18 @@ def test_a_model_on_another_device_learns_what_it_learns_on_the_cpu(run, tmp_pat
 
     assert found == expected
     assert found[0] == found[1]
+
+
+def test_statistics_are_json_before_the_first_step_and_after_a_loss_that_is_refused(run):
+    def texts(learner):
+        return json.dumps(dataclasses.asdict(learner.statistics()), allow_nan=False)
+
+    async def main():
+        async with new_learner(loss=lambda model, batch: model(batch["x"]).sum() * math.inf) as learner:
+            before = json.loads(texts(learner))
+            with pytest.raises(ExampleError):
+                await learner.learn(example(1))
+            return before["last_loss"], json.loads(texts(learner))["last_loss"]
+
+    with np.errstate(all="ignore"):
+        assert run(main()) == (None, None)

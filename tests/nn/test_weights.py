@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +80,25 @@ def test_a_file_stays_whole_if_writing_another_fails(tmp_path: Path, monkeypatch
 
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are those of Linux and macOS")
+@pytest.mark.parametrize("mode", [0o644, 0o664, 0o600])
+def test_a_file_keeps_its_permissions_when_weights_replace_it(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "model"
+    path.touch()
+    path.chmod(mode)
+    nn.save_safetensors({"w": np.ones(2)}, path)
+
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are those of Linux and macOS")
+def test_a_new_file_of_weights_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
+    nn.save_safetensors({"w": np.ones(2)}, tmp_path / "model")
+    (tmp_path / "other").touch()
+
+    assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
 
 
 def test_weights_of_another_model_name_the_path_and_both_shapes(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import inspect
 import logging
 import math
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -510,7 +511,9 @@ class Learner:
             raise ModelDirectoryError(
                 f"{path} has example {self.learned} in its journal, whose loss was {before!r} and is {now!r} now: the "
                 "loss, the model or what they depend on has changed since. Start it once as it was, and end it in "
-                "order: then a checkpoint takes the journal's place, and what comes after may differ"
+                "order: then a checkpoint takes the journal's place, and what comes after may differ. Where no loss "
+                "comes out the same twice, give up what was learned since the checkpoint by : > "
+                f"{shlex.quote(str(path / 'journal'))}"
             )
 
     def _tensors(self) -> dict[str, Tensor]:

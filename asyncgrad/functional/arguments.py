@@ -390,6 +390,8 @@ def check_argnums(argnums: Any) -> None:
         isinstance(entry, (int, np.integer)) and not isinstance(entry, bool) for entry in entries
     ):
         instead = f": write {tuple(argnums)!r}" if isinstance(argnums, list) and argnums else ""
+        if hasattr(argnums, "dtype") or isinstance(argnums, (float, dict)):
+            instead = ": what the function takes is passed to what the transform returns, as in ag.func.grad(f)(x)"
         raise ArgumentTypeError(
             f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}{instead}"
         )

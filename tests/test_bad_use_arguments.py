@@ -325,9 +325,9 @@ def test_a_transform_of_what_cannot_be_called_says_so(name, wrong):
     "call",
     [
         lambda f, x: ag.grad(f),  # type: ignore[call-arg]
-        lambda f, x: ag.grad(f)(x),  # type: ignore[call-arg]
+        lambda f, x: ag.grad(f)(x),  # type: ignore[call-arg, operator]
         lambda f, x: ag.grad(outputs=f, inputs=x),
-        lambda f, x: sync.grad(f),
+        lambda f, x: sync.grad(f),  # type: ignore[call-arg]
         lambda f, x: sync.grad(f, x),
         lambda f, x: sync.grad([f], x),
         lambda f, x: sync.backward(f),

@@ -71,6 +71,8 @@ def test_a_missing_rule_is_named_however_the_function_is_called(name, call, requ
         call(ag.tensor([1.0, 2.0], requires_grad=requires_grad))
 
 
+VECTOR, RNG = np.array([1.0, 2.0]), np.random.default_rng(0)
+
 #: Calls of NumPy that make an array of a tensor, each with what is told of them and what to write.
 CONVERTED = {
     "np.vectorize": (np.vectorize(lambda x: x), ["numpy.vectorize has no derivative rule", "NumPy's functions"]),
@@ -90,8 +92,6 @@ def test_what_makes_an_array_of_a_tensor_is_named_with_what_to_write(call, told)
     with refused(RequiresGradError, RuntimeError, "drop its history in silence", *told):
         call(leaf(1.0, 2.0))
 
-
-VECTOR = np.array([1.0, 2.0])
 
 #: Functions that have a rule, called with tensors in a list or a tuple, or in lists of lists.
 LISTS = {
@@ -142,7 +142,6 @@ DRAWN = {
     "a new generator": lambda x: np.random.default_rng(0).permutation(x),
     "a method of one": lambda x: (lambda draw: draw(x))(RNG.exponential),
 }
-RNG = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("call", DRAWN.values(), ids=DRAWN)

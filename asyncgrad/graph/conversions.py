@@ -53,7 +53,7 @@ def array_advice(tensor: Any, has_rule: Callable[[Any], bool]) -> tuple[str, str
     known = None if call is None else call.function
     if function is not None:
         known = _resolved(function)
-    elif _is_numpys(known):
+    elif known is not None and _is_numpys(known):
         function = f"numpy.{known.__name__}"
     is_known = _has_rule(known, has_rule)
     # To a tensor itself, NumPy would have passed on the call.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from ..errors import ReleasedGraphError
 from ..graph.leaf import AccumulateGrad
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_release", "remember_release"]
 
-#: Whether any backward has failed that had released something. While none has, no graph is searched for one.
-_has_failed = [False]
+#: By node, how the backward has failed that started there, or failed there, and had released something. Not in the
+#: NodeMeta: a backward that fails leaves all nodes as they were
+#: (test_any_error_comes_out_of_a_blocking_backward_as_well).
+_failures: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
 
 
 def remember_release(graph_task: GraphTask, error: BaseException, node: Node | None) -> None:
@@ -38,18 +41,16 @@ def remember_release(graph_task: GraphTask, error: BaseException, node: Node | N
         return
     place = "" if node is None else f" in {identify(node)}"
     text = f"was cancelled{place}" if isinstance(error, CancelledError) else f"raised {type(error).__name__}{place}"
-    _has_failed[0] = True
     for one in (*roots, *(() if node is None else (node,))):
         if not isinstance(one, AccumulateGrad):
-            one.make_meta().failure = text
+            _failures[one] = text
 
 
 def explain_release(graph_task: GraphTask, error: BaseException) -> None:
     """Add to the error of a backward that met released tensors that the one before has failed, and how to try again."""
-    if not (_has_failed[0] and isinstance(error, ReleasedGraphError)) or len(error.args) != 1:
+    if not (_failures and isinstance(error, ReleasedGraphError)) or len(error.args) != 1:
         return
-    found = (getattr(node.meta, "failure", None) for node in _nodes_from(graph_task.graph_roots, -1))
-    failure = next(filter(None, found), None)
+    failure = next(filter(None, map(_failures.get, _nodes_from(graph_task.graph_roots, -1))), None)
     if failure is None or failure in error.args[0]:
         return
     told = (

@@ -81,7 +81,6 @@ class NodeMeta:
 
     __slots__ = (
         "contention",
-        "failure",
         "holder",
         "input_metadata",
         "metadata",
@@ -91,9 +90,6 @@ class NodeMeta:
         "stream",
         "tensor_pre_hooks",
     )
-
-    #: How a backward has failed that had released saved tensors; unset if none has.
-    failure: str
 
     def __init__(self, input_metadata: tuple[InputMetadata | None, ...] | None = None) -> None:
         #: The metadata of a node with several inputs, or of one that `Node.__init__` made; None where the node's own

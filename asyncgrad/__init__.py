@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .functional import vhp as vhp
     from .functional import vjp as vjp
     from .graph.anomaly import detect_anomaly as detect_anomaly
+    from .graph.promotion import warn_on_promotion as warn_on_promotion
     from .once_differentiable import once_differentiable as once_differentiable
     from .profile import profile as profile
     from .progress import progress as progress
@@ -117,6 +118,7 @@ __all__ = [
     "vhp",
     "visualize",
     "vjp",
+    "warn_on_promotion",
     "workers",
 ]
 
@@ -156,6 +158,7 @@ if not TYPE_CHECKING:
             ".function": ["Function"],
             ".functional": ["hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vhp", "vjp"],
             ".graph.anomaly": ["detect_anomaly"],
+            ".graph.promotion": ["warn_on_promotion"],
             ".once_differentiable": ["once_differentiable"],
             ".profile": ["profile"],
             ".progress": ["progress"],

@@ -103,6 +103,8 @@ def check_function(fn: Any, name: str, *others: Any) -> None:
         hint = f"the two arguments are swapped, write {name}(fn, ...)"
     else:
         hint = f"write {name}(fn, ...) with a function or an async def"
+        if hasattr(fn, "grad_fn"):
+            hint += "; the gradients of a tensor that has been computed are ag.grad(outputs, inputs)"
     raise ArgumentTypeError(f"{name} takes a function as its first argument, not {describe(fn)}: {hint}")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from .tree.structure import TreeStructure, flatten, paths, unflatten
 __all__ = ["backward", "capture", "grad"]
 
 Root = TensorBase | GradientEdge
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 _CYCLE_WARNING = (
@@ -117,6 +120,24 @@ async def _in_training_steps(steps: Sequence[TrainingStepLike], run: Coroutine[A
             step.backward_ends(has_gradients)
 
 
+def _refuse_functions(grad: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Have the first argument looked at by the call, and not by the await: `ag.grad(f)` lacks the others.
+
+    Raises:
+        GradientTypeError: it is a function.
+    """
+
+    @functools.wraps(grad)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        first = args[0] if args else kwargs.get("outputs")
+        if callable(first) and not isinstance(first, (Node, TensorBase)):
+            _check_root("ag.grad: outputs", first)
+        return grad(*args, **kwargs)
+
+    return checked
+
+
+@_refuse_functions
 async def grad(
     outputs: Any,
     inputs: Any,
@@ -325,10 +346,23 @@ def _check_root(where: str, root: Any) -> None:
     """Raise unless something that is no tensor is a GradientEdge that leads to an input of a node."""
     if not isinstance(root, GradientEdge):
         raise GradientTypeError(
-            f"{where} must be a Tensor or a GradientEdge, not {describe(root)}: "
-            "gradients flow through tensors, made by ag.tensor(..., requires_grad=True)"
+            f"{where} must be a Tensor or a GradientEdge, not {describe(root)}: {_tensor_instead(where, root)}"
         )
     _check_edge(where, root)
+
+
+def _tensor_instead(where: str, root: Any) -> str:
+    """Return what to write in place of what is no tensor."""
+    if inspect.isawaitable(root):
+        if inspect.iscoroutine(root):
+            # Nobody will await it any more.
+            root.close()
+        return "await it first"
+    if isinstance(root, Node):
+        return "write ag.graph.GradientEdge(node, 0)"
+    if callable(root) and not where.startswith("input"):
+        return "call it, and pass the tensor that it returns; or write ag.func.grad(f) for the gradient of a function"
+    return "gradients flow through tensors, made by ag.tensor(..., requires_grad=True)"
 
 
 def _check_edge(where: str, edge: GradientEdge) -> None:

@@ -45,6 +45,7 @@
     └── IndexRangeError(IndexError)         a label or index that points outside of what it selects from
 
     StoreWarning(RuntimeWarning)            a tensor that a store could not take stays in memory
+    PromotionWarning(RuntimeWarning)        an operation has made a wider dtype of a tensor's
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ __all__ = [
     "OverlappingStepsError",
     "PayloadError",
     "ProfileError",
+    "PromotionWarning",
     "RemoteError",
     "ReplicaError",
     "RequestError",
@@ -267,6 +269,10 @@ class StoreError(AsyncgradError, OSError):
 
 class StoreWarning(RuntimeWarning):
     """A store could not take a saved tensor, which stays in memory; the backward works with it there."""
+
+
+class PromotionWarning(RuntimeWarning):
+    """An operation on a tensor has given a wider floating dtype, since another operand was wider."""
 
 
 class ConvergenceWarning(RuntimeWarning):

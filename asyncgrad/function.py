@@ -67,7 +67,8 @@ register_wrapper(globals())
 class Function:
     """Abstract: subclass it with static `forward` and `backward`, and call `apply`.
 
-    `forward(ctx, *args)` runs with recording off and returns tensors or arrays (anything else is passed through);
+    `forward(ctx, *args)` runs with recording off and returns tensors or arrays. Other things beside them are passed
+    through; where an argument requires grad and there is no tensor or array among the outputs, `apply` raises.
     `backward(ctx, *grads)` takes a gradient for each output and returns one for each argument of `forward`, None
     where there is none. Arguments and outputs may be trees (`ag.tree`) of tensors and other things. The gradient of a
     tree is a tree of the same structure, with None for a leaf that is no tensor; `backward` may return None for any
@@ -398,10 +399,29 @@ class _FunctionCall:
                 "to flow"
             )
 
+    def _require_tensor(self, outputs: _Outputs) -> None:
+        """Raise if there is to be a node and no output that a gradient could come from.
+
+        Raises:
+            ArgumentTypeError: forward returned numbers of Python, say, which have no place for a grad_fn.
+        """
+        if not outputs.leaves or any(isinstance(value, TensorBase) for value in outputs.leaves):
+            return
+        name = self._function.__name__
+        why = "it called ctx.set_records(True)" if records(self._ctx) else "an argument requires grad"
+        raise ArgumentTypeError(
+            f"{name}.forward returned {describe(outputs.with_leaves(outputs.leaves))}, and no tensor or array, though "
+            f"{why}: no gradient could flow back to {name}.backward. Return numbers as an array, as in return "
+            f"np.array(y); or, if no gradient is to flow, pass t.detach(), write with ag.no_grad(): {name}.apply(...), "
+            "or call ctx.set_records(False) in forward"
+        )
+
     def _record(self, outputs: _Outputs) -> Any:
         """Return the outputs as tensors whose grad_fn is the node, and save what forward asked for."""
         node, ctx, inputs = self._node, self._ctx, self._inputs.leaves
         self._decide_recording(outputs.leaves)
+        if self._executable and records(ctx) is not False:
+            self._require_tensor(outputs)
         seen: dict[int, Any] = {}
         metadata: list[InputMetadata] = []
         results: list[Any] = []

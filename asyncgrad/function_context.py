@@ -112,7 +112,8 @@ class FunctionContext:
         This is for a Function whose backward computes the gradients of tensors that are no arguments of it, for example
         by a backward of its own. With True the outputs require grad, if grad mode is on around `apply`; a backward with
         given inputs, such as `ag.grad`, skips the Function unless an input is reached through its arguments. False is
-        the default, but without the warning if forward uses or keeps tensors that require grad.
+        the default, but without the warning if forward uses or keeps tensors that require grad, and without the error
+        if it returns neither a tensor nor an array though an argument requires grad.
 
         Example:
             >>> import asyncgrad as ag

@@ -22,7 +22,7 @@ from .array_operators import (
     matmul_in_place,
 )
 from .backward import backward
-from .context import DEFAULT_DEVICE
+from .context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
 from .einops_backend import register_with_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
 from .errors import (
@@ -38,9 +38,10 @@ from .errors import (
 )
 from .given_data import array_of_data, refuse_masked_data
 from .graph.callers import shorten_traceback
+from .graph.conversions import array_advice, is_asked_by_sparse_operator, is_plain_conversion, number_advice
 from .graph.hooks import HookList, RemovableHandle
 from .graph.interception import add_entry_methods, add_entry_names
-from .graph.naming import conversion_advice, identify, is_asked_by_sparse_operator
+from .graph.naming import identify
 from .graph.saved import version_of
 from .graph.tensor_base import AutogradMeta, TensorBase, ViewMeta
 from .graph.values import (
@@ -304,7 +305,10 @@ class Tensor(TensorBase):
         )
 
     def item(self, *index: int) -> Any:
-        """Return the one element as a Python number, without history; `float(t)` refuses where that would be lost."""
+        """Return the one element as a Python number, without history.
+
+        `float(t)` does the same, except in a function that a transform differentiates, where it raises.
+        """
         data = self._data
         if index and data.__class__ is not np.ndarray and is_foreign(data):
             # The method of another library may take no index.
@@ -457,8 +461,7 @@ class Tensor(TensorBase):
             return one
         # Whole numbers and truth values have no derivative: no history is lost with them.
         if self._requires_grad() and (dtype is None or np.dtype(dtype).kind not in "biu"):
-            others, function = conversion_advice()
-            self._needs_no_grad("an ndarray", "t.numpy()", others, function)
+            self._needs_no_grad("an ndarray", "t.numpy()", *array_advice(self, RULES.__contains__))
         if self._data.__class__ is not np.ndarray and is_foreign(self._data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:
@@ -933,30 +936,40 @@ class Tensor(TensorBase):
     def __contains__(self, value: object) -> bool:
         return bool(np.any(self._data == raw(value)))
 
-    # As a Python number, or bytes. `__bool__` alone allows a tensor that requires grad: nobody differentiates a truth
-    # value.
+    # As a Python number, or bytes. Of a tensor that requires grad, a truth value is always allowed, since nobody
+    # differentiates it, and a number where it is asked for in so many words, or shown
+    # (test_a_number_of_a_tensor_that_requires_grad_is_given_to_who_asks_for_it).
 
     def __bool__(self) -> bool:
         return bool(self._data)
 
     def __int__(self) -> int:
-        return int(self._number())
+        if self._requires_grad():
+            self._may_be_number(is_plain_conversion())
+        return int(self._data)
 
     def __float__(self) -> float:
-        return float(self._number())
+        if self._requires_grad():
+            self._may_be_number(is_plain_conversion())
+        return float(self._data)
 
     def __complex__(self) -> complex:
-        return complex(self._number())
+        if self._requires_grad():
+            self._may_be_number(is_plain_conversion())
+        return complex(self._data)
 
     def __index__(self) -> int:
-        number = self._number()
+        self._may_be_number(False)
+        number = self._data
         # An array of another library may have no __index__.
         return operator.index(number if number.__class__ is np.ndarray else number.item())
 
     def __round__(self, ndigits: int | None = None) -> Any:
+        self._may_be_number(self._requires_grad() and is_plain_conversion())
         return round(self._only_element("round()", "t.round()"), ndigits)
 
     def __trunc__(self) -> int:
+        self._may_be_number(False)
         return math.trunc(self._only_element("math.trunc()", "np.trunc(t)"))  # type: ignore[no-any-return]
 
     def __bytes__(self) -> bytes:
@@ -974,10 +987,20 @@ class Tensor(TensorBase):
             )
         return str(self)
 
-    def _number(self) -> Any:
-        """Return the array, for Python to make a number of."""
-        self._needs_no_grad("a Python number", "t.item()")
-        return self._data
+    def _may_be_number(self, is_plain: bool) -> None:
+        """Raise if the history of this tensor is lost in a number of Python; `is_plain` tells if one is asked for.
+
+        In a function that a transform differentiates, a number would cut the history that the caller has asked for.
+
+        Raises:
+            RequiresGradError: this tensor requires grad.
+        """
+        if not self._requires_grad():
+            return
+        if not is_plain:
+            self._needs_no_grad("a Python number", "t.item()", number_advice())
+        elif IN_TRANSFORM.get() and GRAD_MODE.get():
+            self._needs_no_grad("a Python number", "t.item()", why="in a function that a transform differentiates, ")
 
     def _only_element(self, function: str, instead: str) -> Any:
         """Return the one element as a Python number, for a function that takes no arrays."""
@@ -985,25 +1008,20 @@ class Tensor(TensorBase):
             raise ArgumentTypeError(
                 f"{function} takes one number, and this tensor has shape {self._data.shape}: write {instead}"
             )
-        return self._number().item()
+        return self._data.item()
 
     def _needs_no_grad(
-        self,
-        made: str,
-        instead: str,
-        otherwise: str = "NumPy's functions, not those of math, to compute with it",
-        function: str | None = None,
+        self, made: str, instead: str, otherwise: str = "NumPy's functions to compute with it", why: str = ""
     ) -> None:
-        """Raise if this tensor requires grad: what is to be made of it, by a `function` if known, has no history.
+        """Raise if this tensor requires grad: what is to be made of it has no history.
 
         Raises:
-            RequiresGradError: says what to write `instead` to drop the history, and `otherwise`.
+            RequiresGradError: begins with `why`; says what to write `instead` to drop the history, and `otherwise`.
         """
         if self._requires_grad():
-            converts = "converting" if function is None else f"{function} has no derivative rule, and converting"
             raise RequiresGradError(
-                f"{converts} a tensor of shape {self._data.shape} that requires grad to {made} would drop its history "
-                f"in silence: write {instead} or t.detach() if that is meant, and {otherwise}"
+                f"{why}converting a tensor of shape {self._data.shape} that requires grad to {made} would drop its "
+                f"history in silence: write {instead} or t.detach() if that is meant, and {otherwise}"
             )
 
     @property

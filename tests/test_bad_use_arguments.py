@@ -12,7 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim, sync
-from asyncgrad.errors import ArgumentError, ArgumentTypeError, DeviceError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, DeviceError, GradientTypeError
 from asyncgrad.extend import primitive
 from tests.elsewhere import ELSEWHERE
 from tests.functions import function
@@ -319,6 +319,53 @@ def test_a_transform_of_what_cannot_be_called_says_so(name, wrong):
     else:
         with refused(ArgumentTypeError, TypeError, *parts):
             ag.run(getattr(ag, name)(wrong, leaf(1.0)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, x: ag.grad(f),  # type: ignore[call-arg]
+        lambda f, x: ag.grad(f)(x),  # type: ignore[call-arg, operator]
+        lambda f, x: ag.grad(outputs=f, inputs=x),
+        lambda f, x: sync.grad(f),  # type: ignore[call-arg]
+        lambda f, x: sync.grad(f, x),
+        lambda f, x: sync.grad([f], x),
+        lambda f, x: sync.backward(f),
+        lambda f, x: ag.run(ag.backward(f)),
+    ],
+)
+def test_a_function_in_place_of_a_tensor_says_how_to_differentiate_it(call):
+    with refused(GradientTypeError, TypeError, "not function", "call it", "ag.func.grad(f)"):
+        call(square_sum, leaf(1.0))
+
+
+def test_an_awaitable_in_place_of_a_tensor_is_to_be_awaited_first():
+    async def loss(x):
+        return square_sum(x)
+
+    with refused(GradientTypeError, TypeError, "not coroutine", "await it first"):
+        sync.backward(loss(leaf(1.0)))
+
+
+def test_a_node_in_place_of_a_tensor_is_to_be_an_edge():
+    with refused(GradientTypeError, TypeError, "root 0", "ag.graph.GradientEdge(node, 0)"):
+        sync.backward(square_sum(leaf(1.0)).grad_fn)
+
+
+@pytest.mark.parametrize("name", [*TRANSFORMS, "value_and_grad"])
+def test_a_transform_of_a_tensor_that_has_been_computed_says_what_its_gradients_are(name):
+    x = leaf(1.0)
+    arguments = () if name == "value_and_grad" else (x,)
+
+    with refused(ArgumentTypeError, TypeError, "ag.grad(outputs, inputs)"):
+        getattr(sync, name)(square_sum(x), *arguments)
+
+
+@pytest.mark.parametrize("transform", [sync.func.grad, sync.func.jacrev, sync.func.hessian, sync.value_and_grad])
+@pytest.mark.parametrize("given", [leaf(1.0), np.ones(2), 1.5], ids=["tensor", "array", "number"])
+def test_a_transform_that_is_given_the_arguments_of_the_function_says_where_they_belong(transform, given):
+    with refused(ArgumentTypeError, TypeError, "argnums", "ag.func.grad(f)(x)"):
+        transform(square_sum, given)
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import array
+import builtins
 import copy
 import ctypes
+import logging
 import math
 import operator
 import pickle
@@ -16,6 +18,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, RequiresGradError
+from tests.functions import function
 from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
 
@@ -43,22 +46,84 @@ def test_what_asks_for_a_number_in_so_many_words_takes_a_tensor_that_requires_gr
     assert convert(leaf_of(2.5)) == convert(np.array(2.5))
 
 
-#: What makes Python numbers, bytes or foreign arrays of a tensor, and has no place for a history.
-DROPPING = {
+#: What asks for a number in so many words, or shows one.
+ASKING = {
     "float": float,
     "int": int,
     "complex": complex,
-    "index": operator.index,
     "round": round,
     "round to a decimal": lambda t: round(t, 1),
+    "%f": lambda t: "%.3f" % t,  # noqa: UP031
+    "%d of several": lambda t: "%d of %d" % (t, 3),  # noqa: UP031
+    "a call among arguments": lambda t: max(float(t), 1.0),
+    "a comprehension": lambda t: [float(one) for one in (t, t)],
+    "an f-string": lambda t: f"{float(t):.1f}",
+    "arguments of a sequence": lambda t: float(*[t]),
+    "an attribute": lambda t: builtins.float(t),
+    "a log": lambda t: logging.LogRecord("", 0, "", 0, "%.1f", (t,), None).getMessage(),
+}
+
+
+@pytest.mark.parametrize("computed", [True, False])
+@pytest.mark.parametrize("under", [ag.enable_grad, ag.no_grad])
+@pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
+def test_a_number_of_a_tensor_that_requires_grad_is_given_to_who_asks_for_it(ask, under, computed):
+    t = leaf_of(2.5) * 1 if computed else leaf_of(2.5)
+
+    with under():
+        given = ask(t)
+
+    assert given == ask(2.5)
+    assert type(given) is type(ask(2.5))
+
+
+@pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
+def test_a_function_that_a_transform_differentiates_makes_no_number_of_its_argument(ask):
+    def loses(x):
+        ask(x)
+        return x * x
+
+    with refused(RequiresGradError, RuntimeError, "a function that a transform differentiates", "write t.item()"):
+        sync.func.grad(loses)(2.5)
+    with refused(RequiresGradError, RuntimeError, "a function that a transform differentiates", "write t.item()"):
+        sync.jacobian(loses, ag.tensor(2.5))
+
+
+@pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
+def test_a_number_is_given_where_a_transform_records_nothing(ask):
+    given = []
+
+    def shows(x):
+        with ag.no_grad():
+            given.append(ask(x))
+        return x * x
+
+    assert sync.func.grad(shows)(2.5) == 5.0
+    assert given == [ask(2.5)]
+
+
+def test_the_forward_of_a_function_may_make_a_number_of_its_argument():
+    square = function(lambda ctx, x: np.array(float(x) ** 2), lambda ctx, grad: grad * 5.0)
+
+    assert sync.func.grad(square.apply)(2.5) == 5.0
+
+
+@pytest.mark.parametrize("convert", [float, int, complex])
+def test_several_elements_are_no_number_with_grad_either(convert):
+    with pytest.raises(TypeError, match="scalar"):
+        convert(leaf(1.0, 2.0))
+
+
+#: What makes Python numbers, bytes or foreign arrays of a tensor to compute with, and has no place for a history.
+DROPPING = {
+    "index": operator.index,
+    "a function that calls float": lambda t: list(map(float, [t])),
     "floor": math.floor,
     "ceil": math.ceil,
     "trunc": math.trunc,
     "sin": math.sin,
     "fsum": lambda t: math.fsum([t, t]),
     "fmean": lambda t: statistics.fmean([t, t]),
-    "%f": lambda t: "%f" % t,  # noqa: UP031
-    "%d": lambda t: "%d" % t,  # noqa: UP031
     "range": range,
     "slice": lambda t: "abc"[t:],
     "hex": hex,

@@ -11,6 +11,8 @@ from contextvars import Context, ContextVar
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, NamedTuple, final
 
+import numpy as np
+
 from ..arguments import describe
 from ..context import (
     ANOMALY,
@@ -25,11 +27,14 @@ from ..context import (
 )
 from ..engine.loops import MAX_NESTED_ON_STACK, run_on_new_stack
 from ..errors import ArgumentError, ArgumentTypeError, InPlaceError
+from ..functional.arguments import require_tensor
 from ..graph.background import background
 from ..graph.creation import observe_nodes
 from ..graph.saved import version_of
 from ..loop_turn import keep_pace
 from ..random import generator
+from ..tensor import Tensor
+from ..tree.structure import leaves
 from .pytree import flatten, unflatten
 from .rng import RandomStreams, StreamReplay
 from .steps import ContextAwaitable, Steps
@@ -257,6 +262,7 @@ def check_result(name: str, result: Any, versions: Sequence[int], tensors: Seque
     Raises:
         InPlaceError: it wrote into an argument.
         ArgumentTypeError: it is a generator function, whose body has not run.
+        GradientTypeError: an argument requires grad, and it returned numbers or arrays, whose gradient would be lost.
     """
     if isinstance(result, (GeneratorType, AsyncGeneratorType)):
         raise ArgumentTypeError(
@@ -269,6 +275,10 @@ def check_result(name: str, result: Any, versions: Sequence[int], tensors: Seque
                 f"{name} is checkpointed and wrote into its argument, {describe(tensor)}, in place: when the backward "
                 "calls it again, it would get the changed argument. Let it write into a copy, t = t.copy()"
             )
+    if not isinstance(result, Tensor) and any(tensor._requires_grad() for tensor in tensors):
+        found = leaves(result)
+        if found and all(isinstance(leaf, (int, float, complex, np.ndarray, np.generic)) for leaf in found):
+            require_tensor(result, f"{name} is checkpointed and")
 
 
 # --- context_fn --------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from .fast_path import FastPath
 from .graph_task import GraphTask
 from .instruments import observe_steps
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
+from .released import explain_release, remember_release
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,7 +110,11 @@ def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
     """Roll a backward back after a failure, and show its observers the error."""
     # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
     graph_task.roll_back()
+    if not graph_task.has_error:
+        graph_task.failed_node = None
     graph_task.has_error = True
+    explain_release(graph_task, error)
+    remember_release(graph_task, error, graph_task.failed_node)
     if graph_task.observation is not None:
         graph_task.observation.fail(error)
     if isinstance(error, AsyncgradError):

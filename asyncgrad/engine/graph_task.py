@@ -80,6 +80,7 @@ class GraphTask:
         "driver",
         "executor",
         "exit_on_error",
+        "failed_node",
         "graph_roots",
         "group",
         "has_error",
@@ -117,6 +118,8 @@ class GraphTask:
     driver: Any
     #: Its Observation; None where nothing observes it.
     observation: Any
+    #: The node at which it has failed, None where that is not known; unset until it fails.
+    failed_node: Node | None
     #: The node after which the time budget was spent last; None where that is not known.
     slow_node: Node | None
 
@@ -289,6 +292,7 @@ class GraphTask:
     def fail(self) -> None:
         """Drop everything that is queued, at the first error; nodes that run still count."""
         self.has_error = True
+        self.failed_node = self.executor.node
         if self.observed_steps is not None:
             self.observed_steps.fail(self.executor.node)
         self.captured = [None] * len(self.captured)

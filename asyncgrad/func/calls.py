@@ -13,7 +13,7 @@ import numpy as np
 from ..arguments import describe
 from ..context import GRAD_MODE, IN_TRANSFORM
 from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
-from ..functional.arguments import new_input, transform_scope
+from ..functional.arguments import new_input, require_tensor, transform_scope
 from ..graph.values import is_foreign
 from ..tensor import Tensor, asarray, leaf_on
 from ..tree.structure import (
@@ -176,6 +176,8 @@ class TransformCall:
             )
         found, structure = flatten(result)
         self._output_structure = structure
+        if self.points and found and all(map(_is_number, found)):
+            require_tensor(result, f"{self._where}: the function")
         return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
 
     async def one_output(self, *points: Tensor) -> Tensor:
@@ -196,12 +198,15 @@ class TransformCall:
             )
         return outputs[0]
 
-    def iteration(self, function: Callable[[Any], Any], name: str) -> Callable[..., Coroutine[Any, Any, Tensors]]:
+    def iteration(
+        self, function: Callable[[Any], Any], name: str, needs_history: bool
+    ) -> Callable[..., Coroutine[Any, Any, Tensors]]:
         """Return a function from the leaves of the only argument, a tree, to those of the next one.
 
         Args:
             function: takes the tree, and returns one of the same structure, or an awaitable of it.
             name: the name of the argument in errors.
+            needs_history: whether the function is to be differentiated, so that it must return a tensor.
         """
         (structure,) = self._structures
 
@@ -216,6 +221,8 @@ class TransformCall:
                 # A dict may come with its keys in another order.
                 found = leaves_like(structure, result, f"{self._where}: the result of the function", name)
                 self._output_structure = structure
+            if needs_history and found and all(map(_is_number, found)):
+                require_tensor(result, f"{self._where}: the function")
             return tuple([self._as_output(index, leaf) for index, leaf in enumerate(found)])
 
         return next_leaves
@@ -324,8 +331,8 @@ class TransformCall:
     def _as_output(self, index: int, leaf: Any) -> Tensor:
         if isinstance(leaf, Tensor):
             return leaf
-        # A Python number is a constant; an array is most likely a tensor that lost its history.
-        if type(leaf) in (int, float):
+        # Beside tensors, a Python number is a constant; an array is most likely a tensor that lost its history.
+        if _is_number(leaf):
             return asarray(np.float64(leaf))
         assert self._output_structure is not None
         name = list(paths(self._output_structure, "its result"))[index]
@@ -440,6 +447,11 @@ def _as_vector(entry: Any, like: Tensor) -> Tensor | None:
         return None
     is_complex = array.dtype.kind == "c" and like.dtype.kind != "c"
     return asarray(array if is_complex else array.astype(like.dtype), device=like.device)
+
+
+def _is_number(leaf: Any) -> bool:
+    """Tell whether a leaf of a result is a number of Python's, which has no history."""
+    return type(leaf) in (int, float)
 
 
 def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:

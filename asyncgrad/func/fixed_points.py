@@ -97,7 +97,7 @@ async def _find_fixed_point(f: Callable[..., Any], a: Any, x0: Any, limit: _Limi
     leaves, structure = flatten(a)
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
     params = tuple([leaves[index] for index in places])
-    takes_x = _takes_x(f, a)
+    is_recording, takes_x = is_grad_enabled(), _takes_x(f, a)
     transform_call = TransformCall(_WHERE, _as_x0, (x0,), {}, (0,))
     is_async = False
 
@@ -109,13 +109,13 @@ async def _find_fixed_point(f: Callable[..., Any], a: Any, x0: Any, limit: _Limi
         tree = unflatten(structure, new_leaves)
         function = functools.partial(f, tree) if takes_x else _function_of_x(await call(f, tree))
         is_async = is_kind(inspect.iscoroutinefunction, function) or is_kind(inspect.iscoroutinefunction, f)
-        return transform_call.iteration(function, "x0")
+        return transform_call.iteration(function, "x0", is_recording and bool(places))
 
     def as_tree(x: Sequence[Any]) -> Any:
         return x[0] if is_leaf else transform_call.arguments_of_points(x)[0]
 
     problem = _Problem(bind, limit, as_tree, False, BLOCKING.get(), "x = f(a, x)")
-    is_recording, is_leaf = is_grad_enabled(), container_type(type(x0)) is None
+    is_leaf = container_type(type(x0)) is None
     start = tuple([point.detach() for point in transform_call.points])
     solution = await _solve(problem, params, start, CapturedTensors(_WHERE, "f", "a") if is_recording else False)
     if is_recording and params:

@@ -47,6 +47,7 @@ __all__ = [
     "require_complex",
     "require_history",
     "require_output_history",
+    "require_tensor",
     "transform_scope",
     "zeros_like",
 ]
@@ -155,7 +156,7 @@ def as_outputs(returned: Any, where: str) -> tuple[tuple[Tensor, ...], bool]:
     for index, entry in enumerate(entries):
         if not isinstance(entry, Tensor):
             name = f"output {index} of the function" if is_tuple else "the function's output"
-            raise GradientTypeError(f"{where}: {name} must be a Tensor, not {_kind(entry)}")
+            raise GradientTypeError(f"{where}: {name} must be a Tensor, not {_kind(entry)}{_without_history(entry)}")
     if not entries:
         raise GradientTypeError(f"{where}: the function must return at least one Tensor, not an empty tuple")
     return entries, is_tuple
@@ -169,7 +170,10 @@ def as_scalar(returned: Any, where: str, may_be_complex: bool = False) -> Tensor
         InvalidRootError: it has no element, or several.
     """
     if not isinstance(returned, Tensor):
-        raise GradientTypeError(f"{where}: the function must return one number as a Tensor, not {_kind(returned)}")
+        raise GradientTypeError(
+            f"{where}: the function must return one number as a Tensor, not {_kind(returned)}"
+            f"{_without_history(returned)}"
+        )
     data = returned._data
     if data.size != 1:
         raise InvalidRootError(
@@ -383,6 +387,8 @@ def check_argnums(argnums: Any) -> None:
         isinstance(entry, (int, np.integer)) and not isinstance(entry, bool) for entry in entries
     ):
         instead = f": write {tuple(argnums)!r}" if isinstance(argnums, list) and argnums else ""
+        if hasattr(argnums, "dtype") or isinstance(argnums, (float, dict)):
+            instead = ": what the function takes is passed to what the transform returns, as in ag.func.grad(f)(x)"
         raise ArgumentTypeError(
             f"argnums must be an int or a tuple of ints, the positions of arguments, not {argnums!r}{instead}"
         )
@@ -405,6 +411,40 @@ def argument_positions(argnums: int | tuple[int, ...], count: int) -> list[int]:
     if len(set(positions)) != len(positions):
         raise ArgumentError(f"argnums {argnums!r} names an argument twice in a call with {count} positional arguments")
     return positions
+
+
+def require_tensor(returned: Any, where: str) -> None:
+    """Raise if there is no tensor in what a user's function has returned: then no gradient can flow through it.
+
+    Args:
+        returned: a tree.
+        where: the name of the transform, or of the function.
+
+    Raises:
+        GradientTypeError: there is none.
+    """
+    found = [returned] if isinstance(returned, Tensor) else leaves(returned)
+    if any(isinstance(leaf, Tensor) for leaf in found):
+        return
+    raise GradientTypeError(
+        f"{where} returned {describe(returned)}, and no Tensor{_without_history(found[0] if found else None)}. For a "
+        "constant return a tensor, ag.asarray(...)"
+    )
+
+
+def _without_history(value: Any) -> str:
+    """Return why no gradient flows through what a function has returned, and what to return instead."""
+    if isinstance(value, (bool, int, float, complex)):
+        return (
+            ": it has no history, so no gradient would flow. Return the tensor itself, without float(t), t.item(), "
+            "t.tolist() or the functions of math"
+        )
+    if isinstance(value, (np.ndarray, np.generic)) or is_foreign(value):
+        return (
+            ": it has no history, so no gradient would flow. Compute it from the arguments by NumPy's functions, "
+            "without t.numpy() or t.item()"
+        )
+    return ": return what was computed from the arguments"
 
 
 def _kind(value: Any) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ForwardRecorder",
+    "HOOKS",
     "RECORDERS",
     "announce",
     "call_unseen",
@@ -38,7 +39,7 @@ _recording = RECORDING.get
 register_wrapper(globals())
 
 #: The creation hooks of this context, outermost first.
-_HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_creation_hooks", default=())
+HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_creation_hooks", default=())
 
 
 class ForwardRecorder(Protocol):
@@ -239,7 +240,7 @@ def show(nodes: Iterable[NodeLike]) -> None:
 
 def observe_nodes() -> None:
     """Set the observer of this context from its current modes."""
-    anomaly, packing, hooks = ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), _HOOKS.get()
+    anomaly, packing, hooks = ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), HOOKS.get()
     streams, recorders = CURRENT_STREAMS.get(), RECORDERS.get()
     if isinstance(packing, str):
         packing = None
@@ -317,14 +318,14 @@ class node_creation_hook(Mode):
         self._hook = hook
 
     def _get(self) -> Any:
-        return _HOOKS.get()
+        return HOOKS.get()
 
     def _set(self, value: Any, /) -> None:
-        _HOOKS.set(value)
+        HOOKS.set(value)
         observe_nodes()
 
     def _value(self) -> Any:
-        return (*_HOOKS.get(), self._hook)
+        return (*HOOKS.get(), self._hook)
 
     def _clone(self) -> Mode:
         return node_creation_hook(self._hook)

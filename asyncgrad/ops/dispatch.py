@@ -78,6 +78,9 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if method == "__call__":
         rule = RULES.get(ufunc) or _rule_of_library(ufunc)
         if rule is None:
+            if ufunc.__name__ == "clip" and ufunc.nin == 3:
+                # Methods of NumPy's own arrays and numbers call it, a.clip(t, t): it has no public name.
+                return call_function(np.clip, inputs, kwargs)
             raise missing(ufunc_name(ufunc))
         try:
             if not kwargs:

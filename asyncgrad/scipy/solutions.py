@@ -17,17 +17,20 @@ import numpy as np
 from ..context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
 from ..errors import ArgumentTypeError, BlockingError
 from ..function import Function
+from ..functional.arguments import require_tensor
 from ..functional.captured import CapturedTensors
 from ..loop_turn import keep_pace
 from ..tensor import Tensor, asarray
-from ..tree.structure import flatten, unflatten
+from ..tree.structure import flatten, leaves, unflatten
 
 __all__ = [
     "Parameters",
     "Problem",
     "array_of",
+    "call_differentiated",
     "call_solver",
     "call_user",
+    "check_history",
     "check_user_function",
     "drive",
     "fit_dtype",
@@ -106,6 +109,36 @@ async def call_user(function: Callable[..., Any], *args: Any) -> Any:
             "it computes"
         )
     return result
+
+
+async def call_differentiated(function: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a function of the user that is to be differentiated by its arguments; see `call_user`.
+
+    Raises:
+        GradientTypeError: an argument requires grad, and the function returned numbers or arrays without history.
+    """
+    found = await call_user(function, *args)
+    check_history(function, found, args)
+    return found
+
+
+def check_history(function: Callable[..., Any], found: Any, by: Any) -> None:
+    """Raise if what a function of the user returned has no history, though it is to be differentiated.
+
+    Its derivative would be zero: a search would end where it begins, and call that a success.
+
+    Args:
+        function: the function.
+        found: what it returned.
+        by: a tree of what it is to be differentiated by; only tensors that require grad count.
+
+    Raises:
+        GradientTypeError: there is no tensor in it.
+    """
+    if isinstance(found, Tensor) or not is_grad_enabled():
+        return
+    if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves(by)):
+        require_tensor(found, f"the function {getattr(function, '__qualname__', repr(function))}")
 
 
 def array_of(value: Any) -> Any:

@@ -21,6 +21,7 @@ from ..solutions import (
     array_of,
     call_solver,
     call_user,
+    check_history,
     check_user_function,
     drive,
     fit_dtype,
@@ -309,6 +310,7 @@ def _velocity(function: Callable[..., Any], params: Parameters, tfirst: bool, is
         args = params.fill(tensors)
         state = np.reshape(y, (-1, 1)) if is_vectorized else y
         found = await call_user(function, *((t, state) if tfirst else (state, t)), *args)
+        check_history(function, found, tensors)
         if isinstance(found, (list, tuple)):
             found = np.stack([np.reshape(asarray(one), ()) for one in found])
         return np.reshape(asarray(found), -1) if is_vectorized else asarray(found)

@@ -19,6 +19,7 @@ from ..solutions import (
     array_of,
     call_solver,
     call_user,
+    check_history,
     check_user_function,
     drive,
     record,
@@ -148,7 +149,9 @@ def _integrate(
 
     async def value(point: Sequence[Any], *tensors: Tensor) -> Tensor:
         args, _ = params.fill(tensors)
-        return np.reshape(floating(await call_user(func, *point, *args)), ())
+        found = await call_user(func, *point, *args)
+        check_history(func, found, args)
+        return np.reshape(floating(found), ())
 
     async def limits_of(index: int, later: Sequence[Any], *tensors: Tensor) -> Any:
         args, limits = params.fill(tensors)

@@ -22,6 +22,7 @@ from ..solutions import (
     array_of,
     call_solver,
     call_user,
+    check_history,
     check_user_function,
     drive,
     fit_dtype,
@@ -123,7 +124,9 @@ def _quad(
         return vector_integral(function, a, b, **options)
 
     async def integrand(x: Any, *tensors: Tensor) -> Tensor:
-        value = floating(await call_user(func, x, *params.fill(tensors)))
+        found = await call_user(func, x, *params.fill(tensors))
+        check_history(func, found, tensors)
+        value = floating(found)
         if value.size != 1:
             raise ArgumentError(
                 f"{name}: func must return one number, not an array of shape {value.shape}: use quad_vec"
@@ -243,7 +246,9 @@ def _quad_vec(
         return np.asarray(found[0])
 
     async def integrand(x: Any, *tensors: Tensor) -> Tensor:
-        return floating(await call_user(f, x, *params.fill(tensors)))
+        found = await call_user(f, x, *params.fill(tensors))
+        check_history(f, found, tensors)
+        return floating(found)
 
     def forward(function: Callable[..., Any], a: float, b: float) -> Any:
         return solve(function, a, b, full_output)

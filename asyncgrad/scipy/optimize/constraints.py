@@ -10,7 +10,7 @@ from scipy import optimize
 from ...errors import ArgumentError
 from ...tensor import Tensor, asarray
 from ..arguments import floating
-from ..solutions import Parameters, array_of, call_user
+from ..solutions import Parameters, array_of, call_differentiated
 from .implicit import Point
 
 __all__ = ["Constraint", "bounds_of", "free_elements", "plain_bounds", "read_constraints"]
@@ -35,7 +35,7 @@ class Constraint(NamedTuple):
         if isinstance(self.given, optimize.LinearConstraint):
             return np.atleast_2d(np.asarray(self.given.A, float)) @ x
         fun = self.given["fun"] if isinstance(self.given, dict) else self.given.fun
-        found = await call_user(fun, point.of(x), *args)
+        found = await call_differentiated(fun, point.of(x), *args)
         if isinstance(found, (list, tuple)):
             found = np.stack([np.reshape(asarray(one), ()) for one in found])
         return np.reshape(floating(found), -1)

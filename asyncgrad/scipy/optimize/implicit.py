@@ -16,7 +16,7 @@ from ...tree.registry import container_type
 from ...tree.structure import leaves
 from ...tree.vector import ravel
 from ..arguments import floating
-from ..solutions import Parameters, Problem, Tensors, array_of, call_user
+from ..solutions import Parameters, Problem, Tensors, array_of, call_differentiated
 
 __all__ = [
     "ElementwiseZero",
@@ -210,7 +210,7 @@ def vector_function(
     """
 
     async def call(x: Any, *tensors: Tensor) -> Tensor:
-        found = await call_user(function, point.of(x), *params.fill(tensors))
+        found = await call_differentiated(function, point.of(x), *params.fill(tensors))
         if pairs_of is not None:
             found, _ = split_pair(found, pairs_of, "jac")
         if isinstance(found, (list, tuple)):

@@ -14,7 +14,16 @@ from ...errors import ArgumentError
 from ...functional.arguments import gradients, new_input, transform_scope, zeros_like
 from ...tensor import Tensor, asarray
 from ..arguments import floating
-from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
+from ..solutions import (
+    Parameters,
+    array_of,
+    call_differentiated,
+    call_solver,
+    call_user,
+    check_user_function,
+    drive,
+    record,
+)
 from .constraints import Constraint, bounds_of, free_elements, plain_bounds, read_constraints
 from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, split_pair
 
@@ -192,7 +201,7 @@ class _Search:
     async def _value_and_gradient(self, x: Any, *tensors: Tensor) -> tuple[Tensor, Any]:
         """Return the value at a vector, and the gradient if the function returns one."""
         args, _ = self.params.fill(tensors)
-        value, gradient = await call_user(self.fun, self.point.of(x), *args), None
+        value, gradient = await call_differentiated(self.fun, self.point.of(x), *args), None
         if self.returns_gradient:
             value, gradient = split_pair(value, "scipy.optimize.minimize", "jac")
         found = floating(value)

@@ -11,7 +11,16 @@ from scipy import optimize
 from ...errors import ArgumentError
 from ...tensor import Tensor, asarray
 from ..arguments import floating
-from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
+from ..solutions import (
+    Parameters,
+    array_of,
+    call_differentiated,
+    call_solver,
+    call_user,
+    check_user_function,
+    drive,
+    record,
+)
 from .implicit import Point, Zero, failure_of, jacobian_of, split_pair, vector_function
 
 __all__ = ["fixed_point", "fsolve", "root", "root_scalar"]
@@ -228,7 +237,7 @@ def _root_scalar(
     count = 3 if fprime2 is True else 2 if fprime is True else 1
 
     async def values(x: Any, *tensors: Tensor) -> Any:
-        found = await call_user(f, np.reshape(x, ()), *params.fill(tensors))
+        found = await call_differentiated(f, np.reshape(x, ()), *params.fill(tensors))
         return (found,) if count == 1 else split_pair(found, name, "fprime" if count == 2 else "fprime2", count)
 
     async def function(x: Any, *tensors: Tensor) -> Tensor:
@@ -293,7 +302,7 @@ def fixed_point(
     constants = [tensor.detach() for tensor in params.tensors]
 
     async def function(x: Any, *tensors: Tensor) -> Tensor:
-        found = await call_user(func, np.reshape(x, start.shape), *params.fill(tensors))
+        found = await call_differentiated(func, np.reshape(x, start.shape), *params.fill(tensors))
         return np.reshape(floating(found), -1)
 
     async def difference(x: Any, *tensors: Tensor) -> Tensor:

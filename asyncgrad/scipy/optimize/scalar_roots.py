@@ -11,7 +11,16 @@ from scipy import optimize
 from ...errors import ArgumentError
 from ...tensor import Tensor, asarray
 from ..arguments import floating
-from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
+from ..solutions import (
+    Parameters,
+    array_of,
+    call_differentiated,
+    call_solver,
+    call_user,
+    check_user_function,
+    drive,
+    record,
+)
 from .implicit import ElementwiseZero, gradient_of
 from .roots import root_scalar
 
@@ -159,7 +168,7 @@ def _newton_of_array(func: Any, x0: Tensor, fprime: Any, fprime2: Any, args: Any
     start = array_of(x0)
 
     async def values(x: Any, *tensors: Tensor) -> Tensor:
-        found = floating(await call_user(func, x, *params.fill(tensors)))
+        found = floating(await call_differentiated(func, x, *params.fill(tensors)))
         if found.shape != start.shape:
             raise ArgumentError(f"{name}: func must return an array of x0's shape {start.shape}, not {found.shape}")
         return found

@@ -12,7 +12,16 @@ from scipy import optimize
 from ...errors import ArgumentError
 from ...tensor import Tensor, asarray
 from ..arguments import floating
-from ..solutions import Parameters, array_of, call_solver, call_user, check_user_function, drive, record
+from ..solutions import (
+    Parameters,
+    array_of,
+    call_differentiated,
+    call_solver,
+    call_user,
+    check_user_function,
+    drive,
+    record,
+)
 from .constraints import free_elements, plain_bounds
 from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, vector_function
 
@@ -220,7 +229,7 @@ def _curve_fit(
         raise ArgumentError(f"{name}: method 'lm' takes no bounds: use 'trf' or 'dogbox'")
 
     async def residuals(p: Tensor, x: Any, y: Tensor, scale: Tensor) -> Tensor:
-        found = floating(await call_user(f, x, *[p[index] for index in range(count)]))
+        found = floating(await call_differentiated(f, x, *[p[index] for index in range(count)]))
         return np.reshape((found - y) / scale, -1)
 
     def plain(p: Tensor, x: Any, y: Tensor, scale: Tensor) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, ParamSpec, TypeVar
@@ -134,6 +136,11 @@ def _refuse_functions(grad: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
             _check_root("ag.grad: outputs", first)
         return grad(*args, **kwargs)
 
+    # It still is a coroutine function to those who ask: before Python 3.12, to asyncio alone.
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(checked)
+    else:
+        checked._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
     return checked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 import re
@@ -585,3 +586,9 @@ def test_a_primitive_without_parentheses_says_to_write_them():
         @primitive  # type: ignore[arg-type]
         def cubed(x):
             return x**3
+
+
+def test_grad_is_a_coroutine_function_though_it_refuses_functions_at_once():
+    assert asyncio.iscoroutinefunction(ag.grad)
+    with pytest.raises(GradientTypeError, match=r"func\.grad"):
+        ag.grad(np.sum)

@@ -117,6 +117,8 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
                 key |= 64
         if kind == "c":
             key |= 32
+        elif data.itemsize == 2:
+            key |= 128
         plan = primitive.plan(key)
         kept: list[Any] = []
         for owner, attribute, is_tensor, _ in plan.slots:
@@ -171,6 +173,8 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tensor
         key |= 4 if edge is None else 20
     if out._data.dtype.kind == "c":
         key |= 32
+    elif out._data.itemsize == 2:
+        key |= 128
     plan = primitive.plan(key)
     run_writer(writer, out, index, value)
     node = _node(plan, None if out._view is not None else out._grad_fn, edge, out)

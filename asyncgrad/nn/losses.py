@@ -17,6 +17,7 @@ from ..graph.values import as_array
 from ..ops.composites import Composite, composite
 from ..ops.kernels import FusedFormula, device_variant, fused
 from ..ops.primitive import derivative, primitive
+from ..ops.single_precision import by_single, holds_half, in_single
 from .activations import softplus
 from .arguments import REDUCTIONS, array_of, check_real, check_reduction, real_floating
 
@@ -76,6 +77,8 @@ def _weighed(losses: Composite, input: Any, target: Any, weight: Any, reduction:
         ArgumentError: the shapes of the weights and the input differ.
     """
     _check_weight(weight, input)
+    if holds_half(input, target, weight):
+        return by_single(_weighed, None, losses, input, target, weight, reduction)
     if reduction == "mean":
         return losses.reduced("sum", input, target, weight) / np.sum(weight)
     return losses.reduced(reduction, input, target, weight)
@@ -515,7 +518,11 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     check_reduction(reduction, KL_REDUCTIONS)
     check_real("kl_div", input=input, target=target)
     warn_if_broadcast("kl_div", input, target)
-    log_target = truth(log_target, "log_target")
+    return _divergence(input, target, reduction, truth(log_target, "log_target"))
+
+
+@in_single
+def _divergence(input: Any, target: Any, reduction: str, log_target: bool) -> Any:
     total = _divergences.reduced("sum" if reduction == "batchmean" else reduction, input, target, log_target)
     shape = array_of(input).shape
     return total / shape[0] if reduction == "batchmean" and shape else total

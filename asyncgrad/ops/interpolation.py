@@ -20,6 +20,7 @@ from .indexing import getitem, lines_over, sort, take, take_along_axis
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
 from .shaping import reshape
+from .single_precision import by_single, holds_half
 
 __all__ = [
     "PICKING_METHODS",
@@ -51,6 +52,9 @@ def quantile(
 ) -> Any:
     """Return the quantile along axes, by linear interpolation between two elements, or as another method has it."""
     a = array_like(a)
+    if holds_half(a):
+        options = {"method": method, "keepdims": keepdims, "weights": weights}
+        return by_single(quantile, np.quantile, a, q, axis, out=out, **options)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take a real array, not {a.dtype}: pass a.real")
     if a.dtype.kind in "iu" and method != "linear":
@@ -167,6 +171,8 @@ def _positions(fractions: Any, length: int, method: str) -> Any:
 def percentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any) -> Any:
     """Return the value below which `q` percent of the elements along axes lie."""
     a = array_like(a)
+    if holds_half(a):
+        return by_single(percentile, np.percentile, a, q, *args, weights=weights, **kwargs)
     return quantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)
 
 
@@ -222,6 +228,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if f.dtype.kind == "b" and f.ndim:
         raise TypeError("numpy.gradient takes an array of numbers, not bool: pass f.astype(float)")
     f = f if f.dtype.kind in "fc" else f.astype(float)
+    if varargs and holds_half(f, *varargs):
+        return by_single(gradient, np.gradient, f, *varargs, axis=axis, edge_order=edge_order)
     axes = reduced_axes(axis, f.ndim) if axis is None or isinstance(axis, tuple) else axis_tuple(axis, f.ndim)
     if edge_order not in (1, 2):
         raise ValueError(f"numpy.gradient takes edge_order=1 or 2, not {edge_order}")

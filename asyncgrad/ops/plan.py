@@ -28,7 +28,7 @@ The function is generated because a loop over formulas and their arguments would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Signature
 from math import prod
 from typing import Any, NamedTuple, Protocol, final
@@ -153,23 +153,18 @@ class Plan:
         is_half: bool = False,
     ) -> None:
         self.primitive: PrimitiveLike = primitive
-        #: Whether the result is of float16: then the formulas are given float32, see half.py. Kernels round as they do.
+        #: Whether the formulas are given float32, since the result is of float16: see half.py.
         self.is_half: bool = is_half and not is_fused
         #: Whether the arrays are of a type that kernels are compiled for: then each formula is one kernel if it can be.
         self.is_fused: bool = is_fused and not conjugates
         #: Whether the result is complex. A formula multiplies by the derivative, and PyTorch's convention (descent
         #: along the gradient) by its conjugate. So the gradient is conjugated before the formulas and after them.
         self.conjugates: bool = conjugates
-        places = {name: place for place, name in enumerate((*primitive.parameters, "out"))}
-        wanted = [name for edge, name in enumerate(primitive.tensor_names) if requires >> edge & 1]
-        formulas = {name: self._formula(name) for name in wanted}
-        keys = {primitive.slot_key(need) for name in wanted for need in formulas[name].needs}
-        #: In the order of the parameters, the result last.
-        slots = sorted(keys, key=lambda key: (places[key[0]], key[1] or ""))
+        names = enumerate(primitive.tensor_names)
+        formulas = {name: self._formula(name) for edge, name in names if requires >> edge & 1}
+        slots = _slot_keys(primitive, formulas.values())
         #: For each edge, its formula and which saved values it takes; None where no gradient is wanted.
-        self.calls = [
-            self._call(formulas[name], slots) if name in formulas else None for name in primitive.tensor_names
-        ]
+        self.calls = [self._call(formulas.get(name), slots) for name in primitive.tensor_names]
         self._tracked = {name for edge, name in enumerate(primitive.tensor_names) if tracked >> edge & 1}
         self.slots: tuple[SavedSlot, ...] = tuple([self._slot(*key) for key in slots])
         self.tensor_slots: tuple[int, ...] = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
@@ -218,9 +213,11 @@ class Plan:
         return Formula(*recomputing(made.call, made.signature.parameters, formula.function, formula.needs))
 
     def _call(
-        self, formula: Formula, slots: Sequence[tuple[str, str | None]]
-    ) -> tuple[Callable[..., Any], tuple[int, ...]]:
-        """Return what computes a formula, and the numbers of the slots that it takes."""
+        self, formula: Formula | None, slots: Sequence[tuple[str, str | None]]
+    ) -> tuple[Callable[..., Any], tuple[int, ...]] | None:
+        """Return what computes a formula, and the numbers of the slots that it takes; None without a formula."""
+        if formula is None:
+            return None
         return formula.function, tuple([slots.index(self.primitive.slot_key(need)) for need in formula.needs])
 
     def _slot(self, owner: str, attribute: str | None) -> SavedSlot:
@@ -558,6 +555,13 @@ def _alias_lines(name: str) -> list[str]:
         f"    {name}._data, {name}._output_nr, {name}._device, {name}._counter = _out._data, 0, _out._device, counter",
         f"    {name}._meta = {name}._grad_fn = {name}._view = None",
     ]
+
+
+def _slot_keys(primitive: PrimitiveLike, formulas: Iterable[Formula]) -> list[tuple[str, str | None]]:
+    """Return what some formulas need, in the order of the parameters, the result last."""
+    places = {name: place for place, name in enumerate((*primitive.parameters, "out"))}
+    keys = {primitive.slot_key(need) for formula in formulas for need in formula.needs}
+    return sorted(keys, key=lambda key: (places[key[0]], key[1] or ""))
 
 
 def _is_ours(*functions: Callable[..., Any]) -> bool:

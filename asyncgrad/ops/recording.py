@@ -22,7 +22,8 @@ would take twice as long. For `np.multiply` it begins with these lines, without 
         ...
 
 `key` finds the plan. Its lowest bit says whether the arrays are of a type for which there is a KernelCompiler, the next
-ones which arguments are tensors, the next which of them require grad, and three more whether the result is complex, is cast, and is of float16.
+ones which arguments are tensors, the next which of them require grad, and three more whether the result is complex, is
+cast, and is of float16.
 """
 
 from __future__ import annotations

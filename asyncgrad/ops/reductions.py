@@ -30,6 +30,7 @@ from .dispatch import write
 from .kernels import device_variant
 from .primitive import RULES, derivative, primitive
 from .shaping import copy, reshape
+from .single_precision import by_single, holds_half
 
 __all__ = [
     "amax",
@@ -131,6 +132,8 @@ def mean(
     """Return the mean over axes, of the elements where `where` holds."""
     if where is True:
         return _into(out, _mean(a, axis, dtype, keepdims))
+    if holds_half(a):
+        return by_single(mean, np.mean, a, axis, dtype, keepdims=keepdims, where=where, out=out)
     return _into(out, _sum(np.where(where, a, 0), axis, dtype, keepdims) / _chosen(where, a, axis, keepdims))
 
 
@@ -152,6 +155,8 @@ def _native(dtype: Any) -> Any:
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
     """Return the mean over axes, weighted."""
     a = array_like(a)
+    if holds_half(a, weights):
+        return by_single(average, np.average, a, axis, weights, returned, keepdims=keepdims)
     if weights is None:
         result = _mean(a, axis, None, keepdims)
         total = array_beside(np.full_like(raw(result), math.prod(a.shape) / math.prod(result.shape), order="C"), result)
@@ -243,8 +248,16 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any
             if ddof != 0:
                 raise ValueError("ddof and correction are two names of one argument: pass one of them")
             ddof = correction
+        if dtype is not None and holds_half(a):
+            # So that distances are not rounded either: NumPy computes them in the wider dtype.
+            a = a.astype(np.result_type(a.dtype, dtype))
         if where is True and mean is None and real_if_asked(a, dtype) is a:
             return _into(out, plain(a, axis, dtype, ddof, keepdims))
+        if holds_half(a, mean):
+            mine, numpys = (std, np.std) if root else (var, np.var)
+            means = {} if mean is None else {"mean": mean}
+            options = {"ddof": ddof, "keepdims": keepdims, "where": where, **means}
+            return by_single(mine, numpys, a, axis, dtype, out=out, **options)
         count = _chosen(where, a, axis, keepdims) - ddof
         # As in NumPy, `dtype` is the dtype of the sums alone: distances are between uncast elements.
         center = RULES[np.mean](a, axis, dtype, keepdims=True, where=where) if mean is None else mean

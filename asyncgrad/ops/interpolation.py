@@ -192,15 +192,20 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         raise ValueError(f"numpy.interp takes xp and fp of one shape (n,), n > 0, not {xp.shape} and {fp.shape}")
     if period is not None:
         (x, xp, fp), left, right = _in_one_period(x, xp, fp, period), None, None
+    known = raw(xp)
+    beyond = raw(x) >= known[-1]
     if xp.size == 1:
         result = np.broadcast_to(fp, x.shape) if x.ndim else fp[0]
     else:
-        start = np.clip(np.searchsorted(raw(xp), raw(x), "right") - 1, 0, xp.size - 2)
+        start = np.clip(np.searchsorted(known, raw(x), "right") - 1, 0, xp.size - 2)
         slope = (getitem(fp, start + 1) - getitem(fp, start)) / (getitem(xp, start + 1) - getitem(xp, start))
-        result = slope * (x - getitem(xp, start)) + getitem(fp, start)
-    result = np.where(raw(x) < raw(xp)[0], fp[0] if left is None else left, result)
-    # At the last point too, so that the result there is fp[-1] exactly.
-    return np.where(raw(x) >= raw(xp)[-1], _right_of_points(x, xp, fp, right), result)
+        # At the last point the line is taken from there, so that the result is fp[-1] exactly and has the slope of the
+        # line before it, as at the first point that after it: test_interp_has_the_slope_of_its_lines_at_both_ends.
+        anchor = start + (raw(x) == known[-1])
+        result = slope * (x - getitem(xp, anchor)) + getitem(fp, anchor)
+        beyond = beyond & ((raw(x) > known[-1]) | (known[-1] == known[-2]))
+    result = np.where(raw(x) < known[0], fp[0] if left is None else left, result)
+    return np.where(beyond, _right_of_points(x, xp, fp, right), result)
 
 
 def _in_one_period(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:

@@ -486,12 +486,27 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
 KL_REDUCTIONS = (*REDUCTIONS, "batchmean")
 
 
+@primitive()
+@fused(lambda x: x * np.log(np.where(x == 0, 1, x)))
+def xlogx_(x: Any) -> Any:
+    """Return x log(x), and 0 for 0: what is impossible adds nothing, though its logarithm is infinite."""
+    return x * np.log(np.where(x == 0, 1, x))
+
+
+@derivative(xlogx_, "x")
+def _(g: Any, x: Any) -> Any:
+    # At 0 the limit, minus infinity, as for the functions of SciPy's (docs/scipy.md).
+    return g * (np.log(x) + 1)
+
+
+_xlogx = xlogx_.call
+
+
 @composite("input", "target")
 def _divergences(input: Any, target: Any, log_target: bool) -> Any:
     if log_target:
         return np.exp(target) * (target - input)
-    # What is impossible adds nothing, though its logarithm is infinite.
-    return target * (np.log(np.where(target == 0, 1, target)) - input)
+    return _xlogx(target) - target * input
 
 
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
@@ -506,6 +521,8 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
 
     Raises:
         ArgumentTypeError: an argument is complex.
+
+    The derivative by a probability of 0 is its limit, minus infinity.
 
     Source: torch.nn.functional.kl_div.
 

@@ -1,7 +1,7 @@
 """Images between their elements: splines through them, evaluated at other coordinates.
 
-A result is linear in the image, and a piecewise polynomial of the coordinates. The slope of a linear spline at an element
-is that of the piece after it, and at the last one that of the piece before: into the image at both ends.
+A result is linear in the image, and a piecewise polynomial of the coordinates. The slope of a linear spline at an
+element is that of the piece after it, and at the last one that of the piece before: into the image at both ends.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from ...graph.values import raw
 from ...tensor import Tensor
 from ..arguments import floating
 from ..ufuncs import special
+from .shares import divergence_of_shares, entropy_of_shares
 
 __all__ = [
     "entropy",
@@ -240,6 +241,8 @@ def entropy(
 ) -> Tensor:
     """Return the entropy of shares, or their divergence from others, as `scipy.stats.entropy`.
 
+    The derivative by a share of 0 is infinite, as that of `special.entr` and `special.rel_entr`.
+
     Args:
         pk: the shares, which are divided by their sum.
         qk: the others, or None for the entropy.
@@ -255,14 +258,9 @@ def entropy(
         raise ValueError(f"scipy.stats.entropy takes a positive base, not {base}")
     pk = _data("entropy", pk, nan_policy)
     if qk is None:
-        shares = pk / np.sum(pk, axis, keepdims=True)
-        # A share of 0 adds nothing, as a share of 1 does.
-        terms = special.entr(shares if (raw(pk) != 0).all() else np.where(raw(pk) == 0, 1.0, shares))
+        value = entropy_of_shares(pk, axis, keepdims)
     else:
-        pk, qk = np.broadcast_arrays(pk, floating(qk))
-        shares = pk / np.sum(pk, axis, keepdims=True)
-        terms = special.rel_entr(shares, qk / np.sum(qk, axis, keepdims=True))
-    value = np.sum(terms, axis, keepdims=keepdims)
+        value = divergence_of_shares(*np.broadcast_arrays(pk, floating(qk)), axis, keepdims)
     return value if base is None else value / math.log(base)
 
 

@@ -192,8 +192,7 @@ class Plan:
         self.gather, self.run_here = self._generate()
         #: A body that adds gradients into sums, see `_adding_lines`; None if there are no adders.
         self.run_adding: Callable[..., Any] | None = self._generate(adds=True)[1] if self.adders else None
-        #: The body that the engine calls; see the docstring of this module. Where there are adders, it raises
-        #: AddingSignal.
+        #: The body that the engine calls: see the docstring of this module. With adders, it raises AddingSignal.
         self.run: Callable[..., Any] = _signal_adding if self.adders else self.run_here
         #: The number of elements from which `run` raises OffloadSignal, or, for a superlinear primitive, the product of
         #: sizes; None if it never does.

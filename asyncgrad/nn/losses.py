@@ -15,6 +15,7 @@ from ..graph.device_functions import own_function
 from ..graph.one_device import check_operands_beside
 from ..graph.values import as_array
 from ..ops.composites import Composite, composite
+from ..ops.half import single
 from ..ops.kernels import FusedFormula, device_variant, fused
 from ..ops.primitive import derivative, primitive
 from ..ops.single_precision import by_single, holds_half, in_single
@@ -80,7 +81,7 @@ def _weighed(losses: Composite, input: Any, target: Any, weight: Any, reduction:
     if holds_half(input, target, weight):
         return by_single(_weighed, None, losses, input, target, weight, reduction)
     if reduction == "mean":
-        return losses.reduced("sum", input, target, weight) / np.sum(weight)
+        return losses.reduced("sum", input, target, weight) / np.sum(single(weight))
     return losses.reduced(reduction, input, target, weight)
 
 

@@ -306,8 +306,9 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
             # test_a_gradient_over_more_elements_than_float16_counts_is_that_of_float64_rounded.
             return np.asarray(np.add.reduce(value, axis=axes, dtype=np.float32)).astype(value.dtype).reshape(shape)
         return np.asarray(np.add.reduce(value, axis=axes)).reshape(shape)
-    if isinstance(value, TensorBase) and value._data.__class__ is np.ndarray and value._data.dtype == np.float16:
-        total = np.sum(value, axis=axes, dtype=np.float32).astype(np.float16)
+    is_half = isinstance(value, TensorBase) and value._data.__class__ is np.ndarray and value._data.dtype == np.float16
+    if is_half:
+        total = own_function(np.sum, value)(value, axis=axes, dtype=np.float32).astype(np.float16)
     else:
         total = own_function(np.sum, value)(value, axis=axes)
     # A leaf cannot take over a view, which is not the only reference to its memory.

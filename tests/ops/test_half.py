@@ -16,6 +16,8 @@ from tests.nn.cases import CALLS
 from tests.ops.finite_differences import Case, call, leaves_of, map_arrays
 from tests.ops.test_rules import CASES
 
+#: NumPy without its type hints, which know of no Tensor.
+numpy: Any = np
 #: More elements than float16 has numbers up to infinity.
 MANY = 70_000
 _RNG = np.random.default_rng(16)
@@ -381,7 +383,7 @@ def test_running_statistics_of_float16_move() -> None:
 def test_a_mean_written_into_float16_has_its_gradient() -> None:
     x, out = ag.tensor(np.tile(_X, 2), dtype=np.float16, requires_grad=True), ag.tensor(0.0, dtype=np.float16)
 
-    np.mean(x, where=_TWICE, out=out)
+    numpy.mean(x, where=_TWICE, out=out)
     sync.backward(out)
 
     np.testing.assert_array_equal(x.grad.numpy(), np.where(_TWICE, 1 / MANY, 0).astype(np.float16))

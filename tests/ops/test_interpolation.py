@@ -63,7 +63,7 @@ def test_interp_has_the_slope_of_its_lines_at_both_ends(right: float | None) -> 
     xp = ag.tensor([0.0, 1.0, 3.0], requires_grad=True)
     fp = ag.tensor([1.0, 3.0, 0.3], requires_grad=True)
 
-    result = np.interp(x, xp, fp, right=right)
+    result: Any = np.interp(x, xp, fp, right=right)
     by_x, by_xp, by_fp = sync.grad(result[3:4].sum() + result[1:2].sum(), [x, xp, fp])
 
     np.testing.assert_array_equal(result.numpy(), np.interp(x.numpy(), xp.numpy(), fp.numpy(), right=right))

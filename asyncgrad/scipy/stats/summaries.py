@@ -260,7 +260,8 @@ def entropy(
     if qk is None:
         value = entropy_of_shares(pk, axis, keepdims)
     else:
-        value = divergence_of_shares(*np.broadcast_arrays(pk, floating(qk)), axis, keepdims)
+        pk, qk = np.broadcast_arrays(pk, floating(qk))
+        value = divergence_of_shares(pk, qk, axis, keepdims)
     return value if base is None else value / math.log(base)
 
 

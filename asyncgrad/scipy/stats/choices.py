@@ -105,10 +105,8 @@ class Multinomial(_Choices):
         never = np.expand_dims(raw(p) == 0, -1)
         # The order of the choices counts as nothing: each count has a binomial distribution.
         k = np.arange(2, int(np.max(n, initial=1)) + 1)
-        chances: Any = binom.pmf(
-            k, np.expand_dims(np.maximum(n, 0), (-1, -2)), np.where(never, 0.5, p[..., np.newaxis])
-        )
-        chances = np.where(never, 0.0, chances)
+        trials_of_all, p = np.expand_dims(np.maximum(n, 0), (-1, -2)), np.where(never, 0.5, p[..., np.newaxis])
+        chances: Any = np.where(never, 0.0, binom.pmf(k, trials_of_all, p))
         value = trials + np.sum(chances * special.gammaln(k + 1), (-1, -2))
         return np.where(bad, np.nan, value) if bad.any() else value
 

@@ -11,7 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.scipy import special
+from asyncgrad.scipy import special, stats
 from tests.nn.cases import CALLS
 from tests.ops.finite_differences import Case, call, leaves_of, map_arrays
 from tests.ops.test_rules import CASES
@@ -117,6 +117,12 @@ REDUCTIONS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     },
     "vector_norm": (lambda x: np.linalg.vector_norm(x, axis=(0, 1)), [_ROWS]),
     "logsumexp": (special.logsumexp, [_X]),
+    **{
+        f"stats.{function.__name__}": (function, [np.abs(_X) + 0.5])
+        for function in (stats.skew, stats.kurtosis, stats.sem, stats.variation, stats.gmean, stats.hmean, stats.zscore)
+    },
+    "stats.entropy": (stats.entropy, [np.abs(_X) + 0.5]),
+    "stats.entropy beside others": (stats.entropy, [np.abs(_X) + 0.5, np.abs(_Y) + 0.5]),
     "logaddexp.reduce": (np.logaddexp.reduce, [_X[:500]]),
     "maximum.accumulate": (np.maximum.accumulate, [np.ones(500)]),
     "cumsum": (np.cumsum, [_X[:60_000]]),

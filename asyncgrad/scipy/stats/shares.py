@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.values import raw
+from ...ops.half import single
 from ..ufuncs import special
 
 __all__ = ["divergence_of_shares", "entropy_of_shares"]
@@ -21,6 +22,7 @@ __all__ = ["divergence_of_shares", "entropy_of_shares"]
 
 def _scaled(p: Any, axis: Any) -> tuple[Any, Any]:
     """Return shares divided by their sum, as a number that does not vary, and the sum of these."""
+    p = single(p)
     p = p / np.sum(raw(p), axis, keepdims=True)
     return p, np.sum(p, axis, keepdims=True)
 

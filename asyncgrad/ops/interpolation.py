@@ -24,6 +24,7 @@ from .single_precision import by_single, holds_half
 
 __all__ = [
     "PICKING_METHODS",
+    "by_precise_shares",
     "fractions_of_percentages",
     "gradient",
     "interp",
@@ -54,7 +55,7 @@ def quantile(
     a = array_like(a)
     if holds_half(a):
         options = {"method": method, "keepdims": keepdims, "weights": weights}
-        return by_single(quantile, np.quantile, a, q, axis, out=out, **options)
+        return by_single(by_precise_shares(quantile), np.quantile, a, q, axis, out=out, **options)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take a real array, not {a.dtype}: pass a.real")
     if a.dtype.kind in "iu" and method != "linear":
@@ -97,6 +98,18 @@ def quantile(
 
 
 RULES[np.quantile] = quantile
+
+
+def by_precise_shares(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of quantiles that takes a Python number as a share in float64.
+
+    In float32 the place of a quantile among 70,000 elements has two decimals.
+    """
+
+    def precise(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(a, np.asarray(q, float) if isinstance(q, (int, float)) else q, *args, **kwargs)
+
+    return precise
 
 
 def recorded_fractions(q: Any, method: str) -> Any:
@@ -172,7 +185,7 @@ def percentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any) -
     """Return the value below which `q` percent of the elements along axes lie."""
     a = array_like(a)
     if holds_half(a):
-        return by_single(percentile, np.percentile, a, q, *args, weights=weights, **kwargs)
+        return by_single(by_precise_shares(percentile), np.percentile, a, q, *args, weights=weights, **kwargs)
     return quantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)
 
 

@@ -18,6 +18,7 @@ from .foreign import placed
 from .indexing import lines_over, sort, take
 from .interpolation import (
     PICKING_METHODS,
+    by_precise_shares,
     fractions_of_percentages,
     quantile,
     quantile_ranks,
@@ -182,7 +183,7 @@ def nanquantile(
     a = array_like(a)
     if holds_half(a):
         options = {"method": method, "keepdims": keepdims, "weights": weights}
-        return by_single(nanquantile, np.nanquantile, a, q, axis, out=out, **options)
+        return by_single(by_precise_shares(nanquantile), np.nanquantile, a, q, axis, out=out, **options)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(
             f"numpy.nanquantile and numpy.nanpercentile take a real array, not {a.dtype}: pass a.real"
@@ -235,7 +236,7 @@ def nanpercentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any
     """Return the value below which `q` percent of the elements lie; ignores nans."""
     a = array_like(a)
     if holds_half(a):
-        return by_single(nanpercentile, np.nanpercentile, a, q, *args, weights=weights, **kwargs)
+        return by_single(by_precise_shares(nanpercentile), np.nanpercentile, a, q, *args, weights=weights, **kwargs)
     return nanquantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)
 
 

@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 
+#: The largest finite number of float16.
+_LARGEST_HALF = 65_504
+
+
 def _into(out: Any, result: Any) -> Any:
     """Return a result, written into `out` where there is one."""
     return result if out is None else write(out, result)
@@ -120,7 +124,10 @@ def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) ->
 @derivative(mean_, "a")
 def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
     # There is no element to give a gradient to where there is none to count.
-    return spread(g / reduced_count(a_shape, axis, 1), a_shape, axis, keepdims)
+    count = reduced_count(a_shape, axis, 1)
+    # On a GPU float16 stays what it is, and the number would be infinite.
+    part = g * (1 / count) if count > _LARGEST_HALF and g.dtype == np.float16 else g / count
+    return spread(part, a_shape, axis, keepdims)
 
 
 _mean = mean_.call
@@ -343,7 +350,8 @@ def _extreme_gradient(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> An
     # Where no extreme is nan no element is, so that there is no need to wait for a device to tell.
     if extremes.__class__ is not np.ndarray or np.isnan(extremes).any():
         chosen |= np.isnan(elements)
-    count = sum_over(chosen, axis, g.dtype, None, True)
+    # On a GPU float16 stays what it is, and counts no further than to 65,504.
+    count = sum_over(chosen, axis, np.float32 if g.dtype.itemsize == 2 else g.dtype, None, True)
     return g.reshape(kept) / count * chosen
 
 

@@ -11,6 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.extend import derivative, primitive
+from asyncgrad.ops import reductions
 from asyncgrad.scipy import special, stats
 from tests.nn.cases import CALLS
 from tests.ops.finite_differences import Case, call, leaves_of, map_arrays
@@ -393,3 +394,14 @@ def test_a_mean_written_into_float16_has_its_gradient() -> None:
     sync.backward(out)
 
     np.testing.assert_array_equal(x.grad.numpy(), np.where(_TWICE, 1 / MANY, 0).astype(np.float16))
+
+
+@pytest.mark.parametrize("function", [np.mean, np.max, np.min], ids=lambda function: function.__name__)
+def test_a_formula_that_is_given_float16_as_on_a_gpu_counts_further_than_it_does(function: Any) -> None:
+    x = ag.tensor(np.ones(MANY), dtype=np.float16, requires_grad=True)
+    formula, needs = getattr(reductions, f"{function.__name__}_").formulas["a"]
+    known = {"a": x.numpy(), "a_shape": x.shape, "out": np.float16(1), "axis": None, "keepdims": False}
+
+    found = formula(np.ones((), np.float16), *(known[need] for need in needs))
+
+    np.testing.assert_array_equal(np.asarray(found).astype(np.float16), np.full(MANY, 1 / MANY, np.float16))

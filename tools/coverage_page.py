@@ -49,7 +49,7 @@ NOTES: dict[Callable[..., Any], str] = {
     np.clip: "the gradient passes at the bounds too",
     **dict.fromkeys((np.max, np.min, np.amax, np.amin), "elements that are equal share the gradient"),
     **dict.fromkeys((np.std, np.nanstd), "0 where all elements are equal"),
-    **dict.fromkeys((np.histogram, np.histogram2d, np.histogramdd), "with respect to the weights"),
+    **dict.fromkeys((np.histogram, np.histogram2d, np.histogramdd), "by the weights, and of edges and densities"),
     np.full_like: "the value must not require grad: write `np.broadcast_to`",
     np.sign: "of complex numbers: differentiable",
 }

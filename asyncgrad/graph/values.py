@@ -301,8 +301,16 @@ def sum_to(value: Any, shape: tuple[int, ...]) -> Any:
             axes += (axis,)
     if type(value) is np.ndarray:
         # What np.sum and np.reshape do, without their overhead, which costs as much as summing a few thousand numbers.
+        if value.itemsize == 2 and value.dtype.kind == "f":
+            # Along other axes than the last NumPy rounds each partial sum: thousands of ones add up to 2,048.
+            # test_a_gradient_over_more_elements_than_float16_counts_is_that_of_float64_rounded.
+            return np.asarray(np.add.reduce(value, axis=axes, dtype=np.float32)).astype(value.dtype).reshape(shape)
         return np.asarray(np.add.reduce(value, axis=axes)).reshape(shape)
-    total = own_function(np.sum, value)(value, axis=axes)
+    is_half = isinstance(value, TensorBase) and value._data.__class__ is np.ndarray and value._data.dtype == np.float16
+    if is_half:
+        total = own_function(np.sum, value)(value, axis=axes, dtype=np.float32).astype(np.float16)
+    else:
+        total = own_function(np.sum, value)(value, axis=axes)
     # A leaf cannot take over a view, which is not the only reference to its memory.
     return total if total.shape == shape else np.reshape(total, shape)
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..graph.interception import on_device_of_arguments
 from ..graph.values import beside
+from ..ops.single_precision import in_single
 from .arguments import array_of, check_real, complex_error, floating
 from .linear_maps import linear
 from .pooling import avg_pool2d, max_pool2d, with_positions
@@ -48,6 +49,7 @@ def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int
     return tuple(own if one is None else int(one) for one, own in zip(both, shape[-2:], strict=True))  # type: ignore[return-value]
 
 
+@in_single
 def adaptive_avg_pool2d(x: Any, output_size: Any) -> Any:
     """Return the means of windows, as many as asked for, that together cover the image.
 

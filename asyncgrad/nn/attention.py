@@ -15,6 +15,7 @@ from ..graph.one_device import check_operands_beside
 from ..graph.values import beside, is_foreign
 from ..ops.kernels import device_kernel, device_variant
 from ..ops.primitive import derivative, primitive
+from ..ops.single_precision import by_single, holds_half
 from .arguments import array_of
 from .regularization import dropout
 from .softmaxes import exponentials, softmax_grad
@@ -148,6 +149,9 @@ def attend(
 ) -> tuple[Any, Any]:
     """Return what `scaled_dot_product_attention` returns, and the weights of the values, after dropout."""
     check_operands_beside("scaled_dot_product_attention", query, key, value, attn_mask)
+    if holds_half(query):
+        options = (attn_mask, dropout_p, is_causal, scale, rng)
+        return by_single(attend, None, query, key, value, *options)  # type: ignore[no-any-return]
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
     asked, offered, held = shapes
     if min(map(len, shapes)) < 2 or asked[-1] != offered[-1] or offered[-2] != held[-2]:

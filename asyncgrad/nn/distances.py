@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..graph.one_device import check_operands_beside
+from ..ops.single_precision import in_single
 from .arguments import array_of, check_real
 
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance"]
 
 
+@in_single
 def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
     """Return x divided by its p-norm along an axis.
 
@@ -33,6 +35,7 @@ def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
     return x / np.maximum(_norm(x, p, axis, True), eps)
 
 
+@in_single
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Any:
     """Return the p-norm of each vector of `x1 - x2 + eps`.
 
@@ -58,6 +61,7 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
     return _norm(x1 - x2 + eps, p, -1, keepdims)
 
 
+@in_single
 def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
     """Return the cosine of the angle between vectors along an axis.
 

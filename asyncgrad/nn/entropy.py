@@ -14,6 +14,7 @@ from ..graph.one_device import check_operands_beside
 from ..graph.values import as_array, beside
 from ..ops.kernels import device_variant
 from ..ops.primitive import derivative, primitive
+from ..ops.single_precision import in_single
 from .arguments import array_of, check_real, check_reduction, constant, real_floating
 from .labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_beside, select
 from .rows import maximum_along, sum_along
@@ -105,6 +106,7 @@ cross_entropy_grad: Callable[..., Any] = cross_entropy_grad_.call
 
 
 @on_device_of_arguments
+@in_single
 def cross_entropy(
     logits: Any,
     labels: Any,
@@ -239,6 +241,7 @@ def _reduce(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
 
 
 @on_device_of_arguments
+@in_single
 def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
     """Return minus the log-probabilities of the right classes.
 

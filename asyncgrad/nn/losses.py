@@ -15,8 +15,10 @@ from ..graph.device_functions import own_function
 from ..graph.one_device import check_operands_beside
 from ..graph.values import as_array
 from ..ops.composites import Composite, composite
+from ..ops.half import single
 from ..ops.kernels import FusedFormula, device_variant, fused
 from ..ops.primitive import derivative, primitive
+from ..ops.single_precision import by_single, holds_half, in_single
 from .activations import softplus
 from .arguments import REDUCTIONS, array_of, check_real, check_reduction, real_floating
 
@@ -76,8 +78,10 @@ def _weighed(losses: Composite, input: Any, target: Any, weight: Any, reduction:
         ArgumentError: the shapes of the weights and the input differ.
     """
     _check_weight(weight, input)
+    if holds_half(input, target, weight):
+        return by_single(_weighed, None, losses, input, target, weight, reduction)
     if reduction == "mean":
-        return losses.reduced("sum", input, target, weight) / np.sum(weight)
+        return losses.reduced("sum", input, target, weight) / np.sum(single(weight))
     return losses.reduced(reduction, input, target, weight)
 
 
@@ -483,12 +487,27 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
 KL_REDUCTIONS = (*REDUCTIONS, "batchmean")
 
 
+@primitive()
+@fused(lambda x: x * np.log(np.where(x == 0, 1, x)))
+def xlogx_(x: Any) -> Any:
+    """Return x log(x), and 0 for 0: what is impossible adds nothing, though its logarithm is infinite."""
+    return x * np.log(np.where(x == 0, 1, x))
+
+
+@derivative(xlogx_, "x")
+def _(g: Any, x: Any) -> Any:
+    # At 0 the limit, minus infinity, as for the functions of SciPy's (docs/scipy.md).
+    return g * (np.log(x) + 1)
+
+
+_xlogx = xlogx_.call
+
+
 @composite("input", "target")
 def _divergences(input: Any, target: Any, log_target: bool) -> Any:
     if log_target:
         return np.exp(target) * (target - input)
-    # What is impossible adds nothing, though its logarithm is infinite.
-    return target * (np.log(np.where(target == 0, 1, target)) - input)
+    return _xlogx(target) - target * input
 
 
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
@@ -504,6 +523,8 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     Raises:
         ArgumentTypeError: an argument is complex.
 
+    The derivative by a probability of 0 is its limit, minus infinity.
+
     Source: torch.nn.functional.kl_div.
 
     Example:
@@ -515,7 +536,11 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     check_reduction(reduction, KL_REDUCTIONS)
     check_real("kl_div", input=input, target=target)
     warn_if_broadcast("kl_div", input, target)
-    log_target = truth(log_target, "log_target")
+    return _divergence(input, target, reduction, truth(log_target, "log_target"))
+
+
+@in_single
+def _divergence(input: Any, target: Any, reduction: str, log_target: bool) -> Any:
     total = _divergences.reduced("sum" if reduction == "batchmean" else reduction, input, target, log_target)
     shape = array_of(input).shape
     return total / shape[0] if reduction == "batchmean" and shape else total

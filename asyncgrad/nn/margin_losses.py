@@ -16,6 +16,7 @@ from ..graph.values import arange_beside, as_array, beside
 from ..ops.composites import composite
 from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
+from ..ops.single_precision import in_single
 from .activations import relu, softplus
 from .arguments import array_of, check_real, check_reduction, constant, real_floating
 from .distances import pairwise_distance
@@ -119,6 +120,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
 
 
 @on_device_of_arguments
+@in_single
 def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
     """Return the mean of 1 - c where the target is 1, and of max(0, c - margin) where it is -1.
 
@@ -162,6 +164,7 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float =
     return reduce_losses(losses, reduction)
 
 
+@in_single
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -215,6 +218,7 @@ def triplet_margin_loss(
 
 
 @on_device_of_arguments
+@in_single
 def multi_margin_loss(
     input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
 ) -> Any:
@@ -271,6 +275,7 @@ def multi_margin_loss(
 
 
 @on_device_of_arguments
+@in_single
 def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Return how far scores of wrong classes come within 1 of those of the right ones, in the mean of the samples.
 
@@ -350,6 +355,11 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, red
     check_reduction(reduction)
     check_real("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
     warn_if_broadcast("multilabel_soft_margin_loss", input, target)
+    return _mean_of_classes(input, target, weight, reduction)
+
+
+@in_single
+def _mean_of_classes(input: Any, target: Any, weight: Any, reduction: str) -> Any:
     return reduce_losses(np.mean(_soft_margins_of_labels(input, target, weight), axis=-1), reduction)
 
 

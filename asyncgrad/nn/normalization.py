@@ -26,6 +26,7 @@ from ..graph.one_device import check_operands_beside
 from ..graph.values import ones_beside
 from ..ops.kernels import device_kernel, device_variant
 from ..ops.primitive import derivative, primitive
+from ..ops.single_precision import by_single, holds_half
 from . import row_blocks
 from .arguments import array_of, complex_error, real_floating
 from .rows import leading_sum, leading_sum_on_device, sum_rows
@@ -265,6 +266,8 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     check_operands_beside("layer_norm", x, weight, bias)
     data = real_floating("layer_norm", "x", array_of(x))
+    if data.itemsize == 2 and holds_half(x):
+        return by_single(layer_norm, None, x, normalized_shape, weight, bias, eps)
     if not shape or data.shape[data.ndim - len(shape) :] != shape or data.ndim < len(shape):
         expected = ", ".join(map(str, ("...", *shape)))
         raise ArgumentError(f"layer_norm with normalized_shape {shape} takes x of shape ({expected}), not {data.shape}")

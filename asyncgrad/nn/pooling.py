@@ -17,6 +17,7 @@ from ..graph.tensor_base import TensorBase
 from ..graph.values import beside, zeros_beside
 from ..ops.kernels import device_kernel
 from ..ops.primitive import derivative, primitive
+from ..ops.single_precision import by_single, holds_half
 from ..tensor import asarray
 from .arguments import array_of, check_real, complex_error, pair, single
 from .layouts import empty_laid_like, in_order_of
@@ -275,6 +276,9 @@ def avg_pool2d(
                  [10.5, 12.5]]]])
     """
     data = array_of(x)
+    if data.itemsize == 2 and holds_half(x):
+        options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return by_single(avg_pool2d, None, x, *options)
     window = _pooling_window("avg_pool2d", data.shape, kernel_size, stride, padding, 1, ceil_mode)
     if divisor_override is not None:
         if not divisor_override:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from ..graph.values import beside, ones_beside
 from ..ops.composites import composite
 from ..ops.kernels import COMPILERS, FusedFormula, TableUpdate, device_kernel, device_variant
 from ..ops.primitive import derivative, primitive
+from ..ops.single_precision import by_single, holds_half
 from . import standardized_blocks
 from .arguments import array_of, check_real, constant, real_floating, records
 from .row_blocks import are_in_blocks
@@ -302,6 +304,10 @@ def _channels_of(function: str, x: Any, least: int) -> tuple[Any, int, int, int]
     return data, data.shape[0], data.shape[1], math.prod(data.shape[2:])
 
 
+def _by_arrays(norm: Any, running_mean: Any, running_var: Any, options: Any, x: Any, weight: Any, bias: Any) -> Any:
+    return norm(x, running_mean, running_var, weight, bias, **options)
+
+
 def _moved(running: Any, observed: Any, momentum: float, factor: float) -> tuple[Any]:
     return (running * (1 - momentum) + momentum * (observed * factor),)
 
@@ -382,6 +388,11 @@ def batch_norm(
     """
     check_operands_beside("batch_norm", x, weight, bias)
     data, n, channels, positions = _channels_of("batch_norm", x, 2)
+    if data.itemsize == 2 and holds_half(x):
+        # The running statistics stay as they are, to be written into.
+        options = {"training": training, "momentum": momentum, "eps": eps}
+        normed = partial(_by_arrays, batch_norm, running_mean, running_var, options)
+        return by_single(normed, None, x, weight, bias)
     _check_channels(
         "batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
@@ -465,6 +476,10 @@ def instance_norm(
     """
     check_operands_beside("instance_norm", x, running_mean, running_var, weight, bias)
     data, n, channels, positions = _channels_of("instance_norm", x, 3)
+    if data.itemsize == 2 and holds_half(x):
+        options = {"use_input_stats": use_input_stats, "momentum": momentum, "eps": eps}
+        normed = partial(_by_arrays, instance_norm, running_mean, running_var, options)
+        return by_single(normed, None, x, weight, bias)
     _check_channels(
         "instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
@@ -577,7 +592,9 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
         array([[-0.99995,  0.99995,  0.     ,  0.     ]])
     """
     check_operands_beside("group_norm", x, weight, bias)
-    _, n, channels, positions = _channels_of("group_norm", x, 2)
+    data, n, channels, positions = _channels_of("group_norm", x, 2)
+    if data.itemsize == 2 and holds_half(x):
+        return by_single(group_norm, None, x, num_groups, weight, bias, eps)
     if num_groups < 1 or channels % num_groups:
         raise ArgumentError(
             f"group_norm needs a number of groups that divides the {channels} channels of x, not {num_groups}"
@@ -642,6 +659,9 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     """
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     data = real_floating("rms_norm", "x", array_of(x))
+    if data.itemsize == 2 and holds_half(x):
+        # None is for the precision of the dtype of x.
+        return by_single(rms_norm, None, x, shape, weight, float(np.finfo(data.dtype).eps) if eps is None else eps)
     if not shape or data.ndim < len(shape) or data.shape[data.ndim - len(shape) :] != shape:
         expected = ", ".join(map(str, ("...", *shape)))
         raise ArgumentError(f"rms_norm with normalized_shape {shape} takes x of shape ({expected}), not {data.shape}")

@@ -31,6 +31,7 @@ from . import arithmetic
 from .formula import Constant, FormulaCall, FormulaOperation, Parameter, Tree, as_expression, read_graph
 from .kernels import COMPILERS, DEVICE_VARIANTS, EXPRESSIONS, FusedFormula
 from .primitive import PRIMITIVES, Primitive, primitive
+from .single_precision import by_single, holds_half
 
 __all__ = ["Composite", "composite"]
 
@@ -274,7 +275,7 @@ class Composite:
         """Return the function of the arguments."""
         if COMPILERS and _arrays_with_kernels(arguments):
             return self.primitive_for("none", arguments).call(*_numbers(arguments))
-        return self.function(*arguments)
+        return by_single(self.function, None, *arguments) if holds_half(*arguments) else self.function(*arguments)
 
     def reduced(self, reduction: str, *arguments: Any) -> Any:
         """Return the mean or the sum of the function of the arguments, or that itself for "none".
@@ -286,6 +287,8 @@ class Composite:
         if COMPILERS and (arrays := _arrays_with_kernels(arguments)) and _are_alike(arrays):
             factor = (1 / arrays[0].size,) if reduction == "mean" else ()
             return self.primitive_for(reduction, arguments).call(*_numbers(arguments), *factor)
+        if holds_half(*arguments):
+            return by_single(self.reduced, None, reduction, *arguments)
         values = self(*arguments)
         return np.mean(values) if reduction == "mean" else np.sum(values)
 

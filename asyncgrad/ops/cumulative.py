@@ -12,6 +12,7 @@ from .dispatch import write
 from .foreign import placed
 from .primitive import RULES, derivative, primitive
 from .shaping import line, reshape
+from .single_precision import by_single, holds_half
 
 __all__ = [
     "cumprod",
@@ -206,6 +207,8 @@ RULES[np.diff] = diff
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral along an axis by the trapezoidal rule."""
     y = array_like(y)
+    if holds_half(y, x, dx):
+        return by_single(trapezoid, np.trapezoid, y, x, dx, axis)
     axis = axis_index(axis, y.ndim)
     if x is None:
         steps = dx

@@ -16,6 +16,7 @@ from .indexing import getitem, lines_over
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 from .shaping import reshape
+from .single_precision import by_single, holds_half
 
 __all__ = ["accumulate", "reduce", "reduceat"]
 
@@ -36,6 +37,9 @@ def reduce(
     array = array_like(array)
     if not _is_recordable(ufunc, array, dtype):
         return _into(out, NonDifferentiable(ufunc.reduce)(array, axis, dtype, None, keepdims, initial, where))
+    if holds_half(array):
+        options = {"dtype": dtype, "keepdims": keepdims, "initial": initial, "where": where}
+        return by_single(reduce, _plain_reduce, ufunc, array, axis, out=out, **options)
     # NumPy's errors: no such axis, or several of a function that takes them in no order.
     ufunc.reduce(np.ones((1,) * array.ndim), axis)
     axes = reduced_axes(axis, array.ndim) if array.ndim else ()
@@ -62,6 +66,8 @@ def accumulate(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, ou
     array = array_like(array)
     if not _is_recordable(ufunc, array, dtype) or not array.ndim or not array.size:
         return _into(out, NonDifferentiable(ufunc.accumulate)(array, axis, dtype))
+    if holds_half(array):
+        return by_single(accumulate, _plain_accumulate, ufunc, array, axis, dtype=dtype, out=out)
     axis = axis_index(axis, array.ndim)
     lines = lines_over(array if dtype is None else array.astype(dtype), (axis,))
     found = [getitem(lines, 0)]
@@ -88,6 +94,14 @@ def reduceat(ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype: An
         part = getitem(array, (*(slice(None),) * axis, whole))
         found.append(call_ufunc(ufunc, "reduce", (part,), {"axis": axis}))
     return _into(out, np.stack(found, axis) if found else np.take(array, places, axis))
+
+
+def _plain_reduce(ufunc: np.ufunc, array: Any, axis: Any, **options: Any) -> Any:
+    return ufunc.reduce(array, axis, **options)
+
+
+def _plain_accumulate(ufunc: np.ufunc, array: Any, axis: Any, dtype: Any) -> Any:
+    return ufunc.accumulate(array, axis, dtype)
 
 
 def _is_recordable(ufunc: np.ufunc, array: Any, dtype: Any) -> bool:

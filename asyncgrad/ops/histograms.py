@@ -1,24 +1,30 @@
 """Histograms: sums of the weights of the elements of each bin.
 
-They are linear in the weights. In the elements they are constant between the steps at which one moves to another bin,
-and so are the edges of the bins.
+They are linear in the weights, and constant in the elements between the steps at which one moves to another bin. The
+edges of a number of bins lie evenly from the smallest element to the largest, or over a given range, and move with
+these; given edges are themselves. An automatic choice of bins uses all elements for their number alone, which is
+constant. A density divides by the widths of the bins, so that it moves with the edges too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..context import GRAD_MODE
 from ..errors import ArgumentError
 from ..graph.tensor_base import TensorBase
-from ..graph.values import is_foreign, raw, zeros_beside
+from ..graph.values import beside, is_foreign, raw, zeros_beside
+from .axes import arrays_together
 from .foreign import add_at, as_dtype
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
+from .reductions import max, min
 
-__all__ = ["histogram", "histogram2d", "histogramdd"]
+__all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
 @primitive()
@@ -38,6 +44,52 @@ def _(g: Any, places: Any) -> Any:
     if not g.size:
         return np.zeros_like(g, shape=places.shape)
     return np.where(places >= 0, np.take(np.reshape(g, -1), np.maximum(places, 0)), 0)
+
+
+@primitive()
+def even_edges_(first: Any, last: Any, edges: Any) -> Any:
+    """Return the edges of bins of one width from `first` to `last`, which NumPy has found."""
+    return edges
+
+
+def _shares(edges: Any) -> Any:
+    """Return which part of the way from the first edge to the last one each edge has come."""
+    return beside(np.linspace(0, 1, len(edges)).astype(raw(edges).real.dtype), raw(edges))
+
+
+@derivative(even_edges_, "first")
+def _(g: Any) -> Any:
+    return np.sum(g * (1 - _shares(g)))
+
+
+@derivative(even_edges_, "last")
+def _(g: Any) -> Any:
+    return np.sum(g * _shares(g))
+
+
+def _is_recorded(value: Any) -> bool:
+    return isinstance(value, TensorBase) and value._requires_grad() and bool(GRAD_MODE.get())
+
+
+def _with_history(edges: Any, column: Any, bins: Any, range: Any) -> Any:
+    """Return the edges along an axis, recorded where what they are made of is.
+
+    Args:
+        edges: NumPy's, a plain tensor.
+        column: the elements along the axis.
+        bins: the number of bins, the name of a choice, or the edges.
+        range: the first and the last edge; None for the extremes of the elements.
+    """
+    if isinstance(bins, (list, tuple)) and any(map(_is_recorded, bins)):
+        bins = np.stack(arrays_together(bins))
+    if _is_recorded(bins) and bins.ndim:
+        return bins
+    if np.ndim(raw(bins)) or not any(map(_is_recorded, [column] if range is None else range)):
+        return edges
+    if range is None and not math.prod(column.shape):
+        return edges
+    first, last = (min(column), max(column)) if range is None else range
+    return even_edges_.call(first, last, raw(edges))
 
 
 def _places(columns: Sequence[Any], edges: Sequence[Any]) -> Any:
@@ -71,69 +123,107 @@ def _sums(places: Any, weights: Any, counts: Any) -> Any:
     return np.reshape(sums[:-1], counts.shape).astype(dtype, copy=False)
 
 
-def _weighed(plain: Callable[..., Any], columns: Any, args: tuple[Any, ...], density: Any, weights: Any) -> Any:
-    """Return a histogram whose weights are a Tensor, and the edges along each of its axes.
+def _found(
+    plain: Callable[..., Any],
+    columns: Sequence[Any],
+    bins: Sequence[Any],
+    ranges: Sequence[Any],
+    args: tuple[Any, ...],
+    density: Any,
+    weights: Any,
+) -> tuple[Any, list[Any]]:
+    """Return a histogram, and the edges along each of its axes.
 
     Args:
-        plain: NumPy's function, without a derivative.
-        columns: the arrays of elements, one for each axis.
-        args: the elements as `plain` takes them, the bins and the range.
+        plain: NumPy's function, without a derivative, with a list of edges.
+        columns: the elements along each axis.
+        bins: the bins along each axis.
+        ranges: the range along each axis, or None.
+        args: the elements, the bins and the range as `plain` takes them.
         density: whether to divide by the sum of the weights and the size of each bin.
         weights: one for each element.
     """
+    weighed = isinstance(weights, TensorBase)
     array = raw(weights)
     # Another library may add floats in any order, and counts exactly.
-    is_summed_here = array.__class__ is not np.ndarray and is_foreign(array) and array.dtype.kind in "fc"
-    sums, edges = plain(*args, None, None if is_summed_here else weights.detach())
-    each = edges if isinstance(edges, (list, tuple)) else [edges]
-    places = _places([np.reshape(raw(column), -1) for column in columns], [raw(edge) for edge in each])
-    found = _sums(places, np.reshape(array, -1), raw(sums)) if is_summed_here else raw(sums)
-    result = weigh_.call(np.reshape(weights, -1), places, found)
+    is_summed_here = weighed and array.__class__ is not np.ndarray and is_foreign(array) and array.dtype.kind in "fc"
+    result, plain_edges = plain(*args, None, None if is_summed_here else weights.detach() if weighed else weights)
+    given = zip(plain_edges, columns, bins, ranges, strict=True)
+    edges = [_with_history(edge, *of_axis) for edge, *of_axis in given]
+    if weighed:
+        bare = [raw(edge) for edge in plain_edges]
+        places = _places([np.reshape(raw(column), -1) for column in columns], bare)
+        found = _sums(places, np.reshape(array, -1), raw(result)) if is_summed_here else raw(result)
+        result = weigh_.call(np.reshape(weights, -1), places, found)
     if not density:
         return result, edges
     total = np.sum(result)
-    for axis, edge in enumerate(each):
-        result = result / np.diff(raw(edge)).astype(float).reshape(-1, *(1,) * (len(each) - 1 - axis))
+    for axis, edge in enumerate(edges):
+        widths = np.diff(edge)
+        # Along one axis NumPy takes real widths, with a warning for complex edges.
+        widths = widths.astype(float) if plain is _plain else widths
+        result = result / np.reshape(widths, (-1, *(1,) * (len(edges) - 1 - axis)))
     return result / total, edges
 
 
 _histogram = NonDifferentiable(np.histogram)
 _histogram2d = NonDifferentiable(np.histogram2d)
 _histogramdd = NonDifferentiable(np.histogramdd)
+_histogram_bin_edges = NonDifferentiable(np.histogram_bin_edges)
+
+
+def _plain(*args: Any) -> tuple[Any, list[Any]]:
+    counts, edges = _histogram(*args)
+    return counts, [edges]
+
+
+def _plain2d(*args: Any) -> tuple[Any, list[Any]]:
+    counts, *edges = _histogram2d(*args)
+    return counts, edges
+
+
+def _length(bins: Any) -> int | None:
+    """Return how many bins or edges are given; None for a number."""
+    return len(bins) if isinstance(bins, (list, tuple)) or np.ndim(raw(bins)) else None
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
     """Return how many elements are in each bin, or the sum of their weights, and the edges of the bins."""
-    if not isinstance(weights, TensorBase):
-        return _histogram(a, bins, range, density, weights)
-    return _weighed(_histogram, [a], (a, bins, range), density, weights)
+    result, edges = _found(_plain, [a], [bins], [range], (a, bins, range), density, weights)
+    return result, edges[0]
+
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """Return the edges of the bins of a histogram."""
+    if is_foreign(raw(a)):
+        # CuPy has no function for the edges alone.
+        return histogram(a, bins, range)[1]
+    edges = _histogram_bin_edges(a, bins, range, raw(weights))
+    return _with_history(edges, a, bins, range)
 
 
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
     """Return the histogram of points, which are rows, or the columns of a list, and the edges along each axis."""
-    if not isinstance(weights, TensorBase):
-        return _histogramdd(sample, bins, range, density, weights)
     # NumPy tells a list of columns from an array of rows, as it does here.
     shaped = hasattr(sample, "shape")
-    columns = np.atleast_2d(raw(sample)).T if shaped and sample.ndim < 2 else raw(sample).T if shaped else sample
-    return _weighed(_histogramdd, list(columns), (sample, bins, range), density, weights)
+    columns = list(np.transpose(sample if sample.ndim > 1 else np.atleast_2d(sample).T) if shaped else sample)
+    each = [bins] * len(columns) if _length(bins) is None else list(bins)
+    ranges = [None] * len(columns) if range is None else list(range)
+    return _found(_histogramdd, columns, each, ranges, (sample, bins, range), density, weights)
 
 
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, Any, Any]:
     """Return the histogram of points in the plane, and the edges along both axes."""
-    if not isinstance(weights, TensorBase):
-        return _histogram2d(x, y, bins, range, density, weights)  # type: ignore[no-any-return]
-
-    def plain(x: Any, y: Any, *args: Any) -> tuple[Any, list[Any]]:
-        counts, *edges = _histogram2d(x, y, *args)
-        return counts, edges
-
-    counts, edges = _weighed(plain, [x, y], (x, y, bins, range), density, weights)
+    # One number or one row of edges holds for both axes, two of either for one each.
+    each = list(bins) if _length(bins) == 2 else [bins, bins]
+    ranges = [None, None] if range is None else list(range)
+    counts, edges = _found(_plain2d, [x, y], each, ranges, (x, y, bins, range), density, weights)
     return counts, edges[0], edges[1]
 
 
 RULES[np.histogram] = histogram
 RULES[np.histogram2d] = histogram2d
 RULES[np.histogramdd] = histogramdd
+RULES[np.histogram_bin_edges] = histogram_bin_edges

@@ -115,9 +115,7 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
             key |= 4 if edge is None else 20
             if value.dtype is not data.dtype:
                 key |= 64
-        if kind == "c":
-            key |= 32
-        plan = primitive.plan(key)
+        plan = primitive.plan(key | _BITS.get(data.dtype.char, 0))
         kept: list[Any] = []
         for owner, attribute, is_tensor, _ in plan.slots:
             argument: Any = out if owner == first else other if owner == second else None
@@ -144,6 +142,9 @@ def in_place(primitive: Primitive, bare: Callable[[Any, Any], Any]) -> Callable[
     return operator
 
 
+#: By the type of the result, the bit that tells of it in the key of a plan.
+_BITS = {"F": 32, "D": 32, "G": 32, "e": 128}
+
 #: Operands that NumPy takes without asking them first.
 _KNOWN = (TensorBase, float, int, np.ndarray, np.generic, complex)
 
@@ -169,9 +170,7 @@ def write_at_index(primitive: Primitive, writer: Callable[..., Any], out: Tensor
             raise mixed_devices(primitive.name, out, value)
         edge = gradient_edge(value)
         key |= 4 if edge is None else 20
-    if out._data.dtype.kind == "c":
-        key |= 32
-    plan = primitive.plan(key)
+    plan = primitive.plan(key | _BITS.get(out._data.dtype.char, 0))
     run_writer(writer, out, index, value)
     node = _node(plan, None if out._view is not None else out._grad_fn, edge, out)
     node.saved, node.versions = (index,) * len(plan.slots), None

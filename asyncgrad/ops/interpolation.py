@@ -20,9 +20,11 @@ from .indexing import getitem, lines_over, sort, take, take_along_axis
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, derivative, primitive
 from .shaping import reshape
+from .single_precision import by_single, holds_half
 
 __all__ = [
     "PICKING_METHODS",
+    "by_precise_shares",
     "fractions_of_percentages",
     "gradient",
     "interp",
@@ -51,6 +53,9 @@ def quantile(
 ) -> Any:
     """Return the quantile along axes, by linear interpolation between two elements, or as another method has it."""
     a = array_like(a)
+    if holds_half(a):
+        options = {"method": method, "keepdims": keepdims, "weights": weights}
+        return by_single(by_precise_shares(quantile), np.quantile, a, q, axis, out=out, **options)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take a real array, not {a.dtype}: pass a.real")
     if a.dtype.kind in "iu" and method != "linear":
@@ -93,6 +98,18 @@ def quantile(
 
 
 RULES[np.quantile] = quantile
+
+
+def by_precise_shares(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of quantiles that takes a Python number as a share in float64.
+
+    In float32 the place of a quantile among 70,000 elements has two decimals.
+    """
+
+    def precise(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(a, np.asarray(q, float) if isinstance(q, (int, float)) else q, *args, **kwargs)
+
+    return precise
 
 
 def recorded_fractions(q: Any, method: str) -> Any:
@@ -167,6 +184,8 @@ def _positions(fractions: Any, length: int, method: str) -> Any:
 def percentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any) -> Any:
     """Return the value below which `q` percent of the elements along axes lie."""
     a = array_like(a)
+    if holds_half(a):
+        return by_single(by_precise_shares(percentile), np.percentile, a, q, *args, weights=weights, **kwargs)
     return quantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)
 
 
@@ -186,15 +205,20 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         raise ValueError(f"numpy.interp takes xp and fp of one shape (n,), n > 0, not {xp.shape} and {fp.shape}")
     if period is not None:
         (x, xp, fp), left, right = _in_one_period(x, xp, fp, period), None, None
+    known = raw(xp)
+    beyond = raw(x) >= known[-1]
     if xp.size == 1:
         result = np.broadcast_to(fp, x.shape) if x.ndim else fp[0]
     else:
-        start = np.clip(np.searchsorted(raw(xp), raw(x), "right") - 1, 0, xp.size - 2)
+        start = np.clip(np.searchsorted(known, raw(x), "right") - 1, 0, xp.size - 2)
         slope = (getitem(fp, start + 1) - getitem(fp, start)) / (getitem(xp, start + 1) - getitem(xp, start))
-        result = slope * (x - getitem(xp, start)) + getitem(fp, start)
-    result = np.where(raw(x) < raw(xp)[0], fp[0] if left is None else left, result)
-    # At the last point too, so that the result there is fp[-1] exactly.
-    return np.where(raw(x) >= raw(xp)[-1], _right_of_points(x, xp, fp, right), result)
+        # At the last point the line is taken from there, so that the result is fp[-1] exactly and has the slope of the
+        # line before it, as at the first point that after it: test_interp_has_the_slope_of_its_lines_at_both_ends.
+        anchor = start + (raw(x) == known[-1])
+        result = slope * (x - getitem(xp, anchor)) + getitem(fp, anchor)
+        beyond = beyond & ((raw(x) > known[-1]) | (known[-1] == known[-2]))
+    result = np.where(raw(x) < known[0], fp[0] if left is None else left, result)
+    return np.where(beyond, _right_of_points(x, xp, fp, right), result)
 
 
 def _in_one_period(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
@@ -222,6 +246,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if f.dtype.kind == "b" and f.ndim:
         raise TypeError("numpy.gradient takes an array of numbers, not bool: pass f.astype(float)")
     f = f if f.dtype.kind in "fc" else f.astype(float)
+    if varargs and holds_half(f, *varargs):
+        return by_single(gradient, np.gradient, f, *varargs, axis=axis, edge_order=edge_order)
     axes = reduced_axes(axis, f.ndim) if axis is None or isinstance(axis, tuple) else axis_tuple(axis, f.ndim)
     if edge_order not in (1, 2):
         raise ValueError(f"numpy.gradient takes edge_order=1 or 2, not {edge_order}")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..graph.cost import size_of
 from ..graph.lowering import BodySource, Spec
+from .half import single
 from .kernels import function_of
 
 if TYPE_CHECKING:
@@ -43,8 +44,14 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
     values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, plan.slots, strict=True)]
     # Complex gradients are conjugated around the formulas: see Plan.conjugates.
     grad, template = (f"$s{len(names)}", "$conjugate({})") if plan.conjugates else ("$g", "{}")
+    before = _version_check(plan, names) + ((f"{grad} = $conjugate($g)",) if plan.conjugates else ())
+    temporaries = len(names) + plan.conjugates
+    if plan.is_half:
+        grad, *wide = [f"$s{len(names) + index}" for index in range(1 + len(values))]
+        before += tuple(f"{to} = $single({of})" for to, of in zip([grad, *wide], ["$g", *values], strict=True))
+        values, temporaries = wide, 2 * len(names) + 1
     plan_name = re.sub(r"\W", "_", f"plan_of_{plan.primitive.name}")  # the function may be a lambda
-    constants = {plan_name: plan, "conjugate": np.conjugate, "size_of": size_of}
+    constants = {plan_name: plan, "conjugate": np.conjugate, "single": single, "size_of": size_of}
     results: list[str | None] = []
     specs: list[Spec | None] = []
     is_short = not plan.conjugates
@@ -64,11 +71,11 @@ def lower(plan: Plan, node: NodeLike, wanted: Sequence[bool] | None) -> BodySour
         tuple(results) if None in results else _joint_source(plan, values, constants) or tuple(results),
         (f"$node.plan is not ${plan_name}",),
         (f"{''.join(f'{name}, ' for name in names)}= $node.saved",) if names else (),
-        _version_check(plan, names) + ((f"{grad} = $conjugate($g)",) if plan.conjugates else ()),
+        before,
         ("$node.saved = None",) if plan.holds_tensors else (),
         constants,
         tuple(specs),
-        len(names) + plan.conjugates,
+        temporaries,
         True,
         is_short,
         plan.could_be_heavy(elements, _saved_specs(plan, node)),

@@ -72,7 +72,6 @@ NONDIFFERENTIABLE: tuple[Callable[..., Any], ...] = (
     np.spacing,
     np.trunc,
     # positions and counts
-    np.histogram_bin_edges,
     np.argmax,
     np.argmin,
     np.argpartition,

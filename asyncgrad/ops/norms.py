@@ -14,6 +14,7 @@ from .foreign import eye_beside
 from .primitive import RULES, derivative, primitive
 from .reductions import max, min, sum
 from .shaping import moveaxis, reshape, transpose
+from .single_precision import by_single, holds_half
 from .singular import svdvals
 from .solving import inv
 
@@ -50,6 +51,14 @@ def _(g: Any, x: Any, out: Any, order: float, axis: Any, keepdims: bool) -> Any:
     return np.sign(x) * size * spread(factor, x.shape, axis, keepdims)
 
 
+def _plain_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
+    return np.linalg.norm(x, ord, axis[0], keepdims)
+
+
+def _plain_matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> Any:
+    return np.linalg.norm(x, ord, (rows, columns), keepdims)
+
+
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Return the norm of vectors along axes."""
     x = array_like(x)
@@ -74,6 +83,8 @@ def _norm_along(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
         x = x.astype(float)
     if ord is None or ord == 2:
         return euclidean_norm(x, axis, keepdims)
+    if holds_half(x):
+        return by_single(_norm_along, _plain_norm, x, ord, axis, keepdims)
     if ord == math.inf:
         # As in NumPy, the largest of no elements is 0 in a norm, and there is no smallest.
         empty = not math.prod(x.shape[one] for one in axis)
@@ -97,6 +108,8 @@ def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> A
         raise ValueError(f"numpy.linalg.norm of a matrix takes two different axes, not {rows} twice")
     if ord in (None, "fro", "f"):
         return euclidean_norm(x, (rows, columns), keepdims)
+    if holds_half(x):
+        return by_single(_matrix_norm, _plain_matrix_norm, x, ord, rows, columns, keepdims)
     reductions: dict[Any, Any] = {1: (rows, columns, max), -1: (rows, columns, min)}
     reductions |= {math.inf: (columns, rows, max), -math.inf: (columns, rows, min)}
     if ord in (2, -2, "nuc"):

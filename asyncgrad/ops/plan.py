@@ -28,7 +28,8 @@ The function is generated because a loop over formulas and their arguments would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Signature
 from math import prod
 from typing import Any, NamedTuple, Protocol, final
 
@@ -47,6 +48,7 @@ from ..graph.cost import (
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
 from .formula import Expression, as_expression, is_readable, keeps_dtype
+from .half import recomputing, single
 from .kernels import ADDERS, DEVICE_VARIANTS, FusedFormula, function_of, fused_jointly, is_fusable
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
@@ -71,9 +73,11 @@ class PrimitiveLike(Protocol):
     """The part of a primitive that a plan uses; `Primitive` documents the attributes."""
 
     function: Callable[..., Any]
+    call: Callable[..., Any]
     name: str
     node_name: str
     parameters: tuple[str, ...]
+    signature: Signature
     tensor_names: tuple[str, ...]
     formulas: dict[str, Formula]
     superlinear: bool
@@ -124,6 +128,7 @@ class Plan:
         "gather",
         "holds_tensors",
         "is_fused",
+        "is_half",
         "joint",
         "keeps_spec",
         "no_edges",
@@ -145,20 +150,21 @@ class Plan:
         conjugates: bool,
         is_cast: bool = False,
         is_fused: bool = False,
+        is_half: bool = False,
     ) -> None:
         self.primitive: PrimitiveLike = primitive
+        #: Whether the formulas are given float32, since the result is of float16: see half.py.
+        self.is_half: bool = is_half and not is_fused
         #: Whether the arrays are of a type that kernels are compiled for: then each formula is one kernel if it can be.
         self.is_fused: bool = is_fused and not conjugates
         #: Whether the result is complex. A formula multiplies by the derivative, and PyTorch's convention (descent
         #: along the gradient) by its conjugate. So the gradient is conjugated before the formulas and after them.
         self.conjugates: bool = conjugates
-        places = {name: place for place, name in enumerate((*primitive.parameters, "out"))}
-        wanted = [name for edge, name in enumerate(primitive.tensor_names) if requires >> edge & 1]
-        keys = {primitive.slot_key(need) for name in wanted for need in primitive.formulas[name].needs}
-        #: In the order of the parameters, the result last.
-        slots = sorted(keys, key=lambda key: (places[key[0]], key[1] or ""))
+        names = enumerate(primitive.tensor_names)
+        formulas = {name: self._formula(name) for edge, name in names if requires >> edge & 1}
+        slots = _slot_keys(primitive, formulas.values())
         #: For each edge, its formula and which saved values it takes; None where no gradient is wanted.
-        self.calls = [self._call(name, slots) if name in wanted else None for name in primitive.tensor_names]
+        self.calls = [self._call(formulas.get(name), slots) for name in primitive.tensor_names]
         self._tracked = {name for edge, name in enumerate(primitive.tensor_names) if tracked >> edge & 1}
         self.slots: tuple[SavedSlot, ...] = tuple([self._slot(*key) for key in slots])
         self.tensor_slots: tuple[int, ...] = tuple(index for index, slot in enumerate(self.slots) if slot.is_tensor)
@@ -186,8 +192,7 @@ class Plan:
         self.gather, self.run_here = self._generate()
         #: A body that adds gradients into sums, see `_adding_lines`; None if there are no adders.
         self.run_adding: Callable[..., Any] | None = self._generate(adds=True)[1] if self.adders else None
-        #: The body that the engine calls; see the docstring of this module. Where there are adders, it raises
-        #: AddingSignal.
+        #: The body that the engine calls: see the docstring of this module. With adders, it raises AddingSignal.
         self.run: Callable[..., Any] = _signal_adding if self.adders else self.run_here
         #: The number of elements from which `run` raises OffloadSignal, or, for a superlinear primitive, the product of
         #: sizes; None if it never does.
@@ -198,9 +203,20 @@ class Plan:
         self._may_be_watched = not is_fused
         self._begin_to_watch()
 
-    def _call(self, name: str, slots: Sequence[tuple[str, str | None]]) -> tuple[Callable[..., Any], tuple[int, ...]]:
-        """Return the formula of an argument, and the numbers of the slots that it takes."""
-        formula = self.primitive.formulas[name]
+    def _formula(self, name: str) -> Formula:
+        """Return the formula of an argument; one that needs a result of float16 takes the arguments instead."""
+        made, formula = self.primitive, self.primitive.formulas[name]
+        # A user's function may do more than to return its result.
+        if not self.is_half or "out" not in formula.needs or not _is_ours(formula.function, made.function):
+            return formula
+        return Formula(*recomputing(made.call, made.signature.parameters, formula.function, formula.needs))
+
+    def _call(
+        self, formula: Formula | None, slots: Sequence[tuple[str, str | None]]
+    ) -> tuple[Callable[..., Any], tuple[int, ...]] | None:
+        """Return what computes a formula, and the numbers of the slots that it takes; None without a formula."""
+        if formula is None:
+            return None
         return formula.function, tuple([slots.index(self.primitive.slot_key(need)) for need in formula.needs])
 
     def _slot(self, owner: str, attribute: str | None) -> SavedSlot:
@@ -302,7 +318,7 @@ class Plan:
     @property
     def is_ours(self) -> bool:
         """Whether all formulas are asyncgrad's own."""
-        return all(call is None or call[0].__module__.startswith("asyncgrad.") for call in self.calls)
+        return all(call is None or _is_ours(call[0]) for call in self.calls)
 
     def watches(self, elements: int) -> bool:
         """Tell whether runs on this many elements are being measured although their arrays are small."""
@@ -338,7 +354,7 @@ class Plan:
     def edge_keeps_spec(self, edge: int) -> bool:
         """Tell whether the gradient of an edge certainly has the shape and dtype of the incoming gradient."""
         call, expression = self.calls[edge], self.expressions[edge]
-        if call is None or expression is None:
+        if call is None or expression is None or self.is_half:
             return False
         if expression.is_gradient:
             return True
@@ -386,6 +402,8 @@ class Plan:
     def _gradient_sources(self) -> list[str]:
         """Return the source of each gradient: the formula itself where that is arithmetic, or a call of it."""
         values = [f"s{index}._data" if slot.is_tensor else f"s{index}" for index, slot in enumerate(self.slots)]
+        if self.is_half:
+            values = [f"w{index}" for index in range(len(values))]
         sources = []
         for edge, (call, expression) in enumerate(zip(self.calls, self.expressions, strict=True)):
             arguments = [] if call is None else ["g", *(values[index] for index in call[1])]
@@ -457,6 +475,8 @@ class Plan:
         if self.conjugates:
             lines.append("    g = conjugate(g)")
         values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
+        if self.is_half:
+            lines += ["    g = single(g)", *(f"    w{index} = single({value})" for index, value in enumerate(values))]
         if adds:
             lines += self._adding_lines(values, results)
         if self.joint is not None:
@@ -499,7 +519,11 @@ class Plan:
         namespace: dict[str, Any] = {"new": object.__new__, "version_of": version_of, "conjugate": conjugate}
         namespace["with_versions"] = with_versions
         namespace.update(
-            OffloadSignal=OffloadSignal, VersionCounter=VersionCounter, size_of=size_of, run_generic=run_generic
+            OffloadSignal=OffloadSignal,
+            VersionCounter=VersionCounter,
+            run_generic=run_generic,
+            single=single,
+            size_of=size_of,
         )
         namespace.update({f"f{edge}": function_of(call[0]) for edge, call in enumerate(self.calls) if call is not None})
         namespace.update({f"a{edge}": adder for edge, adder in self.adders.items()})
@@ -511,6 +535,8 @@ class Plan:
         """Run the formulas one by one on `values`, arrays or tensors; with `wanted`, only those of wanted edges."""
         if self.conjugates:
             g = np.conjugate(g)
+        if self.is_half:
+            g, values = single(g), list(map(single, values))
         results = [
             None
             if call is None or (wanted is not None and not wanted[edge])
@@ -528,6 +554,18 @@ def _alias_lines(name: str) -> list[str]:
         f"    {name}._data, {name}._output_nr, {name}._device, {name}._counter = _out._data, 0, _out._device, counter",
         f"    {name}._meta = {name}._grad_fn = {name}._view = None",
     ]
+
+
+def _slot_keys(primitive: PrimitiveLike, formulas: Iterable[Formula]) -> list[tuple[str, str | None]]:
+    """Return what some formulas need, in the order of the parameters, the result last."""
+    places = {name: place for place, name in enumerate((*primitive.parameters, "out"))}
+    keys = {primitive.slot_key(need) for formula in formulas for need in formula.needs}
+    return sorted(keys, key=lambda key: (places[key[0]], key[1] or ""))
+
+
+def _is_ours(*functions: Callable[..., Any]) -> bool:
+    """Tell whether functions are asyncgrad's own, or ufuncs."""
+    return all(isinstance(one, np.ufunc) or one.__module__.startswith("asyncgrad.") for one in functions)
 
 
 def run_generic(node: Any, g: Any, release: bool) -> Any:

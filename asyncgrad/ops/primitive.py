@@ -89,8 +89,8 @@ class Primitive:
         #: The parameters that may be tensors, in order; each has an edge.
         self.tensor_names: tuple[str, ...] = ()
         #: By whether the arrays are of a type that there is a KernelCompiler for (the lowest bit), which arguments are
-        #: tensors (the next bits), which require grad (the next), whether the result is complex, and whether it was
-        #: cast to the dtype of memory that it was written into.
+        #: tensors (the next bits), which require grad (the next), whether the result is complex, whether it was
+        #: cast to the dtype of memory that it was written into, and whether it is of float16.
         self.plans: dict[int, Plan] = {}
         #: Whether the result may be a view of the first argument's memory.
         self.views: bool = views
@@ -149,8 +149,9 @@ class Primitive:
         count = len(self.tensor_names)
         ones = (1 << count) - 1
         bits = key >> 1
-        is_complex, is_cast = bool(bits >> 2 * count & 1), bool(bits >> 2 * count & 2)
-        plan = self.plans[key] = Plan(self, bits >> count & ones, bits & ones, is_complex, is_cast, bool(key & 1))
+        is_complex, is_cast, is_half = (bool(bits >> 2 * count & bit) for bit in (1, 2, 4))
+        requires, tracked = bits >> count & ones, bits & ones
+        plan = self.plans[key] = Plan(self, requires, tracked, is_complex, is_cast, bool(key & 1), is_half)
         return plan
 
     def plan(self, key: int) -> Plan:

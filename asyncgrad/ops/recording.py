@@ -22,7 +22,8 @@ would take twice as long. For `np.multiply` it begins with these lines, without 
         ...
 
 `key` finds the plan. Its lowest bit says whether the arrays are of a type for which there is a KernelCompiler, the next
-ones which arguments are tensors, the next which of them require grad, and one more whether the result is complex.
+ones which arguments are tensors, the next which of them require grad, and three more whether the result is complex, is
+cast, and is of float16.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ _NAMES: dict[str, Any] = {
     "_VersionCounter": VersionCounter,
     "_asarray": np.asarray,
     "_check_numbers": check_numbers,
+    "_float32": np.dtype(np.float32),
     "_float64": np.dtype(np.float64),
     "_getframe": sys._getframe,
     "_is_labelled": is_labelled,
@@ -320,11 +322,14 @@ def _make_node(name: str, signature: inspect.Signature, tensor_names: Sequence[s
     values = "".join(f"{parameter}, " for parameter in signature.parameters)
     return [
         "    _dtype = _data.dtype",
-        # The first two tests are for speed only: they spare most results the third.
-        "    if _dtype is not _float64 and _dtype.kind != 'f':",
-        "        if _dtype.kind != 'c':",
-        *_call_check_numbers(name, signature, is_operator),
-        f"        _key += {2 << 2 * count}",
+        # For speed only: most results are of one of these.
+        "    if _dtype is not _float64 and _dtype is not _float32:",
+        "        if _dtype.kind == 'f':",
+        f"            if _dtype.itemsize == 2: _key += {8 << 2 * count}",
+        "        else:",
+        "            if _dtype.kind != 'c':",
+        *(f"    {line}" for line in _call_check_numbers(name, signature, is_operator)),
+        f"            _key += {2 << 2 * count}",
         "    try:",
         "        _plan = _plans[_key]",
         "    except KeyError:",

@@ -30,6 +30,7 @@ from .dispatch import write
 from .kernels import device_variant
 from .primitive import RULES, derivative, primitive
 from .shaping import copy, reshape
+from .single_precision import by_single, holds_half
 
 __all__ = [
     "amax",
@@ -46,6 +47,10 @@ __all__ = [
     "sum_",
     "var",
 ]
+
+
+#: The largest finite number of float16.
+_LARGEST_HALF = 65_504
 
 
 def _into(out: Any, result: Any) -> Any:
@@ -119,7 +124,10 @@ def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) ->
 @derivative(mean_, "a")
 def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
     # There is no element to give a gradient to where there is none to count.
-    return spread(g / reduced_count(a_shape, axis, 1), a_shape, axis, keepdims)
+    count = reduced_count(a_shape, axis, 1)
+    # On a GPU float16 stays what it is, and the number would be infinite.
+    part = g * (1 / count) if count > _LARGEST_HALF and g.dtype == np.float16 else g / count
+    return spread(part, a_shape, axis, keepdims)
 
 
 _mean = mean_.call
@@ -131,6 +139,8 @@ def mean(
     """Return the mean over axes, of the elements where `where` holds."""
     if where is True:
         return _into(out, _mean(a, axis, dtype, keepdims))
+    if holds_half(a):
+        return by_single(mean, np.mean, a, axis, dtype, keepdims=keepdims, where=where, out=out)
     return _into(out, _sum(np.where(where, a, 0), axis, dtype, keepdims) / _chosen(where, a, axis, keepdims))
 
 
@@ -152,6 +162,8 @@ def _native(dtype: Any) -> Any:
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
     """Return the mean over axes, weighted."""
     a = array_like(a)
+    if holds_half(a, weights):
+        return by_single(average, np.average, a, axis, weights, returned, keepdims=keepdims)
     if weights is None:
         result = _mean(a, axis, None, keepdims)
         total = array_beside(np.full_like(raw(result), math.prod(a.shape) / math.prod(result.shape), order="C"), result)
@@ -243,8 +255,16 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any
             if ddof != 0:
                 raise ValueError("ddof and correction are two names of one argument: pass one of them")
             ddof = correction
+        if dtype is not None and holds_half(a):
+            # So that distances are not rounded either: NumPy computes them in the wider dtype.
+            a = a.astype(np.result_type(a.dtype, dtype))
         if where is True and mean is None and real_if_asked(a, dtype) is a:
             return _into(out, plain(a, axis, dtype, ddof, keepdims))
+        if holds_half(a, mean):
+            mine, numpys = (std, np.std) if root else (var, np.var)
+            means = {} if mean is None else {"mean": mean}
+            options = {"ddof": ddof, "keepdims": keepdims, "where": where, **means}
+            return by_single(mine, numpys, a, axis, dtype, out=out, **options)
         count = _chosen(where, a, axis, keepdims) - ddof
         # As in NumPy, `dtype` is the dtype of the sums alone: distances are between uncast elements.
         center = RULES[np.mean](a, axis, dtype, keepdims=True, where=where) if mean is None else mean
@@ -330,7 +350,8 @@ def _extreme_gradient(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> An
     # Where no extreme is nan no element is, so that there is no need to wait for a device to tell.
     if extremes.__class__ is not np.ndarray or np.isnan(extremes).any():
         chosen |= np.isnan(elements)
-    count = sum_over(chosen, axis, g.dtype, None, True)
+    # On a GPU float16 stays what it is, and counts no further than to 65,504.
+    count = sum_over(chosen, axis, np.float32 if g.dtype.itemsize == 2 else g.dtype, None, True)
     return g.reshape(kept) / count * chosen
 
 

@@ -18,6 +18,7 @@ from .foreign import placed
 from .indexing import lines_over, sort, take
 from .interpolation import (
     PICKING_METHODS,
+    by_precise_shares,
     fractions_of_percentages,
     quantile,
     quantile_ranks,
@@ -30,6 +31,7 @@ from .nondifferentiable import NonDifferentiable
 from .primitive import RULES
 from .reductions import average, max, mean, min, prod, std, sum, var
 from .shaping import atleast_2d, reshape, squeeze
+from .single_precision import by_single, holds_half
 
 __all__ = [
     "corrcoef",
@@ -51,6 +53,8 @@ __all__ = [
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """Return the middle element along axes, or the mean of the two in the middle."""
     a = array_like(a)
+    if holds_half(a):
+        return by_single(median, np.median, a, axis, keepdims=keepdims, out=out)
     if a.dtype.kind not in "fc" or not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("=") if a.dtype.kind in "fc" else float)
     axes = reduced_axes(axis, a.ndim)
@@ -149,6 +153,8 @@ def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool =
     a = array_like(a)
     if a.dtype.kind not in "fc":
         return median(a, axis, out, overwrite_input, keepdims)
+    if holds_half(a):
+        return by_single(nanmedian, np.nanmedian, a, axis, keepdims=keepdims, out=out)
     if not math.prod(a.shape):
         return nanmean(a, axis, None, out, keepdims)
     axes = reduced_axes(axis, a.ndim)
@@ -175,6 +181,9 @@ def nanquantile(
 ) -> Any:
     """Return the quantile along axes by linear interpolation between the two nearest elements; ignores nans."""
     a = array_like(a)
+    if holds_half(a):
+        options = {"method": method, "keepdims": keepdims, "weights": weights}
+        return by_single(by_precise_shares(nanquantile), np.nanquantile, a, q, axis, out=out, **options)
     if a.dtype.kind == "c":
         raise ArgumentTypeError(
             f"numpy.nanquantile and numpy.nanpercentile take a real array, not {a.dtype}: pass a.real"
@@ -226,6 +235,8 @@ RULES[np.nanquantile] = nanquantile
 def nanpercentile(a: Any, q: Any, *args: Any, weights: Any = None, **kwargs: Any) -> Any:
     """Return the value below which `q` percent of the elements lie; ignores nans."""
     a = array_like(a)
+    if holds_half(a):
+        return by_single(by_precise_shares(nanpercentile), np.nanpercentile, a, q, *args, weights=weights, **kwargs)
     return nanquantile(a, fractions_of_percentages(q, a.dtype, weights), *args, weights=weights, **kwargs)
 
 

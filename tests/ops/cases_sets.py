@@ -48,14 +48,27 @@ CASES: dict[Callable[..., Any], list[Case]] = {
         # Not of equal widths, with elements at and outside of the edges.
         Case((_ELEMENTS, [0, 1, 5], None, True, positive(6)), differentiate=(4,)),
         Case((np.arange(6).reshape(2, 3), 2, (1, 5)), {"weights": positive(2, 3)}, differentiate=("weights",)),
+        *[Case((normal(2, 3), bins, None, density)) for bins in (3, "sqrt") for density in (None, True)],
+        Case((normal(6), np.array([-2.0, -0.25, 0.5, 2.0]), None, True), differentiate=(1,)),
+        Case((normal(6), 2, np.array([-2.0, 2.0]), True, positive(6)), differentiate=(0, 2, 4)),
+    ],
+    np.histogram_bin_edges: [
+        Case((normal(2, 3),)),
+        Case((normal(6), "fd")),
+        Case((np.full(3, 2.0), 2), smooth=False),
+        Case((_ELEMENTS, 3, np.array([0.0, 2.0])), differentiate=(2,)),
+        Case((_ELEMENTS, np.array([0.0, 1.0, 5.0])), differentiate=(1,)),
     ],
     np.histogram2d: [
         Case((_ELEMENTS, _ELEMENTS[::-1].copy(), (2, 3)), {"weights": normal(6)}, differentiate=("weights",)),
         Case((_ELEMENTS, _ELEMENTS, 2, [[0, 4], [1, 5]], True, positive(6)), differentiate=(5,)),
+        Case((normal(6), normal(6), (2, 3), None, True), differentiate=(0, 1)),
+        Case((normal(6), normal(6), np.array([-2.0, 0.0, 3.0]), None, True), differentiate=(2,)),
     ],
     np.histogramdd: [
         Case((_POINTS, (2, 3)), {"weights": normal(4)}, differentiate=("weights",)),
         Case(([_ELEMENTS, _ELEMENTS], 2, None, True, positive(6)), differentiate=(4,)),
+        Case((normal(5, 2), (3, 2), None, True)),
     ],
 }
 

@@ -57,6 +57,30 @@ def test_a_quantile_of_whole_numbers_has_numpys_dtype() -> None:
         numpy.quantile(ag.tensor([1.0]), 0.5, method="what")
 
 
+@pytest.mark.parametrize("right", [None, 9.0])
+def test_interp_has_the_slope_of_its_lines_at_both_ends(right: float | None) -> None:
+    x = ag.tensor([-1.0, 0.0, 1.0, 3.0, 4.0], requires_grad=True)
+    xp = ag.tensor([0.0, 1.0, 3.0], requires_grad=True)
+    fp = ag.tensor([1.0, 3.0, 0.3], requires_grad=True)
+
+    result: Any = np.interp(x, xp, fp, right=right)
+    by_x, by_xp, by_fp = sync.grad(result[3:4].sum() + result[1:2].sum(), [x, xp, fp])
+
+    np.testing.assert_array_equal(result.numpy(), np.interp(x.numpy(), xp.numpy(), fp.numpy(), right=right))
+    np.testing.assert_allclose(by_x.numpy(), [0, 2, 0, -1.35, 0], rtol=1e-15)
+    np.testing.assert_allclose(by_xp.numpy(), [-2, 0, 1.35], rtol=1e-15)
+    np.testing.assert_allclose(by_fp.numpy(), [1, 0, 1], atol=1e-15)
+
+
+def test_interp_at_a_last_point_that_is_there_twice_is_the_last_value() -> None:
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+
+    with np.errstate(all="ignore"):
+        result = np.interp(x, [0.0, 2.0, 2.0], [0.0, 1.0, 5.0])
+
+    assert result.tolist() == [0.5, 5.0]
+
+
 @pytest.mark.parametrize("period", [4.0, -4.0, 1.7])
 def test_interpolation_with_a_period_is_numpys(period: float) -> None:
     x, xp, fp = np.array([-3.1, 0.3, 5.2, 7.9]), np.array([3.3, 0.2, 2.6]), np.array([1.0, -2.0, 5.0])

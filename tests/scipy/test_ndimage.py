@@ -194,3 +194,51 @@ def test_empty_images_stay_empty() -> None:
     for found in (ndimage.gaussian_filter(empty, 1.0), ndimage.median_filter(empty, 3), ndimage.grey_opening(empty, 3)):
         assert found.shape == (0, 5)
         sync.backward(found.sum())
+
+
+_POINTS = np.random.default_rng(3).normal(size=6)
+#: The slopes are those of the pieces within the image but for grid-wrap, where the next element is the first one.
+_ENDS = ("reflect", "grid-mirror", "mirror", "nearest", "constant", "grid-constant", "wrap")
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("mode", _ENDS)
+def test_the_slope_at_the_last_element_is_that_of_the_image_before_it(mode: str, order: int) -> None:
+    places, step = np.arange(6.0), 1e-6
+    x = ag.tensor(places[np.newaxis], requires_grad=True)
+
+    def at(where: np.ndarray) -> np.ndarray:
+        return np.asarray(scipy.ndimage.map_coordinates(_POINTS, where[np.newaxis], order=order, mode=mode))
+
+    (slopes,) = sync.grad(ndimage.map_coordinates(_POINTS, x, order=order, mode=mode).sum(), [x])
+
+    # Into the image at both ends.
+    inwards = np.where(places == 5, -step, step)
+    np.testing.assert_allclose(slopes.numpy()[0], (at(places + inwards) - at(places)) / inwards, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda by: ndimage.shift(_POINTS, -by, order=1),
+        lambda by: ndimage.affine_transform(_POINTS, np.eye(1), by, order=1),
+        lambda by: ndimage.map_coordinates(_POINTS, np.arange(6.0)[np.newaxis] + by, order=1),
+    ],
+    ids=["shift", "affine_transform", "map_coordinates"],
+)
+def test_a_warp_that_moves_nothing_has_the_slopes_of_the_image(move: Any) -> None:
+    by = ag.tensor(0.0, requires_grad=True)
+    weights = np.arange(1.0, 7.0)
+
+    (slope,) = sync.grad((move(by) * weights).sum(), [by])
+
+    slopes = np.append(np.diff(_POINTS), _POINTS[-1] - _POINTS[-2])
+    np.testing.assert_allclose(slope.numpy(), slopes @ weights, rtol=1e-12)
+
+
+def test_a_periodic_image_has_the_slope_towards_its_first_element_at_the_last() -> None:
+    x = ag.tensor([[5.0]], requires_grad=True)
+
+    (slope,) = sync.grad(ndimage.map_coordinates(_POINTS, x, order=1, mode="grid-wrap").sum(), [x])
+
+    np.testing.assert_allclose(slope.numpy()[0, 0], _POINTS[0] - _POINTS[-1], rtol=1e-12)

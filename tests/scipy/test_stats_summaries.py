@@ -9,9 +9,9 @@ import pytest
 import scipy.stats
 
 import asyncgrad as ag
-from asyncgrad import sync
+from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError
-from asyncgrad.scipy import stats
+from asyncgrad.scipy import special, stats
 from asyncgrad.scipy.stats import summaries
 from tests.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
@@ -79,14 +79,45 @@ def test_data_that_are_all_equal_are_nan_and_leave_other_gradients_alone(name: s
     np.testing.assert_allclose(gradient.numpy(), alone.numpy(), atol=1e-12)
 
 
-def test_a_share_of_nothing_has_no_gradient() -> None:
-    shares = ag.tensor([0.5, 0.0, 0.5], requires_grad=True)
+_NONE = np.array([0.5, 0.0, 1.5, 0.75])
+_OTHERS = np.array([0.25, 0.5, 1.0, 0.75])
 
-    found = stats.entropy(shares)
-    sync.backward(found)
 
-    np.testing.assert_allclose(found.numpy(), np.log(2))
-    assert np.isfinite(shares.grad.numpy()).all()
+@pytest.mark.filterwarnings("ignore:divide by zero encountered")
+@pytest.mark.parametrize(
+    ("function", "limit"),
+    [
+        (lambda p: special.entr(p).sum(), np.inf),
+        (lambda p: special.rel_entr(p, _OTHERS).sum(), -np.inf),
+        (lambda p: special.rel_entr(p, _OTHERS * (_NONE > 0)).sum(), np.inf),
+        (lambda p: special.kl_div(p, _OTHERS).sum(), -np.inf),
+        (stats.entropy, np.inf),
+        (lambda p: stats.entropy(p, base=2.0), np.inf),
+        (lambda p: stats.entropy(p, _OTHERS), -np.inf),
+        (stats.categorical.entropy, np.inf),
+        (lambda p: stats.multinomial.entropy(3, p / 2.75), np.inf),
+        (lambda p: nn.kl_div(np.log(_OTHERS), p, "sum"), -np.inf),
+    ],
+    ids=["entr", "rel_entr", "beside_0", "kl_div", "entropy", "bits", "divergence", "categorical", "multinomial", "nn"],
+)
+def test_the_derivative_of_x_log_x_at_0_is_its_limit_and_leaves_those_elsewhere(function: Any, limit: float) -> None:
+    def gradient(values: np.ndarray) -> np.ndarray:
+        p = ag.tensor(values, requires_grad=True)
+        return np.asarray(sync.grad(function(p), [p])[0].numpy())
+
+    found, near = gradient(_NONE), gradient(np.maximum(_NONE, 1e-12))
+
+    assert found[1] == limit
+    np.testing.assert_allclose(np.delete(found, 1), np.delete(near, 1), rtol=1e-6, atol=1e-9)
+
+
+def test_the_entropy_of_shares_of_which_one_is_nothing_is_scipys() -> None:
+    for ours, theirs in ((stats.entropy, scipy.stats.entropy), (stats.categorical.entropy, scipy.stats.entropy)):
+        np.testing.assert_allclose(ours(_NONE).numpy(), theirs(_NONE), rtol=1e-14)
+    shares = _NONE / _NONE.sum()
+    np.testing.assert_allclose(
+        stats.multinomial.entropy(3, shares).numpy(), scipy.stats.multinomial.entropy(3, shares), rtol=1e-14
+    )
 
 
 @pytest.mark.parametrize(

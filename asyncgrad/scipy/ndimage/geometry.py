@@ -1,6 +1,7 @@
 """Images between their elements: splines through them, evaluated at other coordinates.
 
-A result is linear in the image, and a piecewise polynomial of the coordinates.
+A result is linear in the image, and a piecewise polynomial of the coordinates. The slope of a linear spline at an
+element is that of the piece after it, and at the last one that of the piece before: into the image at both ends.
 """
 
 from __future__ import annotations
@@ -141,6 +142,10 @@ def _basis(coordinates: Any, order: int, length: int, mode: str) -> tuple[Any, A
     """
     half = 0.0 if order % 2 else 0.5
     start = np.floor(raw(coordinates) + half)
+    if order % 2 and mode != "grid-wrap" and length > 1:
+        # At the last element the piece before it: that after it is of the other side, with the opposite slope where it
+        # is mirrored (test_the_slope_at_the_last_element_is_that_of_the_image_before_it). A periodic image has no end.
+        start = np.where(raw(coordinates) == length - 1, length - 2, start)
     numbers = start.astype(int) - order // 2 + np.arange(order + 1).reshape((-1,) + (1,) * start.ndim)
     places = _folded(numbers, length, mode)
     # Beyond the ends stands the constant, which is subtracted.

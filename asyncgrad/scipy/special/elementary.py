@@ -64,7 +64,10 @@ def _one_where_both_are_zero(x: Any, y: Any) -> Any:
 
 
 def _log_of_ratio(x: Any, y: Any) -> Any:
-    """Return log(x / y), with all digits where both are nearly equal."""
+    """Return log(x / y), with all digits where both are nearly equal, and infinity where both are 0, as beside y=0."""
+    both = (raw(x) == 0) & (raw(y) == 0)
+    if np.any(both):
+        return np.where(both, np.inf, _log_of_ratio(np.where(both, 1.0, x), np.where(both, 1.0, y)))
     is_near = np.abs(raw(x) - raw(y)) < 0.5 * raw(y)
     if not np.any(is_near):
         return np.log(x) - np.log(y)
@@ -86,6 +89,7 @@ xlog1py: Primitive = differentiable(
     y=lambda g, x, y: g * (x / _one_where_both_are_zero(x, 1 + y)),
 )
 
+# At x=0 the derivatives by x are their limits: infinity for entr, minus infinity for the others unless y is 0, too.
 entr: Primitive = differentiable(special.entr, "x", x=lambda g, x: -g * (np.log(x) + 1))
 rel_entr: Primitive = differentiable(
     special.rel_entr,

@@ -14,6 +14,7 @@ from ..arguments import floating
 from ..ufuncs import special
 from .discrete import binom
 from .multivariate import FrozenMultivariate, Multivariate
+from .shares import entropy_of_shares
 
 __all__ = ["categorical", "multinomial"]
 
@@ -100,12 +101,12 @@ class Multinomial(_Choices):
     def entropy(self, n: Any, p: Any) -> Tensor:
         """Return the entropy of the counts, in nats."""
         n, p, bad = self._parameters(n, p)
-        # What is never chosen counts as nothing, like what always is.
-        p = np.where(raw(p) > 0, p, 1.0)
         trials = n * np.sum(special.entr(p), -1) - special.gammaln(n + 1)
+        never = np.expand_dims(raw(p) == 0, -1)
         # The order of the choices counts as nothing: each count has a binomial distribution.
         k = np.arange(2, int(np.max(n, initial=1)) + 1)
-        chances = binom.pmf(k, np.expand_dims(np.maximum(n, 0), (-1, -2)), p[..., np.newaxis])
+        trials_of_all, p = np.expand_dims(np.maximum(n, 0), (-1, -2)), np.where(never, 0.5, p[..., np.newaxis])
+        chances: Any = np.where(never, 0.0, binom.pmf(k, trials_of_all, p))
         value = trials + np.sum(chances * special.gammaln(k + 1), (-1, -2))
         return np.where(bad, np.nan, value) if bad.any() else value
 
@@ -171,9 +172,8 @@ class Categorical(_Choices):
 
     def entropy(self, p: Any) -> Tensor:
         """Return the entropy, in nats."""
-        p = self._probabilities(p)
-        # What is never chosen counts as nothing, like what always is.
-        return np.sum(special.entr(np.where(raw(p) > 0, p, 1.0)), -1)
+        self._probabilities(p)
+        return entropy_of_shares(floating(p), -1)
 
     def mean(self, p: Any) -> Tensor:
         """Return the mean of the numbers of the classes."""

@@ -10,9 +10,11 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...graph.values import raw
+from ...ops.single_precision import in_single
 from ...tensor import Tensor
 from ..arguments import floating
 from ..ufuncs import special
+from .shares import divergence_of_shares, entropy_of_shares
 
 __all__ = [
     "entropy",
@@ -74,6 +76,7 @@ def _standardized(a: Any, order: int, axis: Any, keepdims: bool) -> Any:
     return np.where(is_equal, np.nan, value) if np.any(is_equal) else value
 
 
+@in_single
 def moment(
     a: Any,
     order: int = 1,
@@ -106,6 +109,7 @@ def moment(
     return _central(a, order, axis, keepdims)
 
 
+@in_single
 def skew(
     a: Any, axis: _Axis = 0, bias: bool = True, nan_policy: str = "propagate", *, keepdims: bool = False
 ) -> Tensor:
@@ -123,6 +127,7 @@ def skew(
     return value if bias or n <= 2 else value * (math.sqrt((n - 1.0) * n) / (n - 2.0))
 
 
+@in_single
 def kurtosis(
     a: Any,
     axis: _Axis = 0,
@@ -149,12 +154,14 @@ def kurtosis(
     return value - 3 if fisher else value
 
 
+@in_single
 def sem(a: Any, axis: _Axis = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Tensor:
     """Return the standard error of the mean, as `scipy.stats.sem`; arguments as for `numpy.std`."""
     a = _data("sem", a, nan_policy)
     return np.std(a, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(_count(a, axis))
 
 
+@in_single
 def variation(
     a: Any, axis: _Axis = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
 ) -> Tensor:
@@ -163,6 +170,7 @@ def variation(
     return np.std(a, axis, ddof=ddof, keepdims=keepdims) / np.mean(a, axis, keepdims=keepdims)
 
 
+@in_single
 def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate") -> Tensor:
     """Return the deviations from the mean over the standard deviation, as `scipy.stats.zscore`.
 
@@ -192,6 +200,7 @@ def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
     return np.sum(a * weights, axis, keepdims=keepdims) / np.sum(weights, axis, keepdims=keepdims)
 
 
+@in_single
 def gmean(
     a: Any,
     axis: _Axis = 0,
@@ -215,6 +224,7 @@ def gmean(
     return np.exp(_weighted_mean(np.log(a), axis, weights, keepdims))
 
 
+@in_single
 def hmean(
     a: Any,
     axis: _Axis = 0,
@@ -240,6 +250,8 @@ def entropy(
 ) -> Tensor:
     """Return the entropy of shares, or their divergence from others, as `scipy.stats.entropy`.
 
+    The derivative by a share of 0 is infinite, as that of `special.entr` and `special.rel_entr`.
+
     Args:
         pk: the shares, which are divided by their sum.
         qk: the others, or None for the entropy.
@@ -255,17 +267,14 @@ def entropy(
         raise ValueError(f"scipy.stats.entropy takes a positive base, not {base}")
     pk = _data("entropy", pk, nan_policy)
     if qk is None:
-        shares = pk / np.sum(pk, axis, keepdims=True)
-        # A share of 0 adds nothing, as a share of 1 does.
-        terms = special.entr(shares if (raw(pk) != 0).all() else np.where(raw(pk) == 0, 1.0, shares))
+        value = entropy_of_shares(pk, axis, keepdims)
     else:
         pk, qk = np.broadcast_arrays(pk, floating(qk))
-        shares = pk / np.sum(pk, axis, keepdims=True)
-        terms = special.rel_entr(shares, qk / np.sum(qk, axis, keepdims=True))
-    value = np.sum(terms, axis, keepdims=keepdims)
+        value = divergence_of_shares(pk, qk, axis, keepdims)
     return value if base is None else value / math.log(base)
 
 
+@in_single
 def pmean(
     a: Any,
     p: Any,
@@ -285,6 +294,7 @@ def pmean(
     return _weighted_mean(a**p, axis, weights, keepdims) ** (1 / p)
 
 
+@in_single
 def zmap(scores: Any, compare: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate") -> Tensor:
     """Return the deviations of scores from the mean of other data over their standard deviation, as `scipy.stats.zmap`.
 

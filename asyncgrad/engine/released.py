@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
+from collections import deque
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -24,6 +25,10 @@ __all__ = ["explain_release", "remember_release"]
 _failures: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
 
 
+#: How many nodes are looked at, from the roots on: a walk through a million would keep the event loop from turning.
+_MOST = 10_000
+
+
 def remember_release(graph_task: GraphTask, error: BaseException, node: Node | None) -> None:
     """Note, at the roots of a backward that failed and where it did, that it has released saved tensors, if it has.
 
@@ -35,7 +40,7 @@ def remember_release(graph_task: GraphTask, error: BaseException, node: Node | N
     if graph_task.keep_graph or isinstance(error, ReleasedGraphError):
         return
     roots = graph_task.graph_roots
-    # Those that run first; so this takes no longer than the backward has.
+    # Those that run first.
     newer = -1 if node is None else node.sequence_nr
     if not any(one.saved_entries() is None for one in _nodes_from(roots, newer)):
         return
@@ -61,11 +66,13 @@ def explain_release(graph_task: GraphTask, error: BaseException) -> None:
 
 
 def _nodes_from(roots: Sequence[Node], newer: int) -> Iterator[Node]:
-    """Yield the nodes that lead from roots, each once, of those whose sequence number is greater than `newer`."""
+    """Yield nodes that lead from roots, each once, of those whose sequence number is greater than `newer`; not all."""
     seen = set(roots)
-    waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
+    waiting = deque(roots)
+    for _ in range(_MOST):
+        if not waiting:
+            return
+        node = waiting.popleft()
         yield node
         for after in node.next_nodes:
             if after is not None and after not in seen and after.sequence_nr > newer:

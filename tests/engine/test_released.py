@@ -11,6 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.engine import released
 from asyncgrad.errors import ReleasedGraphError
 from tests.leaves import leaf
 from tests.nodes import async_double
@@ -110,3 +111,11 @@ def test_nothing_is_told_of_a_failure_that_had_released_nothing():
     with pytest.raises(ReleasedGraphError, match=ANY) as raised:
         ag.run(loss.backward())
     assert FAILED not in str(raised.value)
+
+
+def test_a_failure_looks_at_no_more_of_a_deep_graph_than_takes_a_moment(monkeypatch):
+    monkeypatch.setattr(released, "_MOST", 10)
+    y = leaf(1.0)
+    for _ in range(100):
+        y = y * 2.0
+    assert len(list(released._nodes_from([y.grad_fn], -1))) == 10

@@ -44,7 +44,7 @@ __all__ = [
 
 exp10: Primitive = differentiable(special.exp10, "x", x=lambda g, out: g * (math.log(10) * out))
 exp2: Primitive = differentiable(special.exp2, "x", x=lambda g, out: g * (math.log(2) * out))
-expm1: Primitive = differentiable(special.expm1, "x", x=lambda g, out: g * (out + 1))
+expm1: Primitive = differentiable(special.expm1, "x", x=lambda g, x: g * np.exp(x))
 log1p: Primitive = differentiable(special.log1p, "x", x=lambda g, x: g / (1 + x))
 cbrt: Primitive = differentiable(special.cbrt, "x", x=lambda g, out: g / (3 * np.square(out)))
 cosm1: Primitive = differentiable(special.cosm1, "x", x=lambda g, x: -g * np.sin(x))

@@ -15,8 +15,8 @@ __all__ = ["REFERENCES", "WITHOUT"]
 
 def _share(x: Any, y: Any, base: Any = mp.e) -> Any:
     """Return the share of the exponential of x in the sum of those of x and y."""
-    # Beyond 10,000 the power is of no matter, and takes long.
-    return 1 / (1 + mp.power(base, max(-10_000, min(y - x, 10_000))))
+    # Beyond 2,000 the power is of no matter, and takes long.
+    return 1 / (1 + mp.power(base, max(-2_000, min(y - x, 2_000))))
 
 
 def _sinc_slope(x: Any) -> Any:

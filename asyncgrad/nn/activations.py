@@ -218,6 +218,9 @@ _tanh = tanh_.call
 def tanh(x: Any) -> Any:
     """Return the hyperbolic tangent; the same as `np.tanh`.
 
+    Its gradient is computed from the result, so that x need not be kept in memory, and is 0 where the result rounds to
+    1. That of `2 * sigmoid(2 * x) - 1` is not.
+
     Args:
         x: any shape.
 

@@ -88,16 +88,15 @@ gelu_grad: Callable[..., Any] = gelu_grad_.call
 INNER = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
-#: Squares are taken as no larger than this, which would overflow: the gate is 0 or 1 long before.
+#: In the slope, squares are taken as no larger than this: an infinite one times what is left of the gate, 0, is nan.
 _LARGEST_SQUARE = 1e4
 
 
-@fused(lambda x: logistic((np.minimum(np.square(x), _LARGEST_SQUARE) * (2 * INNER * CUBIC) + 2 * INNER) * x))
+@fused(lambda x: logistic((np.square(x) * (2 * INNER * CUBIC) + 2 * INNER) * x))
 @np.errstate(over="ignore")
 def _gate_of(x: Any) -> Any:
     """Return the gate of an array, in a new array."""
     value = np.square(x, out=empty_beside(x))
-    np.minimum(value, _LARGEST_SQUARE, out=value)
     value *= -2 * INNER * CUBIC
     value -= 2 * INNER
     value *= x

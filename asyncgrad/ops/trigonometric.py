@@ -78,23 +78,6 @@ def _square_of_secant(x: Any, out: Any) -> Any:
     return np.where(is_far, 4 * exponential / np.square(1 + exponential), 1 + out * out)
 
 
-def _part(x: Any, size: Any) -> Any:
-    """Return x over the length of a vector that it is a part of; 0 for one of no length, as a norm has it."""
-    return x * (size != 0) / (size + (size == 0))
-
-
-def _complex_square_of_sech(x: Any, out: Any) -> Any:
-    is_far = np.abs(raw(x).real) > 1
-    double = np.where(is_far, np.where(raw(x).real < 0, 2 * x, -2 * x), 0)
-    exponential = np.exp(double)
-    return np.where(is_far, 4 * exponential / np.square(1 + exponential), 1 - out * out)
-
-
-def _square_of_secant(x: Any, out: Any) -> Any:
-    # Along the imaginary axis it is that of the hyperbolic secant.
-    return _complex_square_of_sech(x * 1j, out * 1j) if x.dtype.kind == "c" else 1 + out * out
-
-
 # The slopes of the inverse functions. A difference of squares is a product here: next to 1 the square loses the digits
 # that matter. The square of a large number is not taken, or its overflow is no matter.
 #

@@ -330,8 +330,7 @@ def softplus_slope_(x: Any, beta: float, threshold: float) -> Any:
 
 @derivative(softplus_slope_, "x")
 def _(g: Any, x: Any, out: Any, beta: float, threshold: float) -> Any:
-    rest = np.where(x * beta > threshold, 0, _sigmoid(x * -beta))
-    return g * (beta * out * rest)
+    return g * (beta * out * np.where(x * beta > threshold, 0, _sigmoid(x * -beta)))
 
 
 _softplus = softplus_.call

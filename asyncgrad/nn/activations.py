@@ -168,15 +168,26 @@ def _foreign_logistic(x: Any) -> Any:
     return np.reciprocal(value, out=value)
 
 
+#: Where less than this is left of 1, a difference from the sigmoid has lost more than eight bits of it.
+_LITTLE = 2.0**-8
+
+
 @derivative(sigmoid_, "x")
-def _(g: Any, out: Any) -> Any:
-    if g.__class__ is not np.ndarray or g.dtype is not out.dtype:
-        return g * (out * (1 - out))
-    # The same in place, which takes three quarters of the time for small arrays.
-    value = ONE.get(out.dtype.char, 1) - out
-    value *= out
-    value *= g
-    return value
+def _(g: Any, x: Any, out: Any) -> Any:
+    if g.__class__ is not np.ndarray or g.dtype is not out.dtype or g.dtype.kind != "f":
+        rest = 1 - out
+        return g * (out * np.where(rest > _LITTLE, rest, _sigmoid(-x)))
+    # The same in place, which takes three quarters of the time for small arrays; and without an exponential, but for
+    # results next to 1 (test_the_gradient_is_the_exact_derivative_far_out).
+    rest = ONE.get(out.dtype.char, 1) - out
+    flat = rest.ravel("K")
+    if flat.size and not flat.item(flat.argmin()) > _LITTLE:
+        is_little = np.logical_not(rest > _LITTLE)
+        rest = np.asarray(rest)
+        rest[is_little] = logistic(-x[is_little])
+    rest *= out
+    rest *= g
+    return rest
 
 
 _sigmoid = sigmoid_.call
@@ -206,6 +217,9 @@ _tanh = tanh_.call
 
 def tanh(x: Any) -> Any:
     """Return the hyperbolic tangent; the same as `np.tanh`.
+
+    Its gradient is computed from the result, so that x need not be kept in memory, and is 0 where the result rounds to
+    1. That of `2 * sigmoid(2 * x) - 1` is not.
 
     Args:
         x: any shape.
@@ -260,8 +274,8 @@ def _(h: Any, x: Any) -> Any:
 
 @derivative(silu_grad_, "x")
 def _(h: Any, g: Any, x: Any) -> Any:
-    s = _sigmoid(x)
-    return h * g * s * (1 - s) * (2 + x * (1 - 2 * s))
+    s, rest = _sigmoid(x), _sigmoid(-x)
+    return h * g * s * rest * (2 + x * (rest - s))
 
 
 _silu = silu_.call
@@ -315,8 +329,8 @@ def softplus_slope_(x: Any, beta: float, threshold: float) -> Any:
 
 
 @derivative(softplus_slope_, "x")
-def _(g: Any, out: Any, beta: float) -> Any:
-    return g * (beta * out * (1 - out))
+def _(g: Any, x: Any, out: Any, beta: float, threshold: float) -> Any:
+    return g * (beta * out * np.where(x * beta > threshold, 0, _sigmoid(x * -beta)))
 
 
 _softplus = softplus_.call

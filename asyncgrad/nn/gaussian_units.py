@@ -13,6 +13,7 @@ from ..graph.interception import on_device_of_arguments
 from ..graph.values import empty_beside
 from ..ops.kernels import COMPILERS, FusedFormula, fused
 from ..ops.primitive import derivative, primitive
+from .activations import logistic, sigmoid
 from .arguments import array_of, as_saved, real_floating, records
 from .error_function import normal_cdf, normal_pdf_into
 
@@ -20,7 +21,7 @@ __all__ = ["gelu"]
 
 
 # Exact: x cdf(x), where cdf is the normal distribution function. It is by far the most expensive part, so it is saved,
-# and so is the tanh of the approximation. In a kernel neither takes any time, while an array of it would take memory:
+# and so is the gate of the approximation. In a kernel neither takes any time, while an array of it would take memory:
 # there it is None, and computed again.
 
 
@@ -81,89 +82,95 @@ _gelu = gelu_.call
 gelu_grad: Callable[..., Any] = gelu_grad_.call
 
 
-# By tanh: x (1 + tanh(a (x + b x**3))) / 2.
+# By tanh: x (1 + tanh(a (x + b x**3))) / 2, which is x times the gate, the sigmoid of twice what the tanh is of: that
+# has all its digits far below 0, where the tanh is -1.
 
 INNER = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
 
+#: In the slope, squares are taken as no larger than this: an infinite one times what is left of the gate, 0, is nan.
+_LARGEST_SQUARE = 1e4
 
-@fused(lambda x: np.tanh((np.square(x) * (INNER * CUBIC) + INNER) * x))
-def _bend_of(x: Any) -> Any:
-    """Return tanh(a (x + b x**3)) of an array, in a new array."""
+
+@fused(lambda x: logistic((np.square(x) * (2 * INNER * CUBIC) + 2 * INNER) * x))
+@np.errstate(over="ignore")
+def _gate_of(x: Any) -> Any:
+    """Return the gate of an array, in a new array."""
     value = np.square(x, out=empty_beside(x))
-    value *= INNER * CUBIC
-    value += INNER
+    value *= -2 * INNER * CUBIC
+    value -= 2 * INNER
     value *= x
-    return np.tanh(value, out=value)
+    np.exp(value, out=value)
+    value += 1
+    return np.reciprocal(value, out=value)
 
 
-_bend = FusedFormula(_bend_of)
+_gate = FusedFormula(_gate_of)
 
 
 @primitive()
-@fused(lambda x, bend: ((_bend_of(x) if bend is None else bend) + 1) * x * 0.5)
-def gelu_tanh_(x: Any, bend: Any) -> Any:
-    """Return x (1 + bend) / 2, where `bend` is that tanh, or None for it."""
-    if bend is None:
-        bend = _bend(x)
-    value = np.add(bend, 1, out=empty_beside(bend))
-    value *= x
-    value *= 0.5
-    return value
+@fused(lambda x, gate: (_gate_of(x) if gate is None else gate) * x)
+def gelu_tanh_(x: Any, gate: Any) -> Any:
+    """Return x * gate, where `gate` is that sigmoid, or None for it."""
+    return x * (_gate(x) if gate is None else gate)
 
 
 @derivative(gelu_tanh_, "x")
-def _(g: Any, x: Any, bend: Any) -> Any:
-    return gelu_tanh_grad(g, x, bend)
+def _(g: Any, x: Any, gate: Any) -> Any:
+    return gelu_tanh_grad(g, x, gate)
 
 
-@derivative(gelu_tanh_, "bend")
+@derivative(gelu_tanh_, "gate")
 def _(g: Any) -> None:
     """Return no gradient, as for the cdf above."""
 
 
-def _gelu_tanh_slope(x: Any, bend: Any) -> Any:
+def _gelu_tanh_slope(x: Any, gate: Any) -> Any:
     """Return the derivative of gelu by tanh."""
-    if bend is None:
-        bend = _bend_of(x)
-    inner_slope = np.square(x) * (0.5 * INNER * CUBIC * 3) + 0.5 * INNER
-    # (1 + t) (1/2 + x (1 - t) a (1 + 3 b x**2) / 2)
-    return (inner_slope * x * (1 - bend) + 0.5) * (1 + bend)
+    if gate is None:
+        gate = _gate_of(x)
+    inner_slope = np.minimum(np.square(x), _LARGEST_SQUARE) * (6 * INNER * CUBIC) + 2 * INNER
+    # The product of the gate and of what is left of it first: it is 0 where that of the others overflows.
+    return (1 - gate) * gate * x * inner_slope + gate
 
 
 @primitive()
-@fused(lambda g, x, bend: _gelu_tanh_slope(x, bend) * g)
-def gelu_tanh_grad_(g: Any, x: Any, bend: Any) -> Any:
-    """Return g (1 + t + x (1 - t**2) a (1 + 3 b x**2)) / 2, where t is the tanh."""
-    if bend is None:
-        bend = _bend(x)
+@fused(lambda g, x, gate: _gelu_tanh_slope(x, gate) * g)
+@np.errstate(over="ignore")
+def gelu_tanh_grad_(g: Any, x: Any, gate: Any) -> Any:
+    """Return g (gate + gate (1 - gate) x 2 a (1 + 3 b x**2))."""
+    if gate is None:
+        gate = _gate(x)
     value = np.square(x, out=empty_beside(x))
-    value *= 0.5 * INNER * CUBIC * 3
-    value += 0.5 * INNER
-    value *= x
-    value *= 1 - bend
-    value += 0.5
-    # (1 + t) (1/2 + x (1 - t) a (1 + 3 b x**2) / 2)
-    value *= 1 + bend
+    np.minimum(value, _LARGEST_SQUARE, out=value)
+    value *= 6 * INNER * CUBIC
+    value += 2 * INNER
+    product = 1 - gate
+    product *= gate
+    product *= x
+    value *= product
+    value += gate
     value *= g
     return value
 
 
 @derivative(gelu_tanh_grad_, "g")
-def _(h: Any, x: Any, bend: Any) -> Any:
-    return gelu_tanh_grad(h, x, bend)
+def _(h: Any, x: Any, gate: Any) -> Any:
+    return gelu_tanh_grad(h, x, gate)
 
 
 @derivative(gelu_tanh_grad_, "x")
 def _(h: Any, g: Any, x: Any) -> Any:
+    x = np.minimum(np.maximum(x, -100.0), 100.0)
     square = x * x
     inner_slope = INNER + INNER * CUBIC * 3 * square
-    bend = np.tanh(x * (INNER + INNER * CUBIC * square))
-    curve = 2 * inner_slope + square * (6 * INNER * CUBIC) - 2 * x * bend * inner_slope * inner_slope
-    return h * g * 0.5 * (1 - bend * bend) * curve
+    double = x * (2 * INNER + 2 * INNER * CUBIC * square)
+    gate, rest = sigmoid(double), sigmoid(-double)
+    curve = 2 * inner_slope + square * (6 * INNER * CUBIC) - 2 * x * (gate - rest) * inner_slope * inner_slope
+    return h * g * 2 * gate * rest * curve
 
 
-@derivative(gelu_tanh_grad_, "bend")
+@derivative(gelu_tanh_grad_, "gate")
 def _(h: Any) -> None:
     """Return no gradient, as above."""
 
@@ -200,5 +207,5 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     if approximate == "none":
         cdf = normal_cdf(data)
         return _gelu(x, as_saved(cdf, x) if records(x) else cdf)
-    bend = _bend(data)
-    return _gelu_tanh(x, as_saved(bend, x) if records(x) else bend)
+    gate = _gate(data)
+    return _gelu_tanh(x, as_saved(gate, x) if records(x) else gate)

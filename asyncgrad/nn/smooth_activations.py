@@ -13,7 +13,7 @@ from ..graph.values import as_array
 from ..ops.composites import composite
 from ..ops.kernels import fused
 from ..ops.primitive import derivative, primitive
-from .activations import elu, logistic, sigmoid, softplus, tanh
+from .activations import elu, sigmoid, softplus
 from .arguments import array_of, check_real, real_floating
 
 __all__ = ["celu", "glu", "logsigmoid", "mish", "selu", "softsign", "tanhshrink"]
@@ -40,7 +40,9 @@ def _(g: Any, x: Any) -> Any:
 
 def _mish_slope(x: Any) -> Any:
     t = _tanh_of_softplus(x)
-    return t + x * (1 - t * t) * logistic(x)
+    # Not 1 / (1 + exp(-x)), which is 0 where the exponential overflows, and x times the right one is a number.
+    exponential = np.exp(-np.abs(x))
+    return t + x * (1 - t * t) * (np.where(x < 0, exponential, 1) / (1 + exponential))
 
 
 @primitive()
@@ -52,9 +54,12 @@ def mish_slope_(x: Any) -> Any:
 
 @derivative(mish_slope_, "x")
 def _(h: Any, x: Any) -> Any:
-    t, s = tanh(softplus(x, 1.0, math.inf)), sigmoid(x)
-    slope = (1 - t * t) * s
-    return h * slope * (2 + x * (1 - s - 2 * t * s))
+    # In terms of the sigmoid and of what is left of it to 1: 1 - t^2 has no digits far above 0.
+    s, rest = sigmoid(x), sigmoid(-x)
+    sum_of_squares = 1 + rest * rest
+    t = s * (1 + rest) / sum_of_squares
+    slope = 4 * s * (rest / sum_of_squares) ** 2
+    return h * slope * (2 + x * (rest - 2 * t * s))
 
 
 _mish = mish_.call
@@ -198,9 +203,20 @@ def logsigmoid(x: Any) -> Any:
     return _logsigmoid(x)
 
 
-@composite("x")
-def _softsign(x: Any) -> Any:
+@primitive()
+@fused(lambda x: x / (1 + np.abs(x)))
+def softsign_(x: Any) -> Any:
+    """Return x / (1 + abs(x))."""
     return x / (1 + np.abs(x))
+
+
+# Not the derivative of the quotient, which is a difference of two numbers that are nearly equal far from 0.
+@derivative(softsign_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g / (1 + np.abs(x)) / (1 + np.abs(x))
+
+
+_softsign = softsign_.call
 
 
 def softsign(x: Any) -> Any:
@@ -224,9 +240,20 @@ def softsign(x: Any) -> Any:
     return _softsign(x)
 
 
-@composite("x")
-def _tanhshrink(x: Any) -> Any:
-    return x - tanh(x)
+@primitive()
+@fused(lambda x: x - np.tanh(x))
+def tanhshrink_(x: Any) -> Any:
+    """Return x - tanh(x)."""
+    return x - np.tanh(x)
+
+
+# Not 1 less the derivative of tanh, which is nearly 1 next to 0.
+@derivative(tanhshrink_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * np.square(np.tanh(x))
+
+
+_tanhshrink = tanhshrink_.call
 
 
 def tanhshrink(x: Any) -> Any:

@@ -13,6 +13,7 @@ from .axes import array_like
 from .kernels import fused
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, Primitive, derivative, differentiable, primitive
+from .trigonometric import over_square_distance
 
 __all__ = [
     "add",
@@ -73,10 +74,11 @@ def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any],
             if y == 0:
                 return np.zeros_like(g)
             return g * (y * raised(x, y - 1))
-        # Where x and y are both 0 the exponent is 0 and not -1: 0 times 0**0 is 0, as it must be there, and
-        # there is nothing to warn of. Where only y is 0, the -1 matters to the second derivative.
-        # (Comparisons, since CuPy's logical_or takes no complex numbers.)
-        return g * (y * raised(x, y - np.logical_or(x != 0, y != 0)))
+        # Where y is 0, x**-1 may be infinite, of which 0 times is nan. (There a quotient, and not 0, for the second
+        # derivative.)
+        flat = y == 0
+        divisor = np.where(np.logical_and(flat, x != 0), x, 1)
+        return g * np.where(flat, y / divisor, y * raised(x, y - np.logical_not(flat)))
 
     return formula
 
@@ -108,7 +110,12 @@ float_power: Primitive = differentiable(np.float_power, "x y", x=base_formula(np
 # Remainders: the quotient is constant between its steps.
 
 remainder: Primitive = differentiable(np.remainder, "x y", x=lambda g: g, y=lambda g, x, y: -g * np.floor_divide(x, y))
-fmod: Primitive = differentiable(np.fmod, "x y", x=lambda g: g, y=lambda g, x, y: -g * np.trunc(x / y))
+fmod: Primitive = differentiable(np.fmod, "x y", x=lambda g: g, y=lambda g, x, y: -g * _truncated_quotient(x, y))
+
+
+def _truncated_quotient(x: Any, y: Any) -> Any:
+    """Return the whole part of x / y, which a division may have rounded up to the next whole number."""
+    return np.where((x < 0) == (y < 0), np.floor_divide(x, y), -np.floor_divide(-x, y))
 
 
 def divmod_(x: Any, y: Any, /) -> tuple[Any, Any]:
@@ -222,10 +229,10 @@ def angle(z: Any, deg: bool = False) -> Any:
 def _(g: Any, z: Any, deg: bool) -> Any:
     if z.dtype.kind != "c":
         return np.zeros_like(g)
-    square = np.square(z.real) + np.square(z.imag)
     # Real numbers are divided, at a fraction of the cost of complex ones.
-    slope = g / np.where(square == 0, 1, square)
-    return (slope * (180 / math.pi) if deg else slope) * 1j * z
+    y, x = z.imag, z.real
+    slope = over_square_distance(x, y, x) * 1j - over_square_distance(y, y, x)
+    return slope * (g * (180 / math.pi) if deg else g)
 
 
 # The number next to x is x plus a step that does not change with it.

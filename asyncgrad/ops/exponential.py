@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,30 +27,74 @@ __all__ = [
 ]
 
 LN2 = math.log(2)
-LN10 = math.log(10)
+LOG2_OF_E = math.log2(math.e)
+LOG10_OF_E = math.log10(math.e)
 
 exp: Primitive = differentiable(np.exp, "x", x=lambda g, out: g * out)
 exp2: Primitive = differentiable(np.exp2, "x", x=lambda g, out: g * (LN2 * out))
-expm1: Primitive = differentiable(np.expm1, "x", x=lambda g, out: g * (out + 1))
+# Not out + 1: from -37 on the result is -1 (test_the_gradient_is_the_exact_derivative_at_every_size_of_number).
+expm1: Primitive = differentiable(np.expm1, "x", x=lambda g, x: g * np.exp(x))
 log: Primitive = differentiable(np.log, "x", x=lambda g, x: g / x)
-log2: Primitive = differentiable(np.log2, "x", x=lambda g, x: g / (LN2 * x))
-log10: Primitive = differentiable(np.log10, "x", x=lambda g, x: g / (LN10 * x))
+# Not g / (10 * x) and the like, which overflows at the largest numbers.
+log2: Primitive = differentiable(np.log2, "x", x=lambda g, x: g * LOG2_OF_E / x)
+log10: Primitive = differentiable(np.log10, "x", x=lambda g, x: g * LOG10_OF_E / x)
 log1p: Primitive = differentiable(np.log1p, "x", x=lambda g, x: g / (1 + x))
 
-# The share of x is 1 / (1 + exp(y - x)), written so that no exponential overflows. Where x and y are the same
-# infinity it is nan, as in PyTorch.
 logaddexp: Primitive = differentiable(
-    np.logaddexp,
-    "x y",
-    x=lambda g, x, y: g * np.exp(-np.logaddexp(0.0, y - x)),
-    y=lambda g, x, y: g * np.exp(-np.logaddexp(0.0, x - y)),
+    np.logaddexp, "x y", x=lambda g, x, y: g * share(x, y), y=lambda g, x, y: g * share(y, x)
 )
 logaddexp2: Primitive = differentiable(
-    np.logaddexp2,
-    "x y",
-    x=lambda g, x, y: g * np.exp2(-np.logaddexp2(0.0, y - x)),
-    y=lambda g, x, y: g * np.exp2(-np.logaddexp2(0.0, x - y)),
+    np.logaddexp2, "x y", x=lambda g, x, y: g * binary_share(x, y), y=lambda g, x, y: g * binary_share(y, x)
 )
+
+
+# What part of exp(x) + exp(y) is exp(x): 1 / (1 + exp(y - x)), which is 0 where that exponential overflows. Two equal
+# infinities have one half each, as two equal numbers have. A nan would be one after a weight of 0, too
+# (test_a_sum_of_equal_infinities_that_has_no_weight_has_a_gradient_of_zero).
+
+
+def _difference(x: Any, y: Any) -> Any:
+    return np.where(x == y, 0.0, x - y)
+
+
+@primitive()
+@fused(lambda x, y: 1 / (1 + np.exp(_difference(y, x))))
+@np.errstate(over="ignore", invalid="ignore")
+def share_(x: Any, y: Any) -> Any:
+    """Return exp(x) / (exp(x) + exp(y))."""
+    return 1 / (1 + np.exp(_difference(y, x)))
+
+
+@derivative(share_, "x")
+def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+    return g * out * share(y, x)
+
+
+@derivative(share_, "y")
+def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+    return -g * out * share(y, x)
+
+
+@primitive()
+@fused(lambda x, y: 1 / (1 + np.exp2(_difference(y, x))))
+@np.errstate(over="ignore", invalid="ignore")
+def binary_share_(x: Any, y: Any) -> Any:
+    """Return 2**x / (2**x + 2**y)."""
+    return 1 / (1 + np.exp2(_difference(y, x)))
+
+
+@derivative(binary_share_, "x")
+def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+    return LN2 * g * out * binary_share(y, x)
+
+
+@derivative(binary_share_, "y")
+def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+    return -LN2 * g * out * binary_share(y, x)
+
+
+share: Callable[..., Any] = share_.call
+binary_share: Callable[..., Any] = binary_share_.call
 
 
 # The modified Bessel function of order 0: the mean of exp(x cos t) over a circle of angles t.

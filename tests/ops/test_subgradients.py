@@ -1,7 +1,8 @@
 """Derivatives at ties, zeros and infinities: written out here, and PyTorch's own where it is installed.
 
 The second derivatives are PyTorch's too, except where it says nan and there is one: those are marked. So are the
-gradients at ties of `fmax`, `fmin` and `clip`, and at nan, about which PyTorch 2.14 changed its mind.
+gradients at ties of `fmax`, `fmin` and `clip`, and at nan, about which PyTorch 2.14 changed its mind, and those of
+`logaddexp` of equal infinities and of `hypot` at the origin, which are nan in PyTorch.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ class Point(NamedTuple):
     until: str = ""
 
 
+#: Of a point whose gradient is that of no version of PyTorch.
+EVERY = "1.0"
+
 ZEROS = ((0.0, 0.0), (0.0, 0.0))
-NANS = ((nan, nan), (nan, nan))
 
 POINTS = [
     # Ties are shared; the larger takes all; a nan gives to both.
@@ -182,17 +185,22 @@ POINTS = [
         Point(function, args, gradient, hessian, better=hessian is ZEROS)
         for function in (np.logaddexp, np.logaddexp2)
         for args, gradient, hessian in (
-            ((-inf, -inf), (nan, nan), NANS),
-            ((inf, inf), (nan, nan), NANS),
             ((-inf, inf), (0.0, 1.0), ZEROS),
             ((1.0, -inf), (1.0, 0.0), ZEROS),
             ((1.0, inf), (0.0, 1.0), ZEROS),
             ((1e4, 0.0), (1.0, 0.0), ZEROS),
         )
     ),
+    # Two equal infinities have one half each, as two equal numbers have; in PyTorch they are nan.
+    *(
+        Point(function, (x, x), (0.5, 0.5), ((bend, -bend), (-bend, bend)), better=True, until=EVERY)
+        for function, bend in ((np.logaddexp, 0.25), (np.logaddexp2, 0.25 * LN2))
+        for x in (inf, -inf)
+    ),
     Point(np.logaddexp, (0.0, 0.0), (0.5, 0.5), ((0.25, -0.25), (-0.25, 0.25))),
     # Angles and distances.
-    Point(np.hypot, (0.0, 0.0), (nan, nan), NANS),
+    # As a norm, which is nan in PyTorch where it is this function.
+    Point(np.hypot, (0.0, 0.0), (0.0, 0.0), ZEROS, better=True, until=EVERY),
     Point(np.hypot, (0.0, -1.0), (0.0, -1.0), ((1.0, 0.0), (0.0, 0.0))),
     Point(np.hypot, (inf, 1.0), (nan, 0.0), ((nan, nan), (nan, 0.0))),
     Point(np.arctan2, (0.0, 0.0), (0.0, 0.0), None),
@@ -321,6 +329,17 @@ def test_a_finite_gradient_is_found_without_a_warning(point: Point) -> None:
         output = point.function(*args)
 
     asyncio.run(ag.grad(output, [arg for arg in args if isinstance(arg, ag.Tensor)]))
+
+
+@pytest.mark.parametrize("function", [np.logaddexp, np.logaddexp2])
+@pytest.mark.parametrize("infinity", [-np.inf, np.inf])
+def test_a_sum_of_equal_infinities_that_has_no_weight_has_a_gradient_of_zero(
+    function: np.ufunc, infinity: float
+) -> None:
+    x, y = ag.tensor([infinity, 1.0], requires_grad=True), ag.tensor([infinity, 2.0], requires_grad=True)
+    grads = asyncio.run(ag.grad(function(x, y), [x, y], np.array([0.0, 1.0])))
+
+    assert [grad.numpy()[0] for grad in grads] == [0.0, 0.0]
 
 
 def test_where_gives_nothing_to_the_branch_not_taken_even_if_the_gradient_is_not_finite() -> None:

@@ -44,7 +44,7 @@ __all__ = [
 
 exp10: Primitive = differentiable(special.exp10, "x", x=lambda g, out: g * (math.log(10) * out))
 exp2: Primitive = differentiable(special.exp2, "x", x=lambda g, out: g * (math.log(2) * out))
-expm1: Primitive = differentiable(special.expm1, "x", x=lambda g, out: g * (out + 1))
+expm1: Primitive = differentiable(special.expm1, "x", x=lambda g, x: g * np.exp(x))
 log1p: Primitive = differentiable(special.log1p, "x", x=lambda g, x: g / (1 + x))
 cbrt: Primitive = differentiable(special.cbrt, "x", x=lambda g, out: g / (3 * np.square(out)))
 cosm1: Primitive = differentiable(special.cosm1, "x", x=lambda g, x: -g * np.sin(x))
@@ -115,8 +115,12 @@ def exprel_slope(t: Any) -> Any:
     series: Any = 0.0
     for power in range(17, -1, -1):
         series = series * small + 1 / (math.factorial(power) * (power + 2))
-    large = np.where(is_small, 1.0, np.where(raw(t) == -np.inf, -1e200, t))
-    return np.where(is_small, series, (np.exp(large) * (large - 1) + 1) / large / large)
+    is_infinite = raw(t) == -np.inf
+    large = np.where(is_small | is_infinite, 1.0, t)
+    # The exponential as a square: it may be infinite where its quotient is not.
+    root = np.exp(0.5 * large)
+    slope = root * ((large - 1) / large) * (root / large) + 1 / large / large
+    return np.where(is_small, series, np.where(is_infinite, 0.0, slope))
 
 
 exprel: Primitive = differentiable(special.exprel, "x", x=lambda g, x: g * exprel_slope(x))
@@ -204,13 +208,20 @@ huber: Primitive = differentiable(
 
 def _pseudo_huber_by_delta(delta: Any, r: Any) -> Any:
     size = np.hypot(delta, r)
-    # This is size - 2 * delta + delta**2 / size, whose terms cancel.
-    return np.square(r * (r / (size + delta))) / size
+    # This is size - 2 * delta + delta**2 / size, whose terms cancel. No number on the way over- or underflows alone.
+    ratio = r / size
+    share = ratio / (1 + delta / size)
+    return (r * share) * (share * ratio)
+
+
+def _pseudo_huber_by_residual(delta: Any, r: Any) -> Any:
+    size = np.hypot(delta, r)
+    return np.where(np.abs(r) < delta, r * (delta / size), delta * (r / size))
 
 
 pseudo_huber: Primitive = differentiable(
     special.pseudo_huber,
     "delta r",
     delta=lambda g, delta, r: g * _pseudo_huber_by_delta(delta, r),
-    r=lambda g, delta, r: g * (r * (delta / np.hypot(delta, r))),
+    r=lambda g, delta, r: g * _pseudo_huber_by_residual(delta, r),
 )

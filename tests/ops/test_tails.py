@@ -1,0 +1,79 @@
+"""Derivatives of elementwise functions far out, at the ends of their domains, and next to 0: those of mpmath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp
+
+import asyncgrad as ag
+from tests.ops.cases_elementwise import CASES
+from tests.ops.exact_slopes import REFERENCES, WITHOUT
+from tests.ops.numpy_rules import rules_of_numpy
+from tests.tails import Reference, check_gradients, check_second_derivatives
+
+EACH = [pytest.param(one, id=function.__name__) for function, one in REFERENCES.items()]
+SMOOTH = [
+    pytest.param(one, id=function.__name__)
+    for function, one in REFERENCES.items()
+    if len(one.slopes) == 1 and one.is_smooth
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("reference", EACH)
+def test_the_gradient_is_the_exact_derivative_at_every_size_of_number(reference: Reference, dtype: Any) -> None:
+    assert check_gradients(reference, dtype) == []
+
+
+@pytest.mark.parametrize("reference", SMOOTH)
+def test_the_second_derivative_is_the_exact_one_far_out_too(reference: Reference) -> None:
+    assert check_second_derivatives(reference) == []
+
+
+#: Far from 0 in every direction, of functions of complex numbers.
+FAR = [size * turn for size in (20.0, 1e200) for turn in (1, -1, 1j, -1j, 1 + 1j, 1 - 1j, -1 + 1j, -1 - 1j)]
+NEAR = [20j, -20j, 3 + 20j, -3 - 20j, 1e-9 + 0.5j]
+COMPLEX = [
+    pytest.param(function, slope, points, id=function.__name__)
+    for function, slope, points in (
+        (np.tan, lambda z: 1 / mp.cos(z) ** 2, NEAR),
+        (np.expm1, mp.exp, [-40 + 1j, -37 - 2j, 3j]),
+        (np.arcsin, lambda z: 1 / (mp.sqrt(1 - z) * mp.sqrt(1 + z)), FAR[4:8] + FAR[12:]),
+        (np.arctan, lambda z: 1 / (1 + z * z), FAR),
+        (np.arcsinh, lambda z: 1 / (mp.sqrt(1 + 1j * z) * mp.sqrt(1 - 1j * z)), FAR[4:8] + FAR[12:]),
+        (np.arccosh, lambda z: 1 / (mp.sqrt(z - 1) * mp.sqrt(z + 1)), FAR[4:8] + FAR[12:]),
+        (np.arctanh, lambda z: 1 / (1 - z * z), FAR),
+    )
+]
+
+
+@pytest.mark.parametrize(("function", "slope", "points"), COMPLEX)
+def test_the_derivative_of_complex_numbers_is_the_exact_one_far_out(
+    function: np.ufunc, slope: Callable[[Any], Any], points: list[complex]
+) -> None:
+    expected = [complex(slope(mp.mpc(point))) for point in points]
+
+    found = ag.sync.func.elementwise_grad(function, holomorphic=True)(np.array(points))
+
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-300)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-25, 1e20, 1e200])
+def test_the_gradient_of_an_angle_is_the_exact_one_at_every_size(size: float) -> None:
+    z = ag.tensor([size * (3 + 4j)], requires_grad=True)
+    (grad,) = ag.sync.grad(np.angle(z), [z])
+
+    # At a right angle to the number, and one over its absolute value.
+    np.testing.assert_allclose(grad.numpy() * size, [(-4 + 3j) / 25], rtol=1e-14)
+
+
+def test_every_elementwise_rule_has_an_exact_derivative_here_or_a_reason() -> None:
+    ufuncs = [one for one in rules_of_numpy() if isinstance(one, np.ufunc) and one in CASES and one.signature is None]
+    elementwise = [*ufuncs, *(one for one in CASES if not isinstance(one, np.ufunc))]
+    without = [one.__name__ for one in elementwise if one not in REFERENCES and one not in WITHOUT]
+
+    assert without == []

@@ -104,8 +104,9 @@ async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | N
     except TimeoutError as error:
         raise (error if str(error) else TimeoutError(f"not done within {timeout:g} s, and cancelled")) from None
     finally:
-        if watcher is not None:
-            watcher.cancel()
+        if watcher is not None and not watcher.cancel() and not watcher.cancelled():
+            # A client that can no longer be watched; asyncio would report that nobody has looked at its error.
+            watcher.exception()
 
 
 def lifespan(learner: Any, *, collect_garbage: bool = True) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""A program that an exit ends, wherever it is raised, ends with its status, and nothing is told of what it left behind."""
+"""A program that an exit ends, wherever it is raised, ends with its status, and tells of nothing left behind."""
 
 from __future__ import annotations
 

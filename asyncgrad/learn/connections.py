@@ -106,6 +106,30 @@ class _Client:
         self._received += count
         self.look()
 
+    def wait_for_turn(self) -> None:
+        """Read nothing more of what it has sent ahead of its answers, until `has_turn`."""
+        self.waits_for_turn = True
+        self._connection.flow.pause_reading()
+
+    def has_turn(self) -> bool:
+        """Go on reading; return whether the connection is open still."""
+        self.waits_for_turn = False
+        if self.transport.is_closing():
+            return False
+        self._connection.flow.resume_reading()
+        return True
+
+    def note_malformed(self) -> bool:
+        """Note that what has arrived is no HTTP; return whether the client can be told: no answer has begun.
+
+        An application at work is told that its client has gone: it would answer a second time.
+        """
+        cycle, our_state = self._connection.cycle, self._connection.conn.our_state
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        return our_state in (self._states.IDLE, self._states.SEND_RESPONSE)
+
     def note_answered(self) -> None:
         """Note that an answer has ended."""
         self._idle_since = self._loop.time()
@@ -221,6 +245,7 @@ class _Turns:
 
     def put(self, connection: Any) -> None:
         """Have a connection read its next request in its turn."""
+        connection.client_of_limits.wait_for_turn()
         self._waiting.append(connection)
         if len(self._waiting) == 1:
             connection.loop.call_soon(self._next)
@@ -281,18 +306,20 @@ def protocol(limits: Limits) -> Callable[..., asyncio.Protocol]:
 
         def handle_events(self) -> None:
             if self._has_just_answered and self.conn.trailing_data[0]:
-                self.client_of_limits.waits_for_turn = True
-                self.flow.pause_reading()
                 turns.put(self)
             else:
                 super().handle_events()
 
         def take_turn(self) -> None:
-            self.client_of_limits.waits_for_turn = False
-            if not self.transport.is_closing():
-                self.flow.resume_reading()
+            if self.client_of_limits.has_turn():
                 super().handle_events()
                 self.client_of_limits.look()
+
+        def send_400_response(self, msg: str) -> None:
+            if self.client_of_limits.note_malformed():
+                super().send_400_response(msg)
+            else:
+                self.transport.close()
 
         def handle_websocket_upgrade(self, event: Any) -> None:
             super().handle_websocket_upgrade(event)

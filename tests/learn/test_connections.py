@@ -294,6 +294,32 @@ def test_an_answer_that_is_not_taken_does_not_keep_a_connection_that_is_closed(r
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [(b"/learn", b"400"), (b"/nothing", b"404")], ids=["that is read", "after the answer"]
+)
+def test_a_body_that_is_no_http_is_answered_once_and_raises_nothing(run, caplog, path, status):
+    async def main():
+        async with (
+            serving(new_learner(), protocol=http.connections()) as (client, server),
+            one_more(client, server, 1) as (reader, writer),
+        ):
+            (connection,) = server.server_state.connections
+            writer.write(b"POST " + path + b" HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n")
+            before = server.server_state.total_requests
+            if status == b"404":
+                await turns_until(lambda: server.server_state.total_requests > before)
+            else:
+                await turns_until(lambda: connection.cycle is not None)
+            writer.write(b"zz\r\n")
+            return await reader.read()
+
+    found = run(main())
+
+    assert found.startswith(b"HTTP/1.1 " + status)
+    assert found.count(b"HTTP/1.1 ") == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_of_those_who_ask_ahead_one_request_is_begun_in_each_turn_of_the_loop(run):
     turn, begun = 0, []
 

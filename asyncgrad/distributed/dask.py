@@ -296,9 +296,9 @@ class DaskTransport:
         running: list[EagerTask] = []
 
         def deliver(task: EagerTask) -> None:
+            error = task.cancelled_by if task.cancelled() else task.exception()
             if not outcome.set_running_or_notify_cancel():
                 return
-            error = task.cancelled_by if task.cancelled() else task.exception()
             if error is None:
                 outcome.set_result(task.result())
             else:

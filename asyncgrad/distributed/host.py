@@ -31,7 +31,7 @@ from .definition import Definition, Program
 from .failures import describe_error
 from .ledger import Contribution, GradientLedger
 from .payload import arrays_of, check_size, pack, unpack
-from .together import wait_until_done
+from .together import retrieve, wait_until_done
 from .transport import Reply, Request
 
 __all__ = ["StageHost"]
@@ -356,6 +356,8 @@ class _HostedStage:
             if not task.done():
                 self.running[which] = task
                 task.add_done_callback(lambda _: self.running.pop(which, None))
+                # All who wait may have been cancelled: nobody else looks at its error then.
+                task.add_done_callback(retrieve)
         await wait_until_done(task)
         if task.cancelled():
             raise UnknownCallError(f"the {which[0]} of call {which[1]} was cancelled")

@@ -16,6 +16,7 @@ from ..engine.eager_task import EagerTask
 from ..errors import ArgumentError, ArgumentTypeError, PayloadError, RemoteError, WorkerLostError
 from .definition import Definition
 from .failures import unknown_worker
+from .replies import checked
 from .stage import Stage
 from .together import run_patiently, start_unawaited, wait_until_done
 from .transport import Reply, Request
@@ -187,10 +188,15 @@ class HttpTransport:
                 data = await read_bytes(response.aiter_bytes(), limit, f"the reply of {worker}")
         except httpx.TransportError as error:
             raise WorkerLostError(f"server {worker} does not answer: {error or type(error).__name__}") from error
+        except httpx.RequestError as error:
+            raise RemoteError(f"server {worker} answers what cannot be read: {error}") from error
         if response.status_code != 200:
             raise _refusal(worker, response.status_code, data)
-        head, arrays = decode(data, self.max_bytes)
-        return Reply(head["fields"], arrays)
+        try:
+            head, arrays = decode(data, self.max_bytes)
+            return checked(request, Reply(head["fields"], arrays))
+        except (ArgumentError, LookupError, TypeError) as error:
+            raise RemoteError(f"server {worker} answers {request.op!r} with no reply of a stage: {error}") from None
 
 
 def _new_client() -> Any:

@@ -28,7 +28,7 @@ from .definition import Definition
 from .failures import restore_error
 from .ledger import Contribution
 from .payload import arrays_of, check_size, pack, size_of, unpack
-from .together import run_together, wait_until_done
+from .together import retrieve, run_together, wait_until_done
 from .transactions import Run
 from .transport import Reply, Request, Transport
 
@@ -385,7 +385,7 @@ class Stage:
             if moving is None:
                 moving = self._moving = start_task(self._relocate(lost), contextvars.copy_context(), "move a stage")
                 # All who wait may be cancelled: nobody else looks at its error then.
-                moving.add_done_callback(lambda task: task.cancelled() or task.exception())
+                moving.add_done_callback(retrieve)
             try:
                 await wait_until_done(moving)
             finally:

@@ -10,7 +10,7 @@ from typing import Any
 from ..engine.eager_task import EagerTask
 from ..learn.calls import start_task
 
-__all__ = ["run_patiently", "run_together", "start_unawaited", "wait_until_done"]
+__all__ = ["retrieve", "run_patiently", "run_together", "start_unawaited", "wait_until_done"]
 
 
 async def run_together(coroutines: Iterable[Coroutine[Any, Any, Any]], name: str) -> list[Any]:
@@ -81,16 +81,22 @@ async def run_patiently(
             except TimeoutError:
                 await check()
     except BaseException:
-        if not task.cancel() and not task.cancelled():
-            # It has failed by itself meanwhile, and nobody else looks at its error.
-            task.exception()
+        if not task.cancel():
+            # It may have failed by itself meanwhile, and nobody else looks at its error.
+            retrieve(task)
         raise
     return task.result()
 
 
 def start_unawaited(coroutine: Coroutine[Any, Any, Any], running: set[EagerTask], name: str) -> None:
     """Start a coroutine that nobody awaits, in an empty context; `running` refers to its task until it has ended."""
-    task = start_task(coroutine, contextvars.Context(), name)
+    task = start_task(coroutine, contextvars.Context(), name, retrieve)
     if not task.done():
         running.add(task)
         task.add_done_callback(running.discard)
+
+
+def retrieve(task: EagerTask) -> None:
+    """Take the error of a task that has ended, if any, so that asyncio does not report it where nobody waits for it."""
+    if not task.cancelled():
+        task.exception()

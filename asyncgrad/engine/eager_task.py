@@ -132,6 +132,9 @@ class EagerTask(asyncio.Future[Any]):
         except (KeyboardInterrupt, SystemExit) as stop:
             self._unregister()
             super().set_exception(stop)
+            # The loop raises it: it would be told a second time, as an exception that nobody has retrieved.
+            # test_an_exit_in_a_task_is_told_once
+            self._log_traceback = False
             raise
         except BaseException as failure:
             self._unregister()

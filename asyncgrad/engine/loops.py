@@ -298,7 +298,7 @@ class LoopThread:
     def submit(self, coroutine: Coroutine[Any, Any, None]) -> bool:
         """Run a coroutine on the loop, in an empty context; from any thread. Return False where no loop can be started.
 
-        An exception goes to the loop's exception handler, which by default logs it.
+        An exception, also a SystemExit, goes to the loop's exception handler, which by default logs it.
         """
         try:
             with self._lock:
@@ -344,6 +344,15 @@ class LoopThread:
         finally:
             # Also where no loop could be made, so that the thread that waits for it goes on.
             serving.set()
+            self._leave()
+
+    def _leave(self) -> None:
+        """Forget a loop that a coroutine has stopped, which is closed now; what waits for it begins on another one."""
+        with self._lock:
+            if self._thread is threading.current_thread():
+                self._loop = self._changed = self._thread = None
+                if self._submitted:
+                    self._start()
 
     async def _serve(self, serving: threading.Event) -> None:
         changed = asyncio.Event()
@@ -351,7 +360,7 @@ class LoopThread:
         serving.set()
         while not self._has_ended():
             while self._submitted:
-                task = asyncio.get_running_loop().create_task(self._submitted.popleft())
+                task = asyncio.get_running_loop().create_task(_contained(self._submitted.popleft()))
                 self._tasks.add(task)
                 task.add_done_callback(self._end)
             await changed.wait()
@@ -369,7 +378,16 @@ class LoopThread:
         self._tasks.discard(task)
         with self._lock:
             self._note_change()
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception() or task.result()) is not None:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": f"a task of {self._name} failed", "exception": error, "task": task}
             )
+
+
+async def _contained(coroutine: Coroutine[Any, Any, None]) -> BaseException | None:
+    """Await a coroutine; return a SystemExit or KeyboardInterrupt that it raises, which would end the whole loop."""
+    try:
+        await coroutine
+    except (SystemExit, KeyboardInterrupt) as stop:
+        return stop
+    return None

@@ -9,7 +9,6 @@ import asyncio
 import contextvars
 import errno
 import json
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -105,8 +104,9 @@ async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | N
     except TimeoutError as error:
         raise (error if str(error) else TimeoutError(f"not done within {timeout:g} s, and cancelled")) from None
     finally:
-        if watcher is not None:
-            watcher.cancel()
+        if watcher is not None and not watcher.cancel() and not watcher.cancelled():
+            # A client that can no longer be watched; asyncio would report that nobody has looked at its error.
+            watcher.exception()
 
 
 def lifespan(learner: Any, *, collect_garbage: bool = True) -> Callable[[Any], Any]:
@@ -197,16 +197,31 @@ def exception_handlers() -> dict[Any, Any]:
 _LATER = {"Retry-After": "1"}
 
 
-def connections(max_connections: int = 256, headers_timeout: float = 10.0) -> Callable[..., asyncio.Protocol]:
+def connections(
+    max_connections: int = 256,
+    headers_timeout: float = 10.0,
+    *,
+    body_timeout: float = 30.0,
+    write_timeout: float = 10.0,
+    spare_after: float = 1.0,
+) -> Callable[..., asyncio.Protocol]:
     """Return what makes the connections of uvicorn, for its option `http`, with limits that uvicorn does not have.
 
-    uvicorn waits for headers without a timeout, and accepts any number of clients: a few hundred that send one byte a
-    minute would use up the file descriptors of the process. Beyond `max_connections`, as many clients again are
-    answered with 503, and further ones are disconnected.
+    uvicorn waits for headers, bodies, and clients that do not read their answers without a timeout, and accepts any
+    number of clients: a few hundred that send one byte a minute, or ask and never read, would use up the file
+    descriptors of the process. Where `max_connections` are served, a new client takes the place of one that is idle,
+    neither sends nor reads, or always sends further requests ahead of its answers: of the one that does so for longest.
+    If none does for `spare_after` seconds, the new one is answered with 503; beyond as many clients again, it is
+    disconnected.
 
     Args:
         max_connections: how many clients are served at a time; fewer where the process may have few descriptors.
         headers_timeout: the seconds in which the headers of a request must arrive; else the answer is 408.
+        body_timeout: the seconds in which the next 16 KiB of a body, or its rest, must arrive; else the client is
+            disconnected. `read_json` has a limit for the whole.
+        write_timeout: the seconds in which a client must take the next 16 KiB of its answers, or the rest; else it is
+            disconnected. Until it has taken most of an answer, the next one is not written.
+        spare_after: the seconds for which such a connection is kept when another client needs its place.
 
     Raises:
         ModuleNotFoundError: uvicorn is not installed.
@@ -216,8 +231,10 @@ def connections(max_connections: int = 256, headers_timeout: float = 10.0) -> Ca
     """
     module = import_module(".connections", __package__)
     most: int = module.within_descriptors(max_connections)
-    seconds = number(headers_timeout, "headers_timeout", 0)
-    if not 0 < seconds < math.inf:
-        raise ArgumentError(f"headers_timeout must be above 0, not {headers_timeout}")
-    protocol: Callable[..., asyncio.Protocol] = module.protocol(most, seconds)
+    seconds = {"headers_timeout": headers_timeout, "body_timeout": body_timeout, "write_timeout": write_timeout}
+    for name, value in seconds.items():
+        if not number(value, name, 0) > 0:
+            raise ArgumentError(f"{name} must be above 0, not {value}")
+    limits = module.Limits(most, *map(float, seconds.values()), number(spare_after, "spare_after", 0))
+    protocol: Callable[..., asyncio.Protocol] = module.protocol(limits)
     return protocol

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, final
 
 import numpy as np
 
-from ..arguments import describe
+from ..arguments import describe, whole_number
 from ..errors import ArgumentError, ExampleError
 from ..tensor import Tensor
+from .ranges import (
+    bound,
+    first_outside,
+    is_kind_of_number,
+    is_kind_of_whole_number,
+    range_of,
+    show,
+    whole_bounds,
+    within,
+)
 
 __all__ = ["ArraySpec", "as_arrays", "check_specs", "conform"]
 
@@ -22,23 +32,31 @@ __all__ = ["ArraySpec", "as_arrays", "check_specs", "conform"]
 class ArraySpec:
     """What an array that comes from outside must be: its shape, its dtype, and the range of its numbers.
 
+    What the dtype cannot hold is refused. A dtype of whole numbers takes whole numbers alone, each as it is: 3, and not
+    3.0. A floating dtype takes both, rounds to its nearest number, and refuses what is beyond its largest. True and
+    false are no numbers; NaN and infinite numbers are never taken.
+
     Args:
         shape: the sizes of its axes; None for an axis of any size but 0.
-        dtype: what the numbers are converted to, if no value is lost by it.
-        low: the least number that is taken.
-        high: the largest one. NaN is never taken.
+        dtype: what the numbers are converted to.
+        low: the least number that is taken, if the dtype holds it.
+        high: the largest one.
         max_size: the most numbers that are taken, for a shape with None.
 
     Raises:
-        ArgumentError: an argument is out of range.
+        ArgumentError, ArgumentTypeError: an argument is invalid, or there is no number that would be taken.
 
     Example:
+        >>> import numpy as np
         >>> from asyncgrad import learn
         >>> learn.ArraySpec((None, 2)).check([[1, 2], [3, 4]]).tolist()
         [[1.0, 2.0], [3.0, 4.0]]
         >>> learn.ArraySpec((2,)).check([1.0, float("nan")])
         Traceback (most recent call last):
         asyncgrad.errors.ExampleError: value[1] must lie within -1e+06 and 1e+06, and is NaN
+        >>> learn.ArraySpec((2,), np.uint8).check([20, 300])
+        Traceback (most recent call last):
+        asyncgrad.errors.ExampleError: value[1] must lie within 0 and 255, the range of uint8, and is 300
     """
 
     shape: tuple[int | None, ...]
@@ -54,8 +72,19 @@ class ArraySpec:
             raise ArgumentError(f"the dtype of an ArraySpec must be of whole or floating numbers, not {self.dtype}")
         if not all(size is None or (type(size) is int and size >= 0) for size in self.shape):
             raise ArgumentError(f"the shape of an ArraySpec must be of sizes and None, not {self.shape}")
+        for name in ("low", "high"):
+            object.__setattr__(self, name, bound(getattr(self, name), name))
+        whole_number(self.max_size, "max_size", 0)
         if not self.low <= self.high:
             raise ArgumentError(f"low must be at most high, but they are {self.low} and {self.high}")
+        least, most = range_of(self.dtype)
+        if self._is_whole():
+            least, most = whole_bounds(max(self.low, least), min(self.high, most))
+        if not max(self.low, least) <= min(self.high, most):
+            raise ArgumentError(f"there is no {self.dtype} from {self.low} to {self.high}: nothing would be taken")
+
+    def _is_whole(self) -> bool:
+        return self.dtype.kind in "iu"
 
     def check(self, value: Any, path: str = "value") -> Any:
         """Return a value as an array of this kind: a new one, unless it is an array already.
@@ -67,7 +96,7 @@ class ArraySpec:
         Raises:
             ExampleError: it is no such array; the message names the place.
         """
-        array = _array(value, len(self.shape), path)
+        array = self._array(value, path)
         if len(array.shape) != len(self.shape) or any(
             size != found if size is not None else not found
             for size, found in zip(self.shape, array.shape, strict=False)
@@ -75,63 +104,82 @@ class ArraySpec:
             raise ExampleError(f"{path} must have shape {self._shown()}, and has {array.shape}")
         if array.size > self.max_size:
             raise ExampleError(f"{path} has {array.size} numbers, and at most {self.max_size} are taken at once")
-        if array.dtype.kind not in ("iu" if self.dtype.kind in "iu" else "iuf"):
-            raise ExampleError(f"{path} must be of {_words(self.dtype)}, and has dtype {array.dtype}")
-        within = (array >= self.low) & (array <= self.high)
-        if not within.all():
-            place = np.unravel_index(int(np.argmin(within)), array.shape)
-            where = path + "".join(f"[{index}]" for index in place)
-            found = _number(array[place])
-            raise ExampleError(f"{where} must lie within {self.low:g} and {self.high:g}, and is {found}")
-        return array.astype(self.dtype, copy=False)
+        if array.dtype.kind not in ("iu" if self._is_whole() else "iuf"):
+            words = "whole numbers" if self._is_whole() else "numbers"
+            raise ExampleError(f"{path} must be of {words}, and has dtype {array.dtype}")
+        self._check_range(array, path)
+        if self._is_whole():
+            self._check_dtype(array, within(array, *range_of(self.dtype)), path)
+            return array.astype(self.dtype, copy=False)
+        if array.dtype == self.dtype:
+            return array
+        # Not by the range of the dtype: its largest number, in as few digits as name it, is above it as a float64.
+        # The caller's np.seterr may turn a number that is rounded to 0 into an error.
+        with np.errstate(all="ignore"):
+            found = array.astype(self.dtype)
+        self._check_dtype(array, np.isfinite(found), path)
+        return found
+
+    def _check_range(self, array: Any, path: str) -> None:
+        fits = within(array, self.low, self.high)
+        if not fits.all():
+            where, found = first_outside(array, fits, path)
+            raise ExampleError(f"{where} must lie within {show(self.low)} and {show(self.high)}, and is {found}")
+
+    def _check_dtype(self, array: Any, fits: Any, path: str) -> None:
+        if not fits.all():
+            where, found = first_outside(array, fits, path)
+            least, most = map(show, range_of(self.dtype))
+            raise ExampleError(f"{where} must lie within {least} and {most}, the range of {self.dtype}, and is {found}")
 
     def _shown(self) -> str:
         sizes = ["any" if size is None else str(size) for size in self.shape]
         return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
-
-def _words(dtype: Any) -> str:
-    return "whole numbers" if dtype.kind in "iu" else "numbers"
-
-
-def _number(value: Any) -> str:
-    return "NaN" if math.isnan(value) else f"{value:g}"
-
-
-def _array(value: Any, ndim: int, path: str) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu").numpy()
-    if isinstance(value, (np.ndarray, np.generic)):
-        return np.asarray(value)
-    flat: list[Any] = [value]
-    sizes: list[int] = []
-    for _ in range(ndim):
-        # Checked level by level, at C's speed: json.loads may have made a million numbers of a body.
-        lengths = set(map(len, flat)) if set(map(type, flat)) <= {list, tuple} else set()
-        if flat and len(lengths) != 1:
+    def _array(self, value: Any, path: str) -> Any:
+        """Return an array with the numbers as they are, or at least as exact as in the dtype."""
+        if isinstance(value, Tensor):
+            return value.detach().to("cpu").numpy()
+        if isinstance(value, (np.ndarray, np.generic)):
+            return np.asarray(value)
+        ndim = len(self.shape)
+        flat: list[Any] = [value]
+        sizes: list[int] = []
+        for _ in range(ndim):
+            # Checked level by level, at C's speed: json.loads may have made a million numbers of a body.
+            lengths = set(map(len, flat)) if set(map(type, flat)) <= {list, tuple} else set()
+            if flat and len(lengths) != 1:
+                raise ExampleError(_problem(value, ndim, path))
+            sizes.append(lengths.pop() if lengths else 0)
+            flat = list(chain.from_iterable(flat))
+        kinds = set(map(type, flat))
+        if not all(map(is_kind_of_number, kinds)):
             raise ExampleError(_problem(value, ndim, path))
-        sizes.append(lengths.pop() if lengths else 0)
-        flat = list(chain.from_iterable(flat))
-    # A bool is an int to Python, but not to who posts one.
-    if not set(map(type, flat)) <= {int, float}:
-        raise ExampleError(_problem(value, ndim, path))
-    try:
-        return np.array(flat or np.empty(0)).astype(_kind_of(flat), copy=False).reshape(sizes)
-    except OverflowError:
-        return np.array([float(min(max(one, -1e300), 1e300)) for one in flat]).reshape(sizes)
+        if self._is_whole() and not all(map(is_kind_of_whole_number, kinds)):
+            are_whole = np.array([is_kind_of_whole_number(type(one)) for one in flat]).reshape(sizes)
+            where, found = first_outside(_objects(flat, sizes), are_whole, path)
+            raise ExampleError(f"{where} must be a whole number for {self.dtype}, 3 and not 3.0, and is {found}")
+        candidates = (np.int64, np.uint64) if self._is_whole() else (np.promote_types(self.dtype, np.float64),)
+        for dtype in candidates:
+            with suppress(OverflowError):
+                return np.array(flat, dtype).reshape(sizes)
+        # A number is beyond all that the dtype holds: Python's own comparisons, which are exact, find it.
+        objects = _objects(flat, sizes)
+        self._check_range(objects, path)
+        self._check_dtype(objects, within(objects, *range_of(self.dtype)), path)
+        return objects
 
 
-def _kind_of(flat: list[Any]) -> Any:
-    """Return float64 for numbers that are not whole, and for those that no integer of NumPy's can hold."""
-    if all(type(one) is int for one in flat) and all(-(2**63) <= one < 2**63 for one in flat):
-        return np.int64
-    return np.float64
+def _objects(flat: list[Any], sizes: list[int]) -> Any:
+    found = np.empty(len(flat), object)
+    found[:] = flat
+    return found.reshape(sizes)
 
 
 def _problem(value: Any, ndim: int, path: str) -> str | None:
     """Return what keeps nested lists from making an array with so many axes, and where; None if nothing does."""
     if ndim == 0:
-        return None if type(value) in (int, float) else f"{path} must be a number, and is {_json_kind(value)}"
+        return None if is_kind_of_number(type(value)) else f"{path} must be a number, and is {_json_kind(value)}"
     if type(value) not in (list, tuple):
         return f"{path} must be an array with {ndim} {'axis' if ndim == 1 else 'axes'}, and is {_json_kind(value)}"
     for index, part in enumerate(value):
@@ -215,16 +263,27 @@ def check_specs(spec: Any, name: str) -> None:
         raise ArgumentError(f"{name} must be a tree of learn.ArraySpec, such as ArraySpec((3,)), not {describe(spec)}")
 
 
-def as_arrays(value: Any, path: str) -> Any:
+#: How deep a tree without specs may be. Python's own limit is some hundreds, of frames of whoever goes through it.
+_DEPTH = 64
+
+
+def as_arrays(value: Any, path: str, depth: int = 0) -> Any:
     """Return a tree with its numbers, and its lists of numbers, as arrays.
 
+    Args:
+        value: the tree.
+        path: names it in errors.
+        depth: how deep it lies in another one.
+
     Raises:
-        ExampleError: a list is ragged, or a number is infinite or NaN.
+        ExampleError: a list is ragged, a number is infinite or NaN, or the tree is deeper than it may be.
     """
+    if depth > _DEPTH:
+        raise ExampleError(f"{path[:60]}... is deeper than {_DEPTH} levels: send flat fields")
     if isinstance(value, Mapping):
-        return {key: as_arrays(part, f"{path}.{key}") for key, part in value.items()}
+        return {key: as_arrays(part, f"{path}.{key}", depth + 1) for key, part in value.items()}
     if type(value) is tuple:
-        return tuple(as_arrays(part, f"{path}[{index}]") for index, part in enumerate(value))
+        return tuple(as_arrays(part, f"{path}[{index}]", depth + 1) for index, part in enumerate(value))
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Tensor):
@@ -232,8 +291,10 @@ def as_arrays(value: Any, path: str) -> Any:
     else:
         try:
             array = np.asarray(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ExampleError(f"{path} makes no array: {error}") from None
+    if array.dtype.kind == "O" and all(isinstance(one, (int, float)) for one in array.flat):
+        raise ExampleError(f"{path} has a whole number that no dtype of NumPy holds")
     if array.dtype.kind not in "biufc":
         raise ExampleError(f"{path} must be an array of numbers, and is {describe(value)}")
     if array.dtype.kind in "fc" and not np.isfinite(array).all():

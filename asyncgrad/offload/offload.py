@@ -35,6 +35,9 @@ __all__ = ["Offload"]
 #: How many arrays are written at the same time.
 WRITERS = 2
 
+#: What a coroutine gets whose loop ends. Any other exception is the store's, also a SystemExit: a thread cannot exit.
+_ENDED = (asyncio.CancelledError, GeneratorExit)
+
 
 @final
 class Offload:
@@ -275,7 +278,7 @@ class Offload:
                 await self._store.put(entry.key, entry.layout.read(array))
         except BaseException as raised:
             error = raised
-            if not isinstance(raised, Exception):
+            if isinstance(raised, _ENDED):
                 raise
         finally:
             del array
@@ -288,10 +291,10 @@ class Offload:
             if was_needed and error is None:
                 entry.location = Location.STORED
                 entry.free()
-            elif was_needed:
+            elif error is not None and was_needed:
                 entry.location, entry.copy = Location.KEPT, None
                 # Entries queued before an error was reported fail for the same reason: report only newer ones.
-                if self._failure is None and isinstance(error, Exception) and entry.number >= self._reported_until:
+                if self._failure is None and not isinstance(error, _ENDED) and entry.number >= self._reported_until:
                     what = f"a saved tensor of {entry.layout.describe()} could not be put into {self._store!r}"
                     self._failure = store_error(error, what, "it stays in memory. Make room, or name another place")
         if not was_needed and entry.is_put:
@@ -374,7 +377,7 @@ class Offload:
                 array = Upload(layout.restore(data, is_read_only=True), device)
         except BaseException as raised:
             error = raised
-            if not isinstance(raised, Exception):
+            if isinstance(raised, _ENDED):
                 raise
         finally:
             self._end_read(reading, array, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -15,7 +16,7 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.distributed import Definition, HttpTransport, RemoteGroup, Request, http_app, stage
+from asyncgrad.distributed import Definition, HttpTransport, RemoteGroup, Request, StageHost, http_app, stage
 from asyncgrad.distributed.wire import decode, encode
 from asyncgrad.errors import (
     ArgumentError,
@@ -28,6 +29,7 @@ from asyncgrad.errors import (
 )
 from tests.distributed.parts import check_layouts, forward, layer, local_gradients, make_params, sum_and_strides
 from tests.sampling import cases
+from tests.turns import settle
 
 URL = "http://owner"
 
@@ -443,3 +445,135 @@ def test_an_array_that_is_none_is_refused(spec):
 
     with pytest.raises(ArgumentError, match="no message of a stage"):
         decode(bytearray(message))
+
+
+def http_reply(body, status=b"200 OK", extra=b""):
+    return b"HTTP/1.1 " + status + b"\r\n" + extra + b"content-length: %d\r\n\r\n" % len(body) + body
+
+
+def reply_of(fields, arrays=()):
+    return http_reply(encode({"fields": fields}, arrays))
+
+
+CREATED = reply_of({"parameters": 0, "committed": None})
+FORWARD = {"outputs": {"array": 0}, "differentiable": [True], "nodes": 1}
+ERROR = {"type": "ValueError", "module": "builtins", "args": ["no"], "text": "no", "notes": [], "traceback": ""}
+
+#: What breaks off, or is no HTTP: nobody can tell that from a server that has gone.
+BROKEN = {
+    "nothing": b"",
+    "junk": b"\x00\xff\x01junk\r\n\r\n",
+    "no status": b"HTTP/1.1 abc\r\n\r\n",
+    "half a head": b"HTTP/1.1 200 OK\r\ncontent-le",
+    "half a body": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc",
+    "a negative length": b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\nabc",
+    "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+    "no chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc",
+}
+#: What is HTTP, and no reply of a stage.
+ODD = {
+    "empty": http_reply(b""),
+    "no gzip": http_reply(b"no gzip", extra=b"content-encoding: gzip\r\n"),
+    "binary": http_reply(bytes(range(256))),
+    "a redirection": http_reply(b"", b"302 Found", b"location: http://127.0.0.1:1/\r\n"),
+    "an error of its own": http_reply(b"oops", b"500 Error"),
+    "no fields": http_reply(encode({}, [])),
+    "fields that are null": reply_of(None),
+    "a string for an error": reply_of({"error": "x"}),
+    "half an error": reply_of({"error": {"type": "X"}}),
+    "an error of odd types": reply_of({"error": {**ERROR, "module": [], "notes": 5}}),
+    "the arguments of another error": reply_of({"error": {**ERROR, "type": "UnicodeDecodeError"}}),
+    "an error that would exit": reply_of({"error": {**ERROR, "type": "SystemExit"}}),
+}
+ODD_BY_OP = {
+    "create": {"lacks parameters": reply_of({}), "parameters": reply_of({"parameters": "x", "committed": None})},
+    "forward": {
+        "lacks outputs": reply_of({}),
+        "an output that is not there": reply_of({**FORWARD, "outputs": {"array": 5}}, [np.ones(2)]),
+        "an output of which nothing is said": reply_of({**FORWARD, "differentiable": []}, [np.ones(2)]),
+        "no tree": reply_of({**FORWARD, "outputs": {"x": 1, "y": 2}}, [np.ones(2)]),
+        "null for an output": reply_of(FORWARD, [None]),
+    },
+    "backward": {"lacks gradients": reply_of({"seconds": 0.1}), "lacks seconds": reply_of({}, [np.ones(2)])},
+}
+BEFORE = {"create": [], "forward": [CREATED], "backward": [CREATED, reply_of(FORWARD, [np.ones(2)])]}
+
+
+@asynccontextmanager
+async def answering(replies):
+    """The address of a server that gives these replies, whatever it is asked, and then the last one."""
+    left = list(replies)
+
+    async def serve(reader, writer):
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                lines = head.lower().split(b"\r\n")
+                (length,) = [int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length")]
+                await reader.readexactly(length)
+                reply = left.pop(0) if len(left) > 1 else left[0]
+                writer.write(reply)
+                await writer.drain()
+                if reply in BROKEN.values():
+                    break
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("op", BEFORE)
+@pytest.mark.parametrize("which", [*BROKEN, *ODD, None])
+def test_what_is_no_reply_is_told_of_the_server_and_leaves_no_error_unretrieved(run, op, which):
+    async def use(url):
+        # Without certificates, which take a tenth of a second to read.
+        async with HttpTransport([url], client=lambda: httpx.AsyncClient(verify=False), patience=5) as transport:
+            one = transport.stage("any")
+            y = await one(ag.tensor(np.ones(2), requires_grad=True))
+            await y.sum().backward()
+
+    async def main():
+        for reply in ODD_BY_OP[op].values() if which is None else [{**BROKEN, **ODD}[which]]:
+            async with answering([*BEFORE[op], reply]) as url:
+                with pytest.raises(StageLost if which in BROKEN else RemoteError) as caught:
+                    await use(url)
+                assert url in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+                del caught
+            # The stage is dropped, which tells the server; what that answers is no better.
+            gc.collect()
+            await settle()
+
+    # `run` has failed if an error was left to asyncio.
+    run(main())
+
+
+def test_an_error_of_work_whose_client_has_gone_is_not_left_to_asyncio(run):
+    async def main():
+        steps, failed = Steps(), asyncio.Event()
+
+        async def fails(x):
+            try:
+                steps.begun.set()
+                await steps.go_on.wait()
+                raise ValueError("nobody waits for this")
+            finally:
+                failed.set()
+
+        host = StageHost(load=lambda _: Definition(fails))
+        await host.handle(Request("create", "one", {"definition": "one", "attempt": 1}))
+        fields = {"key": "1", "inputs": [1.0], "needs": [], "number": 1}
+        asking = asyncio.ensure_future(host.handle(Request("forward", "one", fields)))
+        await steps.begun.wait()
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        del asking
+        steps.go_on.set()
+        await failed.wait()
+        await settle()
+        gc.collect()
+
+    run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.engine.eager_task import EagerTask
+from tests.conftest import loop_factory, loop_kinds
 from tests.functions import awaiting
 from tests.leaves import leaf
 from tests.turns import Held, settle
@@ -364,3 +366,28 @@ def test_an_eager_task_factory_changes_nothing(run):
         assert x.grad.item() == 6.0
 
     run(main())
+
+
+@pytest.mark.parametrize("kind", loop_kinds())
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"])
+def test_an_exit_in_a_task_is_told_once(kind, error):
+    """By the loop, which raises it; and not again as an exception that nobody has retrieved."""
+    told = []
+    exits = type(error)
+
+    async def body():
+        await asyncio.sleep(0)
+        raise exits
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, problem: told.append(problem))
+        EagerTask(body(), loop=loop, context=contextvars.copy_context(), name="exits").start()
+        await asyncio.sleep(0)
+        await asyncio.Event().wait()
+
+    with pytest.raises(exits), asyncio.Runner(loop_factory=loop_factory(kind)) as runner:
+        runner.run(main())
+    gc.collect()
+
+    assert told == []

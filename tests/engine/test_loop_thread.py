@@ -175,3 +175,70 @@ def test_coroutines_that_are_submitted_while_the_thread_is_ending_all_run():
             assert thread.submit(one(index))
         assert all_ran.wait(30)
         assert ran == list(range(10))
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"])
+def test_a_coroutine_that_would_exit_is_logged_and_ends_no_other(
+    thread: LoopThread, caplog: pytest.LogCaptureFixture, error: BaseException
+):
+    begun, ended = threading.Event(), threading.Event()
+    others: list[asyncio.Event] = []
+
+    async def waits() -> None:
+        others.append(asyncio.Event())
+        begun.set()
+        await others[0].wait()
+        ended.set()
+
+    async def exits() -> None:
+        raise error
+
+    async def go_on() -> None:
+        # The error is told in a turn of its own.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        others[0].set()
+
+    with caplog.at_level(logging.ERROR):
+        thread.submit(waits())
+        assert begun.wait(30)
+        thread.submit(exits())
+        thread.submit(go_on())
+        assert ended.wait(30)
+
+    told = caplog.records[0].exc_info
+    assert told is not None
+    assert told[1] is error
+
+
+def test_a_coroutine_that_stops_the_loop_ends_the_others_and_the_next_begins_on_a_new_one(
+    thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+    begun, cancelled, ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def waits() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # As the end of a write begins the next one.
+            thread.submit(sets(cancelled))
+
+    async def stops() -> None:
+        asyncio.get_running_loop().stop()
+
+    async def sets(event: threading.Event) -> None:
+        event.set()
+
+    assert thread.submit(waits())
+    begun.wait()
+    stopped = thread._thread
+    assert stopped is not None
+    assert thread.submit(stops())
+    stopped.join()
+
+    assert cancelled.wait(10)
+    assert thread.submit(sets(ended))
+    assert ended.wait(10)
+    thread.stop()

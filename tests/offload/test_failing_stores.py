@@ -256,3 +256,43 @@ def test_a_cancelled_wait_for_the_end_of_a_block_leaves_the_graph_usable(run: An
 
     run(step())
     assert chain.gradients() == chain.expected()
+
+
+EXITS = [SystemExit(3), KeyboardInterrupt()]
+
+
+@pytest.mark.parametrize("error", EXITS, ids=lambda error: type(error).__name__)
+def test_a_put_that_would_exit_is_a_failure_like_any_other(run: Any, error: BaseException):
+    chain, store = Chain(LINKS), MemoryStore()
+    store.fail("put", error)
+    losses: list[Any] = []
+
+    async def step() -> None:
+        with pytest.raises(StoreError, match=f"could not be put into .*: {type(error).__name__}") as caught:
+            async with save_to_store(store, min_bytes=1):
+                losses.append(chain.compute())
+        assert caught.value.__cause__ is error
+        await losses[0].backward()
+        store.mend("put")
+        async with save_to_store(store, min_bytes=1):
+            chain.compute()
+
+    run(step())
+    assert chain.gradients() == chain.expected()
+
+
+@pytest.mark.parametrize("error", EXITS, ids=lambda error: type(error).__name__)
+def test_a_get_that_would_exit_makes_the_backward_fail_and_another_one_reads(run: Any, error: BaseException):
+    chain, store = Chain(LINKS), MemoryStore()
+
+    async def step() -> None:
+        async with save_to_store(store, min_bytes=1):
+            loss = chain.compute()
+        store.fail("get", error)
+        with pytest.raises(StoreError, match=f"could not be got from .*: {type(error).__name__}"):
+            await loss.backward(retain_graph=True)
+        store.mend("get")
+        await loss.backward()
+
+    run(step())
+    assert chain.gradients() == chain.expected()

@@ -18,6 +18,8 @@ import numpy as np
 
 from ..arguments import check_function, describe, number, whole_number
 from ..backward import backward
+from ..checkpoint.rng import RandomStreams, StreamReplay
+from ..checkpoint.steps import ContextAwaitable
 from ..context import GENERATOR, no_grad
 from ..data.stacking import stack
 from ..engine.device import Device, device
@@ -102,7 +104,9 @@ class Learner:
         checkpoint_every: after so many steps, a checkpoint takes the journal's place.
         evaluate: `evaluate(model)`, plain or async, called with an immutable version of the model, beside the learning.
         evaluate_every: the number of steps between two evaluations.
-        seed: of the random numbers of each step (dropout, say), so that a replay draws the same ones.
+        seed: of the random numbers of each step (dropout, say), so that a replay draws the same ones: those of
+            `ag.random`, and none of the caller's. What a loss draws from NumPy's global stream is another number in a
+            replay, which leaves that stream as it is.
 
     Attributes:
         model: the model.
@@ -396,7 +400,7 @@ class Learner:
         for examples in directory.replay(learned):
             again = [PendingExample(one, asyncio.get_running_loop().create_future(), None) for one in examples]
             try:
-                await self._step(again, is_replay=True)
+                await self._replay(again)
             except Exception as error:
                 raise ModelDirectoryError(
                     f"{path} has examples in its journal that cannot be learned again, the first of them number "
@@ -404,6 +408,12 @@ class Learner:
                 ) from error
             self._replayed += len(examples)
         self._stage = None
+
+    async def _replay(self, examples: list[PendingExample]) -> None:
+        """Make the step of examples of the journal again, with random numbers that are not the caller's."""
+        streams = RandomStreams(())
+        around = StreamReplay(streams, streams.start).run
+        await ContextAwaitable(self._step(examples, is_replay=True), self._context.copy(), around)
 
     def _tensors(self) -> dict[str, Tensor]:
         """Return all that a step may change: also buffers that a state dict leaves out."""
@@ -527,7 +537,7 @@ class Learner:
         """Add the gradients of a batch to the parameters, and return the loss."""
         self._stage = "forward"
         self.optimizer.zero_grad()
-        loss = await self._loss_calls.call(self._loss, self.model, self._beside_model(batch))
+        loss = await self._call_loss(self._beside_model(batch))
         if not isinstance(loss, Tensor) or loss.size != 1:
             what = f"a tensor of shape {loss.shape}" if isinstance(loss, Tensor) else describe(loss)
             raise ArgumentTypeError(f"loss(model, batch) must return a scalar tensor, and returned {what}")
@@ -549,6 +559,13 @@ class Learner:
         except InvalidGradientError as error:
             raise ExampleError(f"the gradient of this example is not finite, so it was not learned: {error}") from error
         return value
+
+    async def _call_loss(self, batch: Any) -> Any:
+        if self._state != "starting":
+            return await self._loss_calls.call(self._loss, self.model, batch)
+        # A worker may call it, while the event loop has NumPy's global stream as others know it.
+        streams = RandomStreams(())
+        return await self._loss_calls.call(StreamReplay(streams, streams.start).run, self._loss, self.model, batch)
 
     @staticmethod
     def _commit(examples: list[PendingExample]) -> None:
@@ -633,6 +650,8 @@ class Learner:
 
     async def _run_evaluation(self) -> None:
         learned, model = self._published
+        # Not the caller's, which somebody else may draw from now.
+        GENERATOR.set(np.random.default_rng([self._seed, self._steps, 1]))
         try:
             with no_grad():
                 result = await MeasuredCalls().call(self._evaluate, model)  # type: ignore[arg-type]

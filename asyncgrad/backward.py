@@ -30,6 +30,7 @@ from .graph import values
 from .graph.leaf import Identity, gradient_edge
 from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
+from .graph.ownership import hand_over, private_copy
 from .graph.tensor_base import TensorBase
 from .tree.registry import container_type
 from .tree.structure import TreeStructure, flatten, paths, unflatten
@@ -172,7 +173,7 @@ async def grad(
             each row, hooks included, and the results have the batch first: `(rows, *input.shape)`.
 
     Returns:
-        A tuple with a tensor for each input, or a tree like `inputs`. Results may share memory: do not write into them.
+        A tuple with a tensor for each input, or a tree like `inputs`. They are the caller's, who may write into them.
 
     Raises:
         UnusedInputError: the outputs do not depend on an input; all else as in `backward`.
@@ -199,7 +200,7 @@ async def grad(
     if truth(is_grads_batched, "is_grads_batched"):
         batch, captured = await _capture_rows(roots, given, wanted, structure, keep_graph, create_graph)
     else:
-        captured = await _capture(roots, given, wanted, structure, keep_graph, create_graph)
+        captured = hand_over(await _capture(roots, given, wanted, structure, keep_graph, create_graph))
     results = tuple(
         _make_result(index, tensor, value, structure, allow_unused, materialize_grads, create_graph, batch)
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
@@ -238,7 +239,8 @@ async def capture(
         inputs=_input_edges(inputs, None),
     )
     return [
-        None if value is None else _gradient_of(tensor, value) for tensor, value in zip(inputs, captured, strict=True)
+        None if value is None else _gradient_of(tensor, value)
+        for tensor, value in zip(inputs, hand_over(captured), strict=True)
     ]
 
 
@@ -488,7 +490,7 @@ def _check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool
                 "compute it from a tensor made with requires_grad=True, outside of no_grad()"
             )
         if gradient is not None and _clearly_fits(gradient, edge.node):
-            grads.append(values.wrap(gradient, edge.node.device) if create_graph else values.raw(gradient))
+            grads.append(_own_gradient(gradient, edge.node.device, create_graph))
             edges.append(edge)
             continue
         metadata = edge.node.input_metadata[edge.input_nr]
@@ -496,17 +498,28 @@ def _check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool
             if gradient is None:
                 raise InvalidRootError(f"root {index} ({_label(root)}) has no known shape: pass a gradient for it")
             edges.append(edge)
-            grads.append(gradient if create_graph else values.raw(gradient))
+            grads.append(private_copy(gradient if create_graph else values.raw(gradient)))
             continue
         if metadata.was_default_constructed:
             raise InvalidRootError(f"root {index} ({_label(root)}) is an output that has no gradient: take another")
         if gradient is None:
             value = _make_implicit_gradient(index, root, metadata)
+            grads.append(values.wrap(value, edge.node.device) if create_graph else value)
         else:
             value = _check_gradient(index, root, gradient, metadata)
-        grads.append(values.wrap(value, edge.node.device) if create_graph else values.raw(value))
+            grads.append(_own_gradient(value, edge.node.device, create_graph))
         edges.append(edge)
     return edges, grads
+
+
+def _own_gradient(gradient: Any, device: Any, create_graph: bool) -> Any:
+    """Return a starting gradient in memory of the engine's own: the caller may write into theirs meanwhile.
+
+    An array of a device is taken as it is: a copy is a launch there, which nearly all would pay for nothing.
+    """
+    if not isinstance(values.raw(gradient), np.ndarray):
+        return values.wrap(gradient, device) if create_graph else values.raw(gradient)
+    return values.wrap(private_copy(gradient), device) if create_graph else private_copy(values.raw(gradient))
 
 
 def _clearly_fits(gradient: Any, node: Node) -> bool:

@@ -76,6 +76,9 @@ class Function:
     suspends only its own node. In the newer form `forward(*args)` takes no `ctx`, and
     `setup_context(ctx, inputs, output)` follows it.
 
+    The gradients that `backward` takes are its own: it may write into them and keep them. An array that it has returned
+    it may fill anew in the next call.
+
     Nothing is recorded if no argument requires grad; if forward then uses or keeps other tensors that require grad, it
     warns. A Function whose backward computes the gradients of such tensors itself calls `ctx.set_records(True)`. An
     array that `backward` returns under `create_graph` has no history: differentiating it raises, rather than give zero.
@@ -108,6 +111,8 @@ class Function:
     #: reads no state that changes. A compiled backward then calls it directly.
     is_traceable = False
 
+    #: Whether `backward` may be a user's, which keeps and writes into gradients: see `Node.is_users`.
+    _is_users = True
     #: The error message if a method of this class is wrong, else None.
     _mistake: str | None = None
 
@@ -505,6 +510,11 @@ class FunctionNode(SavingNode):
     def is_traceable(self) -> bool:  # type: ignore[override]
         """The `is_traceable` of the Function."""
         return self.function.is_traceable
+
+    @property
+    def is_users(self) -> bool:  # type: ignore[override]
+        """Whether the backward may be a user's."""
+        return self.function._is_users
 
     @property
     def input_metadata(self) -> tuple[InputMetadata | None, ...]:

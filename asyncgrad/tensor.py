@@ -381,7 +381,9 @@ class Tensor(TensorBase):
         """Call `hook(grad)` whenever a backward has computed this tensor's gradient, before it is used.
 
         Args:
-            hook: a function or an `async def`. It may return another gradient of the same shape and dtype.
+            hook: a function or an `async def`. It may return another gradient of the same shape and dtype. What it
+                writes into `grad` in place before it returns is as if it returned that; what it keeps is its own, and a
+                later write changes nothing.
 
         Raises:
             RequiresGradError: this tensor does not require grad.

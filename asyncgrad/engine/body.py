@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..context import CURRENT_GRAPH_TASK
+from ..graph.ownership import make_all_private
 from ..graph.packed import abandon
 from ..scheduling import OFFLOAD_THRESHOLD, WORKERS, Quota
 from .remote import FunctionJob
@@ -64,8 +65,19 @@ class Body:
         rest, self._remaining = self._remaining, None
         if rest is not None:
             return rest()
+        outputs = self.node.apply(self._take_grads())
+        if self.node.is_users and isinstance(outputs, tuple):
+            # Now, and not when the result has come back to another thread: users' code runs there meanwhile.
+            # test_what_a_body_on_a_worker_has_returned_is_private_when_it_ends
+            found = list(outputs)
+            del outputs
+            make_all_private(found)
+            return tuple(found)
+        return outputs
+
+    def _take_grads(self) -> tuple[Any, ...]:
         grads, self.grads = self.grads, ()
-        return self.node.apply(grads)
+        return grads
 
     @property
     def may_leave(self) -> bool:

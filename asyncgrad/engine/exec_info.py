@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ..graph import values
 from ..graph.node import LEAF_ORDER
+from ..graph.ownership import private_copy
 from .queues import ReadyQueue
 
 if TYPE_CHECKING:
@@ -114,11 +115,11 @@ def is_past_horizon(node: Node, horizon: int | None) -> bool:
 
 
 def as_tensors(captured: list[Any], exec_info: ExecInfos | None) -> list[Any]:
-    """Return captured gradients as tensors, each on the device of the node that captured it."""
+    """Return copies of captured gradients as tensors, each on the device of the node that captured it."""
     tensors = list(captured)
     for node, info in () if exec_info is None else list(exec_info.items()):
         for _, result_nr in info.captures:
-            tensors[result_nr] = values.wrap(tensors[result_nr], node.device)
+            tensors[result_nr] = values.wrap(private_copy(tensors[result_nr]), node.device)
     return tensors
 
 

@@ -20,6 +20,7 @@ from ..graph.leaf import AccumulateGrad
 from ..graph.metadata import conform, no_tuple_error
 from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
+from ..graph.ownership import make_all_private, make_private, prepare_all_to_lend, prepare_to_lend
 from ..graph.tensor_base import TensorBase
 from .body import Body, TaskGroupLike, prefers_worker
 from .dependency_executor import gradient_count_error
@@ -115,19 +116,16 @@ class NodeTask:
             ) and not await self._run_pre_hooks(meta):
                 return None
             # For the post-hooks. Without any, the body must hold the only reference to its gradients.
-            inputs = self._wrap(self.grads) if meta.post_hooks else ()
+            inputs = self._lend(self.grads) if meta.post_hooks else ()
             outputs = await self._run_body()
             if meta.post_hooks:
                 for hook in meta.post_hooks.snapshot():
-                    seen = self._wrap(outputs)
-                    result = await self._call(hook, seen, inputs)
-                    outputs = tuple(self._check_results(result, seen, hook))
-                    del seen, result
+                    await self._call_node_hook(hook, outputs, inputs)
             if graph_task.anomaly is not None and graph_task.anomaly.check_nan:
                 check_nan(node, outputs)
             if not graph_task.keep_graph:
                 node.release_variables()
-            return outputs
+            return tuple(outputs)
         finally:
             release(meta, graph_task)
 
@@ -153,17 +151,28 @@ class NodeTask:
             return False
         if meta.pre_hooks:
             for hook in meta.pre_hooks.snapshot():
-                seen = self._wrap(grads)
-                grads[:] = self._check_results(await self._call(hook, seen), seen, hook)
+                await self._call_node_hook(hook, grads)
         return True
 
-    async def _run_body(self) -> tuple[Any, ...]:
+    async def _run_body(self) -> list[Any]:
+        """Run the body; return a list of its gradients, each as the next node's input takes it."""
         graph_task, node = self.graph_task, self.node
         if isinstance(node, AccumulateGrad):
             await self._accumulate(node)
-            return ()
+            return []
         if not graph_task.keep_graph:
             node.will_release_variables()
+        if not node.is_users:
+            return await self._call_body()
+        # It may write into what it gets, and keep that, or what it returns, to write into it later
+        # (test_a_body_that_writes_into_its_gradient_changes_no_other).
+        prepare_all_to_lend(self.grads)
+        outputs = await self._call_body()
+        make_all_private(outputs)
+        return outputs
+
+    async def _call_body(self) -> list[Any]:
+        graph_task, node = self.graph_task, self.node
         grads = tuple(self.grads)
         self.grads.clear()
         # Under create_graph bodies record nodes, whose order must be the same in each run: they stay in one thread.
@@ -236,7 +245,7 @@ class NodeTask:
             if change is not None:
                 change.update_after()
 
-    def _conform_outputs(self, outputs: Any) -> tuple[Any, ...]:
+    def _conform_outputs(self, outputs: Any) -> list[Any]:
         """Check the gradients that the body returned, and convert each to the metadata of the next node's input."""
         node = self.node
         if len(outputs) != len(node.next_nodes):
@@ -257,7 +266,7 @@ class NodeTask:
             if value is not None and target is not None:
                 value = conform(node, edge, target, input_nr, value)
             conforming.append(value)
-        return tuple(conforming)
+        return conforming
 
     async def _run_tensor_hooks(self, meta: NodeMeta) -> None:
         hook_lists = meta.tensor_pre_hooks
@@ -267,11 +276,15 @@ class NodeTask:
         # A copy: a hook may add the first hook of another input, which takes effect from the next run on.
         for input_nr, hooks in tuple(hook_lists):
             for hook in hooks.snapshot():
+                prepare_to_lend(self.grads, input_nr)
                 grad = values.wrap(self.grads[input_nr], self.node.device)
                 result = await self._call(hook, grad)
                 self.grads[input_nr] = (
                     self._unwrap(grad) if result is None else self._check_replacement(result, grad, hook)
                 )
+                # So that from here on only the hook may have more references.
+                del grad, result
+                make_private(self.grads, input_nr)
 
     def _retain_grads(self, meta: NodeMeta) -> None:
         for input_nr, reference in meta.retains_grad_hooks.items():
@@ -279,6 +292,19 @@ class NodeTask:
             if tensor is None or grad is None:
                 continue
             change_grad(tensor, grad, self.graph_task.changes, sole=False, listed=True, retained=True)
+            if self.graph_task.create_graph:
+                # `.grad` is the gradient itself, with its history.
+                del grad
+                make_private(self.grads, input_nr)
+
+    async def _call_node_hook(self, hook: Callable[..., Any], grads: list[Any], *others: Any) -> None:
+        """Call a pre-hook or a post-hook with gradients, which it may replace in the list."""
+        seen = self._lend(grads)
+        result = await self._call(hook, seen, *others)
+        grads[:] = self._check_results(result, seen, hook)
+        # As after a tensor hook.
+        del seen, result
+        make_all_private(grads)
 
     async def _call(self, hook: Callable[..., Any], *arguments: Any) -> Any:
         result = hook(*arguments)
@@ -296,7 +322,9 @@ class NodeTask:
         finally:
             group.resume()
 
-    def _wrap(self, grads: Any) -> tuple[Any, ...]:
+    def _lend(self, grads: list[Any]) -> tuple[Any, ...]:
+        """Return gradients as hooks get them, who may write into them."""
+        prepare_all_to_lend(grads)
         return tuple(values.wrap(grad, self.node.device) for grad in grads)
 
     def _unwrap(self, grad: Any) -> Any:

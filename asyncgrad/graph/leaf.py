@@ -52,6 +52,8 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
+    is_users = False
+
     def __init__(self, variable: TensorBase) -> None:
         self.variable: TensorBase = variable
         self.next_nodes = ()
@@ -146,6 +148,8 @@ class GraphRoot(Node):
     """Passes the roots' gradients to the roots' nodes; a backward of several roots starts here."""
 
     __slots__ = ("_grads",)
+
+    is_users = False
 
     def __init__(self, edges: Sequence[Edge], grads: Sequence[Any]) -> None:
         self._connect(edges)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from ..arguments import describe
 from ..context import CURRENT_GRAPH_TASK, is_kind
 from ..errors import ArgumentError, ArgumentTypeError, HookTypeError, RequiresGradError
+from .ownership import private_copy
 from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ def register_multi_grad_hook(
 ) -> MultiGradHandle:
     """Call `fn` once in each backward, when it has computed the gradients of `tensors`.
 
-    Each backward collects its own gradients, whether backward passes run one after another, concurrently or
-    nested, and a backward that fails leaves none behind. `fn` gets the gradients as earlier tensor hooks have
-    left them. It cannot replace them, and its result is ignored. A root of the backward counts like any other
-    tensor.
+    Each backward collects its own gradients, whether backward passes run one after another, concurrently or nested, and
+    a backward that fails leaves none behind. `fn` gets the gradients as earlier tensor hooks have left them. It cannot
+    replace them, and its result is ignored, as is what it writes into them. A root of the backward counts like any
+    other tensor.
 
     Args:
         tensors: tensors that require grad. The gradient of a tensor that is listed twice is passed twice.
@@ -139,7 +140,9 @@ class _FirstGradient(_GradientCollector):
             if graph_task in self._states:
                 return None
             self._states[graph_task] = True
-        return (grad,)
+        # The hook cannot replace it, so what it writes in place stays its own
+        # (test_what_a_multi_grad_hook_writes_is_its_own).
+        return (private_copy(grad),)
 
 
 @final
@@ -164,6 +167,8 @@ class _AllGradients(_GradientCollector):
                 return None
             # The list is the user's now.
             del self._states[graph_task]
+        # As in `_FirstGradient`. The engine goes on with copies of those that have waited here.
+        state.grads[index] = private_copy(grad)
         return (state.grads,)
 
     def _expected(self, graph_task: Any) -> int:

@@ -186,6 +186,8 @@ class Node:
     #: it may use that loop or objects that only that thread may touch. Otherwise a worker thread may run it.
     stays_on_loop = False
 
+    #: Whether `apply` is a user's function, which may keep gradients and write into them: see `ownership.py`.
+    is_users = True
     #: Whether `when_unpacked` awaits the saved tensors apart from the computation. Otherwise `apply` does both.
     unpacks_apart = False
 
@@ -246,8 +248,8 @@ class Node:
         """Return the gradients of the forward inputs, one for each edge, or an awaitable of them.
 
         Args:
-            grads: the gradient of each forward output; None where it is undefined. The arrays may be shared:
-                do not write into them.
+            grads: the gradient of each forward output; None where it is undefined. They are the body's own, which may
+                write into them and keep them. What it returns and keeps is copied.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement apply(grads)")
 
@@ -493,7 +495,8 @@ class Node:
         """Call `hook(grads)` before each run of the body, with the tuple of gradients that the body takes.
 
         Args:
-            hook: a function or an `async def`. It returns None, or a tuple of gradients that replaces `grads`.
+            hook: a function or an `async def`. It returns None, or a tuple of gradients that replaces `grads`. What it
+                writes and keeps counts as for `Tensor.register_hook`.
 
         Raises:
             HookTypeError: the hook cannot be called.
@@ -518,7 +521,8 @@ class Node:
         """Call `hook(outputs, grads)` after each run of the body, with the gradients that it returned and took.
 
         Args:
-            hook: a function or an `async def`. It returns None, or a tuple that replaces `outputs`.
+            hook: a function or an `async def`. It returns None, or a tuple that replaces `outputs`. What it writes into
+                `outputs` and keeps counts as for `Tensor.register_hook`; a write into `grads` changes nothing.
 
         Raises:
             HookTypeError: the hook cannot be called.

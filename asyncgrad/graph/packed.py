@@ -17,6 +17,7 @@ from ..errors import ChangedTensorError, HookError, HookTypeError
 from .background import background
 from .creation import observe_nodes
 from .naming import identify, name_hook
+from .ownership import make_private
 from .read_ahead import claim
 from .saved import (
     Saved,
@@ -214,18 +215,24 @@ class Packed:
         result = self._hooks.unpack(self._kept) if self._work is None else self._call_unpack(work)
         return await result if inspect.isawaitable(result) else result
 
-    async def restore_later(self, result: Awaitable[Any], node: NodeLike) -> Any:
+    async def restore_later(self, result: Awaitable[Any], node: NodeLike, private: bool) -> Any:
         """Await the result of the unpack hook; return what `restore` makes of it."""
-        return self.restore(await result, node)
+        return self.restore([await result], node, private)
 
-    def restore(self, result: Any, node: NodeLike) -> Any:
+    def restore(self, unpacked: list[Any], node: NodeLike, private: bool) -> Any:
         """Check what the unpack hook returned; return it with the place in the graph that the saved tensor had.
+
+        Args:
+            unpacked: a list of what the hook returned, and nothing else; emptied.
+            node: the node that needs it.
+            private: whether the hook may keep the array, and write into it when it is called again.
 
         Raises:
             HookTypeError: the result is no array.
             HookError: the result has another shape or dtype, or is on another device.
             ChangedTensorError: the result lies in the memory of the packed tensor, which was written into since.
         """
+        result = unpacked.pop()
         tensor = wrap(result, self._device)
         name = f"unpack {name_hook(self._hooks.unpack)} of {identify(node)}"
         if not isinstance(tensor, TensorBase):
@@ -250,6 +257,13 @@ class Packed:
             maker = (node if producer is None and output_nr is not None else producer, output_nr or 0)
             hint = f"{name} brought it back as it is now: let pack copy, t.copy(), or change a copy, t = t.copy()"
             raise changed_error(node, tensor, maker, version, self._memory.version, hint)
+        del result, data
+        if private and self.calls_users and not self._memory.has(tensor):
+            # test_an_array_that_an_unpack_hook_fills_anew_keeps_its_value_where_it_was_returned
+            held = [tensor]
+            del tensor
+            make_private(held, 0)
+            tensor = held.pop()
         if producer is not None:
             return output_alias(tensor, producer, output_nr or 0)
         if output_nr is not None:
@@ -296,10 +310,15 @@ def _check_unchanged(shown: TensorBase, before: int, name: str) -> None:
         )
 
 
-def unpack_all(node: NodeLike, entries: Iterable[Saved | Packed]) -> Any:
+def unpack_all(node: NodeLike, entries: Iterable[Saved | Packed], *, private: bool = True) -> Any:
     """Return a list of the tensors of saved entries, or a coroutine of that list if an unpack has to be awaited.
 
     The hooks are called in order, and their awaitables awaited concurrently.
+
+    Args:
+        node: the node that has saved them.
+        entries: the saved entries.
+        private: whether a hook may write into what it has returned while the tensors are used.
     """
     found: list[Any] = []
     waiting: dict[int, Packed] = {}
@@ -312,18 +331,22 @@ def unpack_all(node: NodeLike, entries: Iterable[Saved | Packed]) -> Any:
             if inspect.isawaitable(result):
                 waiting[index] = entry
                 found.append(result)
-            else:
-                found.append(entry.restore(result, node))
+                continue
+            unpacked = [result]
+            del result
+            found.append(entry.restore(unpacked, node, private))
     except BaseException:
         for index in waiting:
             abandon(found[index])
         raise
-    return _unpack_concurrently(node, found, waiting) if waiting else found
+    return _unpack_concurrently(node, found, waiting, private) if waiting else found
 
 
-async def _unpack_concurrently(node: NodeLike, found: list[Any], waiting: dict[int, Packed]) -> list[Any]:
+async def _unpack_concurrently(
+    node: NodeLike, found: list[Any], waiting: dict[int, Packed], private: bool
+) -> list[Any]:
     names = [f"unpacking saved tensor {index} of {identify(node)}" for index in waiting]
-    coroutines = [entry.restore_later(found[index], node) for index, entry in waiting.items()]
+    coroutines = [entry.restore_later(found[index], node, private) for index, entry in waiting.items()]
     try:
         tensors = await background().together(coroutines, names)
     finally:
@@ -383,11 +406,11 @@ class SavedTensor:
             ChangedTensorError: the tensor was written into since, and no hook has kept a copy.
             HookError: a hook has to be awaited, or returned an array that does not fit.
         """
-        return unpack_now(self._node, [self._entry()], "await saved.load()")[0]
+        return unpack_now(self._node, [self._entry()], "await saved.load()", private=False)[0]
 
     async def load(self) -> Any:
         """Return what `unpack` returns; suspend where a hook has to be awaited."""
-        found = unpack_all(self._node, [self._entry()])
+        found = unpack_all(self._node, [self._entry()], private=False)
         return (await found if inspect.isawaitable(found) else found)[0]
 
     def register_hooks(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
@@ -441,8 +464,8 @@ def all_saved_by(node: NodeLike) -> tuple[SavedTensor, ...]:
     return tuple(SavedTensor(node, index) for index in range(len(entries)))
 
 
-def unpack_now(node: NodeLike, entries: Iterable[Saved | Packed], instead: str) -> list[Any]:
-    """Return the tensors of saved entries where the caller cannot wait.
+def unpack_now(node: NodeLike, entries: Iterable[Saved | Packed], instead: str, *, private: bool = True) -> list[Any]:
+    """Return the tensors of saved entries where the caller cannot wait; the rest is as for `unpack_all`.
 
     Raises:
         HookError: a hook has to be awaited; the message names what to write `instead`.
@@ -457,7 +480,9 @@ def unpack_now(node: NodeLike, entries: Iterable[Saved | Packed], instead: str) 
                     f"a saved tensor of {identify(node)} has an async pack or unpack hook, which has to be awaited: "
                     f"write {instead}"
                 )
-            tensors.append(entry.restore(result, node))
+            unpacked = [result]
+            del result
+            tensors.append(entry.restore(unpacked, node, private))
         else:
             tensors.append(unpack_saved(node, entry))
     return tensors

@@ -191,9 +191,13 @@ class SavedMemory:
     def version_in(self, tensor: TensorBase) -> int:
         """Return this memory's version now where `tensor` lies in it, and the version at the save otherwise."""
         counter = self._counter
-        if counter.value == self.version or not (tensor._counter is counter or self._holds(tensor._data)):
+        if counter.value == self.version or not self.has(tensor):
             return self.version
         return counter.value
+
+    def has(self, tensor: TensorBase) -> bool:
+        """Tell whether `tensor` lies in this memory."""
+        return tensor._counter is self._counter or self._holds(tensor._data)
 
     def _holds(self, array: Any) -> bool:
         if self._owner is None or not has_memory(array) or self._owner() is not memory_owner(array):

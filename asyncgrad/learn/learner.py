@@ -19,6 +19,8 @@ import numpy as np
 
 from ..arguments import check_function, describe, number, whole_number
 from ..backward import backward
+from ..checkpoint.rng import RandomStreams, StreamReplay
+from ..checkpoint.steps import ContextAwaitable
 from ..context import GENERATOR, no_grad
 from ..data.stacking import stack
 from ..engine.device import Device, device
@@ -112,8 +114,9 @@ class Learner:
         checkpoint_every: after so many steps, a checkpoint takes the journal's place.
         evaluate: `evaluate(model)`, plain or async, called with an immutable version of the model, beside the learning.
         evaluate_every: the number of steps between two evaluations.
-        seed: of the random numbers of each step (dropout, say). A replay draws the same ones as before, also after this
-            was changed.
+        seed: of the random numbers of each step (dropout, say): those of `ag.random`, and none of the caller's. A
+            replay draws the same ones as before, also after this was changed. What a loss draws from NumPy's global
+            stream is another number in a replay, which leaves that stream as it is.
 
     Attributes:
         model: the model.
@@ -488,7 +491,7 @@ class Learner:
             try:
                 if record.settings is not None:
                     self._take(record.settings)
-                found = (await self._step(again, is_replay=True)).loss if again else record.loss
+                found = (await self._step_again(again)).loss if again else record.loss
             except Exception as error:
                 raise ModelDirectoryError(
                     f"{directory.path} has examples in its journal that cannot be learned again, the first of them "
@@ -515,6 +518,12 @@ class Learner:
                 "comes out the same twice, give up what was learned since the checkpoint by : > "
                 f"{shlex.quote(str(path / 'journal'))}"
             )
+
+    async def _step_again(self, examples: list[PendingExample]) -> Learned:
+        """Make the step of examples of the journal again, with random numbers that are not the caller's."""
+        streams = RandomStreams(())
+        around = StreamReplay(streams, streams.start).run
+        return await ContextAwaitable(self._step(examples, is_replay=True), self._context.copy(), around)
 
     def _tensors(self) -> dict[str, Tensor]:
         """Return all that a step may change: also buffers that a state dict leaves out."""
@@ -651,7 +660,7 @@ class Learner:
         """Add the gradients of a batch to the parameters, and return the loss."""
         self._stage = "forward"
         self.optimizer.zero_grad()
-        loss = await self._loss_calls.call(self._loss, self.model, self._beside_model(batch))
+        loss = await self._call_loss(self._beside_model(batch))
         if not isinstance(loss, Tensor) or loss.size != 1:
             what = f"a tensor of shape {loss.shape}" if isinstance(loss, Tensor) else describe(loss)
             raise ArgumentTypeError(f"loss(model, batch) must return a scalar tensor, and returned {what}")
@@ -673,6 +682,13 @@ class Learner:
         except InvalidGradientError as error:
             raise ExampleError(f"the gradient of this example is not finite, so it was not learned: {error}") from error
         return value
+
+    async def _call_loss(self, batch: Any) -> Any:
+        if self._state != "starting":
+            return await self._loss_calls.call(self._loss, self.model, batch)
+        # A worker may call it, while the event loop has NumPy's global stream as others know it.
+        streams = RandomStreams(())
+        return await self._loss_calls.call(StreamReplay(streams, streams.start).run, self._loss, self.model, batch)
 
     @staticmethod
     def _commit(examples: list[PendingExample]) -> None:
@@ -835,6 +851,8 @@ class Learner:
 
     async def _run_evaluation(self) -> None:
         learned, model = self._published
+        # Not the caller's, which somebody else may draw from now.
+        GENERATOR.set(np.random.default_rng([self._seed, self._steps, 1]))
         try:
             with no_grad():
                 result = await MeasuredCalls().call(self._evaluate, model)  # type: ignore[arg-type]

@@ -568,6 +568,7 @@ class Recurrence(Function):
     """All steps of a recurrence."""
 
     is_traceable = True
+    _is_users = False
 
     @staticmethod
     def forward(ctx: Any, cell: Cell, x: Any, *rest: Any) -> tuple[Any, ...]:

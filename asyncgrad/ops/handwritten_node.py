@@ -21,6 +21,7 @@ class HandwrittenNode(TraceableNode):
 
     __slots__ = ()
 
+    is_users = False
     #: The engine runs a plain node by its plan: here, the class itself.
     plan: ClassVar[type[HandwrittenNode]]
     #: Whether all gradients are certain to have the shape and dtype of the incoming one.

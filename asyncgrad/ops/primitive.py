@@ -14,6 +14,7 @@ is `g * z / abs(z)`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from ..errors import ArgumentTypeError
 from ..graph.leaf import accumulator
 from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..graph.one_device import mixed_devices
+from ..graph.ownership import make_private
 from ..graph.tensor_base import TensorBase
 from ..graph.values import result_array
 from .kernels import COMPILERS, follow_compilers, fused_names
@@ -104,7 +106,9 @@ class Primitive:
         for name, function in formulas.items():
             if name not in self.parameters:
                 raise TypeError(f"{self.name} has no parameter {name!r}: it takes {', '.join(self.parameters)}")
-            formula = Formula(function, tuple(inspect.signature(function).parameters)[1:])
+            needs = tuple(inspect.signature(function).parameters)[1:]
+            is_ours = str(function.__module__).startswith("asyncgrad.")
+            formula = Formula(function if is_ours else _with_private_result(function), needs)
             for need in formula.needs:
                 self.slot_key(need)
             self.formulas[name] = formula
@@ -179,6 +183,25 @@ class Primitive:
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
+
+
+def _with_private_result(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a user's formula, whose result is copied where the formula keeps it, and may write into it later.
+
+    `test_an_array_that_a_rule_fills_anew_keeps_its_value_where_it_was_returned`
+    """
+
+    @functools.wraps(formula)
+    def call(g: Any, *saved: Any) -> Any:
+        result = formula(g, *saved)
+        if result is g:
+            return result
+        held = [result]
+        del result
+        make_private(held, 0)
+        return held.pop()
+
+    return call
 
 
 #: Names that the generated wrappers use.

@@ -29,6 +29,8 @@ class PrimitiveNode(TraceableNode):
 
     __slots__ = ("plan", "saved")
 
+    is_users = False
+
     # The generated wrapper sets all slots itself: a constructor with arguments would cost a call.
     __init__ = object.__init__
 

@@ -10,6 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.checkpoint import rng
 from tests.checkpoint.models import maybe_async
 from tests.leaves import leaf_of
 
@@ -141,3 +142,64 @@ def test_steps_of_a_chain_draw_again_what_they_drew():
 
     for chain in ({"snapshots": 1}, {"snapshots": 3}, {"memory_budget": 2000}):
         assert found(chain) == found(None)
+
+
+#: Ways to run two layers: without checkpoints, and with each kind.
+TWO_LAYERS: dict[str, Any] = {
+    "reentrant": lambda fn, x: ag.checkpoint(fn, ag.checkpoint(fn, x)),
+    "recomputed": lambda fn, x: ag.checkpoint(fn, ag.checkpoint(fn, x, use_reentrant=False), use_reentrant=False),
+    "nested": lambda fn, x: ag.checkpoint(
+        lambda x: fn(ag.checkpoint(fn, x, use_reentrant=False)), x, use_reentrant=False
+    ),
+    "sequential": lambda fn, x: ag.checkpoint_sequential([fn, fn], 2, x),
+    "chain": lambda fn, x: ag.checkpoint_chain([fn, fn], x, snapshots=1),
+}
+
+
+@pytest.mark.parametrize("kind", TWO_LAYERS)
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("drawn", [1, 2, 3])
+def test_a_state_that_differs_by_a_kept_normal_number_alone_is_replayed(kind, before, drawn):
+    """The global stream draws normal numbers in pairs, and keeps the second one for the next call."""
+
+    def fn(x):
+        return np.tanh(x * np.random.normal(size=drawn).sum())  # noqa: NPY002
+
+    def found(layers):
+        x, numbers = leaf_of([1.0, 2.0]), []
+        np.random.set_state(state)  # noqa: NPY002
+        numbers += [np.random.normal() for _ in range(before)]  # noqa: NPY002
+        y = layers(fn, x)
+        numbers.append(np.random.normal())  # noqa: NPY002
+        sync.backward(y.sum())
+        numbers += [np.random.normal() for _ in range(5)]  # noqa: NPY002
+        return x.grad.tolist(), numbers
+
+    np.random.seed(4)  # noqa: NPY002
+    kept: list[Any] = []
+    for _ in range(2):
+        state = np.random.get_state()  # noqa: NPY002
+        kept.append([found(lambda fn, x: fn(fn(x))), *(found(TWO_LAYERS[kind]) for _ in range(3))])
+        np.random.set_state(state)  # noqa: NPY002
+        # Now with a number that is kept.
+        np.random.normal()  # noqa: NPY002
+
+    for plain, *checkpointed in kept:
+        assert checkpointed == [plain] * 3
+
+
+@pytest.mark.parametrize("gauss", [None, 0.25])
+def test_to_look_at_the_global_stream_changes_nothing_in_it(gauss):
+    stream = rng.GlobalStream()
+    np.random.seed(3)  # noqa: NPY002
+    for position in range(0, 1300, 7):
+        state = np.random.get_state(legacy=False)  # noqa: NPY002
+        state = {**state, "has_gauss": int(gauss is not None), "gauss": gauss or 0.0}
+        np.random.set_state(state)  # noqa: NPY002
+        seen = [stream.state() for _ in range(3)]
+        after = np.random.get_state(legacy=False)  # noqa: NPY002
+        for one in (*seen, after):
+            assert (one["has_gauss"], one["gauss"]) == (state["has_gauss"], state["gauss"]), position
+            assert one["state"]["pos"] == state["state"]["pos"]
+            assert one["state"]["key"].tolist() == state["state"]["key"].tolist()
+        np.random.random(7)  # noqa: NPY002

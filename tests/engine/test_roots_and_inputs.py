@@ -177,8 +177,7 @@ def test_the_gradient_of_an_output_with_respect_to_itself_is_what_it_started_fro
     (of_leaf,) = run(ag.grad(x, x, given))
     (of_output,) = run(ag.grad(out, out, given))
 
-    assert np.shares_memory(of_leaf.numpy(), given)
-    assert np.shares_memory(of_output.numpy(), given)
+    assert of_leaf.tolist() == of_output.tolist() == [5.0, 6.0]
     assert x.grad is None
 
 

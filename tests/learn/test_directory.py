@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 import pytest
 
+import asyncgrad as ag
 from asyncgrad import nn, optim
 from asyncgrad.errors import JournalError, ModelDirectoryError
 from asyncgrad.learn.directory import ModelDirectory
@@ -620,3 +621,65 @@ def test_nothing_is_acknowledged_by_a_journal_that_is_not_there_any_more(run, tm
 
     run(main())
     assert run(reopened(tmp_path)) == (2, run(answers([1, 3]))[-1], 0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_replay_leaves_the_random_numbers_of_the_caller_alone(run, tmp_path, workers):
+    async def drawing(model, batch):
+        """A loss that draws from all streams, before and after it has waited."""
+        np.random.standard_normal()  # noqa: NPY002
+        ag.random.generator().random()
+        await asyncio.sleep(0)
+        np.random.standard_normal(2)  # noqa: NPY002
+        return nn.mse_loss(model(batch["x"]), batch["y"])
+
+    def plain(model, batch):
+        np.random.standard_normal()  # noqa: NPY002
+        ag.random.generator().random()
+        return nn.mse_loss(model(batch["x"]), batch["y"])
+
+    def numbers():
+        return ag.random.generator().random(), np.random.standard_normal()  # noqa: NPY002
+
+    async def main(loss):
+        learner = new_learner(tmp_path / loss.__name__, loss=loss)
+        await learner.__aenter__()
+        for seed in (1, 2, 3):
+            await learner.learn(example(seed))
+        await crash(learner)
+        # Its initialisers draw too.
+        again = new_learner(tmp_path / loss.__name__, loss=loss)
+        np.random.seed(5)  # noqa: NPY002
+        ag.random.seed(7)
+        expected = [numbers() for _ in range(3)]
+        np.random.seed(5)  # noqa: NPY002
+        caller = ag.random.seed(7)
+        found = [numbers()]
+        with ag.workers(workers):
+            await again.__aenter__()
+        found.append(numbers())
+        assert ag.random.generator() is caller
+        await crash(again)
+        assert again.statistics().replayed == 3
+        assert [*found, numbers()] == expected
+
+    for loss in (drawing, plain):
+        run(main(loss))
+
+
+def test_an_evaluation_draws_no_random_number_of_the_callers(run):
+    async def main():
+        drawn = []
+
+        def evaluate(model):
+            drawn.append(ag.random.generator().random())
+
+        learner = new_learner(evaluate=evaluate, evaluate_every=1)
+        before = ag.random.seed(7).bit_generator.state
+        async with learner:
+            await learner.learn(example(1))
+            await turns_until(lambda: learner.statistics().evaluations == 1)
+            assert ag.random.generator().bit_generator.state == before
+            assert len(drawn) == 1
+
+    run(main())

@@ -23,6 +23,7 @@ from ...graph import values
 from ...graph.lowering import BodySource
 from ...graph.metadata import no_tuple_error
 from ...graph.naming import identify
+from ...graph.ownership import make_all_private, prepare_all_to_lend
 from ...graph.packed import Packed, abandon
 from ..body import prefers_worker, run_here
 from ..dependency_executor import gradient_count_error
@@ -163,6 +164,9 @@ def run_traced(task: GraphTask, node: Any, grads: list[Any]) -> list[Any] | None
     """
     if not task.keep_graph:
         node.will_release_variables()
+    if node.is_users:
+        # As in a NodeTask.
+        prepare_all_to_lend(grads)
     outputs = run_here(node, grads)
     if not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
         _RETURNING_AWAITABLES.add(_body_class(node))
@@ -172,7 +176,11 @@ def run_traced(task: GraphTask, node: Any, grads: list[Any]) -> list[Any] | None
         raise no_tuple_error(node, outputs)
     if len(outputs) != len(node.next_nodes):
         raise gradient_count_error(node, tuple(outputs))
-    return [values.raw(output) for output in outputs]
+    results = [values.raw(output) for output in outputs]
+    if node.is_users:
+        del outputs
+        make_all_private(results)
+    return results
 
 
 def traced_source() -> BodySource:

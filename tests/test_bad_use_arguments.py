@@ -591,4 +591,4 @@ def test_a_primitive_without_parentheses_says_to_write_them():
 def test_grad_is_a_coroutine_function_though_it_refuses_functions_at_once():
     assert asyncio.iscoroutinefunction(ag.grad)
     with pytest.raises(GradientTypeError, match=r"func\.grad"):
-        ag.grad(np.sum)
+        ag.grad(np.sum)  # type: ignore[call-arg, unused-coroutine]  # that is the mistake

@@ -523,7 +523,8 @@ class Learner:
         """Make the step of examples of the journal again, with random numbers that are not the caller's."""
         streams = RandomStreams(())
         around = StreamReplay(streams, streams.start).run
-        return await ContextAwaitable(self._step(examples, is_replay=True), self._context.copy(), around)
+        learned: Learned = await ContextAwaitable(self._step(examples, is_replay=True), self._context.copy(), around)
+        return learned
 
     def _tensors(self) -> dict[str, Tensor]:
         """Return all that a step may change: also buffers that a state dict leaves out."""

@@ -160,7 +160,7 @@ class LoopTurn:
             self._admitted += self._admitted // 8 + 1 if self._is_settled else self._admitted
         self._woken = 0
         while self._waiting and self._woken < self._admitted:
-            # One that was cancelled waits no more. Nobody leaves the queue before he is woken: an interrupt may come here.
+            # One that was cancelled waits no more. Others stay in the queue until woken: an interrupt may come here.
             if not (future := self._waiting[0]).done():
                 future.set_result(None)
                 self._woken += 1

@@ -46,6 +46,7 @@ class LoopTurn:
         "_has_begun",
         "_is_settled",
         "_loop",
+        "_number",
         "_pause",
         "_returned",
         "_waiting",
@@ -64,6 +65,8 @@ class LoopTurn:
         self.start: float = -inf
         #: How many iterations of the loop begin until those who wait are looked at; 0 if no callback is in the loop.
         self._pause = 0
+        #: How many callbacks have been put into the loop, which is the number of the last one.
+        self._number = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         #: Those who were woken, and found the budget spent by those before them: ahead of all who wait.
         self._returned: deque[asyncio.Future[None]] = deque()
@@ -97,6 +100,8 @@ class LoopTurn:
         queue = self._waiting
         while True:
             woken: asyncio.Future[None] = self._loop.create_future()
+            if self.start > -inf or not self._pause or not queue:
+                self._loop.call_soon(self._look_after, self._number, context=self._context)
             queue.append(woken)
             if self.start > -inf or not self._pause:
                 # The turn ends here. Others who come later do not make it longer.
@@ -114,15 +119,36 @@ class LoopTurn:
 
     def _schedule(self) -> None:
         assert self._loop is not None
-        self._loop.call_soon(self._note_iteration, context=self._context)
+        self._number += 1
+        self._loop.call_soon(self._note_iteration, self._number, context=self._context)
 
-    def _note_iteration(self) -> None:
+    def _note_iteration(self, number: int) -> None:
         """Note that an iteration of the loop begins."""
+        if number != self._number:
+            # Taken for lost, and put into the loop again.
+            return
         self._pause -= 1
         if not self._pause:
             self._wake_next()
         if self._pause:
             self._schedule()
+
+    def _look_after(self, number: int) -> None:
+        """Put the callback into the loop again if it was lost, as long as anybody waits.
+
+        A KeyboardInterrupt ends the run of a loop, and the callback that ran then is gone. The next run of that loop
+        would never wake anybody (`test_an_interrupted_loop_that_goes_on_wakes_those_who_wait`).
+
+        Args:
+            number: of the callback that was in the loop ahead of this one, and has run by now.
+        """
+        assert self._loop is not None
+        if not (self._waiting or self._returned):
+            return
+        if number == self._number:
+            self._pause = max(1, self._pause)
+            self._schedule()
+        self._loop.call_soon(self._look_after, self._number, context=self._context)
 
     def _wake_next(self) -> None:
         """End the turn. Wake as many of those who wait as there may be time for; they run in the next iteration."""
@@ -134,10 +160,11 @@ class LoopTurn:
             self._admitted += self._admitted // 8 + 1 if self._is_settled else self._admitted
         self._woken = 0
         while self._waiting and self._woken < self._admitted:
-            # One that was cancelled waits no more.
-            if not (future := self._waiting.popleft()).done():
+            # One that was cancelled waits no more. Others stay in the queue until woken: an interrupt may come here.
+            if not (future := self._waiting[0]).done():
                 future.set_result(None)
                 self._woken += 1
+            self._waiting.popleft()
         if self._woken:
             # One iteration to run in, which ends with the begin of the second.
             self._pause, self._has_begun, self.start = 2, False, -inf

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from asyncgrad.loop_turn import HERE, keep_pace
+from asyncgrad.loop_turn import HERE, LoopTurn, keep_pace
 from tests.clocks import TickingClock, hand_in
 from tests.settings import loop_budget
 from tests.turns import settle, turns_given
@@ -217,3 +218,39 @@ def test_the_callback_of_a_turn_keeps_no_value_alive(run, clock):
         assert not len(HERE.turn._context)
 
     run(main())
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_an_interrupted_loop_that_goes_on_wakes_those_who_wait(clock, monkeypatch, number):
+    """A KeyboardInterrupt ends the run of a loop in the callback of a turn, and the same loop runs again."""
+    note_iteration = LoopTurn._note_iteration
+    left = number
+
+    def interrupted(*args: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        note_iteration(*args)
+
+    monkeypatch.setattr(LoopTurn, "_note_iteration", interrupted)
+
+    async def main() -> list[bool]:
+        nonlocal tasks
+        tasks = tasks or [asyncio.ensure_future(spend(clock)) for _ in range(4)]
+        await settle()
+        later = [asyncio.ensure_future(spend(clock)) for _ in range(4)]
+        await settle()
+        return [task.done() for task in tasks + later]
+
+    tasks: list[asyncio.Future[None]] = []
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        first = loop.create_task(main())
+        with contextlib.suppress(KeyboardInterrupt):
+            loop.run_until_complete(first)
+        loop.run_until_complete(first)
+        done = loop.run_until_complete(main())
+
+    assert done == [True] * 8
+    assert left <= 0

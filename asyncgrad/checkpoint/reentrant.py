@@ -78,6 +78,9 @@ class _ResultTemplate:
 class Checkpoint(Function):
     """The node of a computation of plain functions."""
 
+    # The engine runs its backward; a hook or a rule in there has what the engine guards by itself.
+    _is_users = False
+
     @staticmethod
     def forward(ctx: Any, computation: ReentrantComputation, template: Any, *tensors: Any) -> Any:
         """Compute the result."""
@@ -93,6 +96,8 @@ class Checkpoint(Function):
 @final
 class AsyncCheckpoint(Function):
     """The node of a computation with async functions in it."""
+
+    _is_users = False
 
     @staticmethod
     async def forward(ctx: Any, computation: ReentrantComputation, template: Any, *tensors: Any) -> Any:

@@ -124,10 +124,12 @@ def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) ->
 @derivative(mean_, "a")
 def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
     # There is no element to give a gradient to where there is none to count.
-    count = reduced_count(a_shape, axis, 1)
+    return spread(_divided(g, reduced_count(a_shape, axis, 1)), a_shape, axis, keepdims)
+
+
+def _divided(g: Any, count: int) -> Any:
     # On a GPU float16 stays what it is, and the number would be infinite.
-    part = g * (1 / count) if count > _LARGEST_HALF and g.dtype == np.float16 else g / count
-    return spread(part, a_shape, axis, keepdims)
+    return g * (1 / count) if count > _LARGEST_HALF and g.dtype == np.float16 else g / count
 
 
 _mean = mean_.call

@@ -126,7 +126,8 @@ def work(peer: str, kind: str) -> Any:
 def _run_by_hand(forward: tuple[Array, Any], begin: Array) -> None:
     # The result lives until the backward has ended, as it does for a caller of result.backward().
     result, pullback = forward
-    pullback(begin)
+    # From a copy, as the engine does: the caller may write into theirs meanwhile.
+    pullback(begin.copy())
     del result
 
 

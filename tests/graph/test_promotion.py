@@ -45,6 +45,8 @@ PROMOTING: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "a list of operands": (lambda h: np.concatenate([h, WIDE]), "np.concatenate of a float32 tensor", ".astype"),
     "a choice": (lambda h: np.where(WIDE > 1, h, WIDE), "np.where of a bool array", ".astype(np.float32)"),
     "a sum of products": (lambda h: np.einsum("ij,jk->ik", h, WIDE), "np.einsum of a float32 tensor", ".astype"),
+    "a function that gives float64": (lambda h: np.float_power(h, 2), "np.float_power of a float32", "of the result"),
+    "another one": (lambda h: np.vander(h[0]), "np.vander of a float32 tensor", ".astype(np.float32) of the result"),
     "a loss": (lambda h: nn.mse_loss(h, ag.tensor(WIDE)), "a float64 tensor of shape (2, 2)", ".astype(np.float32)"),
 }
 
@@ -86,6 +88,7 @@ KEEPING: dict[str, Callable[[Any], Any]] = {
     "a mask": lambda h: h * (WIDE > 1),
     "astype": lambda h: h.astype(np.float64),
     "dtype=": lambda h: np.sum(h, dtype=np.float64) + np.cumsum(h, dtype=np.float64),
+    "a dtype by its name": lambda h: np.sum(h, None, "float64") + h.mean(dtype="d") + np.add(h, h, dtype="f8"),
     "a write into a wider tensor": lambda h: (ag.tensor(WIDE) * 1).__iadd__(h),
     "an element of a wider tensor": lambda h: (ag.tensor(WIDE) * 1).__setitem__(0, h[0]),
     "a complex number of as many bits": lambda h: h * np.complex64(1j),

@@ -82,7 +82,7 @@ def _look_at(node: NodeLike) -> None:
     operands: list[Any] = []
     is_asked_for = False
     while frame is not None and _is_library(frame):
-        if frame.f_globals.get("__name__") in _WRITING:
+        if frame.f_globals.get("__name__") in _WRITING or _rounds(frame):
             return
         is_asked_for = is_asked_for or _names_dtype(frame)
         if not operands and frame.f_code.co_filename.startswith(_WRAPPER):
@@ -144,6 +144,18 @@ def _operands(frame: FrameType) -> list[Any]:
     """Return the arrays, tensors and numbers of NumPy's that a wrapper was given."""
     code = frame.f_code
     return _arrays_in([frame.f_locals[name] for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]])
+
+
+def _rounds(frame: FrameType) -> bool:
+    """Tell whether an operation on float16 alone, whose frame this is, computes in a wider dtype and rounds that."""
+    code, names = frame.f_code, frame.f_locals
+    if code.co_name != "by_single" or frame.f_globals.get("__name__") != "asyncgrad.ops.single_precision":
+        return False
+    half = np.dtype(np.float16)
+    given = _arrays_in((*names["args"], *names["kwargs"].values()))
+    # Shares of a quantile in a list are an array of float64 to NumPy.
+    has_list = any(isinstance(one, (list, tuple)) for one in names["args"][1:2])
+    return not (has_list or any(_is_narrower(half, _dtype_of(one)) for one in given))
 
 
 def _names_dtype(frame: FrameType) -> bool:

@@ -104,6 +104,35 @@ def test_what_gives_no_wider_dtype_or_was_asked_for_it_does_not_warn(operation):
     assert warnings_of(operation) == []
 
 
+#: Functions that compute what they give of float16 in a wider dtype.
+ROUNDING: dict[str, Callable[[Any], Any]] = {
+    "quantile": lambda h: np.quantile(h, 0.25, axis=0),
+    "nanquantile": lambda h: np.nanquantile(h, 0.25),
+    "percentile": lambda h: np.percentile(h, 25),
+    "mean": lambda h: np.mean(h, (0, 1)),
+    "gradient": lambda h: np.gradient(h, axis=0),
+    "trapezoid": lambda h: np.trapezoid(h),
+    "norm": lambda h: np.linalg.norm(h, axis=0),
+    "layer_norm": lambda h: nn.layer_norm(h, (3,)),
+}
+
+
+@pytest.mark.parametrize("function", ROUNDING.values(), ids=ROUNDING)
+def test_what_is_computed_in_more_bits_and_rounded_to_a_half_does_not_warn(function):
+    half = random_leaf(2, 3, dtype=np.float16)
+
+    assert function(half).dtype == np.float16
+    assert warnings_of(function, half) == []
+
+
+@pytest.mark.parametrize("shares", [[0.25, 0.5], (0.25, 0.5), WIDE[0] / 8, np.float64(0.25)], ids=str)
+def test_a_quantile_of_halves_that_is_wider_than_they_are_warns(shares):
+    half = random_leaf(2, 3, dtype=np.float16)
+
+    assert np.quantile(half, shares).dtype == np.float64
+    assert warnings_of(lambda h: np.quantile(h, shares), half) != []
+
+
 def test_a_model_in_float64_does_not_warn():
     assert warnings_of(lambda h: np.tanh(h * WIDE) / np.sqrt(2), random_leaf(2, 2)) == []
 

@@ -164,7 +164,7 @@ class LoopTurn:
             if not (future := self._waiting[0]).done():
                 future.set_result(None)
                 self._woken += 1
-            self._waiting.popleft()
+            del self._waiting[0]
         if self._woken:
             # One iteration to run in, which ends with the begin of the second.
             self._pause, self._has_begun, self.start = 2, False, -inf

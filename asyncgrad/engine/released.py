@@ -40,9 +40,9 @@ def remember_release(graph_task: GraphTask, error: BaseException, node: Node | N
     if graph_task.keep_graph or isinstance(error, ReleasedGraphError):
         return
     roots = graph_task.graph_roots
-    # Those that run first.
-    newer = -1 if node is None else node.sequence_nr
-    if not any(one.saved_entries() is None for one in _nodes_from(roots, newer)):
+    # Not only those with greater numbers than the node's: a leaf runs whenever its gradients have arrived, and while a
+    # body or a hook waits, others run.
+    if not any(one.saved_entries() is None for one in _nodes_from(roots)):
         return
     place = "" if node is None else f" in {identify(node)}"
     text = f"was cancelled{place}" if isinstance(error, CancelledError) else f"raised {type(error).__name__}{place}"
@@ -55,7 +55,7 @@ def explain_release(graph_task: GraphTask, error: BaseException) -> None:
     """Add to the error of a backward that met released tensors that the one before has failed, and how to try again."""
     if not (_failures and isinstance(error, ReleasedGraphError)) or len(error.args) != 1:
         return
-    failure = next(filter(None, map(_failures.get, _nodes_from(graph_task.graph_roots, -1))), None)
+    failure = next(filter(None, map(_failures.get, _nodes_from(graph_task.graph_roots))), None)
     if failure is None or failure in error.args[0]:
         return
     told = (
@@ -65,8 +65,8 @@ def explain_release(graph_task: GraphTask, error: BaseException) -> None:
     error.args = (told,)
 
 
-def _nodes_from(roots: Sequence[Node], newer: int) -> Iterator[Node]:
-    """Yield nodes that lead from roots, each once, of those whose sequence number is greater than `newer`; not all."""
+def _nodes_from(roots: Sequence[Node]) -> Iterator[Node]:
+    """Yield nodes that lead from roots, each once; not all."""
     seen = set(roots)
     waiting = deque(roots)
     for _ in range(_MOST):
@@ -75,6 +75,6 @@ def _nodes_from(roots: Sequence[Node], newer: int) -> Iterator[Node]:
         node = waiting.popleft()
         yield node
         for after in node.next_nodes:
-            if after is not None and after not in seen and after.sequence_nr > newer:
+            if after is not None and after not in seen:
                 seen.add(after)
                 waiting.append(after)

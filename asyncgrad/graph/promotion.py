@@ -40,7 +40,8 @@ class warn_on_promotion(Mode):
     of Python never do that. The PromotionWarning names the operands and their dtypes, and what to write.
 
     It looks at operations that are recorded, of NumPy's functions and of `asyncgrad.nn`; an operand that was widened
-    unrecorded is named where it meets a recorded one. `astype`, and writes into a wider tensor, do not warn. It is a
+    unrecorded is named where it meets a recorded one. `np.interp` and `np.cov`, which convert what they are given
+    before they compute, `astype`, a dtype that the call names, and writes into a wider tensor do not warn. It is a
     context manager, and a decorator of functions, generators and their async kinds, and holds for the current context
     only. Python shows a warning once for each line, unless filters say otherwise:
     `warnings.simplefilter("error", ag.errors.PromotionWarning)` raises at the first.
@@ -79,9 +80,11 @@ def _look_at(node: NodeLike) -> None:
         return
     frame: FrameType | None = sys._getframe(1)
     operands: list[Any] = []
+    is_asked_for = False
     while frame is not None and _is_library(frame):
-        if frame.f_globals.get("__name__") in _WRITING:
+        if frame.f_globals.get("__name__") in _WRITING or _rounds(frame):
             return
+        is_asked_for = is_asked_for or _names_dtype(frame)
         if not operands and frame.f_code.co_filename.startswith(_WRAPPER):
             operands = _operands(frame)
         elif not operands and frame.f_code.co_name == "__array_function__":
@@ -89,8 +92,10 @@ def _look_at(node: NodeLike) -> None:
         frame = frame.f_back
     narrow = next(dtype for dtype in inputs if _is_narrower(dtype, result))
     wide = next((one for one in operands if _widens(_dtype_of(one), narrow)), None)
-    # If no operand is wider, the user has named the dtype of the result, or it is that of a Function.
-    is_wide = wide is not None or (not operands and any(_bits(dtype) == _bits(result) for dtype in inputs))
+    # If no operand is wider, the user has named the dtype of the result, or it is that of a Function, or the function
+    # gives no narrower one, as np.float_power does.
+    is_wide = any(_bits(dtype) == _bits(result) for dtype in inputs) if not operands else not is_asked_for
+    is_wide = is_wide or wide is not None
     if frame is not None and is_wide:
         _warn(frame, _text(_name(node, frame), operands, wide, narrow, result))
 
@@ -141,6 +146,37 @@ def _operands(frame: FrameType) -> list[Any]:
     return _arrays_in([frame.f_locals[name] for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]])
 
 
+def _rounds(frame: FrameType) -> bool:
+    """Tell whether an operation on float16 alone, whose frame this is, computes in a wider dtype and rounds that."""
+    code, names = frame.f_code, frame.f_locals
+    if code.co_name != "by_single" or frame.f_globals.get("__name__") != "asyncgrad.ops.single_precision":
+        return False
+    half = np.dtype(np.float16)
+    given = _arrays_in((*names["args"], *names["kwargs"].values()))
+    # Shares of a quantile in a list are an array of float64 to NumPy.
+    has_list = any(isinstance(one, (list, tuple)) for one in names["args"][1:2])
+    return not (has_list or any(_is_narrower(half, _dtype_of(one)) for one in given))
+
+
+def _names_dtype(frame: FrameType) -> bool:
+    """Tell whether an argument of an operation, whose frame this is, names a dtype."""
+    code = frame.f_code
+    if code.co_name == "__array_function__":
+        named, given = frame.f_locals["kwargs"], frame.f_locals["args"]
+    elif code.co_filename.startswith(_WRAPPER):
+        named, given = frame.f_locals, ()
+    else:
+        return False
+    return named.get("dtype") is not None or any(map(_is_dtype, given))
+
+
+def _is_dtype(value: Any) -> bool:
+    """Tell whether a value is a dtype or the name of one; letters alone are subscripts or an order."""
+    if isinstance(value, str):
+        return value in np.sctypeDict and len(value) > 1
+    return isinstance(value, (type, np.dtype))
+
+
 def _arrays_in(values: Iterable[Any]) -> list[Any]:
     found: list[Any] = []
     for value in values:
@@ -154,7 +190,7 @@ def _arrays_in(values: Iterable[Any]) -> list[Any]:
 def _text(name: str, operands: Sequence[Any], wide: Any, narrow: np.dtype[Any], result: np.dtype[Any]) -> str:
     shown = " and ".join(map(_described, operands)) or f"a {narrow} tensor and a wider operand"
     if wide is None:
-        instead = f".astype(np.{narrow}) of the wider operand"
+        instead = f".astype(np.{narrow}) of the {'result' if operands else 'wider operand'}"
     elif isinstance(wide, TensorBase) or wide.ndim:
         kind = "tensor" if isinstance(wide, TensorBase) else "array"
         instead = f".astype(np.{narrow}) of the {_dtype_of(wide)} {kind}"

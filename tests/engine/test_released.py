@@ -16,6 +16,7 @@ from asyncgrad.errors import ReleasedGraphError
 from tests.leaves import leaf
 from tests.nodes import async_double
 from tests.refusals import refused
+from tests.turns import settle
 
 #: What the error says of a pass that failed, and of any.
 FAILED, ANY = "The earlier backward", "an earlier backward has run through it"
@@ -68,6 +69,38 @@ def test_it_is_told_to_another_loss_that_meets_what_was_released():
         sync.backward((shared * 2).sum())
 
 
+@pytest.mark.parametrize("register", [lambda x: x.register_hook, lambda x: x.register_post_accumulate_grad_hook])
+def test_it_is_told_of_a_pass_that_failed_at_a_leaf(register):
+    x = leaf(1.0, 2.0)
+    loss = np.exp(np.tanh(x)).sum()
+    register(x)(raising(ValueError("out of range")))
+    with pytest.raises(ValueError, match="out of range"):
+        sync.backward(loss)
+
+    with refused(ReleasedGraphError, RuntimeError, f"{FAILED} raised ValueError in AccumulateGrad"):
+        sync.backward(loss)
+
+
+def test_it_is_told_of_a_pass_in_which_older_nodes_have_run_while_the_one_that_failed_waited():
+    async def main() -> None:
+        exponential = np.exp(leaf(1.0, 2.0))
+        waiting = leaf(1.0, 2.0) * 2
+        loss = (exponential + waiting).sum()
+
+        async def fail(grad: Any) -> None:
+            await settle()
+            raise ValueError("out of range")
+
+        waiting.register_hook(fail)
+        with pytest.raises(ValueError, match="out of range"):
+            await loss.backward()
+
+        with refused(ReleasedGraphError, RuntimeError, f"{FAILED} raised ValueError in MultiplyBackward"):
+            await loss.backward()
+
+    asyncio.run(main())
+
+
 def test_it_is_told_of_a_pass_that_was_cancelled():
     async def main() -> None:
         loss = (np.tanh(async_double(leaf(1.0, 2.0))) ** 2).sum()
@@ -118,4 +151,4 @@ def test_a_failure_looks_at_no_more_of_a_deep_graph_than_takes_a_moment(monkeypa
     y = leaf(1.0)
     for _ in range(100):
         y = y * 2.0
-    assert len(list(released._nodes_from([y.grad_fn], -1))) == 10
+    assert len(list(released._nodes_from([y.grad_fn]))) == 10

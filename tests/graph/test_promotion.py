@@ -45,6 +45,8 @@ PROMOTING: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "a list of operands": (lambda h: np.concatenate([h, WIDE]), "np.concatenate of a float32 tensor", ".astype"),
     "a choice": (lambda h: np.where(WIDE > 1, h, WIDE), "np.where of a bool array", ".astype(np.float32)"),
     "a sum of products": (lambda h: np.einsum("ij,jk->ik", h, WIDE), "np.einsum of a float32 tensor", ".astype"),
+    "a function that gives float64": (lambda h: np.float_power(h, 2), "np.float_power of a float32", "of the result"),
+    "another one": (lambda h: np.vander(h[0]), "np.vander of a float32 tensor", ".astype(np.float32) of the result"),
     "a loss": (lambda h: nn.mse_loss(h, ag.tensor(WIDE)), "a float64 tensor of shape (2, 2)", ".astype(np.float32)"),
 }
 
@@ -86,6 +88,7 @@ KEEPING: dict[str, Callable[[Any], Any]] = {
     "a mask": lambda h: h * (WIDE > 1),
     "astype": lambda h: h.astype(np.float64),
     "dtype=": lambda h: np.sum(h, dtype=np.float64) + np.cumsum(h, dtype=np.float64),
+    "a dtype by its name": lambda h: np.sum(h, None, "float64") + h.mean(dtype="d") + np.add(h, h, dtype="f8"),
     "a write into a wider tensor": lambda h: (ag.tensor(WIDE) * 1).__iadd__(h),
     "an element of a wider tensor": lambda h: (ag.tensor(WIDE) * 1).__setitem__(0, h[0]),
     "a complex number of as many bits": lambda h: h * np.complex64(1j),
@@ -99,6 +102,35 @@ KEEPING: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("operation", KEEPING.values(), ids=KEEPING)
 def test_what_gives_no_wider_dtype_or_was_asked_for_it_does_not_warn(operation):
     assert warnings_of(operation) == []
+
+
+#: Functions that compute what they give of float16 in a wider dtype.
+ROUNDING: dict[str, Callable[[Any], Any]] = {
+    "quantile": lambda h: np.quantile(h, 0.25, axis=0),
+    "nanquantile": lambda h: np.nanquantile(h, 0.25),
+    "percentile": lambda h: np.percentile(h, 25),
+    "mean": lambda h: np.mean(h, (0, 1)),
+    "gradient": lambda h: np.gradient(h, axis=0),
+    "trapezoid": lambda h: np.trapezoid(h),
+    "norm": lambda h: np.linalg.norm(h, axis=0),
+    "layer_norm": lambda h: nn.layer_norm(h, (3,)),
+}
+
+
+@pytest.mark.parametrize("function", ROUNDING.values(), ids=ROUNDING)
+def test_what_is_computed_in_more_bits_and_rounded_to_a_half_does_not_warn(function):
+    half = random_leaf(2, 3, dtype=np.float16)
+
+    assert function(half).dtype == np.float16
+    assert warnings_of(function, half) == []
+
+
+@pytest.mark.parametrize("shares", [[0.25, 0.5], (0.25, 0.5), WIDE[0] / 8, np.float64(0.25)], ids=str)
+def test_a_quantile_of_halves_that_is_wider_than_they_are_warns(shares):
+    half = random_leaf(2, 3, dtype=np.float16)
+
+    assert np.quantile(half, shares).dtype == np.float64
+    assert warnings_of(lambda h: np.quantile(h, shares), half) != []
 
 
 def test_a_model_in_float64_does_not_warn():

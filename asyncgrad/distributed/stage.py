@@ -14,11 +14,7 @@ from typing import Any, final
 from ..context import CURRENT_NODE, is_grad_enabled
 from ..engine.eager_task import EagerTask
 from ..engine.observation import NODES_ELSEWHERE
-from ..errors import (
-    StageLost,
-    UnknownStageError,
-    WorkerLostError,
-)
+from ..errors import StageLost, UnknownCallError, UnknownStageError, WorkerLostError
 from ..graph.naming import identify
 from ..learn.calls import start_task
 from ..tensor import Tensor, asarray, tensor
@@ -263,17 +259,30 @@ class Stage:
         for _ in range(_MOVES):
             epoch, worker = self._epoch, self._address()
             try:
-                reply = await self._ask_worker(worker, op, fields, arrays)
-                if self._epoch != epoch or (self._moving is not None and not self._moving.done()):
-                    # The worker answers, but a request beside this one has found it lost: what it did is lost, too.
-                    # test_a_reply_of_a_worker_that_was_given_up_counts_for_nothing
-                    raise WorkerLostError(f"worker {worker} has been given up")
+                try:
+                    reply = await self._ask_worker(worker, op, fields, arrays)
+                except UnknownCallError:
+                    self._check_epoch(epoch, worker)
+                    raise
+                self._check_epoch(epoch, worker)
                 self._final.difference_update(final)
                 self._dead.difference_update(dead)
                 return reply
             except (WorkerLostError, UnknownStageError) as lost:
                 await self._move(epoch, lost)
         raise StageLost(f"stage {self.name} has lost {_MOVES} workers one after the other{_where()}")
+
+    def _check_epoch(self, epoch: int, worker: str) -> None:
+        """Raise if a request beside this one has found the worker lost, which answers all the same.
+
+        What it did is lost, too (test_a_reply_of_a_worker_that_was_given_up_counts_for_nothing); and a call may be
+        unknown there since it was cancelled when the stage moved away.
+
+        Raises:
+            WorkerLostError: it was given up.
+        """
+        if self._epoch != epoch or (self._moving is not None and not self._moving.done()):
+            raise WorkerLostError(f"worker {worker} has been given up")
 
     def notify(self, op: str, fields: dict[str, Any]) -> None:
         """Send a request whose reply nobody needs; from any thread, never suspends."""

@@ -11,7 +11,6 @@ from typing import Any, final
 
 from ..engine.eager_task import EagerTask
 from ..engine.offloading import forward
-from ..loop_turn import keep_pace
 from ..scheduling import LOOP_BUDGET
 
 __all__ = ["MeasuredCalls", "start_task"]
@@ -36,7 +35,6 @@ class MeasuredCalls:
         timed = functools.partial(self._timed, function)
         if self._seconds > LOOP_BUDGET.get():
             return await forward(timed, *args)
-        await keep_pace()
         result = timed(*args)
         return await result if hasattr(result, "__await__") and not hasattr(result, "backward") else result
 

@@ -60,13 +60,19 @@ rad2deg: Primitive = differentiable(np.rad2deg, "x", x=lambda g: g / DEGREE)
 degrees: Primitive = differentiable(np.degrees, "x", x=lambda g: g / DEGREE)
 
 hypot: Primitive = differentiable(
-    np.hypot, "x y", x=lambda g, x, out: g * _part(x, out), y=lambda g, y, out: g * _part(y, out)
+    np.hypot, "x y", x=lambda g, x, y, out: g * _part(x, y, out), y=lambda g, x, y, out: g * _part(y, x, out)
 )
 
 
-def _part(x: Any, size: Any) -> Any:
-    """Return x over the length of a vector that it is a part of; 0 for one of no length, as a norm has it."""
-    return x * (size != 0) / (size + (size == 0))
+def _part(x: Any, y: Any, size: Any) -> Any:
+    """Return x over the length of the vector of x and y; 0 for one of no length, as a norm has it.
+
+    An infinite x is all of it beside a finite y, and as long as an infinite one, as `np.arctan2` has it
+    (test_the_gradient_of_an_infinite_vector_is_the_limit_far_out).
+    """
+    is_far = np.isinf(x)
+    share = np.sign(x) * np.where(np.isinf(y), math.sqrt(0.5), 1.0)
+    return np.where(is_far, share, x * (size != 0)) / np.where(is_far, 1.0, size + (size == 0))
 
 
 def _square_of_secant(x: Any, out: Any) -> Any:
@@ -166,7 +172,8 @@ arctanh_slope: Callable[..., Any] = arctanh_slope_.call
 def _over_square_of_hypot(value: Any, y: Any, x: Any) -> Any:
     size = np.hypot(x, y)
     size = size + (size == 0)
-    return value / size / size
+    # Infinity over the square of infinity is 0 (test_the_gradient_of_an_infinite_vector_is_the_limit_far_out).
+    return np.where(np.isinf(value) & np.isinf(size), 0.0, value) / size / size
 
 
 @primitive()

@@ -71,6 +71,22 @@ def test_the_gradient_of_an_angle_is_the_exact_one_at_every_size(size: float) ->
     np.testing.assert_allclose(grad.numpy() * size, [(-4 + 3j) / 25], rtol=1e-14)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_gradient_of_an_infinite_vector_is_the_limit_far_out(dtype: Any) -> None:
+    inf, half = np.inf, np.sqrt(dtype(0.5))
+    x = ag.tensor(np.array([inf, -inf, 1, 0, inf, -inf], dtype), requires_grad=True)
+    y = ag.tensor(np.array([1, 0, inf, -inf, inf, -inf], dtype), requires_grad=True)
+
+    lengths = ag.sync.grad(np.hypot(x, y), [x, y], np.ones(6, dtype), create_graph=True)
+    angles = ag.sync.grad(np.arctan2(y, x), [x, y], np.ones(6, dtype), create_graph=True)
+    again = ag.sync.grad(sum((*lengths, *angles)), [x, y], np.ones(6, dtype))
+
+    assert [one.tolist() for one in lengths] == [[1, -1, 0, 0, half, -half], [0, 0, 1, -1, half, -half]]
+    assert [one.tolist() for one in angles] == [[0] * 6] * 2
+    assert [one.tolist() for one in again] == [[0] * 6] * 2
+
+
 def test_every_elementwise_rule_has_an_exact_derivative_here_or_a_reason() -> None:
     ufuncs = [one for one in rules_of_numpy() if isinstance(one, np.ufunc) and one in CASES and one.signature is None]
     elementwise = [*ufuncs, *(one for one in CASES if not isinstance(one, np.ufunc))]

@@ -71,7 +71,8 @@ def _part(x: Any, y: Any, size: Any) -> Any:
     (test_the_gradient_of_an_infinite_vector_is_the_limit_far_out).
     """
     is_far = np.isinf(x)
-    share = np.sign(x) * np.where(np.isinf(y), math.sqrt(0.5), 1.0)
+    sign = np.sign(x)
+    share = np.where(np.isinf(y), math.sqrt(0.5) * sign, sign)
     return np.where(is_far, share, x * (size != 0)) / np.where(is_far, 1.0, size + (size == 0))
 
 
@@ -181,7 +182,10 @@ def _over_square_of_hypot(value: Any, y: Any, x: Any) -> Any:
 @np.errstate(over="ignore")
 def over_square_distance_(value: Any, y: Any, x: Any) -> Any:
     """Return value / (x**2 + y**2); the value itself at the origin, where it is 0."""
-    square = x * x + y * y
+    # In the dtype of the result: the square of an integer may overflow.
+    # test_the_gradient_beside_an_array_of_another_dtype_is_that_beside_its_numbers guards it.
+    dtype = np.result_type(x, y)
+    square = np.multiply(x, x, dtype=dtype) + np.multiply(y, y, dtype=dtype)
     if square.__class__ is not np.ndarray and is_foreign(square):
         return _over_square_of_hypot(value, y, x)
     # NumPy's hypot takes ten times as long as the rest.
@@ -212,7 +216,8 @@ arctan2: Primitive = differentiable(
     np.arctan2,
     "y x",
     y=lambda g, y, x: g * over_square_distance(x, y, x),
-    x=lambda g, y, x: g * over_square_distance(-y, y, x),
+    # Not -y, which a boolean y does not have, and an unsigned one has modulo its range.
+    x=lambda g, y, x: -g * over_square_distance(y, y, x),
 )
 
 

@@ -75,7 +75,7 @@ def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any],
             if y == 0:
                 return np.zeros_like(g)
             return g * (y * raised(x, y - 1))
-        if y.dtype.kind == "b":
+        if getattr(y, "dtype", None) == np.bool_:
             # A truth value cannot be subtracted from.
             y = y.astype(np.int8)
         # Where y is 0, x**-1 may be infinite, of which 0 times is nan. (There a quotient, and not 0, for the second

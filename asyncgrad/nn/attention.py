@@ -149,7 +149,7 @@ def attend(
 ) -> tuple[Any, Any]:
     """Return what `scaled_dot_product_attention` returns, and the weights of the values, after dropout."""
     check_operands_beside("scaled_dot_product_attention", query, key, value, attn_mask)
-    if holds_half(query):
+    if holds_half(query, key, value):
         options = (attn_mask, dropout_p, is_causal, scale, rng)
         return by_single(attend, None, query, key, value, *options)  # type: ignore[no-any-return]
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape

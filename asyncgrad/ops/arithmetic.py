@@ -10,6 +10,7 @@ import numpy as np
 
 from ..graph.values import raw
 from .axes import array_like
+from .half import is_half
 from .kernels import fused
 from .nondifferentiable import NonDifferentiable
 from .primitive import RULES, Primitive, derivative, differentiable, primitive
@@ -74,6 +75,9 @@ def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any],
             if y == 0:
                 return np.zeros_like(g)
             return g * (y * raised(x, y - 1))
+        if getattr(y, "dtype", None) == np.bool_:
+            # A truth value cannot be subtracted from.
+            y = y.astype(np.int8)
         # Where y is 0, x**-1 may be infinite, of which 0 times is nan. (There a quotient, and not 0, for the second
         # derivative.)
         flat = y == 0
@@ -87,6 +91,9 @@ def exponent_formula(g: Any, x: Any, y: Any, out: Any) -> Any:
     """Return the derivative of x to the power of y with respect to y: 0 where x is 0 and y is not negative."""
     if isinstance(x, (int, float)) and x > 0:
         return g * (out * math.log(x))
+    if is_half(x):
+        # Beside a wider exponent: the logarithm would be rounded to float16.
+        x = x.astype(out.dtype)
     flat = np.logical_and(x == 0, np.real(y) >= 0)
     base = np.where(flat, 1.0, x)
     # A negative number has complex powers, too.
@@ -115,7 +122,7 @@ fmod: Primitive = differentiable(np.fmod, "x y", x=lambda g: g, y=lambda g, x, y
 
 def _truncated_quotient(x: Any, y: Any) -> Any:
     """Return the whole part of x / y, which a division may have rounded up to the next whole number."""
-    return np.where((x < 0) == (y < 0), np.floor_divide(x, y), -np.floor_divide(-x, y))
+    return np.where((x < 0) == (y < 0), np.floor_divide(x, y), -np.floor_divide(x, -y))
 
 
 def divmod_(x: Any, y: Any, /) -> tuple[Any, Any]:

@@ -299,9 +299,19 @@ def prod_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -
 @derivative(prod_, "a")
 def _(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     # Of elements on a GPU it is not asked whether one is 0, for the host would have to wait.
-    if not is_foreign(raw(a)) and np.all(raw(a)):
+    if not is_foreign(raw(a)) and _is_normal(raw(out)):
         return spread(g * out, a.shape, axis, keepdims) / a
     return spread(g, a.shape, axis, keepdims) * product_of_others(a, reduced_axes(axis if a.ndim else None, a.ndim))
+
+
+def _is_normal(products: Any) -> bool:
+    """Tell whether products may be divided by their factors: none is 0, infinite or nan, or has lost digits next to 0.
+
+    `test_a_product_beyond_the_range_of_its_dtype_has_the_product_of_the_others_as_gradient` guards it.
+    """
+    limits = np.finfo(products.dtype)
+    sizes = np.abs(products)
+    return bool(np.min(sizes, initial=1.0) >= limits.tiny and np.max(sizes, initial=1.0) <= limits.max)
 
 
 _prod = prod_.call

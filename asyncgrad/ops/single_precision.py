@@ -90,12 +90,13 @@ def _with_value(result: Any, value: Any) -> Any:
 
 
 def in_single(function: F) -> F:
-    """Return a function that computes by float32 where its first argument is a tensor of float16."""
+    """Return a function that computes by float32 where an argument is a tensor of float16."""
 
     @functools.wraps(function)
     def rounded_once(*args: Any, **kwargs: Any) -> Any:
-        first = args[0] if args else next(iter(kwargs.values()), None)
-        if isinstance(first, TensorBase) and first._data.dtype.itemsize == 2 and holds_half(first):
+        # Any of them: the first one may be an array, or of another dtype.
+        # test_a_float16_tensor_beside_an_array_has_the_gradient_of_float64_rounded guards it.
+        if holds_half(*args, *kwargs.values()):
             return by_single(function, None, *args, **kwargs)
         return function(*args, **kwargs)
 

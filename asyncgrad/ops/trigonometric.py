@@ -60,13 +60,20 @@ rad2deg: Primitive = differentiable(np.rad2deg, "x", x=lambda g: g / DEGREE)
 degrees: Primitive = differentiable(np.degrees, "x", x=lambda g: g / DEGREE)
 
 hypot: Primitive = differentiable(
-    np.hypot, "x y", x=lambda g, x, out: g * _part(x, out), y=lambda g, y, out: g * _part(y, out)
+    np.hypot, "x y", x=lambda g, x, y, out: g * _part(x, y, out), y=lambda g, x, y, out: g * _part(y, x, out)
 )
 
 
-def _part(x: Any, size: Any) -> Any:
-    """Return x over the length of a vector that it is a part of; 0 for one of no length, as a norm has it."""
-    return x * (size != 0) / (size + (size == 0))
+def _part(x: Any, y: Any, size: Any) -> Any:
+    """Return x over the length of the vector of x and y; 0 for one of no length, as a norm has it.
+
+    An infinite x is all of it beside a finite y, and as long as an infinite one, as `np.arctan2` has it
+    (test_the_gradient_of_an_infinite_vector_is_the_limit_far_out).
+    """
+    is_far = np.isinf(x)
+    sign = np.sign(x)
+    share = np.where(np.isinf(y), math.sqrt(0.5) * sign, sign)
+    return np.where(is_far, share, x * (size != 0)) / np.where(is_far, 1.0, size + (size == 0))
 
 
 def _square_of_secant(x: Any, out: Any) -> Any:
@@ -166,7 +173,8 @@ arctanh_slope: Callable[..., Any] = arctanh_slope_.call
 def _over_square_of_hypot(value: Any, y: Any, x: Any) -> Any:
     size = np.hypot(x, y)
     size = size + (size == 0)
-    return value / size / size
+    # Infinity over the square of infinity is 0 (test_the_gradient_of_an_infinite_vector_is_the_limit_far_out).
+    return np.where(np.isinf(value) & np.isinf(size), 0.0, value) / size / size
 
 
 @primitive()
@@ -174,7 +182,10 @@ def _over_square_of_hypot(value: Any, y: Any, x: Any) -> Any:
 @np.errstate(over="ignore")
 def over_square_distance_(value: Any, y: Any, x: Any) -> Any:
     """Return value / (x**2 + y**2); the value itself at the origin, where it is 0."""
-    square = x * x + y * y
+    # In the dtype of the result: the square of an integer may overflow.
+    # test_the_gradient_beside_an_array_of_another_dtype_is_that_beside_its_numbers guards it.
+    dtype = np.result_type(x, y)
+    square = np.multiply(x, x, dtype=dtype) + np.multiply(y, y, dtype=dtype)
     if square.__class__ is not np.ndarray and is_foreign(square):
         return _over_square_of_hypot(value, y, x)
     # NumPy's hypot takes ten times as long as the rest.
@@ -205,7 +216,8 @@ arctan2: Primitive = differentiable(
     np.arctan2,
     "y x",
     y=lambda g, y, x: g * over_square_distance(x, y, x),
-    x=lambda g, y, x: g * over_square_distance(-y, y, x),
+    # Not -y, which a boolean y does not have, and an unsigned one has modulo its range.
+    x=lambda g, y, x: -g * over_square_distance(y, y, x),
 )
 
 

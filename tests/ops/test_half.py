@@ -235,6 +235,28 @@ def test_a_gradient_over_more_elements_than_float16_counts_is_that_of_float64_ro
     assert_near([one for one in found if one is None or one.dtype == np.float16], gradients(function, points, float), 8)
 
 
+@pytest.mark.parametrize("is_second", [False, True])
+@pytest.mark.parametrize("name", ["cosine_embedding_loss", "scaled_dot_product_attention"])
+def test_a_float16_tensor_beside_an_array_has_the_gradient_of_float64_rounded(name: str, is_second: bool) -> None:
+    points = [_normal(1, 70_000), _normal(1, 70_000)]
+    calls: dict[str, Callable[..., Any]] = {
+        "cosine_embedding_loss": lambda x, y: nn.cosine_embedding_loss(x, y, np.ones(1, int)),
+        "scaled_dot_product_attention": lambda x, y: nn.scaled_dot_product_attention(
+            *(one.reshape(1, -1, 500) for one in (x, y, _like(points[1], x)))
+        ),
+    }
+
+    def gradient(dtype: Any) -> list[np.ndarray | None]:
+        halves = [one.astype(np.float16).astype(dtype) for one in points]
+
+        def beside(x: Any) -> Any:
+            return calls[name](halves[0], x) if is_second else calls[name](x, halves[1])
+
+        return gradients(beside, [halves[is_second]], dtype)
+
+    assert_near(gradient(np.float16), gradient(float), 8)
+
+
 def _rounded(case: Case, dtype: Any) -> Case:
     """Return a case whose arrays are numbers of float16, in a dtype."""
 

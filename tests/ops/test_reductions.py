@@ -106,6 +106,28 @@ def test_a_product_with_zeros_has_derivatives_of_any_order(zeros: str, axis: int
     assert_alike(ours, lambda t: t.prod(axis, keepdim=keepdims), ZEROS[zeros], 1.5, 3)
 
 
+@pytest.mark.parametrize("function", [np.prod, np.nanprod, np.multiply.reduce])
+@pytest.mark.parametrize(
+    ("factors", "others"),
+    [
+        ([1e-200, 3e-200], [3e-200, 1e-200]),
+        ([1e-150, 1e-170], [1e-170, 1e-150]),
+        ([1e200, -3e200], [-3e200, 1e200]),
+        ([np.inf, 2.0, 3.0], [6.0, np.inf, np.inf]),
+        ([1e-200j, 3e-200], [3e-200, -1e-200j]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # the products themselves
+def test_a_product_beyond_the_range_of_its_dtype_has_the_product_of_the_others_as_gradient(
+    factors: list[Any], others: list[Any], function: Callable[..., Any]
+) -> None:
+    x = ag.tensor(factors, requires_grad=True)
+    result = function(x)
+    (grad,) = ag.sync.grad(result, [x], np.ones((), result.dtype))
+
+    assert grad.tolist() == others
+
+
 @pytest.mark.parametrize("zeros", ZEROS)
 def test_a_product_over_several_axes_is_one_over_all_their_elements(zeros: str) -> None:
     x = ZEROS[zeros].reshape(-1, 2, 2)

@@ -2,7 +2,8 @@
 
 The second derivatives are PyTorch's too, except where it says nan and there is one: those are marked. So are the
 gradients at ties of `fmax`, `fmin` and `clip`, and at nan, about which PyTorch 2.14 changed its mind, and those of
-`logaddexp` of equal infinities and of `hypot` at the origin, which are nan in PyTorch.
+`logaddexp` of equal infinities, of `hypot` at the origin, and of `hypot` and `arctan2` of infinite numbers, which are
+nan in PyTorch.
 """
 
 from __future__ import annotations
@@ -202,10 +203,11 @@ POINTS = [
     # As a norm, which is nan in PyTorch where it is this function.
     Point(np.hypot, (0.0, 0.0), (0.0, 0.0), ZEROS, better=True, until=EVERY),
     Point(np.hypot, (0.0, -1.0), (0.0, -1.0), ((1.0, 0.0), (0.0, 0.0))),
-    Point(np.hypot, (inf, 1.0), (nan, 0.0), ((nan, nan), (nan, 0.0))),
+    # The limits far out, which are nan in PyTorch.
+    Point(np.hypot, (inf, 1.0), (1.0, 0.0), ZEROS, better=True, until=EVERY),
     Point(np.arctan2, (0.0, 0.0), (0.0, 0.0), None),
     Point(np.arctan2, (0.0, -1.0), (-1.0, 0.0), ((0.0, -1.0), (-1.0, 0.0))),
-    Point(np.arctan2, (inf, 1.0), (0.0, nan), ((nan, 0.0), (nan, nan))),
+    Point(np.arctan2, (inf, 1.0), (0.0, 0.0), ZEROS, better=True, until=EVERY),
     Point(np.arcsin, (1.0,), (inf,), ((inf,),)),
     Point(np.arcsin, (-1.0,), (inf,), ((-inf,),)),
     Point(np.arccos, (1.0,), (-inf,), ((-inf,),)),

@@ -71,6 +71,52 @@ def test_the_gradient_of_an_angle_is_the_exact_one_at_every_size(size: float) ->
     np.testing.assert_allclose(grad.numpy() * size, [(-4 + 3j) / 25], rtol=1e-14)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_gradient_of_an_infinite_vector_is_the_limit_far_out(dtype: Any) -> None:
+    inf, half = np.inf, np.sqrt(dtype(0.5))
+    x = ag.tensor(np.array([inf, -inf, 1, 0, inf, -inf], dtype), requires_grad=True)
+    y = ag.tensor(np.array([1, 0, inf, -inf, inf, -inf], dtype), requires_grad=True)
+
+    lengths = ag.sync.grad(np.hypot(x, y), [x, y], np.ones(6, dtype), create_graph=True)
+    angles = ag.sync.grad(np.arctan2(y, x), [x, y], np.ones(6, dtype), create_graph=True)
+    again = ag.sync.grad(sum((*lengths, *angles)), [x, y], np.ones(6, dtype))
+
+    assert [one.tolist() for one in lengths] == [[1, -1, 0, 0, half, -half], [0, 0, 1, -1, half, -half]]
+    assert [one.tolist() for one in angles] == [[0] * 6] * 2
+    assert [one.tolist() for one in again] == [[0] * 6] * 2
+
+
+#: Whose squares, differences and negatives are other numbers in their dtypes, or none.
+NARROW = [
+    np.array([True, False]),
+    np.array([0, 200], np.uint8),
+    np.array([3, -100], np.int8),
+    np.array([7, 2**63], np.uint64),
+    np.array([2, 3], np.float16),
+]
+OF_TWO = [np.arctan2, np.hypot, np.power, np.float_power, np.fmod, np.remainder, np.logaddexp, np.copysign, np.maximum]
+
+
+@pytest.mark.filterwarnings("ignore")  # of functions that divide by 0
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("narrow", NARROW, ids=lambda array: array.dtype.name)
+@pytest.mark.parametrize("function", OF_TWO, ids=lambda function: function.__name__)
+def test_the_gradient_beside_an_array_of_another_dtype_is_that_beside_its_numbers(
+    function: np.ufunc, narrow: np.ndarray, is_first: bool
+) -> None:
+    def derivatives(other: np.ndarray, sign: float) -> list[Any]:
+        x = ag.tensor(np.array([1.5, 3.0]) * sign, requires_grad=True)
+        result = function(*((other, x) if is_first else (x, other)))
+        (slope,) = ag.sync.grad(result, [x], np.ones(2), create_graph=True)
+        again = ag.sync.grad(slope, [x], np.ones(2)) if slope.requires_grad else ()
+        return [one.numpy() for one in (slope.detach(), *again)]
+
+    for sign in (1.0, -1.0):
+        for found, expected in zip(derivatives(narrow, sign), derivatives(narrow.astype(float), sign), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_every_elementwise_rule_has_an_exact_derivative_here_or_a_reason() -> None:
     ufuncs = [one for one in rules_of_numpy() if isinstance(one, np.ufunc) and one in CASES and one.signature is None]
     elementwise = [*ufuncs, *(one for one in CASES if not isinstance(one, np.ufunc))]

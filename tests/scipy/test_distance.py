@@ -122,3 +122,18 @@ def test_points_have_scipys_values_and_derivatives(name: str, args: tuple[Any, .
 
     check_values(ours, theirs, Case(args, {}, (0, 1)))
     check(ours, Case(args, {}, (0, 1)))
+
+
+@pytest.mark.parametrize("name", [name for name in (*_METRICS, *_POWERS) if name != "chebyshev"])
+def test_gradients_of_distances_of_float16_are_those_of_float64_rounded(name: str) -> None:
+    # More elements than float16 counts, and sums of products beyond its range. (A chebyshev has ties.)
+    points = _RNG.uniform(0.1, 1.5, (2, 70_000)).astype(np.float16)
+
+    def gradients(dtype: Any) -> list[Any]:
+        leaves = [ag.tensor(one.astype(dtype), requires_grad=True) for one in points]
+        result = getattr(distance, name)(*leaves)
+        return [one.numpy() for one in (result.detach(), *sync.grad(result, leaves))]
+
+    for found, exact in zip(gradients(np.float16), gradients(float), strict=True):
+        assert found.dtype == np.float16
+        np.testing.assert_allclose(found.astype(float), exact, rtol=2e-3, atol=1e-7)

@@ -19,9 +19,18 @@ __all__ = ["log_softmax", "logsumexp", "softmax"]
 @primitive()
 def logsumexp_(a: Any, b: Any, axis: tuple[int, ...], sign: Any) -> Any:
     """Return log(abs(sum(b * exp(a)))) along axes, which are kept; `sign` is that of the sums."""
+    a = _counted(a, b)
     largest = _finite_largest(a, axis) if a.size else 0
     with np.errstate(divide="ignore"):
         return np.log(np.sum(b * np.exp(a - largest), axis, keepdims=True) * np.conjugate(sign)) + largest
+
+
+def _counted(a: Any, b: Any) -> Any:
+    """Return exponents, minus infinity for those whose factor is 0: they must not hide the others.
+
+    `test_a_term_with_a_factor_of_zero_does_not_count_however_large` in tests/scipy/test_special_tails.py guards it.
+    """
+    return a if b.ndim < a.ndim else np.where(b == 0, -np.inf, a)
 
 
 def _finite_largest(a: Any, axis: Any) -> Any:
@@ -31,19 +40,33 @@ def _finite_largest(a: Any, axis: Any) -> Any:
 
 
 @derivative(logsumexp_, "a")
-def _(g: Any, a: Any, b: Any, sign: Any, out: Any) -> Any:
-    return g * (np.conjugate(sign) * b * _shares(a, out))
+def _(g: Any, a: Any, b: Any, axis: tuple[int, ...], sign: Any, out: Any) -> Any:
+    with np.errstate(over="ignore"):
+        shares = _shares(a, b, axis, out)
+    # Nothing of infinity is nothing.
+    is_nothing = (raw(b) == 0) & ~np.isfinite(raw(shares))
+    return g * (np.conjugate(sign) * b * np.where(is_nothing, 0.0, shares))
 
 
 @derivative(logsumexp_, "b")
-def _(g: Any, a: Any, sign: Any, out: Any) -> Any:
-    return g * (np.conjugate(sign) * _shares(a, out))
+def _(g: Any, a: Any, b: Any, axis: tuple[int, ...], sign: Any, out: Any) -> Any:
+    return g * (np.conjugate(sign) * _shares(a, b, axis, out))
 
 
-def _shares(a: Any, sums: Any) -> Any:
-    """Return exp(a - sums), with nothing of a sum of nothing."""
-    is_empty = np.isneginf(raw(sums).real)
-    return np.where(is_empty, 0.0, np.exp(a - np.where(is_empty, 0.0, sums)))
+def _shares(a: Any, b: Any, axis: tuple[int, ...], sums: Any) -> Any:
+    """Return exp(a - sums), with nothing of a sum of nothing.
+
+    An infinite sum is that of its infinite terms, by their factors, as in `np.logaddexp`
+    (test_an_infinite_logsumexp_moves_with_its_infinite_terms_alone).
+    """
+    bare = raw(sums)
+    is_empty = np.isneginf(bare.real)
+    if bare.dtype.kind == "c" or (not is_foreign(bare) and not np.isposinf(bare).any()):
+        return np.where(is_empty, 0.0, np.exp(a - np.where(is_empty, 0.0, sums)))
+    is_top = np.isposinf(raw(a)) & np.isposinf(bare)
+    size = np.abs(np.sum(np.where(is_top, raw(b), 0.0), axis, keepdims=True))
+    finite = np.exp(np.where(is_top, 0.0, a) - np.where(is_empty, 0.0, sums))
+    return np.where(is_empty, 0.0, np.where(is_top, 1 / np.where(size == 0, 1.0, size), finite))
 
 
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
@@ -88,6 +111,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 def _sign_of_sum(a: Any, b: Any, axes: tuple[int, ...]) -> Any:
     if not a.size:
         return zeros_beside(kept_shape(a.shape, axes), a, np.result_type(a, b))
+    a = _counted(a, b)
     sums = np.sum(b * np.exp(a - _finite_largest(a, axes)), axes, keepdims=True)
     return np.sign(sums).astype(np.result_type(a.dtype, sums.dtype) if a.dtype.kind == "c" else a.dtype, copy=False)
 

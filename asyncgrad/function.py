@@ -355,10 +355,11 @@ class _FunctionCall:
             return await self._finish_async(output)
 
     async def _finish_async(self, output: Any) -> Any:
-        await keep_pace()
         with self._disable_recording():
             if inspect.isawaitable(output):
                 output = await output
+                # Not before: a coroutine that is cancelled there would never have been awaited.
+                await keep_pace()
             outputs = self._outputs(output)
             if self._two_part:
                 done = self._function.setup_context(self._ctx, self._inputs.args, outputs.with_leaves(outputs.leaves))

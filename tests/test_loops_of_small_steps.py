@@ -302,6 +302,20 @@ def test_a_cancelled_loop_of_small_backwards_ends_between_two_of_them(run):
     run(main())
 
 
+@pytest.mark.parametrize("name", [name for name in STEPS_OF if "async" in name])
+def test_a_step_that_is_cancelled_while_it_yields_leaves_no_coroutine_that_was_never_awaited(run, name):
+    async def main() -> None:
+        step = STEPS_OF[name]()
+        for _ in range(30):
+            task = asyncio.ensure_future(again_and_again(step))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+
+    with loop_budget(0.0):
+        run(main())
+
+
 def test_blocking_calls_in_a_loop_never_yield(run):
     async def main() -> None:
         x = leaf(1.0, 2.0)

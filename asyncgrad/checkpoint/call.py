@@ -105,12 +105,14 @@ def call_function(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 async def _await_at_depth(result: Awaitable[Any], depth: int) -> Any:
-    await keep_pace()
     before = NESTED.get()
     NESTED.set(depth)
     try:
         if depth % MAX_NESTED_ON_STACK:
-            return await result
+            found = await result
+            # Not before: a coroutine that is cancelled there would never have been awaited.
+            await keep_pace()
+            return found
         work = background().start(
             _await_in_next_turn(result), contextvars.copy_context(), "a checkpointed function", _ignore
         )

@@ -21,7 +21,7 @@ from .workers import WORKER_POOL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["call_on_worker", "forward"]
+__all__ = ["call_on_worker", "compute_on_worker", "forward"]
 
 T = TypeVar("T")
 
@@ -34,7 +34,6 @@ async def call_on_worker(function: Callable[[], T]) -> T:
     """
     quota = WORKERS.get()
     if not quota.limit or BLOCKING.get():
-        await keep_pace()
         return function()
     job = FunctionJob(function, (0, 0), context_of_worker(), Mailbox(running_loop()))
     WORKER_POOL.submit(job, quota)
@@ -78,6 +77,12 @@ async def forward(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         [[1.0, 1.0, 1.0]]
     """
     check_function(fn, "ag.forward", *args)
+    await keep_pace()
+    return await compute_on_worker(fn, *args, **kwargs)
+
+
+async def compute_on_worker(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Do what `forward` does, for who suspends often enough: without workers, it suspends only where `fn` does."""
     models = (getattr(fn, "__self__", fn), *args, *kwargs.values())
     before = [(leaf, version_of(leaf)) for model in models for leaf in leaves(model) if _is_parameter(leaf)]
     made: list[Any] = []

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, final
 
 from ..engine.eager_task import EagerTask
-from ..engine.offloading import forward
+from ..engine.offloading import compute_on_worker
 from ..scheduling import LOOP_BUDGET
 
 __all__ = ["MeasuredCalls", "start_task"]
@@ -34,7 +34,7 @@ class MeasuredCalls:
         """Return `function(*args)`."""
         timed = functools.partial(self._timed, function)
         if self._seconds > LOOP_BUDGET.get():
-            return await forward(timed, *args)
+            return await compute_on_worker(timed, *args)
         result = timed(*args)
         return await result if hasattr(result, "__await__") and not hasattr(result, "backward") else result
 

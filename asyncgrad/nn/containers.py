@@ -186,8 +186,9 @@ class Sequential(_NumberedModules):
         return input
 
     async def _forward_async(self, awaitable: Any, modules: list[Module]) -> Any:
-        await keep_pace()
         output = await awaitable
+        # Not before: a coroutine that is cancelled there would never have been awaited.
+        await keep_pace()
         for module in modules:
             output = module(output)
             if not isinstance(output, Tensor) and inspect.isawaitable(output):

@@ -722,11 +722,12 @@ class Module:
 
 async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:
     """Go on with a call from its first awaitable."""
-    await keep_pace()
     try:
         while True:
             if not isinstance(result, Tensor) and inspect.isawaitable(result):
                 result = await result
+                # Not before: a coroutine that is cancelled there would never have been awaited.
+                await keep_pace()
             result = steps.send(result)
     except StopIteration as end:
         return end.value

@@ -75,7 +75,7 @@ def base_formula(raised: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any],
             if y == 0:
                 return np.zeros_like(g)
             return g * (y * raised(x, y - 1))
-        if getattr(y, "dtype", None) == np.bool_:
+        if y.__class__ is np.ndarray and y.dtype == np.bool_:
             # A truth value cannot be subtracted from.
             y = y.astype(np.int8)
         # Where y is 0, x**-1 may be infinite, of which 0 times is nan. (There a quotient, and not 0, for the second
@@ -91,7 +91,7 @@ def exponent_formula(g: Any, x: Any, y: Any, out: Any) -> Any:
     """Return the derivative of x to the power of y with respect to y: 0 where x is 0 and y is not negative."""
     if isinstance(x, (int, float)) and x > 0:
         return g * (out * math.log(x))
-    if is_half(x):
+    if x.__class__ is np.ndarray and is_half(x):
         # Beside a wider exponent: the logarithm would be rounded to float16.
         x = x.astype(out.dtype)
     flat = np.logical_and(x == 0, np.real(y) >= 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -51,4 +52,20 @@ async def reopened(path: Path) -> tuple[int, list[float], int]:
 
 def as_killed(path: Path, to: Path) -> Path:
     """Return a copy of a directory as it is now, which is what a killed process leaves; without its lock."""
-    return Path(shutil.copytree(path, to, ignore=shutil.ignore_patterns("lock")))
+    # A thread may write a checkpoint meanwhile: then what was copied is of no moment, and is copied again.
+    while True:
+        before = _files(path)
+        with contextlib.suppress(shutil.Error):
+            shutil.copytree(path, to, ignore=shutil.ignore_patterns("lock"))
+            if _files(path) == before:
+                return to
+        shutil.rmtree(to)
+
+
+def _files(path: Path) -> set[tuple[str, int, int, int]]:
+    found = set()
+    for file in path.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            state = file.stat()
+            found.add((file.name, state.st_ino, state.st_size, state.st_mtime_ns))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, final
@@ -15,6 +16,7 @@ import asyncgrad as ag
 from asyncgrad import nn, optim
 from asyncgrad.learn import ArraySpec, Learner
 from asyncgrad.optim.optimizer import Optimizer
+from tests.threads import PATIENCE
 
 EXAMPLE = {"x": ArraySpec((2,)), "y": ArraySpec((1,))}
 
@@ -104,12 +106,11 @@ async def answers(seeds: Iterable[int], **options: Any) -> list[list[float]]:
 
 
 async def turns_until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so."""
-    for _ in range(100_000):
-        if condition():
-            return
+    """Let the loop turn until something is so, which a timer or a thread may bring about."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "the loop turns for ever, and it is not so"
         await asyncio.sleep(0)
-    raise AssertionError("the loop has turned a hundred thousand times, and it is not so")
 
 
 def failing_disk(monkeypatch: Any, *, times: int) -> None:

@@ -65,6 +65,9 @@ def as_killed(path: Path, to: Path) -> Path:
 def _files(path: Path) -> set[tuple[str, int, int, int]]:
     found = set()
     for file in path.iterdir():
+        if file.is_dir():
+            # A copy made before.
+            continue
         with contextlib.suppress(FileNotFoundError):
             state = file.stat()
             found.add((file.name, state.st_ino, state.st_size, state.st_mtime_ns))

@@ -267,10 +267,16 @@ def test_a_put_that_would_exit_is_a_failure_like_any_other(run: Any, error: Base
     store.fail("put", error)
     losses: list[Any] = []
 
+    def compute() -> None:
+        # It fails only once all has been computed: before, the next operation would raise.
+        store.hold("put")
+        losses.append(chain.compute())
+        store.let_go("put")
+
     async def step() -> None:
         with pytest.raises(StoreError, match=f"could not be put into .*: {type(error).__name__}") as caught:
             async with save_to_store(store, min_bytes=1):
-                losses.append(chain.compute())
+                compute()
         assert caught.value.__cause__ is error
         await losses[0].backward()
         store.mend("put")

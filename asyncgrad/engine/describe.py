@@ -390,7 +390,9 @@ def _describe(task: GraphTask, stacks: _Stacks, may_walk: bool) -> BackwardDescr
     around = stacks.around(frame) if frame is not None else _awaiting(driver)
     scheduler = task.scheduler
     state = "suspended" if frame is None else "running"
-    if scheduler is not None and scheduler.loop.is_closed():
+    # One that has not reached a node that suspends has no scheduler: it waits for the loop to turn.
+    loop = scheduler.loop if scheduler is not None else None if driver is None else driver.get_loop()
+    if loop is not None and loop.is_closed():
         state = "abandoned"
     if not task.is_running:
         return None

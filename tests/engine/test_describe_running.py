@@ -356,6 +356,19 @@ def test_a_backward_whose_loop_has_been_closed_is_abandoned_and_is_not_kept():
     assert describe().backwards == ()
 
 
+def test_a_backward_that_waited_for_its_loop_to_turn_is_abandoned_too():
+    loop = asyncio.new_event_loop()
+    with loop_budget(0):
+        task = loop.create_task(np.multiply(leaf(2.0), 3.0).sum().backward())
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert [backward.state for backward in describe().backwards] == ["suspended"]
+    task._log_destroy_pending = False
+    loop.close()
+    assert [backward.state for backward in describe().backwards] == ["abandoned"]
+    task.get_coro().close()
+
+
 def test_it_may_be_asked_all_the_time_by_another_thread_and_changes_no_bits():
     stop, asked = threading.Event(), [0]
 

@@ -50,6 +50,7 @@ class LoopTurn:
         "_pause",
         "_returned",
         "_waiting",
+        "_watch",
         "_woken",
         "clock",
         "start",
@@ -67,6 +68,8 @@ class LoopTurn:
         self._pause = 0
         #: How many callbacks have been put into the loop, which is the number of the last one.
         self._number = 0
+        #: How many have begun to look after those, which is the number of the one that goes on.
+        self._watch = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         #: Those who were woken, and found the budget spent by those before them: ahead of all who wait.
         self._returned: deque[asyncio.Future[None]] = deque()
@@ -101,7 +104,8 @@ class LoopTurn:
         while True:
             woken: asyncio.Future[None] = self._loop.create_future()
             if self.start > -inf or not self._pause or not queue:
-                self._loop.call_soon(self._look_after, self._number, context=self._context)
+                self._watch += 1
+                self._loop.call_soon(self._look_after, self._watch, self._number, context=self._context)
             queue.append(woken)
             if self.start > -inf or not self._pause:
                 # The turn ends here. Others who come later do not make it longer.
@@ -133,22 +137,24 @@ class LoopTurn:
         if self._pause:
             self._schedule()
 
-    def _look_after(self, number: int) -> None:
+    def _look_after(self, watch: int, number: int) -> None:
         """Put the callback into the loop again if it was lost, as long as anybody waits.
 
         A KeyboardInterrupt ends the run of a loop, and the callback that ran then is gone. The next run of that loop
         would never wake anybody (`test_an_interrupted_loop_that_goes_on_wakes_those_who_wait`).
 
         Args:
+            watch: the number of this watch. Each spent turn begins a new one, and ends that before
+                (`test_a_loop_whose_turns_are_spent_without_end_has_few_callbacks`).
             number: of the callback that was in the loop ahead of this one, and has run by now.
         """
         assert self._loop is not None
-        if not (self._waiting or self._returned):
+        if watch != self._watch or not (self._waiting or self._returned):
             return
         if number == self._number:
             self._pause = max(1, self._pause)
             self._schedule()
-        self._loop.call_soon(self._look_after, self._number, context=self._context)
+        self._loop.call_soon(self._look_after, watch, self._number, context=self._context)
 
     def _wake_next(self) -> None:
         """End the turn. Wake as many of those who wait as there may be time for; they run in the next iteration."""

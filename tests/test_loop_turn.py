@@ -212,6 +212,36 @@ def test_a_turn_puts_one_callback_into_the_loop_however_much_work_there_is(monke
     asyncio.run(main())
 
 
+def test_a_loop_whose_turns_are_spent_without_end_has_few_callbacks(clock, monkeypatch):
+    calls = [0]
+
+    async def main() -> None:
+        async def work() -> None:
+            for _ in range(50):
+                await spend(clock)
+
+        loop = asyncio.get_running_loop()
+        call_soon = loop.call_soon
+
+        def counted(callback: Any, *args: Any, **kwargs: Any) -> Any:
+            calls[-1] += isinstance(getattr(callback, "__self__", None), LoopTurn)
+            return call_soon(callback, *args, **kwargs)
+
+        async def count_iterations() -> None:
+            while True:
+                calls.append(0)
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(loop, "call_soon", counted)
+        counting = asyncio.ensure_future(count_iterations())
+        await asyncio.gather(*[work() for _ in range(10)])
+        counting.cancel()
+
+    asyncio.run(main())
+    # The two of the iteration, and one for a turn that is spent in it and one for who is woken too late.
+    assert max(calls) <= 4
+
+
 def test_the_callback_of_a_turn_keeps_no_value_alive(run, clock):
     async def main() -> None:
         await keep_pace()

@@ -104,10 +104,14 @@ class SimulatedTransport:
     def send(self, worker: str, request: Request) -> None:
         """Send a request whose reply nobody needs, if a loop runs here."""
         try:
-            asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
         except RuntimeError:
             # Nothing runs here that could carry it: the host drops what it would have dropped when its time is over.
             return
+        # Later: a finalizer calls this, which may run in the midst of anything, also of what this would begin.
+        loop.call_soon(self._start_sending, worker, request)
+
+    def _start_sending(self, worker: str, request: Request) -> None:
         start_unawaited(self._send(worker, request), self._sending, "send a message")
 
     async def _send(self, worker: str, request: Request) -> None:

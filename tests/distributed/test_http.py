@@ -98,7 +98,8 @@ def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_t
 
     async def main():
         definition = Definition(theirs, optimizer=lambda model: optim.SGD(model, lr=0.5))
-        async with connected(http_app({"encoder": definition}), on_body=bodies.append) as transport:
+        stages = {"encoder": definition, "copied": Definition(lambda w, x: w * x, 2.0, optimizer=definition.optimizer)}
+        async with connected(http_app(stages), on_body=bodies.append) as transport:
             encoder = transport.stage("encoder")
             optimizer = optim.SGD(same, lr=0.5)
             for x in np.random.default_rng(0).normal(size=(3, 4, 3)):
@@ -113,7 +114,7 @@ def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_t
             with pytest.raises(PermissionError, match="options of the optimizer are its owner's"):
                 await encoder.step(lr=1e6)
             with pytest.raises(PermissionError, match="make the stage with backup=False"):
-                await transport.stage("encoder", backup=True).ask("step", {"wants_state": True}, [])
+                await transport.stage("copied", backup=True).step()
 
     ag.run(main())
 
@@ -455,7 +456,7 @@ def reply_of(fields, arrays=()):
     return http_reply(encode({"fields": fields}, arrays))
 
 
-CREATED = reply_of({"parameters": 0, "committed": None})
+CREATED = reply_of({"parameters": 0, "kept": False, "version": 0})
 FORWARD = {"outputs": {"array": 0}, "differentiable": [True], "nodes": 1}
 ERROR = {"type": "ValueError", "module": "builtins", "args": ["no"], "text": "no", "notes": [], "traceback": ""}
 
@@ -486,7 +487,10 @@ ODD = {
     "an error that would exit": reply_of({"error": {**ERROR, "type": "SystemExit"}}),
 }
 ODD_BY_OP = {
-    "create": {"lacks parameters": reply_of({}), "parameters": reply_of({"parameters": "x", "committed": None})},
+    "create": {
+        "lacks parameters": reply_of({}),
+        "parameters": reply_of({"parameters": "x", "kept": False, "version": 0}),
+    },
     "forward": {
         "lacks outputs": reply_of({}),
         "an output that is not there": reply_of({**FORWARD, "outputs": {"array": 5}}, [np.ones(2)]),
@@ -564,7 +568,7 @@ def test_an_error_of_work_whose_client_has_gone_is_not_left_to_asyncio(run):
 
         host = StageHost(load=lambda _: Definition(fails))
         await host.handle(Request("create", "one", {"definition": "one", "attempt": 1}))
-        fields = {"key": "1", "inputs": [1.0], "needs": [], "number": 1}
+        fields = {"attempt": 1, "key": "1", "inputs": [1.0], "needs": [], "number": 1}
         asking = asyncio.ensure_future(host.handle(Request("forward", "one", fields)))
         await steps.begun.wait()
         asking.cancel()

@@ -332,6 +332,51 @@ def test_one_client_at_a_time_has_a_module_until_it_closes_its_stage_or_is_silen
     ag.run(main())
 
 
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_home_that_dies_between_two_commits_leaves_a_gradient_at_no_owner(commits):
+    now = 0.0
+    models = [nn.Linear(2, 2), nn.Linear(2, 2)]
+    make = lambda model: optim.SGD(model, lr=1.0)
+
+    async def backward_of_one_that_dies(transport, stages):
+        call, left = transport.call, commits
+
+        async def die(worker, request):
+            nonlocal left
+            if request.op == "commit":
+                left -= 1
+            if left < 0 or (request.op in ("finish", "roll_back") and commits < 2):
+                raise WorkerLostError("this home is no more")
+            return await call(worker, request)
+
+        transport.call = die
+        y = await stages[1](await stages[0](np.ones(2)))
+        if commits < 2:
+            with pytest.raises(StageLost):
+                await y.sum().backward()
+        else:
+            await y.sum().backward()
+        left = -1
+        return sum(model.weight.grad is not None for model in models)
+
+    async def main():
+        nonlocal now
+        apps = [http_app({"one": Definition(model, optimizer=make)}, ttl=10.0, clock=lambda: now) for model in models]
+        async with connected(*apps) as transport:
+            first = [transport.stage("one", worker=f"http://{at}") for at in range(2)]
+            assert await backward_of_one_that_dies(transport, first) == commits
+        now = 11.0
+        async with connected(*apps) as transport:
+            before = [model.weight.tolist() for model in models]
+            for at in range(2):
+                async with transport.stage("one", worker=f"http://{at}") as one:
+                    await one.step()
+            assert [model.weight.tolist() for model in models] == before
+            assert all(model.weight.grad is None for model in models)
+
+    ag.run(main())
+
+
 def test_clients_have_no_more_stages_than_may_be():
     async def main():
         async with connected(http_app({"same": lambda x: x}, max_stages=2)) as transport:

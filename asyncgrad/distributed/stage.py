@@ -505,7 +505,8 @@ class Stage:
             raise StageLost(f"stage {self.name} has been closed")
         while self._epoch == epoch and (lost is not None or not self._is_started):
             moving = self._moving
-            if moving is None:
+            if moving is None or moving.done():
+                # One that is done has failed when all who waited had been cancelled: it tells nothing of this time.
                 moving = self._moving = start_task(self._relocate(lost), contextvars.copy_context(), "move a stage")
                 # All who wait may be cancelled: nobody else looks at its error then.
                 moving.add_done_callback(retrieve)

@@ -26,8 +26,9 @@ from ..graph.values import owned
 from ..learn.calls import start_task
 from .failures import unknown_worker
 from .host import StageHost
+from .outbox import Outbox
 from .payload import size_of
-from .together import run_patiently, start_unawaited
+from .together import run_patiently
 from .transport import Reply, Request
 from .wire import compact, expand
 
@@ -158,7 +159,8 @@ class DaskTransport:
         self._lost: set[str] = set()
         #: The workers that the scheduler has known.
         self._known: set[str] = set()
-        self._sending: set[EagerTask] = set()
+        #: Once there is a connection, and so a stage that may have anything to send.
+        self._outbox: Outbox | None = None
 
     @classmethod
     def of_client(cls, client: Any) -> DaskTransport:
@@ -211,19 +213,9 @@ class DaskTransport:
             )
 
     def send(self, worker: str, request: Request) -> None:
-        """Send a request whose reply nobody needs."""
-        loop = self._client.loop.asyncio_loop
-        if not loop.is_closed() and self._client.status in ("running", "connecting"):
-            loop.call_soon_threadsafe(self._start_sending, worker, request)
-
-    def _start_sending(self, worker: str, request: Request) -> None:
-        start_unawaited(self._send(worker, request), self._sending, "send a message")
-
-    async def _send(self, worker: str, request: Request) -> None:
-        try:
-            await self._exchange(worker, request)
-        except WorkerLostError:
-            return
+        """Have a request sent whose reply nobody needs; a finalizer may call this, in the midst of any code."""
+        if self._outbox is not None and self._client.status in ("running", "connecting"):
+            self._outbox.put(worker, request)
 
     async def _install(self) -> None:
         plugin = HostPlugin(self._ttl, self._stage_ttl, self.max_bytes)
@@ -231,6 +223,7 @@ class DaskTransport:
             await self._on_loop_of_client(self._client.register_plugin(plugin))
         else:
             await asyncio.to_thread(self._client.register_plugin, plugin)
+        self._outbox = Outbox(self._client.loop.asyncio_loop, self._exchange)
         self._is_installed = True
 
     async def _exchange(self, worker: str, request: Request) -> Reply:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
@@ -47,6 +46,8 @@ log = logging.getLogger("asyncgrad.distributed")
 
 #: How many seconds pass between two questions to the scheduler whether it knows a worker that accepts no connection.
 _CONNECT_SECONDS = 0.5
+#: How many seconds a worker that leaves waits for the scheduler, which may have gone: a nanny kills it after 4.
+_SCHEDULER_SECONDS = 1.0
 #: From how many bytes on an array is not copied on arrival.
 _LARGE_BYTES = 1 << 16
 _FIRST = np.zeros(1, np.uint8)
@@ -72,6 +73,7 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
         self._stage_ttl = stage_ttl
         self._max_bytes = max_bytes
         self._host: StageHost | None = None
+        self._is_leaving = False
 
     def setup(self, worker: Any) -> None:
         """Add the handler to a worker."""
@@ -84,6 +86,10 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
         )
 
         async def handle(*, request: str, stage: str, fields: dict[str, Any], **message: Any) -> dict[str, Any]:
+            if request == "adopt" and self._is_leaving:
+                # Two workers of a cluster that closes would wait for each other, each until it is killed.
+                # test_a_cluster_closes_at_once_though_stages_were_not_closed
+                return {"fields": {"is_leaving": True}, **_message_of_arrays([], worker.address)}
             reply = await host.handle(Request(request, stage, fields, _arrays_of_message(message)))
             return {"fields": reply.fields, **_message_of_arrays(reply.arrays, worker.address)}
 
@@ -93,9 +99,10 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
         timer.start()
 
     async def teardown(self, worker: Any) -> None:
-        """Hand the stages of a worker that closes to another one."""
+        """Hand the stages of a worker that closes to another one, unless all of the cluster closes."""
         if self._host is None:
             return
+        self._is_leaving = True
         try:
             await self._hand_over(worker, self._host.hand_over())
         finally:
@@ -104,18 +111,37 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
     async def _hand_over(self, worker: Any, requests: Sequence[Request]) -> None:
         if not requests:
             return
-        identity = await worker.scheduler.identity()
+        try:
+            async with asyncio.timeout(_SCHEDULER_SECONDS):
+                identity = await worker.scheduler.identity()
+        except (OSError, TimeoutError):
+            # It has gone before its workers: nobody could find the stages elsewhere.
+            return
         others = [one for one in identity["workers"] if one != worker.address]
-        for request, other in zip(requests, itertools.cycle(others), strict=False):
+        if not others:
+            return
+        for number, request in enumerate(requests):
+            await _adopt(worker, [*others[number % len(others) :], *others[: number % len(others)]], request)
+
+
+async def _adopt(worker: Any, others: Sequence[str], request: Request) -> None:
+    """Have one of other workers adopt a stage; one that accepts no connection is not tried for long."""
+    for other in others:
+        try:
+            comm = await worker.rpc.connect(other, timeout=_CONNECT_SECONDS)
             try:
                 arrays = _message_of_arrays(request.arrays, other)
-                await worker.rpc(other).asyncgrad_stages(
-                    request=request.op, stage=request.stage, fields=request.fields, **arrays
+                answer = await send_recv(
+                    comm, op=_HANDLER, request=request.op, stage=request.stage, fields=request.fields, **arrays
                 )
-            except OSError as error:
-                log.warning(
-                    "stage %s could not be handed from %s to %s: %s", request.stage, worker.address, other, error
-                )
+            finally:
+                worker.rpc.reuse(other, comm)
+        except (OSError, TimeoutError) as error:
+            log.info("worker %s does not take stage %s of %s over: %s", other, request.stage, worker.address, error)
+            continue
+        if "is_leaving" not in answer["fields"]:
+            return
+    log.info("stage %s ends with worker %s: no other takes it over", request.stage, worker.address)
 
 
 @final

@@ -150,8 +150,9 @@ class _Server:
                 return Reply({"error": describe_error(error, None)})
         elif request.stage in self._open:
             self._open[request.stage] = self._open[request.stage][0], self._clock()
-        # What is answered while it computes tells the client that the server is alive: functions and bodies of Functions
-        # run on workers, however short they were so far. test_a_server_that_computes_answers_whether_it_is_there
+        # What is answered while it computes tells clients that the server is there: functions, and bodies of backward
+        # passes, run on workers, however short they were so far.
+        # test_a_server_that_computes_answers_whether_it_is_there
         ALWAYS_ON_WORKER.set(True)
         OFFLOAD_THRESHOLD.set(0.0)
         reply = await self._host.handle(request)

@@ -70,17 +70,21 @@ class Call:
     async def forward(self, arrays: list[Any]) -> Any:
         """Run the forward; return the reply."""
         self._is_kept = self._fields["saves"]
-        return await self._ask("forward", {**self._fields, "key": self.key, "number": self.number}, arrays)
+        try:
+            return await self._ask("forward", {**self._fields, "key": self.key, "number": self.number}, arrays)
+        except UnknownCallError:
+            # What comes late of an earlier time has ended it there.
+            self.key, reply = await self._forward_again(arrays)
+            return reply
 
-    async def _forward_again(self, arrays: list[Any]) -> str:
-        """Run the forward again; return the key of the new graph."""
+    async def _forward_again(self, arrays: list[Any]) -> tuple[str, Any]:
+        """Run the forward again; return the key of the new graph, and the reply."""
         # Another key: what comes late of an earlier attempt is not to be taken for this one.
         self._attempts += 1
         key = f"{self.name}.{self._attempts}"
-        await self._ask("forward", {**self._fields, "key": key, "number": self.number}, arrays)
-        return key
+        return key, await self._ask("forward", {**self._fields, "key": key, "number": self.number}, arrays)
 
-    async def backward(self, transaction: str, run: Run, keep: bool) -> Any:
+    async def backward(self, transaction: int, run: Run, keep: bool) -> Any:
         """Run the backward, after the forward if the host has no graph of it; return the reply."""
         fields, key, is_ended = _backward_fields(transaction, run, keep), self.key, False
         try:
@@ -89,7 +93,7 @@ class Call:
                     reply = await self._ask("backward", {**fields, "key": key}, run.grads)
                 except UnknownCallError:
                     # The worker is another one, or the time of the graph was over.
-                    key = await self._forward_again(run.inputs)
+                    key, _ = await self._forward_again(run.inputs)
                     continue
                 is_ended = True
                 if keep:
@@ -102,9 +106,10 @@ class Call:
                 self.stage.notify("free", {"keys": [key]})
         raise UnknownCallError(f"the graph of call {self.name} was lost {_ATTEMPTS} times")
 
-    def requests_to_repeat(self, transaction: str, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    def requests_to_repeat(self, transaction: int, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the fields of the forward and the backward that another worker runs to have what this one had."""
-        key = f"{self.name}.{transaction}"
+        # Not a key of `_forward_again`.
+        key = f"{self.name}/{transaction}"
         forward = {**self._fields, "key": key, "number": self.number, "saves": True}
         return forward, {**_backward_fields(transaction, run, False), "key": key}
 
@@ -120,7 +125,7 @@ class Call:
             self.stage.notify("free", {"keys": [self.key]})
 
 
-def _backward_fields(transaction: str, run: Run, keep: bool) -> dict[str, Any]:
+def _backward_fields(transaction: int, run: Run, keep: bool) -> dict[str, Any]:
     task, order, name = run.contribution
     return {
         "transaction": transaction,
@@ -169,11 +174,10 @@ class StageCall(Function):
         transaction, label = join_transaction()
         contribution = Contribution(label, node.order, call.name)
         run = Run(call, contribution, arrays_of(grads), wants[1:], wants[0], inputs)
-        if wants[0]:
-            # Before the request, so that a failure from here on rolls it back.
-            transaction.add(call.stage, run)
+        # Before the request, so that a failure from here on rolls it back. Without parameters there is nothing to.
+        transaction_number = transaction.add(call.stage, run) if wants[0] else 0
         began = perf_counter()
-        reply = await call.backward(transaction.id, run, task.keep_graph)
+        reply = await call.backward(transaction_number, run, task.keep_graph)
         if task.observation is not None:
             task.observation.ran_elsewhere(task, call.nodes)
         if task.observed_steps is not None:

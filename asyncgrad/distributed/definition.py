@@ -77,7 +77,7 @@ class Program:
         definition: where it comes from.
     """
 
-    __slots__ = ("_optimizer", "_tree", "definition", "fn", "params", "restored", "steps")
+    __slots__ = ("_optimizer", "_tree", "definition", "fn", "params", "steps")
 
     def __init__(self, fn: Any, tree: Any, params: list[Tensor], definition: Definition) -> None:
         self.fn = fn
@@ -87,8 +87,6 @@ class Program:
         self.definition: Definition = definition
         #: How many steps the optimizer has made.
         self.steps = 0
-        #: How often home has set the state.
-        self.restored = 0
         make = definition.optimizer
         self._optimizer: Any = (
             None if make is None or not params else make(tree if isinstance(tree, Module) else params)
@@ -113,14 +111,12 @@ class Program:
             return self.fn(*inputs, **keywords)
         return self.fn(self._tree, *inputs, **keywords)
 
-    def step(self, number: int, options: Mapping[str, Any]) -> None:
-        """Make a step of the optimizer, unless the step of that number has been made.
+    def step(self, options: Mapping[str, Any]) -> None:
+        """Make a step of the optimizer.
 
         Raises:
             ArgumentTypeError: the stage has no optimizer.
         """
-        if number <= self.steps:
-            return
         if self._optimizer is None:
             raise ArgumentTypeError(
                 "this stage has no optimizer: give it one, as in optimizer=lambda params: ag.optim.SGD(params, lr=0.1)"
@@ -134,7 +130,7 @@ class Program:
         for group in self._optimizer.param_groups:
             group.update(options)
         self._optimizer.step()
-        self.steps = number
+        self.steps += 1
 
     def state(self) -> dict[str, Any]:
         """Return all that a step changes, and the gradients: what another worker needs to go on."""

@@ -32,7 +32,7 @@ __all__ = ["http_app"]
 _OPEN = frozenset(
     {
         *("backward", "cancel", "commit", "create", "drop", "finish", "forward"),
-        *("free", "ping", "prepare", "roll_back", "step", "zero_grad"),
+        *("free", "outcome", "ping", "prepare", "ready", "roll_back", "step", "zero_grad"),
     }
 )
 

@@ -2,16 +2,19 @@
 
 It never awaits.
 
-A backward has a transaction. Its contributions, one from each run of the stage's backward, come in any order, and wait.
-`prepare` sums them in the order of the graph, `commit` adds the sums to `.grad`, and `roll_back` takes them away again,
-also after the commit, until `finish` makes it final. Each may be asked for twice. Another transaction may be
+A backward has a transaction, whose number home gives. Its contributions, one from each run of the stage's backward,
+come in any order, and wait. `prepare` sums them in the order of the graph, `commit` adds the sums to `.grad`, and
+`roll_back` takes them away again, also after the commit, until `finish` makes it final. Another transaction may be
 committed in between: the sums of those that are not final are kept apart, so that one is taken back alone.
+
+Each of these may come twice, and late. A transaction that has ended is remembered as such until home says, by
+`raise_floor`, that it has forgotten all below a number: from then on the number alone tells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -20,9 +23,6 @@ from ..errors import GraphError, UnknownTransactionError
 from ..tensor import Tensor, tensor
 
 __all__ = ["Contribution", "GradientLedger"]
-
-#: How many transactions that were rolled back are remembered, so that a contribution that comes late is refused.
-_REMEMBERED = 4096
 
 
 class Contribution(NamedTuple):
@@ -38,8 +38,21 @@ class Contribution(NamedTuple):
 
 @final
 @dataclass(slots=True)
+class _Open:
+    """A transaction that has not been committed."""
+
+    contributions: dict[Contribution, list[Any]] = field(default_factory=dict)
+    #: The backward passes in it that have failed.
+    dead_tasks: set[int] = field(default_factory=set)
+    #: Once it is prepared.
+    sums: list[list[Any]] | None = None
+
+
+@final
+@dataclass(slots=True)
 class _Committed:
-    transaction: str
+    #: None for one that is final, and comes after one that is not.
+    transaction: int | None
     #: For each backward in it, for each parameter: the sum, None where there is none.
     sums: list[list[Any]]
 
@@ -56,149 +69,179 @@ class GradientLedger:
         >>> from asyncgrad.distributed.ledger import Contribution, GradientLedger
         >>> w = ag.tensor([1.0], requires_grad=True)
         >>> ledger, mine = GradientLedger([w]), Contribution((1, 7), -3, "call-1")
-        >>> ledger.add("t", mine, [np.array([2.0])])
-        >>> ledger.prepare("t", [mine]), w.grad
+        >>> ledger.add(1, mine, [np.array([2.0])])
+        >>> ledger.prepare(1, [mine]), w.grad
         ([], None)
-        >>> ledger.commit("t")
+        >>> ledger.commit(1)
+        True
         >>> w.grad.tolist()
         [2.0]
     """
 
-    __slots__ = ("_base", "_committed", "_dead", "_pending", "_prepared", "_written", "history", "params")
+    __slots__ = ("_base", "_committed", "_ended", "_floor", "_open", "_written", "params")
 
     def __init__(self, params: Sequence[Tensor]) -> None:
         self.params: list[Tensor] = list(params)
-        self._pending: dict[str, dict[Contribution, list[Any]]] = {}
-        self._prepared: dict[str, list[list[Any]]] = {}
+        self._open: dict[int, _Open] = {}
         #: Transactions that may still be rolled back, in the order of their commits.
         self._committed: list[_Committed] = []
         #: The gradients without those.
         self._base: list[Any] = []
         #: The gradients as this wrote them, to notice that other code has set them.
         self._written: list[Any] = []
-        self._dead: dict[str, None] = {}
-        #: The transactions whose sums `.grad` holds, since it was dropped last.
-        self.history: dict[str, None] = {}
+        #: Below it, all transactions have ended.
+        self._floor = 0
+        #: Those from there on that have ended: whether their gradients were added.
+        self._ended: dict[int, bool] = {}
 
     def __len__(self) -> int:
         """Return how many transactions hold gradients here."""
-        return len(self._pending) + len(self._prepared) + len(self._committed)
+        return len(self._open) + len(self._committed)
 
-    def add(self, transaction: str, contribution: Contribution, grads: list[Any]) -> None:
+    def add(self, transaction: int, contribution: Contribution, grads: list[Any]) -> None:
         """Keep the gradients of one call; one that is here already stays.
 
         Raises:
-            GraphError: the transaction has been rolled back.
+            GraphError: the transaction has ended.
         """
         if self.is_dead(transaction, contribution.task[1]):
-            raise GraphError(f"backward {transaction} has been rolled back, and a gradient of it came later")
-        self._pending.setdefault(transaction, {}).setdefault(contribution, grads)
+            raise GraphError(f"backward {transaction} has ended, and a gradient of it came later")
+        if not self._is_committed(transaction):
+            self._open.setdefault(transaction, _Open()).contributions.setdefault(contribution, grads)
 
-    def is_dead(self, transaction: str, task: int) -> bool:
-        """Tell whether a transaction, or one backward in it, has been rolled back."""
-        return transaction in self._dead or f"{transaction}/{task}" in self._dead
+    def is_dead(self, transaction: int, task: int) -> bool:
+        """Tell whether a transaction has ended, or one backward in it has failed."""
+        if transaction < self._floor or transaction in self._ended:
+            return True
+        return transaction in self._open and task in self._open[transaction].dead_tasks
 
-    def prepare(self, transaction: str, expected: Iterable[Contribution]) -> list[Contribution]:
+    def prepare(self, transaction: int, expected: Iterable[Contribution]) -> list[Contribution]:
         """Sum the expected contributions in order; or sum nothing, and return those that are missing.
 
         Raises:
             GraphError: the transaction has been rolled back.
         """
-        if transaction in self._dead:
-            raise GraphError(f"backward {transaction} has been rolled back, and cannot be prepared")
-        if any(one.transaction == transaction for one in self._committed):
+        if transaction < self._floor or self._ended.get(transaction) is False:
+            raise GraphError(f"backward {transaction} has ended, and cannot be prepared")
+        if transaction in self._ended or self._is_committed(transaction):
             return []
-        pending, order = self._pending.get(transaction, {}), sorted(expected)
-        if missing := [one for one in order if one not in pending]:
+        found = self._open.setdefault(transaction, _Open())
+        order = sorted(expected)
+        if missing := [one for one in order if one not in found.contributions]:
             return missing
         tasks = dict.fromkeys(one.task for one in order)
-        self._prepared[transaction] = [
-            [_sum([pending[one][at] for one in order if one.task == task]) for at in range(len(self.params))]
+        found.sums = [
+            [
+                _sum([found.contributions[one][at] for one in order if one.task == task])
+                for at in range(len(self.params))
+            ]
             for task in tasks
         ]
         return []
 
-    def commit(self, transaction: str) -> None:
-        """Add the sums of a prepared transaction to the gradients; once.
+    def commit(self, transaction: int) -> bool:
+        """Add the sums of a prepared transaction to the gradients; return False if they have been added before.
 
         Raises:
             UnknownTransactionError: it has not been prepared here.
         """
-        if any(one.transaction == transaction for one in self._committed):
-            return
-        sums = self._prepared.pop(transaction, None)
-        if sums is None:
+        if self._ended.get(transaction) or self._is_committed(transaction):
+            return False
+        found = self._open.get(transaction)
+        if found is None or found.sums is None:
             raise UnknownTransactionError(f"backward {transaction} has not been prepared here")
-        self._pending.pop(transaction, None)
-        self._notice_others()
-        if not self._committed:
-            self._base = [None if param.grad is None else param.grad.numpy() for param in self.params]
-        self._committed.append(_Committed(transaction, sums))
-        self.history[transaction] = None
-        self._write()
+        del self._open[transaction]
+        self._append([_Committed(transaction, found.sums)])
+        return True
 
-    def roll_back(self, transaction: str, task: int | None = None) -> None:
-        """Take away what a transaction, or one failed backward in it, has added; refuse what comes of it later."""
-        self._dead[transaction if task is None else f"{transaction}/{task}"] = None
-        while len(self._dead) > _REMEMBERED:
-            del self._dead[next(iter(self._dead))]
+    def roll_back(self, transaction: int, task: int | None = None) -> bool:
+        """Take away what a transaction, or one failed backward in it, has added; tell whether that was committed.
+
+        What comes of it later is refused.
+        """
         if task is not None:
-            pending = self._pending.get(transaction, {})
-            for one in [one for one in pending if one.task[1] == task]:
-                del pending[one]
-            if not pending:
-                self._pending.pop(transaction, None)
-            return
-        self._pending.pop(transaction, None)
-        self._prepared.pop(transaction, None)
-        self.history.pop(transaction, None)
+            if not self.is_dead(transaction, task) and not self._is_committed(transaction):
+                found = self._open.setdefault(transaction, _Open())
+                found.dead_tasks.add(task)
+                for one in [one for one in found.contributions if one.task[1] == task]:
+                    del found.contributions[one]
+            return False
+        if transaction < self._floor:
+            return False
+        self._open.pop(transaction, None)
+        self._ended.setdefault(transaction, False)
         self._notice_others()
         kept = [one for one in self._committed if one.transaction != transaction]
-        if len(kept) < len(self._committed):
-            self._committed = kept
-            self._write()
+        if len(kept) == len(self._committed):
+            return False
+        self._committed = kept
+        self._write()
+        return True
 
-    def finish(self, transaction: str) -> None:
+    def finish(self, transaction: int) -> None:
         """Make a transaction final: its backward has succeeded as a whole."""
         self._notice_others()
         for index, one in enumerate(self._committed):
             if one.transaction == transaction:
+                self._ended[transaction] = True
                 if index == 0:
                     self._base = self._with(self._base, one)
                     del self._committed[0]
                 else:
                     # Not the first: those before may be rolled back, so its sums stay apart, under no name.
-                    one.transaction = ""
+                    one.transaction = None
                 break
-        while self._committed and not self._committed[0].transaction:
+        while self._committed and self._committed[0].transaction is None:
             self._base = self._with(self._base, self._committed.pop(0))
         if not self._committed:
             self._base, self._written = [], []
 
-    def expire(self, transaction: str) -> None:
-        """End a transaction of which nobody has heard for long: it is final if it was committed, else rolled back."""
-        if any(one.transaction == transaction for one in self._committed):
-            self.finish(transaction)
-        else:
-            self.roll_back(transaction)
+    def raise_floor(self, floor: int) -> None:
+        """Note that home has forgotten all transactions below a number: they are final or have been rolled back."""
+        if floor > self._floor:
+            self._floor = floor
+            for one in [one.transaction for one in self._committed if (one.transaction or floor) < floor]:
+                self.finish(one)  # type: ignore[arg-type]
+            self._open = {one: found for one, found in self._open.items() if one >= floor}
+            self._ended = {one: was_added for one, was_added in self._ended.items() if one >= floor}
 
-    def final(self) -> tuple[list[Any], list[str]]:
-        """Return the gradients without transactions that may be rolled back, and the names of those that are final."""
+    def forget(self, transaction: int) -> None:
+        """Drop what a transaction has here that is not committed; its home has the calls run again if it asks."""
+        self._open.pop(transaction, None)
+
+    def export(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return the gradients without transactions that may be rolled back, and these: for `adopt`."""
         self._notice_others()
-        unsure = {one.transaction for one in self._committed}
         grads = self._base if self._committed else [param.grad for param in self.params]
-        return grads, [one for one in self.history if one not in unsure]
+        committed = [[one.transaction, one.sums] for one in self._committed]
+        return grads, {"committed": committed, "ended": [[*one] for one in self._ended.items()], "floor": self._floor}
+
+    def adopt(self, exported: dict[str, Any]) -> None:
+        """Go on from what the ledger of another worker has exported; `.grad` has its gradients."""
+        self._floor, self._ended = exported["floor"], dict(exported["ended"])
+        if exported["committed"]:
+            self._append([_Committed(transaction, sums) for transaction, sums in exported["committed"]])
 
     def settle(self) -> None:
-        """Make all that is committed final: an optimizer is to use the gradients."""
+        """Make all that is committed final: an optimizer is to use the gradients, or they are dropped."""
+        self._ended.update((one.transaction, True) for one in self._committed if one.transaction is not None)
         self._committed, self._base, self._written = [], [], []
-        self.history.clear()
+
+    def _is_committed(self, transaction: int) -> bool:
+        return any(one.transaction == transaction for one in self._committed)
+
+    def _append(self, more: list[_Committed]) -> None:
+        self._notice_others()
+        if not self._committed:
+            self._base = [None if param.grad is None else param.grad.numpy() for param in self.params]
+        self._committed += more
+        self._write()
 
     def _notice_others(self) -> None:
         grads = [param.grad for param in self.params]
         if self._committed and any(now is not then for now, then in zip(grads, self._written, strict=True)):
             # Other code has set gradients since: they do not contain the sums any more.
-            self._committed, self._base, self._written = [], [], []
+            self.settle()
 
     def _with(self, base: list[Any], one: _Committed) -> list[Any]:
         for sums in one.sums:

@@ -95,11 +95,16 @@ class Outbox:
 def _add(waiting: deque[Request], request: Request) -> None:
     """Add a request, or what it lists to one that waits: a graph of many calls is freed by one request."""
     name = _LISTS.get(request.op)
-    if name is not None and set(request.fields) == {name}:
+    if name is not None:
+        same = (request.op, request.stage, _without(request, name))
         for other in reversed(waiting):
-            if (other.op, other.stage) == (request.op, request.stage) and set(other.fields) == {name}:
+            if (other.op, other.stage, _without(other, name)) == same:
                 other.fields[name].extend(request.fields[name])
                 return
         # Its own list, since others are added to it.
-        request = Request(request.op, request.stage, {name: list(request.fields[name])})
+        request = Request(request.op, request.stage, {**request.fields, name: list(request.fields[name])})
     waiting.append(request)
+
+
+def _without(request: Request, name: str) -> dict[str, Any]:
+    return {field: value for field, value in request.fields.items() if field != name}

@@ -42,15 +42,17 @@ def _check_types(fields: Any, kinds: Mapping[str, Any], what: str) -> None:
 
 _ERROR = {"type": str, "module": str, "args": list, "text": str, "notes": list, "traceback": str}
 
-_STATE = {"state": dict}
+_STATE = {"state": dict, "version": int, "effects": list}
 
 #: By the name of a request, the types of what its reply must say.
 _FIELDS: dict[str, dict[str, Any]] = {
-    "create": {"parameters": int, "committed": (list, type(None))},
+    "create": {"parameters": int, "kept": bool, "version": int},
     "forward": {"outputs": object, "differentiable": list},
     "backward": {"seconds": (int, float)},
     "prepare": {"missing": list},
-    "commit": {"missing": list},
+    "commit": {"missing": list, "version": int},
+    "load_state": {"version": int},
+    "outcome": {"applied": list},
     "state": _STATE,
     "abort": {"aborted": bool},
 }
@@ -68,6 +70,11 @@ def _check_backward(request: Request, reply: Reply) -> None:
         raise TypeError(f"it has {len(reply.arrays)} gradients, and {wanted} were asked for")
 
 
+def _check_missing(request: Request, reply: Reply) -> None:
+    if not all(one in request.fields["contributions"] for one in reply.fields["missing"]):
+        raise TypeError(f"it misses {reply.fields['missing']}, of which it was told nothing")
+
+
 def _check_state(_: Request, reply: Reply) -> None:
     _check_skeleton(reply.fields["state"], reply)
 
@@ -82,5 +89,7 @@ def _check_skeleton(skeleton: Any, reply: Reply) -> None:
 _CHECKS: dict[str, Callable[[Request, Reply], None]] = {
     "forward": _check_forward,
     "backward": _check_backward,
+    "prepare": _check_missing,
+    "commit": _check_missing,
     "state": _check_state,
 }

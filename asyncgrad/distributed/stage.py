@@ -2,6 +2,9 @@
 
 What is needed to go on without the worker stays at home: the definition, the state after the last step, and the calls
 whose gradients have been added since. When the worker is lost, another one gets these, and does the calls again.
+
+What changes the state at the worker has a number, which rises when it is sent: the worker applies it once. If it was
+cancelled, nobody knows whether it was applied, and the next request begins by asking: it has been, or it never will be.
 """
 
 from __future__ import annotations
@@ -9,12 +12,13 @@ from __future__ import annotations
 import contextvars
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, final
 
 from ..context import CURRENT_NODE, is_grad_enabled
 from ..engine.eager_task import EagerTask
 from ..engine.observation import NODES_ELSEWHERE
-from ..errors import StageLost, UnknownCallError, UnknownStageError, WorkerLostError
+from ..errors import ArgumentError, RemoteError, StageLost, UnknownCallError, UnknownStageError, WorkerLostError
 from ..graph.naming import identify
 from ..learn.calls import start_task
 from ..tensor import Tensor, asarray, tensor
@@ -42,14 +46,32 @@ class _LoggedRun:
 
     __slots__ = ("backward", "forward", "grads", "inputs", "size")
 
-    def __init__(self, transaction: str, run: Run, outlives_backward: bool) -> None:
+    def __init__(self, transaction: int, run: Run) -> None:
         self.forward, self.backward = run.call.requests_to_repeat(transaction, run)
-        self.inputs, self.grads = run.inputs, run.grads
-        if outlives_backward:
-            # The arrays at home may be written into then.
-            self.inputs = [array.copy() for array in run.inputs]
-            self.grads = [None if grad is None else grad.copy() for grad in run.grads]
+        # Copies: the arrays at home may be written into later.
+        self.inputs = [array.copy() for array in run.inputs]
+        self.grads = [None if grad is None else grad.copy() for grad in run.grads]
         self.size = size_of(self.inputs) + size_of(self.grads)
+
+
+@final
+@dataclass(slots=True)
+class _LoggedTransaction:
+    """The runs of a transaction that has been committed, and the version of the state at the worker after that."""
+
+    runs: list[_LoggedRun]
+    version: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A state of the worker at home: as arrays, with its version there, and the effects that it contains."""
+
+    skeleton: Any
+    arrays: list[Any]
+    version: int
+    effects: list[int]
 
 
 @final
@@ -105,20 +127,26 @@ class Stage:
         self._begun = 0
         self._moving: EagerTask | None = None
         self._calls = 0
-        self._steps = 0
-        self._restored = 0
-        #: The state after the last step as arrays; None before the first, which the definition tells.
-        self._state: tuple[Any, list[Any]] | None = None
-        #: The transactions that have a part here and have not ended.
-        self._open: set[str] = set()
+        #: What changes the state at the worker: how often that was asked for, what is under way, and what was given up.
+        self._effects = 0
+        self._under_way: set[int] = set()
+        self._unsure: set[int] = set()
+        #: The last step: its effect, and its fields; and whether the worker has made it, None while nobody knows.
+        self._last_step: tuple[int, dict[str, Any]] | None = None
+        self._is_last_step_made: bool | None = None
+        #: The state after the last step; None before the first, which the definition tells.
+        self._state: _State | None = None
+        #: How many transactions have had a part here; those that have not ended.
+        self._transactions = 0
+        self._open: set[int] = set()
         #: Those that are final, and of which the host may not know.
-        self._final: set[str] = set()
+        self._final: set[int] = set()
         #: Those that were rolled back, and of which the host may not know.
-        self._dead: set[str] = set()
+        self._dead: set[int] = set()
         #: What brings the state home, while it does.
         self._saving: EagerTask | None = None
         #: The transactions that have been committed since then, in order.
-        self._log: dict[str, list[_LoggedRun]] = {}
+        self._log: dict[int, _LoggedTransaction] = {}
         #: Whether nothing has been changed at the worker since it began.
         self._is_new = True
         self._anchor: Any = tensor(0.0)
@@ -130,6 +158,11 @@ class Stage:
     def worker(self) -> str | None:
         """The address of its worker; None where none has been chosen yet."""
         return self._worker
+
+    @property
+    def is_step_unsure(self) -> bool:
+        """Whether the last `step` was cancelled, or its worker lost, and nobody knows yet if the worker has made it."""
+        return self._last_step is not None and self._is_last_step_made is None
 
     async def start(self) -> Stage:
         """Bring the stage to its worker, if it is not there; return it."""
@@ -144,7 +177,7 @@ class Stage:
             StageLost: its worker has gone, and no other can take over.
             PayloadError: the inputs or outputs are larger than a message may be.
         """
-        await self.start()
+        await self._be_sure()
         await self._shorten_log()
         skeleton, found = pack((*inputs, keywords), f"stage {self.name}")
         *positional, named = skeleton["tuple"]
@@ -170,26 +203,58 @@ class Stage:
 
     # --- the state at the worker -----------------------------------------------------------------
 
-    async def step(self, *, zero_grad: bool = True, **options: Any) -> None:
+    async def step(self, *, zero_grad: bool = True, retry: bool = False, **options: Any) -> None:
         """Have the optimizer at the worker make a step.
+
+        A step that is cancelled, as by a timeout, may have been made. What is asked of the stage next finds out first;
+        if the worker has not made it by then, it never will, and the gradients are still there.
 
         Args:
             zero_grad: whether the gradients are dropped after it.
+            retry: make the last step, as it was asked for, unless the worker has made it; without this it is a new one.
             **options: options of the optimizer to change before, such as `lr`.
 
         Raises:
             ArgumentTypeError: the stage has no optimizer.
+            ArgumentError: a retry has options, or there has been no step.
+            StageLost: the worker has gone, and no other can take over.
+
+        Example:
+            >>> import asyncio, asyncgrad as ag
+            >>> async def main():
+            ...     transport = ag.distributed.SimulatedTransport(["a"])
+            ...     make = lambda params: ag.optim.SGD(params, lr=1.0)
+            ...     stage = ag.distributed.stage(lambda w: w * 2, 1.0, transport=transport, optimizer=make)
+            ...     await (await stage()).backward()
+            ...     step = asyncio.ensure_future(stage.step())
+            ...     await asyncio.sleep(0)
+            ...     step.cancel()
+            ...     await asyncio.wait([step])
+            ...     unsure = stage.is_step_unsure
+            ...     await stage.step(retry=True)
+            ...     return unsure, await stage.parameters()
+            >>> ag.run(main())
+            (True, [tensor(-1., dtype=float64, device='cpu')])
         """
-        await self.start()
-        number = self._steps + 1
-        fields = {"number": number, "options": options, "zero_grad": zero_grad, "wants_state": self._backup}
-        self._keep(await self.ask("step", fields, []))
-        self._steps = number
+        fields = {"options": options, "zero_grad": zero_grad}
+        if not retry:
+            # Before it is sent: one that is cancelled until then has not been made, and can be tried again.
+            self._last_step, self._is_last_step_made = (0, fields), False
+        elif self._last_step is None or options:
+            what = "takes no options, and makes the last one" if options else "needs one before it"
+            raise ArgumentError(f"stage {self.name}: step(retry=True) {what}: write step({_words(options)})")
+        await self._be_sure()
+        if retry:
+            if self._is_last_step_made:
+                return
+            fields = self._last_step[1]
+        self._last_step, self._is_last_step_made = (self._effects + 1, fields), None
+        await self._apply("step", fields, [])
 
     async def zero_grad(self) -> None:
         """Drop the gradients of the parameters at the worker."""
-        await self.start()
-        self._keep(await self.ask("zero_grad", {"wants_state": self._backup}, []))
+        await self._be_sure()
+        await self._apply("zero_grad", {}, [])
 
     async def parameters(self) -> list[Tensor]:
         """Return copies of the parameters, in the order of `Module.parameters()` or of the leaves of `params`."""
@@ -209,25 +274,55 @@ class Stage:
         Raises:
             ArgumentError: the state is that of a stage with other parameters.
         """
-        await self.start()
+        await self._be_sure()
         skeleton, leaves = pack(dict(state), "the state of a stage")
-        arrays = [array.copy() for array in arrays_of(leaves)]
-        number = self._restored = self._restored + 1
-        await self.ask("restore", {"state": skeleton, "number": number}, arrays)
-        self._steps = int(state["steps"])
-        self._keep(Reply({"state": skeleton}, arrays))
+        await self._apply("restore", {"state": skeleton}, [array.copy() for array in arrays_of(leaves)])
 
     async def _fetch(self) -> dict[str, Any]:
-        await self.start()
+        await self._be_sure()
         reply = await self.ask("state", {}, [])
         return unpack(reply.fields["state"], [asarray(array) for array in reply.arrays])  # type: ignore[no-any-return]
 
+    async def _apply(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> None:
+        """Have the host do what changes the state; once, whatever becomes of messages and workers."""
+        effect = self._effects = self._effects + 1
+        self._under_way.add(effect)
+        self._is_new = False
+        try:
+            reply = await self.ask(op, {**fields, "effect": effect, "wants_state": self._backup}, arrays)
+        except BaseException:
+            if effect in self._under_way:
+                self._unsure.add(effect)
+            else:
+                # The host has answered that it failed.
+                self._note_outcome(effect, False)
+            raise
+        finally:
+            self._under_way.discard(effect)
+        self._note_outcome(effect, True)
+        self._keep(reply)
+
+    async def _be_sure(self) -> None:
+        """Bring the stage to its worker, and find out which effects that were given up it has applied."""
+        await self.start()
+        while self._unsure:
+            unsure = sorted(self._unsure)
+            reply = await self.ask("outcome", {"effects": unsure, "wants_state": self._backup}, [])
+            for effect in unsure:
+                self._note_outcome(effect, effect in reply.fields["applied"])
+            self._unsure.difference_update(unsure)
+            self._keep(reply)
+
+    def _note_outcome(self, effect: int, is_made: bool) -> None:
+        if self._last_step is not None and self._last_step[0] == effect:
+            self._is_last_step_made = is_made
+
     async def close(self) -> None:
         """Have the worker drop the stage, with all that it keeps."""
-        if self._is_started and not self._is_closed:
+        if self._attempts and self._worker is not None and not self._is_closed:
             self._is_closed = True
             try:
-                await self._transport.call(self._address(), Request("drop", self.name))
+                await self._transport.call(self._address(), self._drop_request())
             except WorkerLostError:
                 # It has gone, and the stage with it.
                 return
@@ -242,8 +337,11 @@ class Stage:
         return f"<Stage {self.name}, worker {self._worker}>"
 
     def __del__(self) -> None:
-        if getattr(self, "_is_started", False) and not self._is_closed:
-            self._transport.send(self._address(), Request("drop", self.name))
+        if getattr(self, "_attempts", 0) and self._worker is not None and not self._is_closed:
+            self._transport.send(self._address(), self._drop_request())
+
+    def _drop_request(self) -> Request:
+        return Request("drop", self.name, {"attempt": self._attempts})
 
     # --- for calls -------------------------------------------------------------------------------
 
@@ -253,14 +351,15 @@ class Stage:
         Raises:
             StageLost: the worker has gone, and no other can take over.
         """
-        final, dead = list(self._final), list(self._dead)
-        if final or dead:
-            fields = {**fields, "finish": final, "dead": dead}
         for _ in range(_MOVES):
+            if not self._is_started:
+                await self._move(self._epoch, None)
             epoch, worker = self._epoch, self._address()
+            final, dead = list(self._final), list(self._dead)
+            notices = {"floors": self._floors(), "finish": final, "dead": dead}
             try:
                 try:
-                    reply = await self._ask_worker(worker, op, fields, arrays)
+                    reply = await self._ask_worker(worker, op, {**fields, **notices}, arrays)
                 except UnknownCallError:
                     self._check_epoch(epoch, worker)
                     raise
@@ -284,16 +383,25 @@ class Stage:
         if self._epoch != epoch or (self._moving is not None and not self._moving.done()):
             raise WorkerLostError(f"worker {worker} has been given up")
 
+    def _floors(self) -> list[int]:
+        """Return the numbers below which every transaction, and every effect, has ended: the host knows how."""
+        transactions = min({*self._open, *self._final, *self._dead, self._transactions + 1})
+        return [transactions, min({*self._under_way, *self._unsure, self._effects + 1})]
+
     def notify(self, op: str, fields: dict[str, Any]) -> None:
         """Send a request whose reply nobody needs; from any thread, never suspends."""
-        self._transport.send(self._address(), Request(op, self.name, fields))
+        self._transport.send(self._address(), Request(op, self.name, {**fields, "attempt": self._begun}))
 
     async def _ask_worker(self, worker: str, op: str, fields: dict[str, Any], arrays: list[Any]) -> Reply:
         check_size(arrays, self._transport.max_bytes, f"the request {op!r} to stage {self.name}")
+        fields = {"attempt": self._begun, **fields}
         reply = await self._transport.call(worker, Request(op, self.name, fields, arrays))
         error = reply.fields.get("error")
         if error is not None:
-            raise restore_error(error, worker, self._transport.load_error)
+            failed = restore_error(error, worker, self._transport.load_error)
+            if not isinstance(failed, (WorkerLostError, UnknownStageError)):
+                self._under_way.discard(fields.get("effect", 0))
+            raise failed
         return reply
 
     def _address(self) -> str:
@@ -302,74 +410,80 @@ class Stage:
 
     # --- for transactions ------------------------------------------------------------------------
 
-    def begin(self, transaction: str) -> None:
-        """Note that a transaction has a part here."""
-        self._open.add(transaction)
+    def begin(self) -> int:
+        """Note that a transaction has a part here; return what it is called here."""
+        # Numbered by this stage: the host is told below which number all have ended.
+        self._transactions += 1
+        self._open.add(self._transactions)
+        return self._transactions
 
-    async def prepare(self, transaction: str, runs: dict[Contribution, Run]) -> None:
+    async def prepare(self, transaction: int, runs: dict[Contribution, Run]) -> None:
         """Make sure that all contributions are at the host, and summed; what is missing is done again."""
         await self._complete("prepare", transaction, runs)
 
-    async def commit(self, transaction: str, runs: dict[Contribution, Run]) -> None:
+    async def commit(self, transaction: int, runs: dict[Contribution, Run]) -> None:
         """Have the host add the gradients, after what is missing has been done again."""
-        if self._saving is not None:
-            # The state that is on its way home is one without this.
-            await wait_until_done(self._saving)
-        await self._complete("commit", transaction, runs)
+        version = await self._complete("commit", transaction, runs)
         self._is_new = False
-        # Without a backup, until it is final.
-        if self._backup or transaction in self._open:
-            self._log[transaction] = [_LoggedRun(transaction, run, self._backup) for run in runs.values()]
+        if self._backup and (self._state is None or version > self._state.version):
+            # Else a state that came home meanwhile contains it.
+            self._log[transaction] = _LoggedTransaction(
+                [_LoggedRun(transaction, run) for run in runs.values()], version
+            )
 
-    async def _complete(self, op: str, transaction: str, runs: dict[Contribution, Run]) -> None:
+    async def _complete(self, op: str, transaction: int, runs: dict[Contribution, Run]) -> int:
+        """Return the version of the state at the host once it has all contributions."""
+        await self._be_sure()
         fields = {"transaction": transaction, "contributions": [_as_json(one) for one in runs]}
         for _ in range(_MOVES):
             reply = await self.ask(op, fields, [])
             missing = [runs[_from_json(one)] for one in reply.fields["missing"]]
             if not missing:
-                return
+                return int(reply.fields["version"])
             # Another worker has taken over since these were run.
             await run_together([run.call.backward(transaction, run, False) for run in missing], "repeat a backward")
-        raise StageLost(f"stage {self.name} has lost the gradients of backward {transaction} {_MOVES} times{_where()}")
+        raise StageLost(f"stage {self.name} has lost the gradients of a backward {_MOVES} times{_where()}")
 
-    async def roll_back(self, transaction: str, task: int | None = None) -> None:
+    async def roll_back(self, transaction: int, task: int | None = None) -> None:
         """Have the host take the gradients back; raises nothing."""
+        fields = {"transaction": transaction} if task is None else {"transaction": transaction, "task": task}
         if task is None:
             self._log.pop(transaction, None)
+            # Until the host has said that it knows: else it is told with the next request.
+            self._dead.add(transaction)
             self._open.discard(transaction)
-        fields = {"transaction": transaction} if task is None else {"transaction": transaction, "task": task}
         if self._moving is not None:
             # The worker that takes over may be about to repeat this transaction.
             await wait_until_done(self._moving)
+        epoch = self._epoch
         try:
             await self._ask_worker(self._address(), "roll_back", fields, [])
-        except (WorkerLostError, UnknownStageError):
-            # It has gone, and its gradients with it; or the connection, and then it is told with the next request.
-            if task is None:
-                self._dead.add(transaction)
+        except (WorkerLostError, RemoteError, PermissionError, LookupError):
+            # It has gone, and its gradients with it; or the connection.
+            return
+        if task is None and self._epoch == epoch:
+            self._dead.discard(transaction)
 
-    def finish(self, transaction: str) -> None:
+    def finish(self, transaction: int) -> None:
         """Tell the host that a transaction is final: now, and again with the next request."""
         self._open.discard(transaction)
         self._final.add(transaction)
-        if not self._backup:
-            self._log.pop(transaction, None)
         self.notify("finish", {"finish": [transaction]})
 
     # --- the loss of a worker --------------------------------------------------------------------
 
     def _keep(self, reply: Reply) -> None:
-        """Keep the state in a reply, from which another worker would begin."""
-        self._is_new = False
-        self._log.clear()
-        if self._backup:
-            self._state = reply.fields["state"], reply.arrays
+        """Keep the state in a reply, from which another worker would begin, unless there is a newer one."""
+        found = reply.fields
+        if self._backup and (self._state is None or found["version"] > self._state.version):
+            self._state = _State(found["state"], reply.arrays, found["version"], found["effects"])
+            self._log = {one: logged for one, logged in self._log.items() if logged.version > found["version"]}
 
     async def _shorten_log(self) -> None:
         """Bring the state home once that is less than what has been kept since the last time, and nothing is open."""
         if not (self._backup and self._log) or self._open or self._saving is not None:
             return
-        kept = sum(run.size for runs in self._log.values() for run in runs)
+        kept = sum(run.size for logged in self._log.values() for run in logged.runs)
         if kept > _LOG_BYTES and kept > 2 * self._state_size():
             saving = self._saving = start_task(self._save(), contextvars.copy_context(), "save a stage")
             try:
@@ -383,7 +497,7 @@ class Stage:
         self._keep(await self.ask("state", {}, []))
 
     def _state_size(self) -> int:
-        return 0 if self._state is None else size_of(self._state[1])
+        return 0 if self._state is None else size_of(self._state.arrays)
 
     async def _move(self, epoch: int, lost: BaseException | None) -> None:
         """Bring the stage to a worker, or to another one, unless that has been done since `epoch`."""
@@ -403,19 +517,25 @@ class Stage:
             moving.result()
 
     async def _relocate(self, lost: BaseException | None) -> None:
-        before = self._worker
-        can_begin = lost is None or self._backup or self._is_new
+        before, can_begin = self._worker, self._backup or self._is_new
+        # What fails from here on leaves the stage nowhere: the next request brings it to a worker again.
+        self._is_started = False
         for worker in await self._candidates(lost, can_begin):
             try:
                 await self._begin_at(worker, can_begin)
-            except (WorkerLostError, UnknownStageError) as error:
+            except (WorkerLostError, UnknownStageError, UnknownCallError) as error:
                 lost = lost or error
+                if can_begin:
+                    # Should it have begun all the same, it is to keep nothing.
+                    self._transport.send(worker, self._drop_request())
                 continue
             self._worker, self._is_started, self._begun = worker, True, self._attempts
             self._epoch += 1
+            if self._is_closed:
+                self._transport.send(worker, self._drop_request())
             if before is not None and before != worker:
                 # Should it come back, it is to keep nothing.
-                self._transport.send(before, Request("drop", self.name))
+                self._transport.send(before, self._drop_request())
             return
         why = "no other worker can take over"
         if not can_begin:
@@ -450,24 +570,32 @@ class Stage:
         if self._exported is None:
             self._exported = self._transport.export(self._definition)
         self._attempts += 1
-        fields = {"attempt": self._attempts}
+        # The last attempt: what comes late of an earlier one, or has begun for it, counts no more.
+        fields = {"attempt": self._attempts, "known": self._begun}
         if can_begin:
             fields["definition"] = self._exported
-        else:
-            fields["known"] = self._begun
+            fields["is_incomplete"] = self._state is not None or bool(self._log)
         reply = await self._ask_worker(worker, "create", fields, [])
         self._anchor = tensor(0.0, requires_grad=reply.fields["parameters"] > 0)
-        committed = reply.fields["committed"]
-        if committed is None and self._state is not None:
-            skeleton, arrays = self._state
-            await self._ask_worker(worker, "load_state", {"state": skeleton, "attempt": self._attempts}, arrays)
-        done = set(committed or ())
-        for transaction, runs in [(one, runs) for one, runs in self._log.items() if one not in done]:
-            for run in runs:
-                await self._ask_worker(worker, "forward", run.forward, run.inputs)
-                await self._ask_worker(worker, "backward", run.backward, run.grads)
-            expected = [run.backward["contribution"] for run in runs]
-            await self._ask_worker(worker, "commit", {"transaction": transaction, "contributions": expected}, [])
+        if not reply.fields["kept"] and (self._state is not None or self._log):
+            await self._bring_state(worker)
+
+    async def _bring_state(self, worker: str) -> None:
+        """Give a worker the state after the last step, and repeat the calls since; from then on it is whole."""
+        beginning = {"attempt": self._attempts, "begins": True}
+        if self._state is not None:
+            kept = self._state
+            fields = {**beginning, "state": kept.skeleton, "effects": kept.effects}
+            version = (await self._ask_worker(worker, "load_state", fields, kept.arrays)).fields["version"]
+            self._state = _State(kept.skeleton, kept.arrays, version, kept.effects)
+        for transaction, logged in list(self._log.items()):
+            for run in logged.runs:
+                await self._ask_worker(worker, "forward", {**run.forward, **beginning}, run.inputs)
+                await self._ask_worker(worker, "backward", {**run.backward, **beginning}, run.grads)
+            expected = [run.backward["contribution"] for run in logged.runs]
+            fields = {**beginning, "transaction": transaction, "contributions": expected}
+            logged.version = (await self._ask_worker(worker, "commit", fields, [])).fields["version"]
+        await self._ask_worker(worker, "ready", beginning, [])
 
 
 def _as_json(contribution: Contribution) -> list[Any]:
@@ -485,3 +613,7 @@ def _name_of(fn: Any) -> str:
 def _where() -> str:
     node = CURRENT_NODE.get()
     return "" if node is None else f", in {identify(node)}"
+
+
+def _words(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())

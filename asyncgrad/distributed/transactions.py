@@ -1,9 +1,8 @@
 """Transactions: one for each backward at home, which commits at all its stages or at none.
 
-A stage that keeps gradients of parameters joins the transaction of the outermost backward that runs, keyed by the id of
-that GraphTask. When all nodes have run, a final callback has every stage prepare, which makes sure that all
-contributions are there, and then commit. If anything fails or is cancelled, before, between or after these two, a
-failure callback has every stage roll back.
+A stage that keeps gradients of parameters joins the transaction of the outermost backward that runs. When all nodes
+have run, a final callback has every stage prepare, which makes sure that all contributions are there, and then commit.
+If anything fails or is cancelled, before, between or after these two, a failure callback has every stage roll back.
 """
 
 from __future__ import annotations
@@ -45,23 +44,23 @@ class Run:
 class Participant(Protocol):
     """Abstract: a stage, as a transaction sees it."""
 
-    def begin(self, transaction: str) -> None:
-        """Note that a transaction has a part here."""
+    def begin(self) -> int:
+        """Note that a transaction has a part here; return what it is called here."""
         ...
 
-    async def prepare(self, transaction: str, runs: dict[Contribution, Run]) -> None:
+    async def prepare(self, transaction: int, runs: dict[Contribution, Run]) -> None:
         """Make sure that all contributions of a transaction are at the host, and summed."""
         ...
 
-    async def commit(self, transaction: str, runs: dict[Contribution, Run]) -> None:
+    async def commit(self, transaction: int, runs: dict[Contribution, Run]) -> None:
         """Have the host add them to the gradients; it prepares first if it has not."""
         ...
 
-    async def roll_back(self, transaction: str, task: int | None = None) -> None:
+    async def roll_back(self, transaction: int, task: int | None = None) -> None:
         """Have the host take them back, or those of one backward of the transaction; raises nothing."""
         ...
 
-    def finish(self, transaction: str) -> None:
+    def finish(self, transaction: int) -> None:
         """Note that the transaction is final."""
         ...
 
@@ -74,21 +73,22 @@ class Transaction:
         task: the outermost backward that runs.
     """
 
-    __slots__ = ("_runs", "_tasks", "id", "task_id")
+    __slots__ = ("_numbers", "_runs", "_tasks", "task_id")
 
     def __init__(self, task: GraphTask) -> None:
         self.task_id: int = task.id
-        #: What the hosts call it.
-        self.id: str = str(task.id)
+        #: What each stage calls it.
+        self._numbers: dict[Participant, int] = {}
         self._runs: dict[Participant, dict[Contribution, Run]] = {}
         #: The nested backward passes that have joined.
         self._tasks: set[int] = set()
 
-    def add(self, stage: Participant, run: Run) -> None:
-        """Note a run of a stage's backward, before it is asked for."""
-        if stage not in self._runs:
-            stage.begin(self.id)
+    def add(self, stage: Participant, run: Run) -> int:
+        """Note a run of a stage's backward, before it is asked for; return what the stage calls this."""
+        if stage not in self._numbers:
+            self._numbers[stage] = stage.begin()
         self._runs.setdefault(stage, {})[run.contribution] = run
+        return self._numbers[stage]
 
     def join(self, task: GraphTask) -> None:
         """Have a nested backward that fails take back its own part, while the outermost goes on."""
@@ -98,26 +98,28 @@ class Transaction:
 
     async def commit(self) -> None:
         """Commit at all stages, in two phases; one stage alone needs one."""
-        runs = self._runs
+        runs, numbers = self._runs, self._numbers
         if len(runs) > 1:
-            await run_together([stage.prepare(self.id, runs[stage]) for stage in runs], "prepare a stage")
-        await run_together([stage.commit(self.id, runs[stage]) for stage in runs], "commit a stage")
+            await run_together([stage.prepare(numbers[stage], runs[stage]) for stage in runs], "prepare a stage")
+        await run_together([stage.commit(numbers[stage], runs[stage]) for stage in runs], "commit a stage")
 
     async def roll_back(self) -> None:
         """Roll back at all stages."""
-        await run_together([stage.roll_back(self.id) for stage in self._runs], "roll back a stage")
+        await run_together([stage.roll_back(number) for stage, number in self._numbers.items()], "roll back a stage")
 
     async def _drop(self, task: int) -> None:
         for runs in self._runs.values():
             for contribution in [one for one in runs if one.task[1] == task]:
                 del runs[contribution]
-        await run_together([stage.roll_back(self.id, task) for stage in self._runs], "roll back a stage")
+        await run_together(
+            [stage.roll_back(number, task) for stage, number in self._numbers.items()], "roll back a stage"
+        )
 
     def finish(self, ended: Any) -> None:
         """Tell the stages that the backward has succeeded as a whole; called with its future, when that is done."""
         if ended.exception() is None:
-            for stage in self._runs:
-                stage.finish(self.id)
+            for stage, number in self._numbers.items():
+                stage.finish(number)
 
 
 def join_transaction() -> tuple[Transaction, tuple[int, int]]:

@@ -98,7 +98,8 @@ def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_t
 
     async def main():
         definition = Definition(theirs, optimizer=lambda model: optim.SGD(model, lr=0.5))
-        async with connected(http_app({"encoder": definition}), on_body=bodies.append) as transport:
+        stages = {"encoder": definition, "copied": Definition(lambda w, x: w * x, 2.0, optimizer=definition.optimizer)}
+        async with connected(http_app(stages), on_body=bodies.append) as transport:
             encoder = transport.stage("encoder")
             optimizer = optim.SGD(same, lr=0.5)
             for x in np.random.default_rng(0).normal(size=(3, 4, 3)):
@@ -113,7 +114,7 @@ def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_t
             with pytest.raises(PermissionError, match="options of the optimizer are its owner's"):
                 await encoder.step(lr=1e6)
             with pytest.raises(PermissionError, match="make the stage with backup=False"):
-                await transport.stage("encoder", backup=True).ask("step", {"wants_state": True}, [])
+                await transport.stage("copied", backup=True).step()
 
     ag.run(main())
 
@@ -331,6 +332,51 @@ def test_one_client_at_a_time_has_a_module_until_it_closes_its_stage_or_is_silen
     ag.run(main())
 
 
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_home_that_dies_between_two_commits_leaves_a_gradient_at_no_owner(commits):
+    now = 0.0
+    models = [nn.Linear(2, 2), nn.Linear(2, 2)]
+    make = lambda model: optim.SGD(model, lr=1.0)
+
+    async def backward_of_one_that_dies(transport, stages):
+        call, left = transport.call, commits
+
+        async def die(worker, request):
+            nonlocal left
+            if request.op == "commit":
+                left -= 1
+            if left < 0 or (request.op in ("finish", "roll_back") and commits < 2):
+                raise WorkerLostError("this home is no more")
+            return await call(worker, request)
+
+        transport.call = die
+        y = await stages[1](await stages[0](np.ones(2)))
+        if commits < 2:
+            with pytest.raises(StageLost):
+                await y.sum().backward()
+        else:
+            await y.sum().backward()
+        left = -1
+        return sum(model.weight.grad is not None for model in models)
+
+    async def main():
+        nonlocal now
+        apps = [http_app({"one": Definition(model, optimizer=make)}, ttl=10.0, clock=lambda: now) for model in models]
+        async with connected(*apps) as transport:
+            first = [transport.stage("one", worker=f"http://{at}") for at in range(2)]
+            assert await backward_of_one_that_dies(transport, first) == commits
+        now = 11.0
+        async with connected(*apps) as transport:
+            before = [model.weight.tolist() for model in models]
+            for at in range(2):
+                async with transport.stage("one", worker=f"http://{at}") as one:
+                    await one.step()
+            assert [model.weight.tolist() for model in models] == before
+            assert all(model.weight.grad is None for model in models)
+
+    ag.run(main())
+
+
 def test_clients_have_no_more_stages_than_may_be():
     async def main():
         async with connected(http_app({"same": lambda x: x}, max_stages=2)) as transport:
@@ -455,7 +501,7 @@ def reply_of(fields, arrays=()):
     return http_reply(encode({"fields": fields}, arrays))
 
 
-CREATED = reply_of({"parameters": 0, "committed": None})
+CREATED = reply_of({"parameters": 0, "kept": False, "version": 0})
 FORWARD = {"outputs": {"array": 0}, "differentiable": [True], "nodes": 1}
 ERROR = {"type": "ValueError", "module": "builtins", "args": ["no"], "text": "no", "notes": [], "traceback": ""}
 
@@ -486,7 +532,10 @@ ODD = {
     "an error that would exit": reply_of({"error": {**ERROR, "type": "SystemExit"}}),
 }
 ODD_BY_OP = {
-    "create": {"lacks parameters": reply_of({}), "parameters": reply_of({"parameters": "x", "committed": None})},
+    "create": {
+        "lacks parameters": reply_of({}),
+        "parameters": reply_of({"parameters": "x", "kept": False, "version": 0}),
+    },
     "forward": {
         "lacks outputs": reply_of({}),
         "an output that is not there": reply_of({**FORWARD, "outputs": {"array": 5}}, [np.ones(2)]),
@@ -564,7 +613,7 @@ def test_an_error_of_work_whose_client_has_gone_is_not_left_to_asyncio(run):
 
         host = StageHost(load=lambda _: Definition(fails))
         await host.handle(Request("create", "one", {"definition": "one", "attempt": 1}))
-        fields = {"key": "1", "inputs": [1.0], "needs": [], "number": 1}
+        fields = {"attempt": 1, "key": "1", "inputs": [1.0], "needs": [], "number": 1}
         asking = asyncio.ensure_future(host.handle(Request("forward", "one", fields)))
         await steps.begun.wait()
         asking.cancel()

@@ -1,0 +1,401 @@
+"""HostedStage: one stage at its worker: its program, its graphs by key, and its gradients.
+
+A call of a stage has a key. Its forward keeps the graph under the key, its backward runs by the key. A request may come
+twice, late, or never: what runs for a key is not begun again, what has been given up or has had its backward does not
+come back under that key, and a graph that nobody has asked for in `ttl` seconds is dropped. Home, which keeps the
+inputs, then has the forward run again, under another key.
+
+What changes the state is an effect with a number, and is applied once: a step, `zero_grad`, a state from home. So is a
+commit, by the number of its transaction.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from ..backward import grad as differentiate
+from ..context import GENERATOR, enable_grad, no_grad
+from ..engine.eager_task import EagerTask
+from ..engine.exec_info import count_reachable
+from ..errors import GraphError, UnknownCallError, UnknownStageError
+from ..graph.leaf import get_gradient_edge
+from ..graph.tensor_base import TensorBase
+from ..learn.calls import MeasuredCalls, start_task
+from ..tensor import Tensor, asarray
+from .definition import Definition, Program
+from .ledger import Contribution, GradientLedger
+from .payload import arrays_of, pack, unpack
+from .together import retrieve, wait_until_done
+from .transport import Reply, Request
+
+__all__ = ["HostedStage"]
+
+#: How many calls that were given up are remembered, so that a forward that comes late is not kept.
+_REMEMBERED = 4096
+
+#: By the name of a request, the method that answers it.
+_METHODS = {
+    "forward": "forward",
+    "backward": "backward",
+    "prepare": "prepare",
+    "commit": "commit",
+    "roll_back": "roll_back",
+    "cancel": "cancel",
+    "free": "free",
+    "finish": "nothing",
+    "outcome": "outcome",
+    "step": "step",
+    "zero_grad": "zero_grad",
+    "state": "state",
+    "load_state": "load_state",
+    "restore": "restore",
+}
+
+
+@final
+class _SavedCall:
+    """A forward whose graph is kept: its inputs, those parameters among them that have come from home, and roots."""
+
+    __slots__ = ("inputs", "reply", "roots", "touched")
+
+    def __init__(self, inputs: list[Any], roots: list[Any], reply: Reply, touched: float) -> None:
+        self.inputs = inputs
+        #: The edges of the outputs, None for one without a history: the outputs themselves need not be kept.
+        self.roots = roots
+        #: For a second request of the same forward; dropped by the first backward.
+        self.reply: Reply | None = reply
+        self.touched = touched
+
+
+@final
+class HostedStage:
+    """One stage: its program, its graphs by key, and its gradients."""
+
+    def __init__(self, definition: Definition, exported: Any) -> None:
+        #: The definition as it came.
+        self.exported = exported
+        #: Which attempt of its home to bring it to a worker it is here by.
+        self.attempt = -1
+        #: Whether that attempt found it here.
+        self.was_kept = False
+        #: Whether home has brought all that it had learned.
+        self.is_whole = True
+        self._is_loaded = False
+        self.is_closed = False
+        self.program: Program = definition.build()
+        # Gradients that nobody has asked this stage for are not to enter its first step.
+        self.program.zero_grad()
+        self.ledger = GradientLedger([param for param in self.program.params if param.requires_grad])
+        #: How often its state has changed.
+        self.version = 0
+        #: The effects from a number on that have been applied or refused: None, or the error that it raised.
+        self._effects: dict[int, Exception | None] = {}
+        self._effects_floor = 0
+        self.calls: dict[str, _SavedCall] = {}
+        #: What runs, by the request that began it.
+        self.running: dict[tuple[Any, ...], EagerTask] = {}
+        self._touched: dict[int, float] = {}
+        self._given_up: dict[str, None] = {}
+        self._forward_calls = MeasuredCalls()
+        #: When somebody has asked for anything last.
+        self.touched = 0.0
+
+    async def hear(self, fields: dict[str, Any]) -> None:
+        """Take the notices that come with every request: which transactions and effects have ended at home."""
+        for transaction in fields.get("dead", ()):
+            await self.roll_back({"transaction": transaction}, [])
+        for transaction in fields.get("finish", ()):
+            self._finish(transaction)
+        if (floors := fields.get("floors")) is not None:
+            self.ledger.raise_floor(floors[0])
+            if floors[1] > self._effects_floor:
+                self._effects_floor = floors[1]
+                self._effects = {one: error for one, error in self._effects.items() if one >= floors[1]}
+
+    async def answer(self, request: Request) -> Reply:
+        """Answer a request."""
+        return await getattr(self, _METHODS[request.op])(request.fields, request.arrays)  # type: ignore[no-any-return]
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    async def forward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Run the stage, and keep its graph if a backward may follow."""
+        key = fields["key"]
+        if (known := self.calls.get(key)) is not None and known.reply is not None:
+            return known.reply
+        if key in self._given_up:
+            raise UnknownCallError(f"call {key} was given up before its forward came")
+        return await self._run_once(("forward", key), lambda: self._forward(fields, arrays))
+
+    async def _forward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        leaves = [_leaf(array, needs) for array, needs in zip(arrays, fields["needs"], strict=True)]
+        params = leaves[: fields.get("params", 0)]
+        args = unpack({"tuple": fields["inputs"]}, leaves[len(params) :])
+        keywords = unpack(fields.get("keywords", {"dict": []}), leaves[len(params) :])
+        saves = fields.get("saves", False)
+        GENERATOR.set(np.random.default_rng([self.program.definition.seed, fields["number"]]))
+        with enable_grad() if saves else no_grad():
+            found = await self._forward_calls.call(self.program.call, params, args, keywords)
+        skeleton, outputs = pack(found, "a stage")
+        is_tracked = [isinstance(one, TensorBase) and one._requires_grad() for one in outputs]
+        reply = Reply({"outputs": skeleton, "differentiable": is_tracked}, arrays_of(outputs))
+        if saves:
+            if fields["key"] in self._given_up:
+                raise UnknownCallError(f"call {fields['key']} was given up while its forward ran")
+            roots = [
+                get_gradient_edge(one) if tracked else None for one, tracked in zip(outputs, is_tracked, strict=True)
+            ]
+            reply.fields["nodes"] = count_reachable({root.node: None for root in roots if root is not None}, None)
+            self.calls[fields["key"]] = _SavedCall(leaves, roots, reply, self.touched)
+        return reply
+
+    async def backward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Return the gradients of the inputs; keep those of the parameters here."""
+        key, transaction, contribution = fields["key"], fields["transaction"], _contribution(fields["contribution"])
+        which = ("backward", key, transaction, contribution)
+        if fields["wants_params"] and self.ledger.is_dead(transaction, contribution.task[1]):
+            raise UnknownCallError(f"backward {transaction} has ended")
+        if key not in self.calls and which not in self.running:
+            raise UnknownCallError(f"there is no graph of call {key} here")
+        return await self._run_once(which, lambda: self._backward(which, fields, arrays))
+
+    async def _backward(self, which: tuple[Any, ...], fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        _, key, transaction, contribution = which
+        call, began = self.calls[key], time.perf_counter()
+        call.reply = None
+        inputs = [one for one, wanted in zip(call.inputs, fields["wants"], strict=True) if wanted]
+        params = self.ledger.params if fields["wants_params"] else []
+        pairs = [(root, grad) for root, grad in zip(call.roots, arrays, strict=True) if grad is not None]
+        grads: tuple[Any, ...] = (None,) * (len(inputs) + len(params))
+        if pairs and grads:
+            grads = await differentiate(
+                [root for root, _ in pairs],
+                [*inputs, *params],
+                [asarray(grad) for _, grad in pairs],
+                retain_graph=True if fields["keep"] else None,
+                allow_unused=True,
+            )
+        found = [None if grad is None else grad.numpy() for grad in grads]
+        if params:
+            self.ledger.add(transaction, contribution, found[len(inputs) :])
+        if not fields["keep"]:
+            self._give_up(key)
+        return Reply({"seconds": time.perf_counter() - began}, found[: len(inputs)])
+
+    async def cancel(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """End what runs for a call: an async body is cancelled, and of a computing one the result is dropped."""
+        for which, task in list(self.running.items()):
+            if which[1] == fields["key"]:
+                task.cancel()
+        return Reply()
+
+    async def free(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Drop graphs by their keys; a forward that comes later is refused."""
+        for key in fields["keys"]:
+            self._give_up(key)
+        return Reply()
+
+    def _give_up(self, key: str) -> None:
+        self.calls.pop(key, None)
+        self._given_up[key] = None
+        while len(self._given_up) > _REMEMBERED:
+            del self._given_up[next(iter(self._given_up))]
+
+    async def _run_once(self, which: tuple[Any, ...], make: Callable[[], Any]) -> Reply:
+        """Run a coroutine, or wait for the one that runs for the same request; it outlives its caller."""
+        task = self.running.get(which)
+        if task is None:
+            task = start_task(make(), contextvars.copy_context(), f"{which[0]} of a stage")
+            if not task.done():
+                self.running[which] = task
+                task.add_done_callback(lambda _: self.running.pop(which, None))
+                # All who wait may have been cancelled: nobody else looks at its error then.
+                task.add_done_callback(retrieve)
+        await wait_until_done(task)
+        if self.is_closed:
+            raise UnknownStageError("the stage was dropped, or brought here again, while it was asked")
+        if task.cancelled():
+            raise UnknownCallError(f"the {which[0]} of call {which[1]} was cancelled")
+        return task.result()  # type: ignore[no-any-return]
+
+    # --- gradients -------------------------------------------------------------------------------
+
+    async def prepare(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Sum what a transaction has added; name what is missing."""
+        missing = self.ledger.prepare(fields["transaction"], map(_contribution, fields["contributions"]))
+        return Reply({"missing": [[list(one.task), one.order, one.key] for one in missing], "version": self.version})
+
+    async def commit(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Add the sums of a transaction to the gradients; or name what is missing."""
+        reply = await self.prepare(fields, [])
+        if not reply.fields["missing"]:
+            self.version += self.ledger.commit(fields["transaction"])
+            reply.fields["version"] = self.version
+        return reply
+
+    async def roll_back(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Take away what a transaction, or one backward in it, has added; end what runs for it."""
+        transaction, task = fields["transaction"], fields.get("task")
+        self.version += self.ledger.roll_back(transaction, task)
+        for which, running in list(self.running.items()):
+            if which[0] == "backward" and which[2] == transaction and task in (None, which[3].task[1]):
+                running.cancel()
+        if task is None:
+            self._touched.pop(transaction, None)
+        return Reply()
+
+    def _finish(self, transaction: int) -> None:
+        self.ledger.finish(transaction)
+        self._touched.pop(transaction, None)
+
+    # --- state -----------------------------------------------------------------------------------
+
+    async def step(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Make a step of the optimizer."""
+
+        def step() -> None:
+            self.ledger.settle()
+            self.program.step(fields["options"])
+            if fields["zero_grad"]:
+                self.program.zero_grad()
+
+        return self._apply_once(fields, step)
+
+    async def zero_grad(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Drop the gradients."""
+
+        def drop() -> None:
+            self.ledger.settle()
+            self.program.zero_grad()
+
+        return self._apply_once(fields, drop)
+
+    async def restore(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Set the state to one that home has kept."""
+
+        def restore() -> None:
+            self.ledger.settle()
+            self.program.load_state(unpack(fields["state"], arrays))
+
+        return self._apply_once(fields, restore)
+
+    def _apply_once(self, fields: dict[str, Any], apply: Callable[[], None]) -> Reply:
+        """Do what an effect does, once for its number, however often and late the request comes.
+
+        Raises:
+            GraphError: home has given it up.
+        """
+        effect = fields["effect"]
+        if effect < self._effects_floor:
+            raise GraphError(f"effect {effect} of a stage comes after its home has given it up")
+        if effect not in self._effects:
+            self._effects[effect], self.version = None, self.version + 1
+            try:
+                apply()
+            except Exception as error:
+                self._effects[effect] = error.with_traceback(None)
+                raise
+        elif (failed := self._effects[effect]) is not None:
+            raise failed.with_traceback(None)
+        return self._report(fields["wants_state"])
+
+    async def outcome(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Tell which of some effects have been applied, and refuse the others from now on."""
+        applied = []
+        for effect in fields["effects"]:
+            if effect >= self._effects_floor:
+                self._effects.setdefault(effect, GraphError(f"effect {effect} of a stage was given up by its home"))
+                applied += [effect] if self._effects[effect] is None else []
+        reply = self._report(fields["wants_state"])
+        reply.fields["applied"] = applied
+        return reply
+
+    async def state(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Return the state."""
+        return self._report(True)
+
+    async def load_state(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+        """Begin with a state that another worker had, in which some effects are applied; once."""
+        if not self._is_loaded:
+            # A copy that comes late would undo the commits that home has repeated since.
+            self._is_loaded = True
+            self.program.load_state(unpack(fields["state"], arrays))
+            self._effects = dict.fromkeys(fields["effects"])
+        return Reply({"version": self.version})
+
+    async def nothing(self, fields: dict[str, Any], _: list[Any]) -> Reply:
+        """Answer a request that only carries notices."""
+        return Reply()
+
+    def _report(self, wants_state: bool) -> Reply:
+        """Return the version, and the state if it is wanted."""
+        if not wants_state:
+            return Reply({"version": self.version})
+        skeleton, arrays = pack(self.program.state(), "the state of a stage")
+        fields = {"state": skeleton, "version": self.version, "effects": self._applied()}
+        # Copies: the reply may be sent after the next step.
+        return Reply(fields, [array.copy() for array in arrays_of(arrays)])
+
+    def _applied(self) -> list[int]:
+        return [one for one, error in self._effects.items() if error is None]
+
+    def export(self) -> dict[str, Any]:
+        """Return all that the stage has learned, and which requests it has answered, for a host elsewhere."""
+        grads, ledger = self.ledger.export()
+        state = {**self.program.state(), "grads": self.program.spread(grads)}
+        return {
+            "state": state,
+            "ledger": ledger,
+            "effects": [list(self._effects), self._applied(), self._effects_floor],
+            "version": self.version,
+        }
+
+    def adopt(self, exported: dict[str, Any]) -> None:
+        """Go on from what a host elsewhere has exported."""
+        self.program.load_state(exported["state"])
+        self.ledger.adopt(exported["ledger"])
+        known, applied, self._effects_floor = exported["effects"]
+        refused = GraphError("this effect of a stage failed, or was given up, before its worker left")
+        self._effects = {one: None if one in applied else refused for one in known}
+        self.version = exported["version"]
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def touch(self, now: float, fields: dict[str, Any]) -> None:
+        """Note that somebody asks for a call or a transaction."""
+        self.touched = now
+        if (call := self.calls.get(fields.get("key", ""))) is not None:
+            call.touched = now
+        if fields.get("wants_params"):
+            self._touched[fields["transaction"]] = now
+
+    def expire(self, before: float) -> None:
+        """Drop graphs, and gradients of backward passes that have not been committed, of before some time."""
+        for key in [key for key, call in self.calls.items() if call.touched < before]:
+            del self.calls[key]
+        for transaction in [one for one, touched in self._touched.items() if touched < before]:
+            self.ledger.forget(transaction)
+            del self._touched[transaction]
+
+    def close(self) -> None:
+        """End what runs, and drop what has not been stepped: the next stage of this Module is not to have it."""
+        self.is_closed = True
+        self.ledger.settle()
+        self.program.zero_grad()
+        for task in list(self.running.values()):
+            task.cancel()
+
+
+def _contribution(fields: Any) -> Contribution:
+    task, order, key = fields
+    return Contribution((task[0], task[1]), order, key)
+
+
+def _leaf(array: Any, needs_grad: bool) -> Any:
+    found: Tensor = asarray(array)
+    return found.requires_grad_() if needs_grad else found

@@ -15,6 +15,7 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -334,6 +335,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.serve:
         serve()
     else:
+        commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+        print(f"{options.transport}  seed {options.seed}, commit {commit.stdout.strip() or 'unknown'}", flush=True)
         asyncio.run(run_chaos(options.transport, options.runs, options.seed))
     return 0
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
@@ -26,8 +25,9 @@ from ..graph.values import owned
 from ..learn.calls import start_task
 from .failures import unknown_worker
 from .host import StageHost
+from .outbox import Outbox
 from .payload import size_of
-from .together import run_patiently, start_unawaited
+from .together import run_patiently
 from .transport import Reply, Request
 from .wire import compact, expand
 
@@ -46,6 +46,8 @@ log = logging.getLogger("asyncgrad.distributed")
 
 #: How many seconds pass between two questions to the scheduler whether it knows a worker that accepts no connection.
 _CONNECT_SECONDS = 0.5
+#: How many seconds a worker that leaves waits for the scheduler, which may have gone: a nanny kills it after 4.
+_SCHEDULER_SECONDS = 1.0
 #: From how many bytes on an array is not copied on arrival.
 _LARGE_BYTES = 1 << 16
 _FIRST = np.zeros(1, np.uint8)
@@ -71,6 +73,7 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
         self._stage_ttl = stage_ttl
         self._max_bytes = max_bytes
         self._host: StageHost | None = None
+        self._is_leaving = False
 
     def setup(self, worker: Any) -> None:
         """Add the handler to a worker."""
@@ -83,6 +86,10 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
         )
 
         async def handle(*, request: str, stage: str, fields: dict[str, Any], **message: Any) -> dict[str, Any]:
+            if request == "adopt" and self._is_leaving:
+                # Two workers of a cluster that closes would wait for each other, each until it is killed.
+                # test_a_cluster_closes_at_once_though_stages_were_not_closed
+                return {"fields": {"is_leaving": True}, **_message_of_arrays([], worker.address)}
             reply = await host.handle(Request(request, stage, fields, _arrays_of_message(message)))
             return {"fields": reply.fields, **_message_of_arrays(reply.arrays, worker.address)}
 
@@ -92,9 +99,10 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
         timer.start()
 
     async def teardown(self, worker: Any) -> None:
-        """Hand the stages of a worker that closes to another one."""
+        """Hand the stages of a worker that closes to another one, unless all of the cluster closes."""
         if self._host is None:
             return
+        self._is_leaving = True
         try:
             await self._hand_over(worker, self._host.hand_over())
         finally:
@@ -103,18 +111,37 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
     async def _hand_over(self, worker: Any, requests: Sequence[Request]) -> None:
         if not requests:
             return
-        identity = await worker.scheduler.identity()
+        try:
+            async with asyncio.timeout(_SCHEDULER_SECONDS):
+                identity = await worker.scheduler.identity()
+        except (OSError, TimeoutError):
+            # It has gone before its workers: nobody could find the stages elsewhere.
+            return
         others = [one for one in identity["workers"] if one != worker.address]
-        for request, other in zip(requests, itertools.cycle(others), strict=False):
+        if not others:
+            return
+        for number, request in enumerate(requests):
+            await _adopt(worker, [*others[number % len(others) :], *others[: number % len(others)]], request)
+
+
+async def _adopt(worker: Any, others: Sequence[str], request: Request) -> None:
+    """Have one of other workers adopt a stage; one that accepts no connection is not tried for long."""
+    for other in others:
+        try:
+            comm = await worker.rpc.connect(other, timeout=_CONNECT_SECONDS)
             try:
                 arrays = _message_of_arrays(request.arrays, other)
-                await worker.rpc(other).asyncgrad_stages(
-                    request=request.op, stage=request.stage, fields=request.fields, **arrays
+                answer = await send_recv(
+                    comm, op=_HANDLER, request=request.op, stage=request.stage, fields=request.fields, **arrays
                 )
-            except OSError as error:
-                log.warning(
-                    "stage %s could not be handed from %s to %s: %s", request.stage, worker.address, other, error
-                )
+            finally:
+                worker.rpc.reuse(other, comm)
+        except (OSError, TimeoutError) as error:
+            log.info("worker %s does not take stage %s of %s over: %s", other, request.stage, worker.address, error)
+            continue
+        if "is_leaving" not in answer["fields"]:
+            return
+    log.info("stage %s ends with worker %s: no other takes it over", request.stage, worker.address)
 
 
 @final
@@ -158,7 +185,8 @@ class DaskTransport:
         self._lost: set[str] = set()
         #: The workers that the scheduler has known.
         self._known: set[str] = set()
-        self._sending: set[EagerTask] = set()
+        #: Once there is a connection, and so a stage that may have anything to send.
+        self._outbox: Outbox | None = None
 
     @classmethod
     def of_client(cls, client: Any) -> DaskTransport:
@@ -211,19 +239,9 @@ class DaskTransport:
             )
 
     def send(self, worker: str, request: Request) -> None:
-        """Send a request whose reply nobody needs."""
-        loop = self._client.loop.asyncio_loop
-        if not loop.is_closed() and self._client.status in ("running", "connecting"):
-            loop.call_soon_threadsafe(self._start_sending, worker, request)
-
-    def _start_sending(self, worker: str, request: Request) -> None:
-        start_unawaited(self._send(worker, request), self._sending, "send a message")
-
-    async def _send(self, worker: str, request: Request) -> None:
-        try:
-            await self._exchange(worker, request)
-        except WorkerLostError:
-            return
+        """Have a request sent whose reply nobody needs; a finalizer may call this, in the midst of any code."""
+        if self._outbox is not None and self._client.status in ("running", "connecting"):
+            self._outbox.put(worker, request)
 
     async def _install(self) -> None:
         plugin = HostPlugin(self._ttl, self._stage_ttl, self.max_bytes)
@@ -231,6 +249,7 @@ class DaskTransport:
             await self._on_loop_of_client(self._client.register_plugin(plugin))
         else:
             await asyncio.to_thread(self._client.register_plugin, plugin)
+        self._outbox = Outbox(self._client.loop.asyncio_loop, self._exchange)
         self._is_installed = True
 
     async def _exchange(self, worker: str, request: Request) -> Reply:

@@ -6,21 +6,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, final
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple, final
 
 from ..arguments import describe, number
 from ..engine.eager_task import EagerTask
 from ..errors import ArgumentError, ArgumentTypeError, PayloadError, RemoteError, WorkerLostError
 from .definition import Definition
+from .exchange import Exchange
 from .failures import unknown_worker
+from .outbox import Outbox
 from .replies import checked
 from .stage import Stage
-from .together import run_patiently, start_unawaited, wait_until_done
+from .together import run_patiently, wait_until_done
 from .transport import Reply, Request
-from .wire import decode, encode, message_bytes, read_bytes
+from .wire import decode, encode, message_bytes
 
 try:
     import httpx
@@ -36,6 +38,9 @@ class HttpTransport:
 
     Neither side runs code of the other, or unpickles what it sends. Use it as an async context manager, or await
     `aclose()`: connections belong to an event loop.
+
+    A call that is cancelled closes its connection, or gives it back, at the latest when `patience` seconds are over. So
+    no descriptor stays behind, however many calls are cancelled.
 
     Args:
         workers: the addresses of the servers, such as "https://lab.example/stages".
@@ -75,8 +80,9 @@ class HttpTransport:
         self.max_bytes: int = max_bytes
         self._make_client = _new_client if client is None else client
         self._patience = number(patience, "patience", 0)
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
-        self._sending: set[EagerTask] = set()
+        #: One for each event loop. A finalizer may look at it in the midst of a change: it is replaced, never changed.
+        self._connections: tuple[_Connections, ...] = ()
+        self._connecting = threading.Lock()
 
     def stage(self, name: str, *, worker: str | None = None, backup: bool = False) -> Stage:
         """Return the stage that a server has registered under a name.
@@ -123,32 +129,37 @@ class HttpTransport:
         """
         if worker not in self._workers:
             raise unknown_worker(worker, self._workers)
-        client = self._client()
-        exchange, check = self._exchange(client, worker, request), partial(self._check, client, worker)
+        connections = self._connections_here()
+        exchange, check = self._exchange(connections, worker, request), partial(self._check, connections, worker)
         reply: Reply = await run_patiently(exchange, check, self._patience, "ask a server")
         return reply
 
     def send(self, worker: str, request: Request) -> None:
-        """Send a request whose reply nobody needs, if an event loop with connections runs."""
+        """Have a request sent whose reply nobody needs, if there is an event loop with connections.
+
+        May be called by a finalizer, from any thread and in the midst of any code: the request goes out in a later turn
+        of this thread's loop, or of another one that has connections. `Outbox` says how many are kept and under way.
+        """
         try:
-            loop = asyncio.get_running_loop()
+            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:
-            for loop in list(self._clients):
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(self._start_sending, worker, request)
-                    return
-            # Nothing runs that could carry it: the host drops what it would have dropped when its time is over.
-            return
-        if loop in self._clients:
-            self._start_sending(worker, request)
+            here = None
+        found = [one for one in self._connections if not one.loop.is_closed()]
+        # None: nothing runs that could carry it, and the host drops what it would have dropped when its time is over.
+        for one in sorted(found, key=lambda one: one.loop is not here)[:1]:
+            one.outbox.put(worker, request)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop, after what `send` was given has gone out."""
-        while self._sending:
-            await wait_until_done(next(iter(self._sending)))
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        loop = asyncio.get_running_loop()
+        for one in [one for one in self._connections if one.loop is loop]:
+            await one.outbox.flush()
+            with self._connecting:
+                self._connections = tuple(other for other in self._connections if other is not one)
+            for task in list(one.given_up):
+                task.cancel()
+                await wait_until_done(task)
+            await one.client.aclose()
 
     async def __aenter__(self) -> HttpTransport:
         return self
@@ -156,47 +167,57 @@ class HttpTransport:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _client(self) -> Any:
+    def _connections_here(self) -> _Connections:
         loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = self._make_client()
-        return self._clients[loop]
+        for one in self._connections:
+            if one.loop is loop:
+                return one
+        added = _Connections(loop, self._make_client(), Outbox(loop, self.call), set())
+        with self._connecting:
+            self._connections = (*(one for one in self._connections if not one.loop.is_closed()), added)
+        return added
 
-    def _start_sending(self, worker: str, request: Request) -> None:
-        start_unawaited(self._send(worker, request), self._sending, "send a message")
-
-    async def _send(self, worker: str, request: Request) -> None:
-        try:
-            await self.call(worker, request)
-        except (WorkerLostError, PayloadError, PermissionError, RemoteError):
-            # Nobody waits for it: what it was to free is freed when its time is over.
-            return
-
-    async def _check(self, client: Any, worker: str) -> None:
+    async def _check(self, connections: _Connections, worker: str) -> None:
         try:
             async with asyncio.timeout(self._patience):
-                await self._exchange(client, worker, Request("ping", ""))
+                await self._exchange(connections, worker, Request("ping", ""))
         except TimeoutError:
             raise WorkerLostError(f"server {worker} has been silent for {2 * self._patience:g} s") from None
 
-    async def _exchange(self, client: Any, worker: str, request: Request) -> Reply:
+    async def _exchange(self, connections: _Connections, worker: str, request: Request) -> Reply:
         body = encode({"op": request.op, "stage": request.stage, "fields": request.fields}, request.arrays)
         timeout = httpx.Timeout(None, connect=self._patience)
-        limit = message_bytes(self.max_bytes)
+        exchange = Exchange(
+            connections.client,
+            f"{worker}/call",
+            body,
+            timeout=timeout,
+            patience=self._patience,
+            given_up=connections.given_up,
+        )
         try:
-            async with client.stream("POST", f"{worker}/call", content=body, timeout=timeout) as response:
-                data = await read_bytes(response.aiter_bytes(), limit, f"the reply of {worker}")
+            status, data = await exchange.run(message_bytes(self.max_bytes), f"the reply of {worker}")
         except httpx.TransportError as error:
             raise WorkerLostError(f"server {worker} does not answer: {error or type(error).__name__}") from error
         except httpx.RequestError as error:
             raise RemoteError(f"server {worker} answers what cannot be read: {error}") from error
-        if response.status_code != 200:
-            raise _refusal(worker, response.status_code, data)
+        if status != 200:
+            raise _refusal(worker, status, data)
         try:
             head, arrays = decode(data, self.max_bytes)
             return checked(request, Reply(head["fields"], arrays))
         except (ArgumentError, LookupError, TypeError) as error:
             raise RemoteError(f"server {worker} answers {request.op!r} with no reply of a stage: {error}") from None
+
+
+class _Connections(NamedTuple):
+    """What belongs to one event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    client: Any
+    outbox: Outbox
+    #: What httpx still does for requests that nobody waits for any more.
+    given_up: set[EagerTask]
 
 
 def _new_client() -> Any:

@@ -9,7 +9,9 @@ from typing import Any, final
 
 from ..arguments import describe, number
 from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, UnknownStageError
+from ..learn.calls import ALWAYS_ON_WORKER
 from ..nn.module import Module
+from ..scheduling import OFFLOAD_THRESHOLD
 from .definition import Definition
 from .failures import describe_error
 from .host import StageHost
@@ -148,6 +150,11 @@ class _Server:
                 return Reply({"error": describe_error(error, None)})
         elif request.stage in self._open:
             self._open[request.stage] = self._open[request.stage][0], self._clock()
+        # What is answered while it computes tells clients that the server is there: functions, and bodies of backward
+        # passes, run on workers, however short they were so far.
+        # test_a_server_that_computes_answers_whether_it_is_there
+        ALWAYS_ON_WORKER.set(True)
+        OFFLOAD_THRESHOLD.set(0.0)
         reply = await self._host.handle(request)
         if request.op == "drop" or (request.op == "create" and "error" in reply.fields):
             self._open.pop(request.stage, None)

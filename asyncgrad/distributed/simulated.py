@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
-from ..engine.eager_task import EagerTask
 from ..errors import WorkerLostError
 from .failures import unknown_worker
 from .host import StageHost
-from .together import start_unawaited
+from .outbox import Outbox
 from .transport import Reply, Request
 from .wire import compact, expand
 
@@ -59,7 +58,7 @@ class SimulatedTransport:
         }
         self._dead: set[str] = set()
         self.on_message: Callable[[str, Request | Reply], int | None] | None = on_message
-        self._sending: set[EagerTask] = set()
+        self._outbox: Outbox | None = None
 
     def host(self, worker: str) -> StageHost:
         """Return the host of a worker, also of one that is dead."""
@@ -102,23 +101,15 @@ class SimulatedTransport:
         return Reply(reply.fields, _carry(reply.arrays))
 
     def send(self, worker: str, request: Request) -> None:
-        """Send a request whose reply nobody needs, if a loop runs here."""
+        """Have a request sent whose reply nobody needs, in a later turn of the loop that runs here, if any."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             # Nothing runs here that could carry it: the host drops what it would have dropped when its time is over.
             return
-        # Later: a finalizer calls this, which may run in the midst of anything, also of what this would begin.
-        loop.call_soon(self._start_sending, worker, request)
-
-    def _start_sending(self, worker: str, request: Request) -> None:
-        start_unawaited(self._send(worker, request), self._sending, "send a message")
-
-    async def _send(self, worker: str, request: Request) -> None:
-        try:
-            await self.call(worker, request)
-        except WorkerLostError:
-            return
+        if self._outbox is None or self._outbox.loop is not loop:
+            self._outbox = Outbox(loop, self.call)
+        self._outbox.put(worker, request)
 
     def _arrive(self, worker: str, message: Request | Reply) -> int:
         times = None if self.on_message is None else self.on_message(worker, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, ContextVar
 from time import perf_counter
 from typing import Any, final
 
@@ -13,7 +13,11 @@ from ..engine.eager_task import EagerTask
 from ..engine.offloading import compute_on_worker
 from ..scheduling import LOOP_BUDGET
 
-__all__ = ["MeasuredCalls", "start_task"]
+__all__ = ["ALWAYS_ON_WORKER", "MeasuredCalls", "start_task"]
+
+#: Whether a worker makes each call, also where those before were short: where somebody is told by the loop's turns
+#: whether this process is alive, one long call is too many.
+ALWAYS_ON_WORKER: ContextVar[bool] = ContextVar("asyncgrad_always_on_worker", default=False)
 
 
 @final
@@ -33,7 +37,7 @@ class MeasuredCalls:
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return `function(*args)`."""
         timed = functools.partial(self._timed, function)
-        if self._seconds > LOOP_BUDGET.get():
+        if self._seconds > LOOP_BUDGET.get() or ALWAYS_ON_WORKER.get():
             return await compute_on_worker(timed, *args)
         result = timed(*args)
         return await result if hasattr(result, "__await__") and not hasattr(result, "backward") else result

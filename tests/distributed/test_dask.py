@@ -1,6 +1,7 @@
 """Stages on a Dask cluster of processes: what the simulated transport cannot show."""
 
 import asyncio
+import logging
 import os
 import signal
 
@@ -255,3 +256,30 @@ def test_a_worker_that_retires_hands_its_state_on():
 
     # One of its own: the other tests need all their workers.
     assert asyncio.run(with_cluster_here(main)) == 7.0
+
+
+def test_a_cluster_closes_at_once_though_stages_were_not_closed(caplog):
+    async def main(client):
+        workers = client.scheduler_info()["workers"]
+        stages = [stage(lambda w, x: w * x, 2.0, client=client, worker=one) for one in workers]
+        y = ag.tensor(1.0, requires_grad=True)
+        for one in stages:
+            y = await one(y)
+        await y.backward()
+        return stages
+
+    # Dask's loggers hand nothing on.
+    nanny = logging.getLogger("distributed.nanny")
+    cluster = LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0")
+    client = Client(cluster)
+    kept = ag.run(main(client))
+    client.close()
+    nanny.addHandler(caplog.handler)
+    try:
+        cluster.close()
+    finally:
+        nanny.removeHandler(caplog.handler)
+
+    assert len(kept) == 3
+    # What the nanny says of a worker that it has to kill.
+    assert "still alive" not in caplog.text

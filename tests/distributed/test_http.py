@@ -245,8 +245,8 @@ def test_another_server_takes_over_where_the_owner_shares_the_parameters():
             one = transport.stage("scale", backup=True)
             x = ag.tensor(3.0, requires_grad=True)
             y = await one(x)
-            transport._client()._mounts[next(iter(transport._client()._mounts))] = httpx.MockTransport(
-                lambda _: httpx.Response(502)
+            transport._connections_here().client._mounts[next(iter(transport._connections_here().client._mounts))] = (
+                httpx.MockTransport(lambda _: httpx.Response(502))
             )
             await y.backward()
             return x.grad.item(), [grad.item() for grad in await one.grads()], one.worker

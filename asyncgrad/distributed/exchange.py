@@ -1,0 +1,102 @@
+"""One request over HTTP and its reply, which may be given up at any moment without a connection that is never closed.
+
+httpx cancels well while a message is on its way. A cancellation that comes while it takes a connection from its pool,
+opens one, or gives one back, leaves that in the pool for ever, with its descriptor. So what httpx does for a request is
+a task of its own, which is cancelled where it can be: as soon as the message is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Mapping
+from typing import Any, final
+
+from ..engine.eager_task import EagerTask
+from ..learn.calls import start_task
+from .together import retrieve, wait_until_done
+from .wire import read_bytes
+
+__all__ = ["Exchange"]
+
+#: What httpx tells of while a cancellation closes the connection, and takes it out of the pool.
+_MAY_BE_CANCELLED = (
+    "send_request_headers.started",
+    "send_request_body.started",
+    "receive_response_headers.started",
+    "receive_response_body.started",
+)
+
+
+@final
+class Exchange:
+    """A request, and the bytes of its reply.
+
+    Args:
+        client: the httpx.AsyncClient.
+        url: what is asked.
+        body: the request.
+        timeout: the httpx.Timeout.
+        patience: how many seconds what was given up may take until it can be cancelled; it is cancelled anyhow then.
+        given_up: where to keep the tasks of requests that were given up, until they have ended.
+    """
+
+    __slots__ = ("_body", "_client", "_given_up", "_is_given_up", "_may_be_cancelled", "_patience", "_timeout", "_url")
+
+    def __init__(
+        self, client: Any, url: str, body: bytes, *, timeout: Any, patience: float, given_up: set[EagerTask]
+    ) -> None:
+        self._client = client
+        self._url = url
+        self._body = body
+        self._timeout = timeout
+        self._patience = patience
+        self._given_up = given_up
+        self._is_given_up = False
+        self._may_be_cancelled = False
+
+    async def run(self, limit: int, what: str) -> tuple[int, bytearray]:
+        """Return the status and the bytes of the reply.
+
+        Args:
+            limit: how many bytes the reply may have.
+            what: what errors call it.
+
+        Raises:
+            PayloadError: it has more.
+        """
+        task = start_task(self._post(limit, what), contextvars.copy_context(), "an HTTP request")
+        try:
+            await wait_until_done(task)
+        except asyncio.CancelledError:
+            self._give_up(task)
+            raise
+        found: tuple[int, bytearray] = task.result()
+        return found
+
+    def _give_up(self, task: EagerTask) -> None:
+        if task.done():
+            retrieve(task)
+            return
+        self._is_given_up = True
+        self._given_up.add(task)
+        task.add_done_callback(self._given_up.discard)
+        task.add_done_callback(retrieve)
+        if self._may_be_cancelled:
+            task.cancel()
+        else:
+            # Where it is not told what httpx does, as by a transport of the user's own, this alone ends it.
+            late = task.get_loop().call_later(self._patience, task.cancel)
+            task.add_done_callback(lambda _: late.cancel())
+
+    async def _post(self, limit: int, what: str) -> tuple[int, bytearray]:
+        options = {"content": self._body, "timeout": self._timeout, "extensions": {"trace": self._note}}
+        async with self._client.stream("POST", self._url, **options) as response:
+            return response.status_code, await read_bytes(response.aiter_bytes(), limit, what)
+
+    async def _note(self, event: str, _: Mapping[str, Any]) -> None:
+        """Note what httpx begins or has done; it awaits this."""
+        self._may_be_cancelled = event.endswith(_MAY_BE_CANCELLED)
+        if self._may_be_cancelled and self._is_given_up:
+            self._is_given_up = False
+            raise asyncio.CancelledError

@@ -1,0 +1,86 @@
+"""A server that computes for long answers meanwhile whether it is there, and so is waited for."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs Starlette: pip install 'asyncgrad[serve]'")
+pytest.importorskip("httpx", reason="needs httpx: pip install 'asyncgrad[serve]'")
+
+import httpx
+import numpy as np
+
+import asyncgrad as ag
+from asyncgrad.distributed import Definition, HttpTransport, Stage, http_app
+from asyncgrad.distributed.wire import decode
+from tests.threads import PATIENCE
+
+URL = "http://owner"
+
+
+class Computing:
+    """Functions of an owner, each of which goes on, once it is to take long, when a question has been answered."""
+
+    def __init__(self):
+        self.answered = threading.Event()
+        self.takes_long = False
+        self.seen = []
+
+    def wait(self):
+        if self.takes_long:
+            self.answered.clear()
+            self.seen.append(self.answered.wait(PATIENCE))
+
+    def forward(self, x):
+        self.wait()
+        return x * 2
+
+    def backward(self, x):
+        computing = self
+
+        class Slow(ag.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                computing.wait()
+                return grad * 2
+
+        return Slow.apply(x)
+
+    def backward_in_parts(self, x):
+        return self.backward(x * 1.0) * 1.0
+
+    async def note(self, response):
+        """Called with each response of the server."""
+        head, _ = decode(bytearray(await response.aread()))
+        if "calls" in head["fields"]:
+            self.answered.set()
+
+
+@pytest.mark.parametrize("which", ["forward", "backward", "backward_in_parts"])
+def test_a_server_that_computes_answers_whether_it_is_there(which):
+    async def main():
+        computing = Computing()
+        app = http_app({"slow": Definition(getattr(computing, which))})
+        client = lambda: httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), event_hooks={"response": [computing.note]}
+        )
+        async with HttpTransport([URL], client=client, patience=0.01) as transport:
+            stage: Stage = transport.stage("slow")
+            found = []
+            # Long after it was short many times, which is what is known of it then.
+            for computing.takes_long in (False, False, False, False, True):
+                x = ag.tensor(np.ones(3), requires_grad=True)
+                await (await stage(x)).sum().backward()
+                found.append(x.grad.tolist())
+        return found, computing.seen
+
+    found, seen = ag.run(main())
+
+    assert found == [[2.0] * 3] * 5
+    assert seen == [True]

@@ -13,7 +13,8 @@ import contextvars
 import math
 import time
 from collections.abc import Callable
-from typing import Any, final
+from functools import partial
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -29,12 +30,13 @@ from ..tensor import Tensor, asarray
 from .collective import GroupHost
 from .definition import Definition, Program
 from .failures import describe_error
+from .finite import check_gradients, finite_step
 from .ledger import Contribution, GradientLedger
-from .payload import arrays_of, check_size, pack, unpack
+from .payload import arrays_of, check_size, pack, size_of, unpack
 from .together import retrieve, wait_until_done
 from .transport import Reply, Request
 
-__all__ = ["StageHost"]
+__all__ = ["Holding", "StageHost"]
 
 #: How many calls that were given up are remembered, so that a forward that comes late is not kept.
 _REMEMBERED = 4096
@@ -42,6 +44,22 @@ _REMEMBERED = 4096
 
 def _identity(value: Any) -> Any:
     return value
+
+
+@final
+class Holding(NamedTuple):
+    """What a host keeps for a stage."""
+
+    #: The keys of calls whose graphs are kept.
+    calls: set[str]
+    #: The transactions that somebody has asked for, and that have not ended.
+    transactions: set[str]
+    #: The bytes of inputs and outputs of calls, and of gradients that are not final.
+    size: int
+    #: The bytes that one backward adds to it.
+    parameters: int
+    #: Whether something runs for it.
+    is_running: bool
 
 
 @final
@@ -56,6 +74,8 @@ class StageHost:
         ttl: after how many seconds a graph or transaction that nobody asks for is dropped.
         stage_ttl: after how many seconds a stage is, whose home has probably gone.
         max_bytes: the most bytes that the arrays of a reply may have.
+        allow_nonfinite: whether gradients, and what a step makes of them, may be NaN or infinite.
+        describe: what a reply says of an error; None for all that `describe_error` does.
         clock: the seconds since some time.
 
     Example:
@@ -80,10 +100,13 @@ class StageHost:
         ttl: float = 3600.0,
         stage_ttl: float = 86400.0,
         max_bytes: int = 1 << 30,
+        allow_nonfinite: bool = True,
+        describe: Callable[[BaseException], dict[str, Any]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
-        self._dumps = dumps
+        self._describe = describe or partial(describe_error, dumps=dumps)
+        self._allow_nonfinite = allow_nonfinite
         self._ttl = ttl
         self._stage_ttl = stage_ttl
         self._max_bytes = max_bytes
@@ -105,7 +128,7 @@ class StageHost:
             check_size(reply.arrays, self._max_bytes, f"the reply of stage {request.stage} to {request.op!r}")
             return reply
         except Exception as error:
-            return Reply({"error": describe_error(error, self._dumps)})
+            return Reply({"error": self._describe(error)})
 
     def expire(self) -> None:
         """Drop what nobody has asked for in the time to live; called by requests, and may be called by a timer."""
@@ -129,6 +152,15 @@ class StageHost:
             "running": sum(len(stage.running) for stage in stages),
         }
 
+    def holds(self, name: str) -> Holding:
+        """Return what is kept here for a stage."""
+        stage = self._stages.get(name)
+        return Holding(set(), set(), 0, 0, False) if stage is None else stage.holds()
+
+    def groups(self) -> dict[str, int]:
+        """Return how many bytes each group holds, by its name."""
+        return {name: group.size for name, group in self._groups.items()}
+
     async def _answer(self, request: Request) -> Reply:
         fields = request.fields
         if request.op == "ping":
@@ -143,11 +175,15 @@ class StageHost:
             return self._adopt(request.stage, fields, request.arrays)
         if request.op in ("all_reduce", "abort"):
             self.expire()
-            group = self._groups.get(request.stage) or self._groups.setdefault(request.stage, GroupHost(fields["size"]))
+            group = self._groups.get(request.stage)
+            if group is None:
+                group = self._groups[request.stage] = GroupHost(fields["size"], fields.get("secret"))
             group.touched = self._clock()
             return await group.answer(request)
         if request.op == "drop":
-            self._groups.pop(request.stage, None)
+            if (group := self._groups.get(request.stage)) is not None:
+                group.check(fields.get("secret"))
+                del self._groups[request.stage]
             if (dropped := self._stages.pop(request.stage, None)) is not None:
                 dropped.close()
             return Reply()
@@ -161,7 +197,11 @@ class StageHost:
             await stage.roll_back({"transaction": transaction}, [])
         for transaction in fields.get("finish", ()):
             stage.finish(transaction)
-        return await getattr(stage, _METHODS[request.op])(fields, request.arrays)  # type: ignore[no-any-return]
+        reply: Reply = await getattr(stage, _METHODS[request.op])(fields, request.arrays)
+        # Time begins when it has ended: what has run for longer than `ttl` would be dropped at once
+        # (test_what_runs_for_longer_than_the_time_to_live_is_not_dropped).
+        stage.touch_again(self._clock(), fields)
+        return reply
 
     def _create(self, name: str, fields: dict[str, Any]) -> Reply:
         stage, attempt = self._stages.get(name), fields["attempt"]
@@ -171,7 +211,9 @@ class StageHost:
         if stage is None or not (has_state or attempt <= stage.attempt):
             if "definition" not in fields:
                 raise UnknownStageError(f"there is no stage {name} here")
-            stage = self._stages[name] = _HostedStage(self._load(fields["definition"]), fields["definition"])
+            stage = self._stages[name] = _HostedStage(
+                self._load(fields["definition"]), fields["definition"], self._allow_nonfinite
+            )
             stage.touch(self._clock(), {})
         stage.attempt = attempt
         committed = list(stage.ledger.history) if has_state else None
@@ -230,7 +272,7 @@ _METHODS = {
 class _SavedCall:
     """A forward whose graph is kept: its inputs, those parameters among them that have come from home, and roots."""
 
-    __slots__ = ("inputs", "reply", "roots", "touched")
+    __slots__ = ("inputs", "outputs", "reply", "roots", "touched")
 
     def __init__(self, inputs: list[Any], roots: list[Any], reply: Reply, touched: float) -> None:
         self.inputs = inputs
@@ -238,6 +280,8 @@ class _SavedCall:
         self.roots = roots
         #: For a second request of the same forward; dropped by the first backward.
         self.reply: Reply | None = reply
+        #: The bytes of the outputs.
+        self.outputs = size_of(reply.arrays)
         self.touched = touched
 
 
@@ -245,7 +289,8 @@ class _SavedCall:
 class _HostedStage:
     """One stage: its program, its graphs by key, and its gradients."""
 
-    def __init__(self, definition: Definition, exported: Any) -> None:
+    def __init__(self, definition: Definition, exported: Any, allow_nonfinite: bool = True) -> None:
+        self._allow_nonfinite = allow_nonfinite
         #: The definition as it came.
         self.exported = exported
         #: Which attempt of its home to bring it to a worker has created it.
@@ -323,6 +368,8 @@ class _HostedStage:
                 allow_unused=True,
             )
         found = [None if grad is None else grad.numpy() for grad in grads]
+        if not self._allow_nonfinite:
+            check_gradients(found[len(inputs) :], transaction)
         if params:
             self.ledger.add(transaction, contribution, found[len(inputs) :])
         if not fields["keep"]:
@@ -368,6 +415,9 @@ class _HostedStage:
     async def prepare(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Sum what a transaction has added; name what is missing."""
         missing = self.ledger.prepare(fields["transaction"], map(_contribution, fields["contributions"]))
+        if not self._allow_nonfinite:
+            # Sums of finite gradients may be infinite.
+            check_gradients(self.ledger.prepared(fields["transaction"]), fields["transaction"])
         return Reply({"missing": [[list(one.task), one.order, one.key] for one in missing]})
 
     async def commit(self, fields: dict[str, Any], _: list[Any]) -> Reply:
@@ -400,7 +450,8 @@ class _HostedStage:
         """Make a step of the optimizer; once for each number."""
         if fields["number"] > self.program.steps:
             self.ledger.settle()
-            self.program.step(fields["number"], fields["options"])
+            step = self.program.step if self._allow_nonfinite else partial(finite_step, self.program)
+            step(fields["number"], fields["options"])
             if fields["zero_grad"]:
                 self.program.zero_grad()
         return self.report(fields["wants_state"])
@@ -453,13 +504,27 @@ class _HostedStage:
         if transaction := fields.get("transaction"):
             self._touched[transaction] = now
 
+    def touch_again(self, now: float, fields: dict[str, Any]) -> None:
+        """Note that what somebody has asked for has ended; a transaction may have ended with it."""
+        known = fields.get("transaction") in self._touched
+        self.touch(now, fields if known else {"key": fields.get("key", "")})
+
     def expire(self, before: float) -> None:
         """Drop graphs, and roll back or make final transactions, that nobody has asked for since `before`."""
-        for key in [key for key, call in self.calls.items() if call.touched < before]:
+        busy = {one for which in self.running for one in which if isinstance(one, str)}
+        for key in [key for key, call in self.calls.items() if call.touched < before and key not in busy]:
             del self.calls[key]
-        for transaction in [one for one, touched in self._touched.items() if touched < before]:
+        for transaction in [one for one, touched in self._touched.items() if touched < before and one not in busy]:
             self.ledger.expire(transaction)
             del self._touched[transaction]
+
+    def holds(self) -> Holding:
+        """Return what is kept here."""
+        calls = sum(size_of(arrays_of(call.inputs)) + call.outputs for call in self.calls.values())
+        size = calls + self.ledger.held_bytes()
+        return Holding(
+            set(self.calls), set(self._touched), size, size_of(arrays_of(self.ledger.params)), bool(self.running)
+        )
 
     def close(self) -> None:
         """End what runs."""

@@ -13,14 +13,15 @@ from weakref import WeakKeyDictionary
 
 from ..arguments import describe, number
 from ..engine.eager_task import EagerTask
-from ..errors import ArgumentError, ArgumentTypeError, PayloadError, RemoteError, WorkerLostError
+from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, RemoteError, WorkerLostError
+from .authentication import bearer
 from .definition import Definition
 from .failures import unknown_worker
 from .replies import checked
 from .stage import Stage
 from .together import run_patiently, start_unawaited, wait_until_done
 from .transport import Reply, Request
-from .wire import decode, encode, message_bytes, read_bytes
+from .wire import CONTENT_TYPE, decode, encode, message_bytes, read_bytes
 
 try:
     import httpx
@@ -44,6 +45,8 @@ class HttpTransport:
         patience: how many seconds a server may be silent before it is asked, over another connection, whether it is
             there; if it does not answer in as many seconds again, it counts as lost.
         max_bytes: the most bytes that the arrays of a message may have.
+        key: what the owners know this client by, where `http_app` was given `authenticate`; all addresses get it, so
+            use one transport for each owner that does not trust the others.
 
     Example:
         >>> import httpx, asyncgrad as ag
@@ -66,6 +69,7 @@ class HttpTransport:
         client: Callable[[], Any] | None = None,
         patience: float = 10.0,
         max_bytes: int = 1 << 30,
+        key: str | bytes | None = None,
     ) -> None:
         if isinstance(workers, str):
             raise ArgumentTypeError(f"workers is a list of addresses, not one: write [{workers!r}]")
@@ -73,6 +77,7 @@ class HttpTransport:
         if not self._workers:
             raise ArgumentError("workers is empty: name the address of a server, such as 'https://lab.example/stages'")
         self.max_bytes: int = max_bytes
+        self._headers = {"content-type": CONTENT_TYPE, **bearer(key)}
         self._make_client = _new_client if client is None else client
         self._patience = number(patience, "patience", 0)
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
@@ -119,7 +124,8 @@ class HttpTransport:
         Raises:
             WorkerLostError: the connection broke, or the server is silent.
             PayloadError: the request or the reply is larger than the server, or this transport, allows.
-            PermissionError: the server does not allow the request.
+            PermissionError: the server does not allow the request, or does not know the key.
+            BusyError: the client has as much under way, or holds as much, as the server lets it.
         """
         if worker not in self._workers:
             raise unknown_worker(worker, self._workers)
@@ -168,7 +174,7 @@ class HttpTransport:
     async def _send(self, worker: str, request: Request) -> None:
         try:
             await self.call(worker, request)
-        except (WorkerLostError, PayloadError, PermissionError, RemoteError):
+        except (WorkerLostError, PayloadError, PermissionError, BusyError, RemoteError):
             # Nobody waits for it: what it was to free is freed when its time is over.
             return
 
@@ -184,7 +190,9 @@ class HttpTransport:
         timeout = httpx.Timeout(None, connect=self._patience)
         limit = message_bytes(self.max_bytes)
         try:
-            async with client.stream("POST", f"{worker}/call", content=body, timeout=timeout) as response:
+            async with client.stream(
+                "POST", f"{worker}/call", content=body, headers=self._headers, timeout=timeout
+            ) as response:
                 data = await read_bytes(response.aiter_bytes(), limit, f"the reply of {worker}")
         except httpx.TransportError as error:
             raise WorkerLostError(f"server {worker} does not answer: {error or type(error).__name__}") from error
@@ -208,6 +216,8 @@ def _refusal(worker: str, status: int, data: bytearray) -> Exception:
     text = f"server {worker} answers {status}: {bytes(data[:1000]).decode(errors='replace')}"
     if status == 413:
         return PayloadError(text)
+    if status == 429:
+        return BusyError(text)
     if status in (401, 403):
         return PermissionError(text)
     if status in (502, 503, 504):

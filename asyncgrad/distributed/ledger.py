@@ -18,11 +18,15 @@ import numpy as np
 
 from ..errors import GraphError, UnknownTransactionError
 from ..tensor import Tensor, tensor
+from .payload import size_of
 
 __all__ = ["Contribution", "GradientLedger"]
 
 #: How many transactions that were rolled back are remembered, so that a contribution that comes late is refused.
 _REMEMBERED = 4096
+
+#: What the name of a transaction or a contribution counts for, with the entry that has it.
+_NAME_BYTES = 512
 
 
 class Contribution(NamedTuple):
@@ -83,6 +87,18 @@ class GradientLedger:
     def __len__(self) -> int:
         """Return how many transactions hold gradients here."""
         return len(self._pending) + len(self._prepared) + len(self._committed)
+
+    def held_bytes(self) -> int:
+        """Return the bytes of gradients that are not final, and some for each name that is remembered."""
+        pending = [grads for one in self._pending.values() for grads in one.values()]
+        summed = [sums for one in self._prepared.values() for sums in one]
+        committed = [sums for one in self._committed for sums in one.sums]
+        arrays = [grad for grads in [*pending, *summed, *committed] for grad in grads if grad is not None]
+        return size_of(arrays) + _NAME_BYTES * (len(self.history) + len(pending))
+
+    def prepared(self, transaction: str) -> list[Any]:
+        """Return the sums of a transaction that has been prepared, and not committed."""
+        return [grad for sums in self._prepared.get(transaction, []) for grad in sums]
 
     def add(self, transaction: str, contribution: Contribution, grads: list[Any]) -> None:
         """Keep the gradients of one call; one that is here already stays.

@@ -98,7 +98,6 @@ class Guard:
         definitions: Mapping[str, Definition],
         host: StageHost,
         limits: Limits,
-        *,
         share_parameters: bool,
         replicas: bool,
         describe: Callable[[BaseException], dict[str, Any]],

@@ -58,22 +58,18 @@ def http_app(
 ) -> Any:
     """Return an ASGI application that serves stages to `HttpTransport`: run it by uvicorn, or mount it.
 
-    A client names a stage, calls it with arrays, and gets its outputs and the gradients of its inputs. It has the
-    stage's optimizer make steps, and is sent no parameter. `docs/security.md` says what that protects and what not.
+    A client calls a stage, gets outputs and input gradients, and has its optimizer make steps; see docs/security.md.
 
     Args:
         stages: by name, a Module, a function of the inputs, or an `ag.distributed.Definition`, which may have
-            parameters and an optimizer. A Module is the owner's own: it learns, and one client at a time has it, and
-            what shares a parameter with it, until that closes its stage or is silent for `ttl` seconds. Of a function
-            with parameters each has a copy.
-        authenticate: who may connect: a key, keys by the names of clients, or a function of the request, which may be
-            async, that returns the client's name or None. A stage belongs to who made it. Without it everybody is one
-            client.
+            parameters and an optimizer. A Module learns, and one client at a time has it, and what shares a parameter
+            with it, until that closes its stage or is silent for `ttl` seconds. Else each has a copy.
+        authenticate: a key, keys by the names of clients, or a function of the request, which may be async, that
+            returns the client's name or None. A stage belongs to its client. Without it everybody is one client.
         share_parameters: whether clients may read and set parameters, which `backup=True` at the client needs.
         replicas: whether the clients may meet here as replicas: see `RemoteGroup`.
         allow_nonfinite: whether inputs, gradients, and what a step makes of the parameters, may be NaN or infinite.
-        show_errors: whether clients see errors of the owner's functions, with their source lines and paths. Else they
-            see the type, and an id that the log `asyncgrad.distributed` has.
+        show_errors: whether clients see whole errors; or the type, and an id in the log `asyncgrad.distributed`.
         max_bytes: the most bytes that the arrays of a message may have, on either way.
         max_stages: how many stages a client may have at a time.
         max_calls: how many calls of a client may run, or have their graph kept.
@@ -88,26 +84,17 @@ def http_app(
 
     Example:
         >>> import asyncgrad as ag
-        >>> from asyncgrad import nn, optim
-        >>> make = lambda model: optim.SGD(model, lr=0.1)
-        >>> app = ag.distributed.http_app({"encoder": ag.distributed.Definition(nn.Linear(3, 2), optimizer=make)})
+        >>> from asyncgrad import nn
+        >>> app = ag.distributed.http_app({"encoder": nn.Linear(3, 2)})
         >>> [route.path for route in app.routes]
         ['/call']
     """
     definitions = {name: _as_definition(name, one) for name, one in stages.items()}
-    limits = Limits(
-        max_stages=max_stages,
-        max_calls=max_calls,
-        max_transactions=max_transactions,
-        max_requests=max_requests,
-        max_held_bytes=max_held_bytes,
-        max_groups=max_groups,
-    )
+    limits = Limits(max_stages, max_calls, max_transactions, max_requests, max_held_bytes, max_groups)
     tell = _describe_all if show_errors else describe_to_stranger
     size, seconds = whole_number(max_bytes, "max_bytes", 1), number(body_timeout, "body_timeout", 0)
     host = _make_host(definitions, size, allow_nonfinite, tell, ttl, clock)
-    options: dict[str, Any] = {"share_parameters": share_parameters, "replicas": replicas, "describe": tell}
-    guard = Guard(definitions, host, limits, **options, ttl=ttl, clock=clock)
+    guard = Guard(definitions, host, limits, share_parameters, replicas, tell, ttl, clock)
     endpoint = _Endpoint(guard, authenticator(authenticate), size, seconds, allow_nonfinite, tell)
     return Starlette(routes=[Route("/call", endpoint.call, methods=["POST"])])
 

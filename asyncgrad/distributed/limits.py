@@ -12,7 +12,7 @@ __all__ = ["Limits"]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The figures of `http_app`, each for one client; where there is no authentication, all are one client."""
 

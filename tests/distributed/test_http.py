@@ -113,8 +113,9 @@ def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_t
                     await ask()
             with pytest.raises(PermissionError, match="options of the optimizer are its owner's"):
                 await encoder.step(lr=1e6)
+            fields = {"number": 1, "options": {}, "zero_grad": True, "wants_state": True}
             with pytest.raises(PermissionError, match="make the stage with backup=False"):
-                await transport.stage("encoder", backup=True).step()
+                await transport.stage("encoder", backup=True).ask("step", fields, [])
 
     ag.run(main())
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import hmac
 import threading
 from collections.abc import Awaitable
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from ..arguments import number, whole_number
-from ..errors import ArgumentError, ReplicaError, WorkerLostError
+from ..arguments import describe, number, whole_number
+from ..errors import ArgumentError, ArgumentTypeError, ReplicaError, WorkerLostError
 from .failures import restore_error
 from .payload import check_size
 from .transport import Reply, Request, Transport
@@ -24,6 +25,9 @@ __all__ = ["Collective", "InProcessGroup", "RemoteGroup"]
 
 #: How many rounds that were decided are remembered: a replica is at most one round ahead of the others.
 _REMEMBERED = 64
+
+#: What the key of an array counts for, with the entry that has it.
+_KEY_BYTES = 512
 
 
 @runtime_checkable
@@ -117,11 +121,19 @@ class InProcessGroup:
         _resolve(key, [waiting[each] for each in range(self._size)])
         return future
 
+    def held_bytes(self) -> int:
+        """Return the bytes of the arrays that wait for those of other replicas."""
+        with self._lock:
+            return sum(array.nbytes for waiting in self._waiting.values() for array, _ in waiting.values())
+
     def abort(self, rank: int, round_number: int, reason: str) -> bool:
         """End a round; see `Collective.abort`."""
         with self._lock:
             if round_number in self._decided:
                 return False
+            while len(self._aborted) > _REMEMBERED:
+                # Replicas are within a round of each other: the oldest are asked for no more.
+                del self._aborted[next(iter(self._aborted))]
             reason, ranks = self._aborted.setdefault(round_number, (reason, set()))
             ranks.add(rank)
             if len(ranks) == self._size:
@@ -168,6 +180,7 @@ class RemoteGroup:
         worker: the address of the worker where they meet.
         name: that of this run; another run, also of the same program, needs another one.
         timeout: how many seconds a replica waits for the others.
+        secret: what the members know and nobody else; that of the first one decides. Over HTTP a group needs one.
 
     Example:
         >>> import asyncio, numpy as np, asyncgrad as ag
@@ -181,12 +194,24 @@ class RemoteGroup:
         [array([2., 1.]), array([2., 1.])]
     """
 
-    def __init__(self, transport: Transport, size: int, *, worker: str, name: str, timeout: float = 600.0) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        size: int,
+        *,
+        worker: str,
+        name: str,
+        timeout: float = 600.0,
+        secret: str | None = None,
+    ) -> None:
         self.transport: Transport = transport
         self.size: int = whole_number(size, "size", 1)
         self.worker: str = worker
         self.name: str = name
         self.timeout: float = number(timeout, "timeout", 0)
+        if secret is not None and not isinstance(secret, str):
+            raise ArgumentTypeError(f"secret is a string, as secrets.token_urlsafe() makes one, not {describe(secret)}")
+        self._secret = {} if secret is None else {"secret": secret}
 
     def member(self, rank: int) -> Collective:
         """Return the Collective of one replica."""
@@ -195,7 +220,15 @@ class RemoteGroup:
 
     async def close(self) -> None:
         """Have the worker forget the group; when all replicas have ended."""
-        await self.transport.call(self.worker, Request("drop", self.name))
+        reply = await self.transport.call(
+            self.worker, Request("drop", self.name, {**self.secret_fields(), "group": True})
+        )
+        if (error := reply.fields.get("error")) is not None:
+            raise restore_error(error, self.worker, self.transport.load_error)
+
+    def secret_fields(self) -> dict[str, Any]:
+        """Return what requests say besides: the secret, if there is one."""
+        return dict(self._secret)
 
 
 @final
@@ -233,7 +266,9 @@ class _RemoteMember:
 
     async def _ask(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> Any:
         group = self._group
-        request = Request(op, group.name, {"rank": self.rank, "size": self.size, **fields}, arrays)
+        request = Request(
+            op, group.name, {"rank": self.rank, "size": self.size, **group.secret_fields(), **fields}, arrays
+        )
         try:
             reply = await group.transport.call(group.worker, request)
         except WorkerLostError as lost:
@@ -250,21 +285,41 @@ class GroupHost:
 
     Args:
         size: how many replicas there are.
+        secret: that of the first member; None for none.
     """
 
-    __slots__ = ("_futures", "_group", "_size", "touched")
+    __slots__ = ("_futures", "_group", "_secret", "_size", "touched")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, secret: str | None = None) -> None:
         self._size = size
+        self._secret = secret
         self._group = InProcessGroup(size)
         #: By rank and key, for a request that comes twice; those of rounds that a replica has ended are dropped.
         self._futures: dict[tuple[int, tuple[int, ...]], concurrent.futures.Future[np.ndarray]] = {}
         #: When somebody has asked for anything last.
         self.touched = 0.0
 
+    @property
+    def size(self) -> int:
+        """The bytes of arrays that replicas have given, and some for each round that is remembered."""
+        arrays = list(self._futures.values())
+        done = [one.result() for one in arrays if one.done() and not one.cancelled() and one.exception() is None]
+        return sum(one.nbytes for one in done) + _KEY_BYTES * len(arrays) + self._group.held_bytes()
+
+    def check(self, secret: Any) -> None:
+        """Raise unless a secret is that of the group.
+
+        Raises:
+            PermissionError: it is another.
+        """
+        given = secret if isinstance(secret, str) else ""
+        if not hmac.compare_digest((self._secret or "").encode(), given.encode()):
+            raise PermissionError("this group has another secret: make each RemoteGroup with the same secret=...")
+
     async def answer(self, request: Request) -> Reply:
         """Answer a request of a replica."""
         fields = request.fields
+        self.check(fields.get("secret"))
         rank, size = fields["rank"], fields["size"]
         if size != self._size or not 0 <= rank < size:
             raise ReplicaError(f"this group has {self._size} replicas, and one says that it is number {rank} of {size}")

@@ -36,19 +36,39 @@ class Exchange:
         client: the httpx.AsyncClient.
         url: what is asked.
         body: the request.
+        headers: those of the request.
         timeout: the httpx.Timeout.
         patience: how many seconds what was given up may take until it can be cancelled; it is cancelled anyhow then.
         given_up: where to keep the tasks of requests that were given up, until they have ended.
     """
 
-    __slots__ = ("_body", "_client", "_given_up", "_is_given_up", "_may_be_cancelled", "_patience", "_timeout", "_url")
+    __slots__ = (
+        "_body",
+        "_client",
+        "_given_up",
+        "_headers",
+        "_is_given_up",
+        "_may_be_cancelled",
+        "_patience",
+        "_timeout",
+        "_url",
+    )
 
     def __init__(
-        self, client: Any, url: str, body: bytes, *, timeout: Any, patience: float, given_up: set[EagerTask]
+        self,
+        client: Any,
+        url: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        timeout: Any,
+        patience: float,
+        given_up: set[EagerTask],
     ) -> None:
         self._client = client
         self._url = url
         self._body = body
+        self._headers = headers
         self._timeout = timeout
         self._patience = patience
         self._given_up = given_up
@@ -90,7 +110,12 @@ class Exchange:
             task.add_done_callback(lambda _: late.cancel())
 
     async def _post(self, limit: int, what: str) -> tuple[int, bytearray]:
-        options = {"content": self._body, "timeout": self._timeout, "extensions": {"trace": self._note}}
+        options = {
+            "content": self._body,
+            "headers": self._headers,
+            "timeout": self._timeout,
+            "extensions": {"trace": self._note},
+        }
         async with self._client.stream("POST", self._url, **options) as response:
             return response.status_code, await read_bytes(response.aiter_bytes(), limit, what)
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import builtins
+import logging
+import os
 import sys
 import traceback
+import uuid
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..engine.notes import add_note
 from ..errors import ArgumentError, RemoteError
 
-__all__ = ["describe_error", "restore_error", "unknown_worker"]
+__all__ = ["describe_error", "describe_to_stranger", "restore_error", "unknown_worker"]
+
+_LOG = logging.getLogger("asyncgrad.distributed")
+_HERE = str(Path(__file__).parent) + os.sep
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
+_TELL_VALUES = frozenset(("_skeleton", "call"))
 
 
 def unknown_worker(worker: Any, known: Iterable[str]) -> ArgumentError:
@@ -45,6 +54,40 @@ def describe_error(error: BaseException, dumps: Callable[[Any], bytes] | None) -
     return fields
 
 
+def describe_to_stranger(error: BaseException) -> dict[str, Any]:
+    """Return JSON that tells a client whom this host does not trust the type of an error, and an id for the log.
+
+    A text is told where this package has made it, of the request. One that the owner's functions raised may have
+    arguments, paths or values in it.
+    """
+    identifier = uuid.uuid4().hex
+    _LOG.error("error %s of a stage", identifier, exc_info=error)
+    kind = type(error)
+    is_known = kind.__module__ in ("builtins", "asyncgrad.errors")
+    text = _text(error) if _is_of_the_request(error) else "the stage has failed"
+    text = f"{text} (error {identifier})"
+    return {
+        "type": kind.__qualname__ if is_known else kind.__name__,
+        "module": kind.__module__ if is_known else "",
+        "args": [text],
+        "text": text,
+        "notes": [],
+        "traceback": "",
+        "id": identifier,
+    }
+
+
+def _is_of_the_request(error: BaseException) -> bool:
+    if type(error).__module__ != "asyncgrad.errors":
+        return False
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not codes:
+        return True
+    # `pack` describes what the owner's function returned.
+    is_told = codes[-1].co_filename.startswith(_HERE) and codes[-1].co_name not in _TELL_VALUES
+    return is_told and all(code.co_filename.startswith(_PACKAGE) for code in codes)
+
+
 def restore_error(fields: dict[str, Any], worker: str, load: Callable[[bytes], Any]) -> BaseException:
     """Return the error that `describe_error` described, with notes that say where it was raised.
 
@@ -58,7 +101,10 @@ def restore_error(fields: dict[str, Any], worker: str, load: Callable[[bytes], A
     if known:
         notes = [note if note.startswith("at ") else f"at {worker}: {note}" for note in known]
         known[:] = list(dict.fromkeys(notes))
-    add_note(error, f"at {worker}, remote traceback:\n{fields['traceback']}")
+    if not isinstance(identifier := fields.get("id"), str):
+        add_note(error, f"at {worker}, remote traceback:\n{fields['traceback']}")
+    else:
+        add_note(error, f"at {worker}: its log tells more of error {identifier[:64]}: ask the owner of {worker}")
     return error
 
 
@@ -84,7 +130,7 @@ def _rebuilt(fields: dict[str, Any]) -> BaseException:
         except Exception:
             # It takes other arguments than those that it keeps, or keeps more than its arguments.
             kind = None
-    return RemoteError(f"{module}.{name}: {fields['text']}")
+    return RemoteError(f"{f'{module}.{name}'.lstrip('.')}: {fields['text']}")
 
 
 def _arguments(error: BaseException) -> tuple[Any, ...]:

@@ -11,13 +11,14 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 from ..errors import UnknownStageError
 from .collective import GroupHost
 from .definition import Definition
 from .failures import describe_error
-from .hosted_stage import HostedStage
+from .hosted_stage import Holding, HostedStage
 from .payload import arrays_of, check_size, pack, unpack
 from .transport import Reply, Request
 
@@ -40,6 +41,8 @@ class StageHost:
     Args:
         load: makes a Definition of what `Transport.export` made of it.
         dumps: pickles errors for a home that trusts this host; None leaves that out.
+        allow_nonfinite: whether gradients, and what a step makes of them, may be NaN or infinite.
+        describe: what a reply says of an error; None for all that `describe_error` does.
         ttl: after how many seconds a graph or transaction that nobody asks for is dropped.
         stage_ttl: after how many seconds a stage is, whose home has probably gone.
         max_bytes: the most bytes that the arrays of a reply may have.
@@ -64,13 +67,16 @@ class StageHost:
         *,
         load: Callable[[Any], Definition] = _identity,
         dumps: Callable[[Any], bytes] | None = None,
+        allow_nonfinite: bool = True,
+        describe: Callable[[BaseException], dict[str, Any]] | None = None,
         ttl: float = 3600.0,
         stage_ttl: float = 86400.0,
         max_bytes: int = 1 << 30,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
-        self._dumps = dumps
+        self._describe = describe or partial(describe_error, dumps=dumps)
+        self._allow_nonfinite = allow_nonfinite
         self._ttl = ttl
         self._stage_ttl = stage_ttl
         self._max_bytes = max_bytes
@@ -94,7 +100,7 @@ class StageHost:
             check_size(reply.arrays, self._max_bytes, f"the reply of stage {request.stage} to {request.op!r}")
             return reply
         except Exception as error:
-            return Reply({"error": describe_error(error, self._dumps)})
+            return Reply({"error": self._describe(error)})
 
     def expire(self) -> None:
         """Drop what nobody has asked for in the time to live; called by requests, and may be called by a timer."""
@@ -119,6 +125,19 @@ class StageHost:
             "running": sum(len(stage.running) for stage in stages),
         }
 
+    def has_stage(self, name: str) -> bool:
+        """Tell whether a stage is here."""
+        return name in self._stages
+
+    def holds(self, name: str) -> Holding:
+        """Return what is kept here for a stage."""
+        stage = self._stages.get(name)
+        return Holding(set(), set(), 0, 0, False) if stage is None else stage.holds()
+
+    def groups(self) -> dict[str, int]:
+        """Return how many bytes each group holds, by its name."""
+        return {name: group.size for name, group in self._groups.items()}
+
     async def _answer(self, request: Request) -> Reply:
         fields = request.fields
         if request.op == "ping":
@@ -133,7 +152,9 @@ class StageHost:
             return self._adopt(request.stage, fields, request.arrays)
         if request.op in ("all_reduce", "abort"):
             self.expire()
-            group = self._groups.get(request.stage) or self._groups.setdefault(request.stage, GroupHost(fields["size"]))
+            group = self._groups.get(request.stage)
+            if group is None:
+                group = self._groups[request.stage] = GroupHost(fields["size"], fields.get("secret"))
             group.touched = self._clock()
             return await group.answer(request)
         if request.op == "drop":
@@ -145,7 +166,11 @@ class StageHost:
         if request.op == "ready":
             stage.is_whole = True
             return Reply()
-        return await stage.answer(request)
+        reply = await stage.answer(request)
+        # Time begins when it has ended: what has run for longer than `ttl` would be dropped at once
+        # (test_what_runs_for_longer_than_the_time_to_live_is_not_dropped).
+        stage.touch_again(self._clock(), fields)
+        return reply
 
     def _find(self, name: str, fields: dict[str, Any]) -> HostedStage:
         """Return a stage, if the request is one of the attempt that is here, and comes when it may.
@@ -185,14 +210,16 @@ class StageHost:
         definition = self._load(fields["definition"])
         if (before := self._stages.pop(name, None)) is not None:
             before.close()
-        stage = self._stages[name] = HostedStage(definition, fields["definition"])
+        stage = self._stages[name] = HostedStage(definition, fields["definition"], self._allow_nonfinite)
         stage.is_whole = not fields.get("is_incomplete")
         stage.touch(self._clock(), {})
         return stage
 
     def _drop(self, name: str, fields: dict[str, Any]) -> Reply:
         """Drop a group, or a stage that has not been brought here again by a later attempt than home knew."""
-        self._groups.pop(name, None)
+        if (group := self._groups.get(name)) is not None:
+            group.check(fields.get("secret"))
+            del self._groups[name]
         stage, attempt = self._stages.get(name), fields.get("attempt")
         if attempt is not None:
             self._dropped[name] = max(attempt, self._dropped.pop(name, 0))

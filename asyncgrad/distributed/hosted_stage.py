@@ -14,7 +14,8 @@ from __future__ import annotations
 import contextvars
 import time
 from collections.abc import Callable
-from typing import Any, final
+from functools import partial
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -28,15 +29,35 @@ from ..graph.tensor_base import TensorBase
 from ..learn.calls import MeasuredCalls, start_task
 from ..tensor import Tensor, asarray
 from .definition import Definition, Program
+from .finite import check_gradients, finite_step
 from .ledger import Contribution, GradientLedger
-from .payload import arrays_of, pack, unpack
+from .payload import arrays_of, pack, size_of, unpack
 from .together import retrieve, wait_until_done
 from .transport import Reply, Request
 
-__all__ = ["HostedStage"]
+__all__ = ["Holding", "HostedStage"]
 
 #: How many calls that were given up are remembered, so that a forward that comes late is not kept.
 _REMEMBERED = 4096
+#: What an effect that is remembered counts for.
+_EFFECT_BYTES = 512
+
+
+@final
+class Holding(NamedTuple):
+    """What a host keeps for a stage."""
+
+    #: The keys of calls whose graphs are kept.
+    calls: set[str]
+    #: The transactions that somebody has asked for, and that have not ended.
+    transactions: set[int]
+    #: The bytes of inputs and outputs of calls, and of gradients that are not final.
+    size: int
+    #: The bytes that one backward adds to it.
+    parameters: int
+    #: Whether something runs for it.
+    is_running: bool
+
 
 #: By the name of a request, the method that answers it.
 _METHODS = {
@@ -61,7 +82,7 @@ _METHODS = {
 class _SavedCall:
     """A forward whose graph is kept: its inputs, those parameters among them that have come from home, and roots."""
 
-    __slots__ = ("inputs", "reply", "roots", "touched")
+    __slots__ = ("inputs", "outputs", "reply", "roots", "touched")
 
     def __init__(self, inputs: list[Any], roots: list[Any], reply: Reply, touched: float) -> None:
         self.inputs = inputs
@@ -69,6 +90,8 @@ class _SavedCall:
         self.roots = roots
         #: For a second request of the same forward; dropped by the first backward.
         self.reply: Reply | None = reply
+        #: The bytes of the outputs.
+        self.outputs = size_of(reply.arrays)
         self.touched = touched
 
 
@@ -76,7 +99,8 @@ class _SavedCall:
 class HostedStage:
     """One stage: its program, its graphs by key, and its gradients."""
 
-    def __init__(self, definition: Definition, exported: Any) -> None:
+    def __init__(self, definition: Definition, exported: Any, allow_nonfinite: bool = True) -> None:
+        self._allow_nonfinite = allow_nonfinite
         #: The definition as it came.
         self.exported = exported
         #: Which attempt of its home to bring it to a worker it is here by.
@@ -181,6 +205,8 @@ class HostedStage:
                 allow_unused=True,
             )
         found = [None if grad is None else grad.numpy() for grad in grads]
+        if not self._allow_nonfinite:
+            check_gradients(found[len(inputs) :])
         if params:
             self.ledger.add(transaction, contribution, found[len(inputs) :])
         if not fields["keep"]:
@@ -228,6 +254,9 @@ class HostedStage:
     async def prepare(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Sum what a transaction has added; name what is missing."""
         missing = self.ledger.prepare(fields["transaction"], map(_contribution, fields["contributions"]))
+        if not self._allow_nonfinite:
+            # Sums of finite gradients may be infinite.
+            check_gradients(self.ledger.prepared(fields["transaction"]))
         return Reply({"missing": [[list(one.task), one.order, one.key] for one in missing], "version": self.version})
 
     async def commit(self, fields: dict[str, Any], _: list[Any]) -> Reply:
@@ -260,7 +289,8 @@ class HostedStage:
 
         def step() -> None:
             self.ledger.settle()
-            self.program.step(fields["options"])
+            make = self.program.step if self._allow_nonfinite else partial(finite_step, self.program)
+            make(fields["options"])
             if fields["zero_grad"]:
                 self.program.zero_grad()
 
@@ -371,16 +401,31 @@ class HostedStage:
         self.touched = now
         if (call := self.calls.get(fields.get("key", ""))) is not None:
             call.touched = now
-        if fields.get("wants_params"):
-            self._touched[fields["transaction"]] = now
+        if (transaction := fields.get("transaction")) and fields.get("wants_params", True):
+            self._touched[transaction] = now
+
+    def touch_again(self, now: float, fields: dict[str, Any]) -> None:
+        """Note that what somebody has asked for has ended; a transaction may have ended with it."""
+        known = fields.get("transaction") in self._touched
+        self.touch(now, fields if known else {"key": fields.get("key", "")})
 
     def expire(self, before: float) -> None:
         """Drop graphs, and gradients of backward passes that have not been committed, of before some time."""
-        for key in [key for key, call in self.calls.items() if call.touched < before]:
+        busy = {which[1] for which in self.running}
+        for key in [key for key, call in self.calls.items() if call.touched < before and key not in busy]:
             del self.calls[key]
-        for transaction in [one for one, touched in self._touched.items() if touched < before]:
+        at_work = {which[2] for which in self.running if which[0] == "backward"}
+        for transaction in [one for one, at in self._touched.items() if at < before and one not in at_work]:
             self.ledger.forget(transaction)
             del self._touched[transaction]
+
+    def holds(self) -> Holding:
+        """Return what is kept here."""
+        calls = sum(size_of(arrays_of(call.inputs)) + call.outputs for call in self.calls.values())
+        size = calls + self.ledger.held_bytes() + _EFFECT_BYTES * len(self._effects)
+        return Holding(
+            set(self.calls), set(self._touched), size, size_of(arrays_of(self.ledger.params)), bool(self.running)
+        )
 
     def close(self) -> None:
         """End what runs, and drop what has not been stepped: the next stage of this Module is not to have it."""

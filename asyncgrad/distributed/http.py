@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, final
 
 from ..arguments import describe, number
 from ..engine.eager_task import EagerTask
-from ..errors import ArgumentError, ArgumentTypeError, PayloadError, RemoteError, WorkerLostError
+from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, RemoteError, WorkerLostError
+from .authentication import bearer
 from .definition import Definition
 from .exchange import Exchange
 from .failures import unknown_worker
@@ -22,7 +23,7 @@ from .replies import checked
 from .stage import Stage
 from .together import run_patiently, wait_until_done
 from .transport import Reply, Request
-from .wire import decode, encode, message_bytes
+from .wire import CONTENT_TYPE, decode, encode, message_bytes
 
 try:
     import httpx
@@ -49,6 +50,8 @@ class HttpTransport:
         patience: how many seconds a server may be silent before it is asked, over another connection, whether it is
             there; if it does not answer in as many seconds again, it counts as lost.
         max_bytes: the most bytes that the arrays of a message may have.
+        key: what the owners know this client by, where `http_app` was given `authenticate`; all addresses get it, so
+            use one transport for each owner that does not trust the others.
 
     Example:
         >>> import httpx, asyncgrad as ag
@@ -71,6 +74,7 @@ class HttpTransport:
         client: Callable[[], Any] | None = None,
         patience: float = 10.0,
         max_bytes: int = 1 << 30,
+        key: str | bytes | None = None,
     ) -> None:
         if isinstance(workers, str):
             raise ArgumentTypeError(f"workers is a list of addresses, not one: write [{workers!r}]")
@@ -78,6 +82,7 @@ class HttpTransport:
         if not self._workers:
             raise ArgumentError("workers is empty: name the address of a server, such as 'https://lab.example/stages'")
         self.max_bytes: int = max_bytes
+        self._headers = {"content-type": CONTENT_TYPE, **bearer(key)}
         self._make_client = _new_client if client is None else client
         self._patience = number(patience, "patience", 0)
         #: One for each event loop. A finalizer may look at it in the midst of a change: it is replaced, never changed.
@@ -125,7 +130,8 @@ class HttpTransport:
         Raises:
             WorkerLostError: the connection broke, or the server is silent.
             PayloadError: the request or the reply is larger than the server, or this transport, allows.
-            PermissionError: the server does not allow the request.
+            PermissionError: the server does not allow the request, or does not know the key.
+            BusyError: the client has as much under way, or holds as much, as the server lets it.
         """
         if worker not in self._workers:
             raise unknown_worker(worker, self._workers)
@@ -191,6 +197,7 @@ class HttpTransport:
             connections.client,
             f"{worker}/call",
             body,
+            headers=self._headers,
             timeout=timeout,
             patience=self._patience,
             given_up=connections.given_up,
@@ -229,6 +236,8 @@ def _refusal(worker: str, status: int, data: bytearray) -> Exception:
     text = f"server {worker} answers {status}: {bytes(data[:1000]).decode(errors='replace')}"
     if status == 413:
         return PayloadError(text)
+    if status == 429:
+        return BusyError(text)
     if status in (401, 403):
         return PermissionError(text)
     if status in (502, 503, 504):

@@ -7,16 +7,20 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
-from ..arguments import describe, number
-from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, UnknownStageError
+from ..arguments import describe, number, whole_number
+from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError
 from ..learn.calls import ALWAYS_ON_WORKER
-from ..nn.module import Module
 from ..scheduling import OFFLOAD_THRESHOLD
+from .authentication import authenticator
 from .definition import Definition
-from .failures import describe_error
+from .failures import describe_error, describe_to_stranger
+from .finite import check_inputs
+from .guard import Guard
 from .host import StageHost
+from .limits import Limits
+from .requests import check_request
 from .transport import Reply, Request
-from .wire import decode, encode, message_bytes, read_bytes
+from .wire import CONTENT_TYPE, decode, encode, message_bytes, read_bytes
 
 try:
     from starlette.applications import Starlette
@@ -28,158 +32,216 @@ except ImportError as error:
 
 __all__ = ["http_app"]
 
-#: What any client may ask for. Each of these returns outputs, gradients of inputs, or nothing.
-_OPEN = frozenset(
-    {
-        *("backward", "cancel", "commit", "create", "drop", "finish", "forward"),
-        *("free", "outcome", "ping", "prepare", "ready", "roll_back", "step", "zero_grad"),
-    }
-)
+#: Messages of more bytes are read and written on a worker thread: the loop has other clients.
+_LARGE = 1 << 18
 
-#: What shows or sets the parameters.
-_PRIVATE = frozenset(("load_state", "restore", "state"))
-
-#: What replicas ask for.
-_OF_REPLICAS = frozenset(("abort", "all_reduce"))
+#: What a stranger may send to ask whether the server is there.
+_PING = 1 << 12
 
 
 def http_app(
     stages: Mapping[str, Any],
     *,
+    authenticate: Any = None,
     share_parameters: bool = False,
     replicas: bool = False,
+    allow_nonfinite: bool = False,
+    show_errors: bool = False,
     max_bytes: int = 1 << 28,
     max_stages: int = 256,
+    max_calls: int = 1024,
+    max_transactions: int = 1024,
+    max_requests: int = 1024,
+    max_held_bytes: int = 1 << 30,
+    max_groups: int = 16,
     body_timeout: float = 60.0,
     ttl: float = 3600.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Any:
     """Return an ASGI application that serves stages to `HttpTransport`: run it by uvicorn, or mount it.
 
-    A client names a stage, calls it with arrays, and gets its outputs and the gradients of its inputs. It has the
-    stage's optimizer make steps, and sees no parameter. Who may connect is the server's to decide, by TLS or a token.
+    A client calls a stage, gets outputs and input gradients, and has its optimizer make steps; see docs/security.md.
 
     Args:
         stages: by name, a Module, a function of the inputs, or an `ag.distributed.Definition`, which may have
-            parameters and an optimizer. A Module is the owner's own: it learns, and one client at a time has it, until
-            that closes its stage or is silent for `ttl` seconds. Of a function with parameters each has a copy.
+            parameters and an optimizer. A Module learns, and one client at a time has it, and what shares a parameter
+            with it, until that closes its stage or is silent for `ttl` seconds. Else each has a copy.
+        authenticate: a key, keys by the names of clients, or a function of the request, which may be async, that
+            returns the client's name or None. A stage belongs to its client. Without it everybody is one client.
         share_parameters: whether clients may read and set parameters, which `backup=True` at the client needs.
         replicas: whether the clients may meet here as replicas: see `RemoteGroup`.
+        allow_nonfinite: whether inputs, gradients, and what a step makes of the parameters, may be NaN or infinite.
+        show_errors: whether clients see whole errors; or the type, and an id in the log `asyncgrad.distributed`.
         max_bytes: the most bytes that the arrays of a message may have, on either way.
-        max_stages: how many stages clients may have at a time.
+        max_stages: how many stages a client may have at a time.
+        max_calls: how many calls of a client may run, or have their graph kept.
+        max_transactions: how many backward passes of a client may be under way.
+        max_requests: how many requests of a client may be under way.
+        max_held_bytes: the most bytes of inputs, outputs and gradients that are kept for a client, or arrive; and
+            those of all groups together.
+        max_groups: how many groups of replicas a client may have begun.
         body_timeout: the seconds in which a message must arrive.
         ttl: after how many seconds a graph or a stage that no client asks for is dropped.
         clock: the seconds since some time.
 
     Example:
         >>> import asyncgrad as ag
-        >>> from asyncgrad import nn, optim
-        >>> make = lambda model: optim.SGD(model, lr=0.1)
-        >>> app = ag.distributed.http_app({"encoder": ag.distributed.Definition(nn.Linear(3, 2), optimizer=make)})
+        >>> from asyncgrad import nn
+        >>> app = ag.distributed.http_app({"encoder": nn.Linear(3, 2)})
         >>> [route.path for route in app.routes]
         ['/call']
     """
-    server = _Server(stages, share_parameters, replicas, max_bytes, max_stages, ttl, clock)
-    seconds = number(body_timeout, "body_timeout", 0)
+    definitions = {name: _as_definition(name, one) for name, one in stages.items()}
+    limits = Limits(max_stages, max_calls, max_transactions, max_requests, max_held_bytes, max_groups)
+    tell = _describe_all if show_errors else describe_to_stranger
+    size, seconds = whole_number(max_bytes, "max_bytes", 1), number(body_timeout, "body_timeout", 0)
+    host = _make_host(definitions, size, allow_nonfinite, tell, ttl, clock)
+    guard = Guard(definitions, host, limits, share_parameters, replicas, tell, ttl, clock)
+    endpoint = _Endpoint(guard, authenticator(authenticate), size, seconds, allow_nonfinite, tell)
+    return Starlette(routes=[Route("/call", endpoint.call, methods=["POST"])])
 
-    async def call(http: Any) -> Any:
-        try:
-            async with asyncio.timeout(seconds):
-                data = await read_bytes(http.stream(), message_bytes(max_bytes), "the request")
-            head, arrays = decode(data, max_bytes)
-            request = Request(str(head["op"]), str(head["stage"]), dict(head["fields"]), arrays)
-        except PayloadError as error:
-            return PlainTextResponse(str(error), 413)
-        except TimeoutError:
-            return PlainTextResponse(f"the request did not arrive within {seconds:g} s", 408)
-        except ClientDisconnect:
-            return PlainTextResponse("the client has gone", 400)
-        except (ArgumentError, KeyError, TypeError, ValueError) as error:
-            return PlainTextResponse(f"this is no request of a stage: {error}", 400)
-        try:
-            reply = await server.handle(request)
-        except PermissionError as error:
-            return PlainTextResponse(str(error), 403)
-        return Response(encode({"fields": reply.fields}, reply.arrays), media_type="application/octet-stream")
 
-    return Starlette(routes=[Route("/call", call, methods=["POST"])])
+def _make_host(
+    definitions: Mapping[str, Definition],
+    max_bytes: int,
+    allow_nonfinite: bool,
+    tell: Callable[[BaseException], dict[str, Any]],
+    ttl: float,
+    clock: Callable[[], float],
+) -> StageHost:
+    return StageHost(
+        load=definitions.__getitem__,
+        ttl=ttl,
+        stage_ttl=ttl,
+        max_bytes=max_bytes,
+        allow_nonfinite=allow_nonfinite,
+        describe=tell,
+        clock=clock,
+    )
 
 
 @final
-class _Server:
-    """A StageHost, with what an owner who does not trust its clients needs: names, limits, and nothing private."""
+class _Endpoint:
+    """HTTP on one side, a Guard on the other."""
 
     def __init__(
         self,
-        stages: Mapping[str, Any],
-        share_parameters: bool,
-        replicas: bool,
+        guard: Guard,
+        identify: Callable[[Any], Any],
         max_bytes: int,
-        max_stages: int,
-        ttl: float,
-        clock: Callable[[], float],
+        seconds: float,
+        allow_nonfinite: bool,
+        tell: Callable[[BaseException], dict[str, Any]],
     ) -> None:
-        self._definitions = {name: _as_definition(name, one) for name, one in stages.items()}
-        self._host = StageHost(
-            load=self._definitions.__getitem__, ttl=ttl, stage_ttl=ttl, max_bytes=max_bytes, clock=clock
-        )
-        self._allowed = _OPEN | (_PRIVATE if share_parameters else set()) | (_OF_REPLICAS if replicas else set())
-        self._share_parameters = share_parameters
-        self._max_stages = max_stages
-        self._ttl = ttl
-        self._clock = clock
-        #: By the name of a client's stage, the registered name and when it was last asked for.
-        self._open: dict[str, tuple[str, float]] = {}
+        self._guard = guard
+        self._identify = identify
+        self._max_bytes = max_bytes
+        self._seconds = seconds
+        self._allow_nonfinite = allow_nonfinite
+        self._tell = tell
 
-    async def handle(self, request: Request) -> Reply:
-        """Answer a request.
+    async def call(self, http: Any) -> Any:
+        """Answer a request, by a status that says what is wrong with it."""
+        try:
+            return await self._call(http)
+        except PayloadError as error:
+            return PlainTextResponse(str(error), 413)
+        except BusyError as error:
+            return PlainTextResponse(str(error), 429)
+        except PermissionError as error:
+            return PlainTextResponse(str(error), 403)
+        except TimeoutError:
+            return PlainTextResponse(f"the request did not arrive within {self._seconds:g} s", 408)
+        except ClientDisconnect:
+            return PlainTextResponse("the client has gone", 400)
+        except _NotARequestError as error:
+            return PlainTextResponse(f"this is no request of a stage: {error}", 400)
 
-        Raises:
-            PermissionError: clients may not ask for that.
-        """
-        if request.op not in self._allowed:
-            raise PermissionError(f"this server does not answer {request.op!r}: the parameters are its owner's")
-        if request.fields.get("options"):
-            raise PermissionError("the options of the optimizer are its owner's: call step() without any")
-        if request.fields.get("wants_state") and not self._share_parameters:
-            raise PermissionError("the parameters are their owner's: make the stage with backup=False")
-        if request.op == "create":
+    async def _call(self, http: Any) -> Any:
+        if http.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
+            return PlainTextResponse(f"a request has the content type {CONTENT_TYPE}, as HttpTransport sends it", 415)
+        client = await self._identify(http)
+        if client is None:
+            return await self._call_of_stranger(http)
+        limit = message_bytes(self._max_bytes)
+        size = _content_length(http)
+        if size is not None and size > limit:
+            raise PayloadError(
+                f"the request has more than {limit} bytes: send smaller batches, or raise max_bytes there"
+            )
+        with self._guard.arriving(client, limit if size is None else size) as count:
+            data = await self._read(http, limit)
+            request, error = await _apart(len(data), self._decode, data)
+            del data
+            count(request)
+            # What is answered while it computes tells clients that the server is there: functions, and bodies of
+            # backward passes, run on workers, however short they were so far
+            # (test_a_server_that_computes_answers_whether_it_is_there).
+            ALWAYS_ON_WORKER.set(True)
+            OFFLOAD_THRESHOLD.set(0.0)
+            reply = Reply({"error": self._tell(error)}) if error else await self._guard.handle(client, request)
+            body = await _apart(sum(one.nbytes for one in reply.arrays if one is not None), _encode, reply)
+        return Response(body, media_type=CONTENT_TYPE)
+
+    async def _call_of_stranger(self, http: Any) -> Any:
+        """Tell a stranger that the server is there, and nothing else."""
+        try:
+            request, _ = self._decode(await self._read(http, _PING))
+            is_ping = request.op == "ping"
+        except (PayloadError, _NotARequestError):
+            is_ping = False
+        if is_ping:
+            return Response(_encode(Reply()), media_type=CONTENT_TYPE)
+        return PlainTextResponse("this server does not know you: HttpTransport(..., key=...) sends the key", 401)
+
+    async def _read(self, http: Any, limit: int) -> bytearray:
+        async with asyncio.timeout(self._seconds):
+            return await read_bytes(http.stream(), limit, "the request")
+
+    def _decode(self, data: bytearray) -> tuple[Request, Exception | None]:
+        """Return a request, and the error that its stage answers at once."""
+        try:
+            head, arrays = decode(data, self._max_bytes)
+            if not isinstance(head["op"], str) or not isinstance(head["stage"], str):
+                raise TypeError("'op' and 'stage' are strings")
+            if not isinstance(head["fields"], dict):
+                raise TypeError("'fields' is a dict")
+            request = Request(head["op"], head["stage"], head["fields"], arrays)
+            check_request(request, self._allow_nonfinite)
+        except PayloadError:
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise _NotARequestError(str(error)) from None
+        # Of replicas, whatever they sum is theirs.
+        if not self._allow_nonfinite and request.op != "all_reduce":
             try:
-                await self._admit(request)
-            except Exception as error:
-                return Reply({"error": describe_error(error, None)})
-        elif request.stage in self._open:
-            self._open[request.stage] = self._open[request.stage][0], self._clock()
-        # What is answered while it computes tells clients that the server is there: functions, and bodies of backward
-        # passes, run on workers, however short they were so far.
-        # test_a_server_that_computes_answers_whether_it_is_there
-        ALWAYS_ON_WORKER.set(True)
-        OFFLOAD_THRESHOLD.set(0.0)
-        reply = await self._host.handle(request)
-        if request.op == "drop" or (request.op == "create" and "error" in reply.fields):
-            self._open.pop(request.stage, None)
-        return reply
+                check_inputs(arrays, f"the request {request.op!r}")
+            except ArgumentError as error:
+                return request, error
+        return request, None
 
-    async def _admit(self, request: Request) -> None:
-        name, now = request.fields.get("definition"), self._clock()
-        if "definition" not in request.fields:
-            # A client that goes on with what it had, after its connection broke.
-            if request.stage not in self._open:
-                raise UnknownStageError(f"there is no stage {request.stage} here")
-            name = self._open[request.stage][0]
-        if not isinstance(name, str) or name not in self._definitions:
-            raise ArgumentError(f"no stage is registered under {name!r} here; there are {sorted(self._definitions)}")
-        for stage, (_, touched) in list(self._open.items()):
-            if touched < now - self._ttl:
-                del self._open[stage]
-                await self._host.handle(Request("drop", stage))
-        if request.stage not in self._open:
-            if len(self._open) >= self._max_stages:
-                raise BusyError(f"clients have {self._max_stages} stages here, and may not have more: try again later")
-            is_shared = isinstance(self._definitions[name].fn, Module)
-            if is_shared and any(other == name for other, _ in self._open.values()):
-                raise BusyError(f"another client has stage {name!r}, which learns from one at a time: try again later")
-        self._open[request.stage] = name, now
+
+@final
+class _NotARequestError(Exception):
+    """A body is no request."""
+
+
+def _encode(reply: Reply) -> bytes:
+    return encode({"fields": reply.fields}, reply.arrays)
+
+
+async def _apart(size: int, work: Callable[[Any], Any], value: Any) -> Any:
+    """Return what a function makes of a message: on a worker thread if that is large."""
+    return await asyncio.to_thread(work, value) if size > _LARGE else work(value)
+
+
+def _content_length(http: Any) -> int | None:
+    text = http.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _describe_all(error: BaseException) -> dict[str, Any]:
+    return describe_error(error, None)
 
 
 def _as_definition(name: Any, found: Any) -> Definition:

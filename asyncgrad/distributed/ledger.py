@@ -21,8 +21,12 @@ import numpy as np
 
 from ..errors import GraphError, UnknownTransactionError
 from ..tensor import Tensor, tensor
+from .payload import size_of
 
 __all__ = ["Contribution", "GradientLedger"]
+
+#: What the name of a transaction or a contribution counts for, with the entry that has it.
+_NAME_BYTES = 512
 
 
 class Contribution(NamedTuple):
@@ -97,6 +101,19 @@ class GradientLedger:
     def __len__(self) -> int:
         """Return how many transactions hold gradients here."""
         return len(self._open) + len(self._committed)
+
+    def held_bytes(self) -> int:
+        """Return the bytes of gradients that are not final, and some for each name that is remembered."""
+        pending = [grads for one in self._open.values() for grads in one.contributions.values()]
+        summed = [sums for one in self._open.values() for sums in one.sums or ()]
+        committed = [sums for one in self._committed for sums in one.sums]
+        arrays = [grad for grads in [*pending, *summed, *committed] for grad in grads if grad is not None]
+        return size_of(arrays) + _NAME_BYTES * (len(self._ended) + len(self._open) + len(pending))
+
+    def prepared(self, transaction: int) -> list[Any]:
+        """Return the sums of a transaction that has been prepared, and not committed."""
+        found = self._open.get(transaction)
+        return [] if found is None else [grad for sums in found.sums or () for grad in sums]
 
     def add(self, transaction: int, contribution: Contribution, grads: list[Any]) -> None:
         """Keep the gradients of one call; one that is here already stays.

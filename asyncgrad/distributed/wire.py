@@ -16,10 +16,16 @@ import numpy as np
 from ..errors import ArgumentError, PayloadError
 from .payload import check_size
 
-__all__ = ["compact", "decode", "encode", "expand", "message_bytes", "read_bytes"]
+__all__ = ["CONTENT_TYPE", "compact", "decode", "encode", "expand", "message_bytes", "read_bytes"]
+
+#: What a message is, as HTTP names it: a page of a browser cannot post it to another site unasked.
+CONTENT_TYPE = "application/octet-stream"
 
 #: The most bytes of a head.
 _HEAD_BYTES = 1 << 20
+
+#: The most arrays: each is an object of hundreds of bytes, however small it is.
+_ARRAYS = 1 << 14
 
 #: Heads and arrays begin at multiples of this, so that arrays are aligned where they lie.
 _ALIGNMENT = 16
@@ -41,6 +47,8 @@ def encode(head: dict[str, Any], arrays: Sequence[np.ndarray | None]) -> bytes:
     found = [None if array is None else compact(array) for array in arrays]
     specs = [None if one is None else [one[0].dtype.str, list(one[0].shape), one[1]] for one in found]
     text = json.dumps({**head, "arrays": specs}).encode()
+    if len(specs) > _ARRAYS:
+        raise PayloadError(f"a message has {len(specs)} arrays, and may have {_ARRAYS}: stack them")
     if len(text) > _HEAD_BYTES:
         raise PayloadError(f"a message says {len(text)} bytes besides its arrays, and may say {_HEAD_BYTES}")
     parts: list[Any] = [len(text).to_bytes(_ALIGNMENT, "little"), text, _padding(len(text))]
@@ -67,8 +75,16 @@ def decode(data: bytearray, max_bytes: int | None = None) -> tuple[dict[str, Any
         begin = _ALIGNMENT + length
         if len(data) < begin:
             raise ValueError(f"it has {len(data)} bytes, and its head alone {begin}")
+        if length > _HEAD_BYTES:
+            # Before it is read: JSON takes many times its bytes as objects
+            # (test_a_head_that_is_larger_than_heads_may_be_is_refused_unread).
+            raise PayloadError(
+                f"a message says {length} bytes besides its arrays, and may say {_HEAD_BYTES}: send arrays as arrays"
+            )
         head = json.loads(bytes(data[_ALIGNMENT:begin]))
         specs = head.pop("arrays")
+        if len(specs) > _ARRAYS:
+            raise PayloadError(f"a message has {len(specs)} arrays, and may have {_ARRAYS}: stack them")
         arrays: list[np.ndarray | None] = []
         for spec in specs:
             begin += -begin % _ALIGNMENT
@@ -81,6 +97,8 @@ def decode(data: bytearray, max_bytes: int | None = None) -> tuple[dict[str, Any
             arrays.append(expand(array, layout))
         if begin + -begin % _ALIGNMENT != len(data):
             raise ValueError(f"its arrays end at byte {begin} of {len(data)}")
+    except PayloadError:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ArgumentError(f"this is no message of a stage: {error}") from None
     if max_bytes is not None:

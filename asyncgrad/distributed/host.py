@@ -20,6 +20,7 @@ from .definition import Definition
 from .failures import describe_error
 from .hosted_stage import Holding, HostedStage
 from .payload import arrays_of, check_size, pack, unpack
+from .together import wait_until_done
 from .transport import Reply, Request
 
 __all__ = ["StageHost"]
@@ -109,7 +110,7 @@ class StageHost:
             self._expires_at = now + min(self._ttl, self._stage_ttl) / 10
             for name, stage in list(self._stages.items()):
                 stage.expire(now - self._ttl)
-                if stage.touched < now - self._stage_ttl and not stage.running:
+                if stage.touched < now - self._stage_ttl and not (stage.running or stage.applying):
                     del self._stages[name]
                     stage.close()
             for name in [one for one, group in self._groups.items() if group.touched < now - self._stage_ttl]:
@@ -142,6 +143,7 @@ class StageHost:
         fields = request.fields
         if request.op == "ping":
             return Reply(dict(self.counts()))
+        await self._wait_for_effect(request.stage)
         if self._leaving is not None and request.op != "drop":
             # What was done here now would be lost: the stages have been packed.
             await self._leaving.wait()
@@ -171,6 +173,11 @@ class StageHost:
         # (test_what_runs_for_longer_than_the_time_to_live_is_not_dropped).
         stage.touch_again(self._clock(), fields)
         return reply
+
+    async def _wait_for_effect(self, name: str) -> None:
+        """Wait until no worker thread changes a stage (test_nothing_is_asked_of_a_stage_while_a_step_runs)."""
+        while (stage := self._stages.get(name)) is not None and stage.applying is not None:
+            await wait_until_done(stage.applying)
 
     def _find(self, name: str, fields: dict[str, Any]) -> HostedStage:
         """Return a stage, if the request is one of the attempt that is here, and comes when it may.

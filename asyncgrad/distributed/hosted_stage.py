@@ -23,10 +23,11 @@ from ..backward import grad as differentiate
 from ..context import GENERATOR, enable_grad, no_grad
 from ..engine.eager_task import EagerTask
 from ..engine.exec_info import count_reachable
+from ..engine.offloading import call_on_worker
 from ..errors import GraphError, UnknownCallError, UnknownStageError
 from ..graph.leaf import get_gradient_edge
 from ..graph.tensor_base import TensorBase
-from ..learn.calls import MeasuredCalls, start_task
+from ..learn.calls import ALWAYS_ON_WORKER, MeasuredCalls, start_task
 from ..tensor import Tensor, asarray
 from .definition import Definition, Program
 from .finite import check_gradients, finite_step
@@ -123,6 +124,8 @@ class HostedStage:
         self.calls: dict[str, _SavedCall] = {}
         #: What runs, by the request that began it.
         self.running: dict[tuple[Any, ...], EagerTask] = {}
+        #: The effect that a worker thread applies. Nothing else is asked of the stage meanwhile: it would see a half.
+        self.applying: EagerTask | None = None
         self._touched: dict[int, float] = {}
         self._given_up: dict[str, None] = {}
         self._forward_calls = MeasuredCalls()
@@ -294,7 +297,7 @@ class HostedStage:
             if fields["zero_grad"]:
                 self.program.zero_grad()
 
-        return self._apply_once(fields, step)
+        return await self._apply_once(fields, step)
 
     async def zero_grad(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Drop the gradients."""
@@ -303,7 +306,7 @@ class HostedStage:
             self.ledger.settle()
             self.program.zero_grad()
 
-        return self._apply_once(fields, drop)
+        return await self._apply_once(fields, drop)
 
     async def restore(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
         """Set the state to one that home has kept."""
@@ -312,9 +315,9 @@ class HostedStage:
             self.ledger.settle()
             self.program.load_state(unpack(fields["state"], arrays))
 
-        return self._apply_once(fields, restore)
+        return await self._apply_once(fields, restore)
 
-    def _apply_once(self, fields: dict[str, Any], apply: Callable[[], None]) -> Reply:
+    async def _apply_once(self, fields: dict[str, Any], apply: Callable[[], None]) -> Reply:
         """Do what an effect does, once for its number, however often and late the request comes.
 
         Raises:
@@ -325,14 +328,29 @@ class HostedStage:
             raise GraphError(f"effect {effect} of a stage comes after its home has given it up")
         if effect not in self._effects:
             self._effects[effect], self.version = None, self.version + 1
-            try:
-                apply()
-            except Exception as error:
-                self._effects[effect] = error.with_traceback(None)
-                raise
+            task = start_task(self._apply(effect, apply), contextvars.copy_context(), "an effect on a stage")
+            if not task.done():
+                self.applying = task
+                # It outlives its caller, as what runs for a call does.
+                task.add_done_callback(retrieve)
+                await wait_until_done(task)
+            task.result()
         elif (failed := self._effects[effect]) is not None:
             raise failed.with_traceback(None)
         return self._report(fields["wants_state"])
+
+    async def _apply(self, effect: int, apply: Callable[[], None]) -> None:
+        try:
+            if ALWAYS_ON_WORKER.get():
+                await call_on_worker(apply)
+            else:
+                apply()
+        except Exception as error:
+            # Not the error itself, whose traceback refers to what it was raised in.
+            self._effects[effect] = GraphError(f"effect {effect} of a stage raised {type(error).__name__} before")
+            raise
+        finally:
+            self.applying = None
 
     async def outcome(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Tell which of some effects have been applied, and refuse the others from now on."""
@@ -424,7 +442,11 @@ class HostedStage:
         calls = sum(size_of(arrays_of(call.inputs)) + call.outputs for call in self.calls.values())
         size = calls + self.ledger.held_bytes() + _EFFECT_BYTES * len(self._effects)
         return Holding(
-            set(self.calls), set(self._touched), size, size_of(arrays_of(self.ledger.params)), bool(self.running)
+            set(self.calls),
+            set(self._touched),
+            size,
+            size_of(arrays_of(self.ledger.params)),
+            bool(self.running) or self.applying is not None,
         )
 
     def close(self) -> None:

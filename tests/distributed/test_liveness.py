@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -13,9 +14,11 @@ import httpx
 import numpy as np
 
 import asyncgrad as ag
+from asyncgrad import optim
 from asyncgrad.distributed import Definition, HttpTransport, Stage, http_app
 from asyncgrad.distributed.wire import decode
 from tests.threads import PATIENCE
+from tests.turns import settle
 
 URL = "http://owner"
 
@@ -84,3 +87,59 @@ def test_a_server_that_computes_answers_whether_it_is_there(which):
 
     assert found == [[2.0] * 3] * 5
     assert seen == [True]
+
+
+class SlowOptimizer(optim.SGD):
+    """An owner's optimizer, whose step waits on its thread."""
+
+    def __init__(self, params, wait):
+        super().__init__(params, lr=1.0)
+        self._wait = wait
+
+    def step(self):
+        self._wait()
+
+
+def test_a_server_that_makes_a_step_answers_whether_it_is_there():
+    async def main():
+        computing = Computing()
+        computing.takes_long = True
+        definition = Definition(lambda w, x: w * x, 2.0, optimizer=lambda params: SlowOptimizer(params, computing.wait))
+        app = http_app({"slow": definition})
+        client = lambda: httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), event_hooks={"response": [computing.note]}
+        )
+        async with HttpTransport([URL], client=client, patience=0.01) as transport:
+            await transport.stage("slow").step()
+        return computing.seen
+
+    assert ag.run(main()) == [True]
+
+
+def test_nothing_is_asked_of_a_stage_while_a_step_runs():
+    async def main():
+        steps, order = threading.Event(), []
+
+        def wait():
+            assert steps.wait(PATIENCE)
+            order.append("step")
+
+        def body(w, x):
+            order.append("forward")
+            return w * x
+
+        app = http_app({"slow": Definition(body, 2.0, optimizer=lambda params: SlowOptimizer(params, wait))})
+        client = lambda: httpx.AsyncClient(transport=httpx.ASGITransport(app=app))
+        async with HttpTransport([URL], client=client) as transport:
+            stage = await transport.stage("slow").start()
+            step = asyncio.ensure_future(stage.step())
+            await settle()
+            call = asyncio.ensure_future(stage(3.0))
+            await settle()
+            assert order == []
+            steps.set()
+            await step
+            await call
+        return order
+
+    assert ag.run(main()) == ["step", "forward"]

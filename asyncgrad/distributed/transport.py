@@ -52,7 +52,8 @@ class Transport(Protocol):
     """Abstract: carries requests to the hosts of stages, each known by the address of its worker.
 
     A transport need not keep order, and may deliver a request late, and twice: each says by its numbers whether it
-    still counts. It must tell a worker that is lost from one that is slow. All methods may be called from any event loop.
+    still counts. It must tell a worker that is lost from one that is slow. All methods may be called from any event
+    loop.
 
     Example:
         >>> import asyncgrad as ag

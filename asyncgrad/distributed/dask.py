@@ -25,6 +25,7 @@ from ..graph.values import owned
 from ..learn.calls import start_task
 from .failures import unknown_worker
 from .host import StageHost
+from .open_stages import OpenStages
 from .outbox import Outbox
 from .payload import size_of
 from .together import run_patiently
@@ -148,6 +149,8 @@ async def _adopt(worker: Any, others: Sequence[str], request: Request) -> None:
 class DaskTransport:
     """A transport to the workers of a Dask cluster.
 
+    Use it as an async context manager, or await `aclose()`, and the stages end with it.
+
     Whoever can reach the scheduler can have the workers run any code, as in Dask itself: use it on networks that you
     trust, or with Dask's TLS, which the client's connections then have.
 
@@ -187,6 +190,7 @@ class DaskTransport:
         self._known: set[str] = set()
         #: Once there is a connection, and so a stage that may have anything to send.
         self._outbox: Outbox | None = None
+        self._opened = OpenStages()
 
     @classmethod
     def of_client(cls, client: Any) -> DaskTransport:
@@ -230,6 +234,7 @@ class DaskTransport:
             raise unknown_worker(worker, await self.workers())
         if request.op == "create":
             self._created[worker] += 1
+        self._opened.note(worker, request)
         return await self._on_loop_of_client(self._exchange(worker, request))  # type: ignore[no-any-return]
 
     def _check_client(self) -> None:
@@ -242,6 +247,19 @@ class DaskTransport:
         """Have a request sent whose reply nobody needs; a finalizer may call this, in the midst of any code."""
         if self._outbox is not None and self._client.status in ("running", "connecting"):
             self._outbox.put(worker, request)
+
+    async def aclose(self) -> None:
+        """End the stages that this transport has brought to workers; the client stays open."""
+        if self._outbox is not None and self._client.status in ("running", "connecting"):
+            for worker, request in self._opened.take():
+                self._outbox.put(worker, request)
+            await self._on_loop_of_client(self._outbox.flush())
+
+    async def __aenter__(self) -> DaskTransport:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def _install(self) -> None:
         plugin = HostPlugin(self._ttl, self._stage_ttl, self.max_bytes)

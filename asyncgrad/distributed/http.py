@@ -18,6 +18,7 @@ from .authentication import bearer
 from .definition import Definition
 from .exchange import Exchange
 from .failures import unknown_worker
+from .open_stages import OpenStages
 from .outbox import Outbox
 from .replies import checked
 from .stage import Stage
@@ -38,7 +39,7 @@ class HttpTransport:
     """A transport to the owners of stages who serve them by `ag.distributed.http_app`.
 
     Neither side runs code of the other, or unpickles what it sends. Use it as an async context manager, or await
-    `aclose()`: connections belong to an event loop.
+    `aclose()`: connections, and the stages that they brought to their servers, belong to an event loop, and end then.
 
     A call that is cancelled closes its connection, or gives it back, at the latest when `patience` seconds are over. So
     no descriptor stays behind, however many calls are cancelled.
@@ -136,6 +137,7 @@ class HttpTransport:
         if worker not in self._workers:
             raise unknown_worker(worker, self._workers)
         connections = self._connections_here()
+        connections.opened.note(worker, request)
         exchange, check = self._exchange(connections, worker, request), partial(self._check, connections, worker)
         reply: Reply = await run_patiently(exchange, check, self._patience, "ask a server")
         return reply
@@ -156,9 +158,14 @@ class HttpTransport:
             one.outbox.put(worker, request)
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop, after what `send` was given has gone out."""
+        """End the stages that were brought to their servers on this event loop, and close its connections.
+
+        Before, what `send` was given goes out.
+        """
         loop = asyncio.get_running_loop()
         for one in [one for one in self._connections if one.loop is loop]:
+            for worker, request in one.opened.take():
+                one.outbox.put(worker, request)
             await one.outbox.flush()
             with self._connecting:
                 self._connections = tuple(other for other in self._connections if other is not one)
@@ -178,7 +185,7 @@ class HttpTransport:
         for one in self._connections:
             if one.loop is loop:
                 return one
-        added = _Connections(loop, self._make_client(), Outbox(loop, self.call), set())
+        added = _Connections(loop, self._make_client(), Outbox(loop, self.call), set(), OpenStages())
         with self._connecting:
             self._connections = (*(one for one in self._connections if not one.loop.is_closed()), added)
         return added
@@ -225,6 +232,8 @@ class _Connections(NamedTuple):
     outbox: Outbox
     #: What httpx still does for requests that nobody waits for any more.
     given_up: set[EagerTask]
+    #: What it has brought to servers.
+    opened: OpenStages
 
 
 def _new_client() -> Any:

@@ -185,6 +185,21 @@ def test_a_function_of_a_script_takes_what_it_refers_to_along(client, workers):
     assert ag.run(main()) == [2.0, 4.0]
 
 
+def test_stages_end_with_their_transport(client, workers):
+    async def main():
+        async with DaskTransport(client) as transport:
+            kept = [await stage(lambda x: x, transport=transport, worker=one).start() for one in workers]
+            before = await stages_at(transport, workers)
+        after = await stages_at(transport, workers)
+        return len(kept), [there - left for there, left in zip(before, after, strict=True)]
+
+    assert ag.run(main()) == (3, [1, 1, 1])
+
+
+async def stages_at(transport, workers):
+    return [(await transport.call(one, Request("ping", ""))).fields["stages"] for one in workers]
+
+
 def test_replicas_meet_at_a_worker():
     async def main(client, workers):
         groups = [RemoteGroup(DaskTransport(client), 2, worker=workers[0], name="run") for _ in range(2)]

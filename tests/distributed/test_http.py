@@ -390,6 +390,18 @@ def test_clients_have_no_more_stages_than_may_be():
     ag.run(main())
 
 
+def test_stages_end_with_their_transport():
+    async def main():
+        app = http_app({"one": nn.Linear(3, 2)})
+        async with connected(app) as transport:
+            first = await transport.stage("one").start()
+        async with connected(app) as transport:
+            await transport.stage("one").start()
+        return first.worker
+
+    assert ag.run(main()) == "http://0"
+
+
 def test_what_is_not_registered_is_refused_and_no_code_travels():
     async def main():
         async with connected(http_app({"same": lambda x: x})) as transport:

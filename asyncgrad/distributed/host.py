@@ -109,6 +109,10 @@ class StageHost:
             for name in [one for one, group in self._groups.items() if group.touched < now - self._stage_ttl]:
                 del self._groups[name]
 
+    def has(self, name: str) -> bool:
+        """Return whether a stage is here."""
+        return name in self._stages
+
     def counts(self) -> dict[str, int]:
         """Return how many stages, calls, transactions and running requests are here."""
         stages = self._stages.values()

@@ -59,11 +59,6 @@ async def answered_by(handler, **options):
         yield transport
 
 
-def make_layer(seed=0):
-    with ag.random.seed(seed):
-        return nn.Linear(3, 2)
-
-
 class Steps:
     """Events of a body at the server."""
 
@@ -376,6 +371,35 @@ def test_a_home_that_dies_between_two_commits_leaves_a_gradient_at_no_owner(comm
             assert all(model.weight.grad is None for model in models)
 
     ag.run(main())
+
+
+@pytest.mark.parametrize("op", ["create", "drop"])
+def test_a_late_create_or_drop_takes_no_stage_from_its_client(op):
+    async def main():
+        app = http_app({"encoder": Definition(nn.Linear(3, 2), optimizer=lambda model: optim.SGD(model, lr=0.5))})
+        async with connected(app) as transport:
+            mine = await transport.stage("encoder").start()
+            call, is_broken = transport.call, True
+
+            async def break_once(worker, request):
+                nonlocal is_broken
+                if is_broken:
+                    is_broken = False
+                    raise WorkerLostError("the connection broke")
+                return await call(worker, request)
+
+            transport.call = break_once
+            await mine.step()
+            # The stage is here by its second attempt: these are of the first, or of one before.
+            fields = {"definition": "encoder", "known": 0} if op == "create" else {}
+            await call("http://0", Request(op, mine.name, {"attempt": 1, **fields}))
+            with pytest.raises(BusyError, match="another client has stage 'encoder'"):
+                await transport.stage("encoder").start()
+            is_broken = True
+            await mine.step()
+            return (await mine(np.ones((1, 3)))).shape
+
+    assert ag.run(main()) == (1, 2)
 
 
 def test_clients_have_no_more_stages_than_may_be():

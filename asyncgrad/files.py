@@ -16,16 +16,17 @@ __all__ = ["make_folders", "missing_folders", "replacing", "sync_folder"]
 
 
 @contextmanager
-def replacing(path: Path, beside: Path | None = None) -> Iterator[BinaryIO]:
+def replacing(path: Path, beside: Path | None = None, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Give a new file, which takes the place of another one at the end of the block; if that raises, nothing changes.
 
-    It has the permissions of the file that it replaces, or else those that a new file gets. No link is followed: one
-    at `path` is replaced, and what it leads to stays as it is.
+    It has the permissions of the file that it replaces, or else those of `mode` that the umask leaves. No link is
+    followed: one at `path` is replaced, and what it leads to stays as it is.
 
     Args:
         path: the name of the file.
         beside: the name that it has until then. What has that name is removed first: nobody else may use it. None
             makes one up.
+        mode: the permissions of a file that replaces none.
 
     Raises:
         OSError: it could not be written, or is perhaps not on the disk.
@@ -34,17 +35,17 @@ def replacing(path: Path, beside: Path | None = None) -> Iterator[BinaryIO]:
         beside = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     else:
         beside.unlink(missing_ok=True)
-    mode = _mode_of(path)
+    kept = _mode_of(path)
     # Where the file that is replaced is private, the new one is from the beginning.
-    opener = functools.partial(os.open, mode=0o666 if mode is None else 0o600)
+    opener = functools.partial(os.open, mode=mode if kept is None else 0o600)
     try:
         # "x" follows no link that somebody made meanwhile: test_a_link_in_the_place_of_a_new_file_is_not_followed.
         with open(beside, "xb+", opener=opener) as file:  # Path.open takes no opener
-            if mode is None:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if kept is None:
+                kept = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             yield file
         # By the name: whoever writes by `file.name`, as safetensors does, may have put a file of their own there.
-        beside.chmod(mode)
+        beside.chmod(kept)
         with beside.open("rb+") as written:
             os.fsync(written.fileno())
         os.replace(beside, path)  # noqa: PTH105  # the call that tests let fail
@@ -84,8 +85,8 @@ def missing_folders(path: Path) -> list[Path]:
     return [each for each in (path, *path.parents) if not each.exists()]
 
 
-def make_folders(missing: list[Path]) -> None:
-    """Make what `missing_folders` returned, each on the disk before the next one."""
+def make_folders(missing: list[Path], *, mode: int = 0o777) -> None:
+    """Make what `missing_folders` returned, each on the disk before the next, with what the umask leaves of `mode`."""
     for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode, exist_ok=True)
         sync_folder(folder.parent)

@@ -28,7 +28,7 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad.learn.lines import record_of
 from examples.serve_and_learn import new_learner
-from examples.serving.demonstration import POSTED, Server, body, put_to_work, sequence, server
+from examples.serving.demonstration import JSON, POSTED, Server, body, put_to_work, sequence, server
 
 SCRIPT = Path(__file__).resolve().parent.parent / "examples" / "serve_and_learn.py"
 HIDDEN = 8
@@ -107,13 +107,13 @@ class Load:
             is_example = number % LEARN_EVERY == 0
             try:
                 if not is_example:
-                    self.statuses[(await client.post("/predict", content=ASK)).status_code] += 1
+                    self.statuses[(await client.post("/predict", content=ASK, headers=JSON)).status_code] += 1
                     self._end()
                     continue
                 hangs_up = self.gone > 0 and number % (2 * LEARN_EVERY) == 0
                 self.gone -= hangs_up
                 async with asyncio.timeout(PATIENCE if hangs_up else None):
-                    answer = await client.post("/learn", content=body(**example(number)))
+                    answer = await client.post("/learn", content=body(**example(number)), headers=JSON)
             except TimeoutError:
                 self.unknown.append(number)
                 self._end()

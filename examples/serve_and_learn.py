@@ -2,8 +2,8 @@
 
     python examples/serve_and_learn.py --demo                    # watch it for some seconds
     python examples/serve_and_learn.py --port 8000 --directory model
-    curl -d '{"inputs": [[0.1, 0.2], [0.3, 0.4]], "targets": [[0.5], [0.6]]}' localhost:8000/learn
-    curl -d '{"inputs": [[0.1, 0.2]]}' localhost:8000/predict
+    curl --json '{"inputs": [[0.1, 0.2], [0.3, 0.4]], "targets": [[0.5], [0.6]]}' localhost:8000/learn
+    curl --json '{"inputs": [[0.1, 0.2]]}' localhost:8000/predict
     curl localhost:8000/metrics
 
 The model is a recurrent network that turns a sequence of inputs into a sequence of outputs. Learning from a sequence of
@@ -42,6 +42,7 @@ from asyncgrad import learn, nn, optim
 try:
     import uvicorn
     from starlette.applications import Starlette
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
     from starlette.responses import JSONResponse
     from starlette.routing import Route
@@ -52,6 +53,7 @@ except ModuleNotFoundError as missing:
 
 DIRECTORY = Path(__file__).parent / "output" / "serve_and_learn"
 STEPS = 4096  # of the longest sequence
+NAMES = ("localhost", "127.0.0.1")  # by which clients call the service
 BREATH = 0.0005  # seconds of a forward after which the event loop goes on
 INPUTS = {"inputs": learn.ArraySpec((None, 2), max_size=2 * STEPS)}
 EXAMPLE = {**INPUTS, "targets": learn.ArraySpec((None, 1), max_size=STEPS)}
@@ -115,8 +117,8 @@ async def collecting_seldom() -> AsyncIterator[None]:
             task.cancel()
 
 
-def application(learner: learn.Learner, ready: str | None = None) -> Starlette:
-    """Return the service; it prints `ready` once it serves."""
+def application(learner: learn.Learner, ready: str | None = None, names: Sequence[str] = NAMES) -> Starlette:
+    """Return the service, which answers to these names alone; it prints `ready` once it serves."""
 
     async def predict(request: Request) -> JSONResponse:
         body = await learn.http.read_json(request)
@@ -149,7 +151,10 @@ def application(learner: learn.Learner, ready: str | None = None) -> Starlette:
         Route("/learn", learn_example, methods=["POST"]),
         Route("/metrics", metrics),
     ]
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers=learn.http.exception_handlers())
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=learn.http.exception_handlers())
+    # A web page whose own name leads here is not answered.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
+    return app
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,6 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Predict and learn over HTTP.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on; 0 takes a free one")
+    parser.add_argument(
+        "--name", action="append", default=list(NAMES), help="another name by which clients call it, or '*' for any"
+    )
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="where the model and its journal are")
     parser.add_argument("--hidden", type=int, default=24, help="of a new model: size of its memory")
     parser.add_argument("--checkpoint-every", type=int, default=100, help="steps between two checkpoints")
@@ -176,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"cannot serve on {options.host} port {options.port}: {error}", file=sys.stderr)
         return 1
     with listener:
-        app = application(learner, "serving on http://{}:{}".format(*listener.getsockname()[:2]))
+        app = application(learner, "serving on http://{}:{}".format(*listener.getsockname()[:2]), options.name)
         server = uvicorn.Server(uvicorn.Config(app, http=http, lifespan="on", access_log=False, log_level="warning"))
         # uvicorn raises the signal that stopped it again at the end; it must not kill the process.
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,8 +1,8 @@
 """The service of serve_and_learn.py with FastAPI: the same learner, and the same answers to what goes wrong.
 
     python examples/serve_with_fastapi.py 8000
-    curl -d '{"inputs": [[0.1, 0.2], [0.3, 0.4]], "targets": [[0.5], [0.6]]}' localhost:8000/learn
-    curl -d '{"inputs": [[0.1, 0.2]]}' localhost:8000/predict
+    curl --json '{"inputs": [[0.1, 0.2], [0.3, 0.4]], "targets": [[0.5], [0.6]]}' localhost:8000/learn
+    curl --json '{"inputs": [[0.1, 0.2]]}' localhost:8000/predict
 
 Needs `pip install 'asyncgrad[serve]' fastapi`.
 """
@@ -19,6 +19,7 @@ from asyncgrad import learn
 try:
     import uvicorn
     from fastapi import FastAPI, Request
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     from examples.serve_and_learn import new_learner
 except ModuleNotFoundError as missing:
@@ -26,6 +27,8 @@ except ModuleNotFoundError as missing:
 
 learner = new_learner(Path(__file__).parent / "output" / "serve_with_fastapi")
 app = FastAPI(lifespan=learn.http.lifespan(learner), exception_handlers=learn.http.exception_handlers())
+# A web page whose name leads here is not answered.
+app.add_middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1"])
 
 
 @app.post("/predict")

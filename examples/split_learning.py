@@ -15,6 +15,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +36,11 @@ def lab() -> None:
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
     definition = ag.distributed.Definition(model, optimizer=lambda model: optim.Adam(model, lr=0.03))
     app = ag.distributed.http_app({"classifier": definition})
+    # uvicorn by itself waits for slow clients without end.
+    http: Any = ag.learn.http.connections()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        server = uvicorn.Server(uvicorn.Config(app, http=http, log_level="warning"))
         ag.run(server.serve(sockets=[listener]))
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def write(path: Path, content: bytes, **options: Path) -> None:
+def write(path: Path, content: bytes, **options: Any) -> None:
     with replacing(path, **options) as file:
         file.write(content)
 
@@ -51,15 +52,41 @@ def test_a_file_keeps_its_permissions_when_it_is_replaced(tmp_path, mode):
 
 
 @needs_permissions
-@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
-def test_a_new_file_has_the_permissions_of_new_files(tmp_path, mask):
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002, 0])
+@pytest.mark.parametrize("mode", [None, 0o666, 0o640, 0o600])
+def test_a_new_file_has_the_permissions_of_new_files(tmp_path, mask, mode):
     before = os.umask(mask)
     try:
-        write(tmp_path / "file", b"new")
+        write(tmp_path / "file", b"new", **({} if mode is None else {"mode": mode}))
     finally:
         os.umask(before)
 
-    assert mode_of(tmp_path / "file") == 0o666 & ~mask
+    assert mode_of(tmp_path / "file") == (mode or 0o666) & ~mask
+
+
+@needs_permissions
+def test_a_private_file_is_private_from_the_beginning(tmp_path):
+    before = os.umask(0)
+    try:
+        with replacing(tmp_path / "file", mode=0o600) as file:
+            found = mode_of(Path(file.name))
+    finally:
+        os.umask(before)
+
+    assert found == 0o600
+
+
+@needs_permissions
+@pytest.mark.parametrize(("mask", "mode"), [(0, 0o700), (0o022, 0o700), (0, 0o777), (0o022, 0o755)])
+def test_new_folders_have_the_mode_that_is_asked_for_and_others_keep_theirs(tmp_path, mask, mode):
+    tmp_path.chmod(0o755)
+    before = os.umask(mask)
+    try:
+        make_folders(missing_folders(tmp_path / "a" / "b"), mode=0o777 if mode == 0o755 else mode)
+    finally:
+        os.umask(before)
+
+    assert [mode_of(path) for path in (tmp_path / "a", tmp_path / "a" / "b", tmp_path)] == [mode, mode, 0o755]
 
 
 @needs_permissions

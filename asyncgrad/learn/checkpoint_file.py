@@ -16,7 +16,10 @@ from ..errors import ModelDirectoryError
 from ..files import replacing
 from .encoding import decode, encode
 
-__all__ = ["read_checkpoint", "write_checkpoint"]
+__all__ = ["OWN", "read_checkpoint", "write_checkpoint"]
+
+#: The permissions of a file that is made for its owner alone.
+OWN = 0o600
 
 #: The version of the format. The first had no checksum.
 FORMAT = 2
@@ -44,7 +47,7 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
         return name
 
     tree = json.dumps({"format": FORMAT, **{name: encode(part, put, name) for name, part in content.items()}})
-    with replacing(path, path.with_name(f"{path.name}.new")) as file:
+    with replacing(path, path.with_name(f"{path.name}.new"), mode=OWN) as file:
         np.savez(file, tree=np.array(tree), **arrays)
         # The last two bytes of a zip archive are the size of the comment that follows.
         file.seek(-2, os.SEEK_END)

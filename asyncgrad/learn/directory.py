@@ -10,6 +10,9 @@ between, the lines of the journal before are skipped. There is a file of the jou
 
 `journal.cut-NAME-SIZE` says that what follows the first bytes of a journal was refused, and could not be removed: the
 disk took no write, but a name. `lock` is held by the writing process.
+
+A journal has what users sent, and a checkpoint what was learned from it: what is made here is for its owner alone, and
+what is there already keeps its permissions (test_what_a_learner_makes_is_for_its_owner_alone).
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Any, final
 from ..errors import JournalError, ModelDirectoryError
 from ..files import make_folders, missing_folders, sync_folder
 from ..offload.forking import reset_in_children
-from .checkpoint_file import read_checkpoint, write_checkpoint
+from .checkpoint_file import OWN, read_checkpoint, write_checkpoint
 from .lines import Record, is_torn, line_of, record_of
 
 __all__ = ["ModelDirectory"]
@@ -79,7 +82,7 @@ class ModelDirectory:
         self._made: list[Path] = []
         try:
             self._made = missing_folders(path)
-            make_folders(self._made)
+            make_folders(self._made, mode=0o700)
             self._take_lock()
             self._journal = self._open_journal()
         except BlockingIOError as error:
@@ -120,7 +123,7 @@ class ModelDirectory:
             ) from None
 
     def _opened(self, name: str, flags: int) -> int:
-        descriptor = os.open(self.path / name, flags, 0o666)
+        descriptor = os.open(self.path / name, flags, OWN)
         self._files.callback(os.close, descriptor)
         return descriptor
 
@@ -302,7 +305,7 @@ class ModelDirectory:
             return True
         try:
             # An empty file takes no write: test_what_was_refused_is_not_learned_after_a_restart.
-            os.close(os.open(self.path / f"journal.cut-{self._name or ''}-{size}", _FLAGS | os.O_CREAT, 0o666))
+            os.close(os.open(self.path / f"journal.cut-{self._name or ''}-{size}", _FLAGS | os.O_CREAT, OWN))
             sync_folder(self.path)
         except OSError:
             return False

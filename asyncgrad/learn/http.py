@@ -39,14 +39,19 @@ CLIENT_CLOSED_REQUEST = 499
 async def read_json(request: Any, *, max_bytes: int = 1_000_000, timeout: float = 10.0) -> Any:
     """Return what the body of a request says, as JSON; read no more than the limit, whatever its content-length says.
 
+    Its content type must say that it is JSON. Any web page can have a browser send what says that it is text or a form,
+    or says nothing, to a service on the visitor's machine or network; for JSON the browser asks the service first.
+
     Args:
         request: Starlette's or FastAPI's Request.
         max_bytes: the most bytes of a body.
         timeout: the seconds in which the body must arrive.
 
     Raises:
-        RequestError: 400 for a body that is not JSON, 408 for one that does not arrive, 413 for one that is too long.
+        RequestError: 400 for a body that is not JSON, 408 for one that does not arrive, 413 for one that is too long,
+            415 for one that does not say that it is JSON.
     """
+    _must_say_json(request.headers.get("content-type", ""))
     body = bytearray()
     try:
         async with asyncio.timeout(number(timeout, "timeout", 0)):
@@ -61,6 +66,21 @@ async def read_json(request: Any, *, max_bytes: int = 1_000_000, timeout: float 
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise RequestError(400, f"the body is not JSON: {reason}") from None
+
+
+def _must_say_json(content_type: str) -> None:
+    """Raise a RequestError unless a content type is JSON's, or that of a format which is JSON, as problem+json is.
+
+    Browsers do not ask before they send any other that begins as one of theirs does
+    (test_what_a_web_page_may_send_unasked_is_not_read).
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise RequestError(
+            415,
+            f"the body must have the content type application/json, and has {kind or 'none'}: send the header "
+            "content-type: application/json, as curl --json does",
+        )
 
 
 async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | None = None) -> T:
@@ -102,7 +122,9 @@ async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | N
             raise ClientDisconnectedError(CLIENT_CLOSED_REQUEST, "the client has disconnected") from None
         raise
     except TimeoutError as error:
-        raise (error if str(error) else TimeoutError(f"not done within {timeout:g} s, and cancelled")) from None
+        if str(error) or timeout is None:
+            raise error from None
+        raise TimeoutError(f"not done within {timeout:g} s, and cancelled") from None
     finally:
         if watcher is not None and not watcher.cancel() and not watcher.cancelled():
             # A client that can no longer be watched; asyncio would report that nobody has looked at its error.
@@ -137,10 +159,10 @@ def lifespan(learner: Any, *, collect_garbage: bool = True) -> Callable[[Any], A
 def exception_handlers() -> dict[Any, Any]:
     """Return what answers the errors of a learner, for the argument of that name of Starlette and FastAPI.
 
-    An answer is JSON: `{"error": "..."}`. The status is 422 for an example or input that does not fit, 400, 408 and 413
-    for a body that cannot be read, 429 where too many wait, 503 where the journal cannot be written, the learner is
-    closed or the process has no file descriptors left, 504 after a timeout, 500 for an error of the service's own. None
-    of these changes the model.
+    An answer is JSON: `{"error": "..."}`. The status is 422 for an example or input that does not fit, 400, 408, 413
+    and 415 for a body that cannot be read, 429 where too many wait, 503 where the journal cannot be written, the
+    learner is closed or the process has no file descriptors left, 504 after a timeout, 500 for an error of the
+    service's own. None of these changes the model. Where a system call failed, its file is not named.
 
     Raises:
         ModuleNotFoundError: Starlette is not installed.
@@ -158,7 +180,7 @@ def exception_handlers() -> dict[Any, Any]:
 
     def told(status: int, headers: dict[str, str] | None = None) -> Callable[[Any, Any], Awaitable[Any]]:
         async def handle(_: Any, error: Exception) -> Any:
-            return answer(status, str(error), headers)
+            return answer(status, _without_file(error), headers)
 
         return handle
 
@@ -171,7 +193,7 @@ def exception_handlers() -> dict[Any, Any]:
     async def of_system(_: Any, error: OSError) -> Any:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise error
-        return answer(503, f"the service is short of descriptors: {error}", _LATER)
+        return answer(503, f"the service is short of descriptors: {_without_file(error)}", _LATER)
 
     async def own(_: Any, error: Exception) -> Any:
         return answer(500, "an error of the service's own, which its log shows")
@@ -195,6 +217,15 @@ def exception_handlers() -> dict[Any, Any]:
 
 
 _LATER = {"Retry-After": "1"}
+
+
+def _without_file(error: BaseException) -> str:
+    """Return what an error says, but not which file of the service it is about: a client is not told of those."""
+    text = str(error)
+    for each in (error, error.__cause__):
+        if isinstance(each, OSError) and each.filename is not None:
+            text = text.replace(str(each), f"[Errno {each.errno}] {each.strerror}")
+    return text
 
 
 def connections(

@@ -231,6 +231,8 @@ class Learner:
             async with asyncio.timeout(seconds):
                 outputs = await self._predictions.ask(given)
         except TimeoutError as error:
+            if seconds is None:
+                raise  # of the model: there is no limit
             self._counts["timed_out"] += 1
             raise TimeoutError(f"not predicted within {seconds:g} s") from error
         except asyncio.CancelledError:
@@ -277,6 +279,8 @@ class Learner:
             async with asyncio.timeout(seconds) as pending.limit:
                 return await pending.result()  # type: ignore[no-any-return]
         except TimeoutError as error:
+            if seconds is None:
+                raise  # of the loss: there is no limit
             self._counts["timed_out"] += 1
             raise TimeoutError(f"not learned within {seconds:g} s, and nothing has changed") from error
         except asyncio.CancelledError:

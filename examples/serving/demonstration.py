@@ -20,6 +20,8 @@ import numpy as np
 #: The time steps of a prediction, of a sequence to learn, and of the sequence whose learning a timeout cancels.
 ASKED, POSTED, LONG = 20, 500, 1000
 LEARNERS = 2
+#: A service reads what says that it is JSON.
+JSON = {"content-type": "application/json"}
 #: The first timeout to try, in seconds; it is halved until it is too short to learn the sequence.
 TIMEOUT = 0.04
 
@@ -47,7 +49,7 @@ class Server:
         self.process, self.ready, self.client = process, ready, client
 
     async def ask(self, path: str, body: bytes) -> httpx.Response:
-        return await self.client.post(path, content=body)
+        return await self.client.post(path, content=body, headers=JSON)
 
     async def metrics(self) -> dict[str, Any]:
         found: dict[str, Any] = (await self.client.get("/metrics")).json()

@@ -23,8 +23,10 @@ from asyncgrad.learn.connections import RESERVED, within_descriptors
 from tests.learn.making import new_learner, turns_until
 from tests.learn.real import serving
 
+#: The first headers of an example to learn.
+POST = b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
 #: Headers that are never whole, from nothing at all to all but the last line.
-HALVES = [b"", b"P", b"POST /learn HTTP/1.1\r\n", b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\n"]
+HALVES = [b"", b"P", b"POST /learn HTTP/1.1\r\n", POST + b"Content-Length: 1\r\n"]
 WHOLE = b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
@@ -109,7 +111,7 @@ def test_a_request_that_takes_longer_than_headers_may_is_not_cut_off(run):
         async with serving(learner, protocol=protocol) as (client, _), connected(client) as (reader, writer):
             learner.model.shut("forward")
             body = b'{"x": [1, 2], "y": [1]}'
-            writer.write(b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             await turns_until(lambda: learner.model.began("forward") == 1)
             asyncio.get_running_loop().call_later(0.2, learner.model.open)
             return await answer(reader)
@@ -174,7 +176,7 @@ async def _send_half_of_the_headers(client, server, writer):
 
 
 async def _send_half_of_a_body(client, server, writer):
-    writer.write(b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{")
+    writer.write(POST + b"Content-Length: 100\r\n\r\n{")
 
 
 async def _send_half_of_a_body_that_nobody_reads(client, server, writer):
@@ -245,7 +247,7 @@ def test_a_client_that_the_server_works_for_keeps_its_place(run):
             working = []
             for count in (1, 2):
                 reader, writer = await stack.enter_async_context(one_more(client, server, 2))
-                writer.write(b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
                 await turns_until(lambda count=count: learner.statistics().pending == count)
                 working.append(reader)
             async with connected(client) as (reader, writer):
@@ -304,7 +306,8 @@ def test_a_body_that_is_no_http_is_answered_once_and_raises_nothing(run, caplog,
             one_more(client, server, 1) as (reader, writer),
         ):
             (connection,) = server.server_state.connections
-            writer.write(b"POST " + path + b" HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n")
+            head = POST.replace(b"/learn", path) + b"Transfer-Encoding: chunked\r\n\r\n"
+            writer.write(head + b"1\r\n{\r\n")
             before = server.server_state.total_requests
             if status == b"404":
                 await turns_until(lambda: server.server_state.total_requests > before)

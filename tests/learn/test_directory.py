@@ -22,6 +22,10 @@ from tests.learn.making import Gate, answers, example, failing_disk, new_learner
 from tests.threads import PATIENCE
 
 
+def failing(*_):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def test_what_was_learned_is_there_after_a_crash_to_the_last_bit(run, tmp_path):
     before = run(learn(tmp_path, 1, 2, 3))
 
@@ -535,6 +539,51 @@ def test_the_names_of_a_new_directory_and_of_those_that_it_is_in_are_on_the_disk
     assert [number for number in found if number in [folder.stat().st_ino for folder in folders]] == [
         folder.stat().st_ino for folder in folders
     ]
+
+
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077])
+def test_what_a_learner_makes_is_for_its_owner_alone(run, tmp_path, monkeypatch, mask):
+    folder = tmp_path / "models" / "mine"
+    tmp_path.chmod(0o755)
+    before = os.umask(mask)
+    try:
+        run(learn(folder, *range(3), checkpoint_every=2))
+        with monkeypatch.context() as patch:
+            directory = ModelDirectory(folder)
+            directory.checkpoint()
+            patch.setattr(os, "ftruncate", failing)
+            patch.setattr(os, "write", failing)
+            with pytest.raises(JournalError):
+                directory.append(3, [1.0])
+            directory.close()
+    finally:
+        os.umask(before)
+
+    found = {path.name.partition("-")[0]: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert found == dict.fromkeys(["checkpoint.npz", "journal", "journal.cut", "lock"], 0o600)
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent, tmp_path)] == [0o700, 0o700, 0o755]
+
+
+@pytest.mark.parametrize("name", ["journal", "checkpoint.npz", "lock", "."])
+def test_what_is_there_keeps_the_permissions_that_its_owner_gave_it(run, tmp_path, name):
+    folder = tmp_path / "model"
+    run(learn(folder, 1))
+    (folder / name).chmod(0o750)
+
+    run(learn(folder, *range(3), checkpoint_every=2))
+
+    assert (folder / name).stat().st_mode & 0o777 == 0o750
+
+
+def test_a_journal_that_was_removed_is_made_again_for_its_owner_alone(tmp_path):
+    directory = ModelDirectory(tmp_path / "model")
+    directory.begin({"a": 1})
+    (tmp_path / "model" / "journal").unlink()
+
+    directory.save_checkpoint({"a": 2})
+    directory.close()
+
+    assert (tmp_path / "model" / "journal").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])

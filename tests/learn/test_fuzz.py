@@ -48,7 +48,7 @@ def test_any_body_gets_an_answer_and_the_model_stays_finite(posts: list[tuple[st
         async with learner, httpx.AsyncClient(transport=transport, base_url="http://service") as client:
             learned = 0
             for path, content in posts:
-                answer = await client.post(path, content=content)
+                answer = await client.post(path, content=content, headers={"content-type": "application/json"})
                 found: Any = answer.json()
                 assert answer.status_code in (200, 400, 413, 422)
                 assert (answer.status_code == 200) is not ("error" in found)

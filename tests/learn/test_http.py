@@ -22,11 +22,19 @@ from tests.learn.making import QUESTION, answers, example, failing_disk, new_lea
 from tests.learn.real import FRAMEWORKS, serving
 
 ASK = QUESTION.tolist()
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(params=FRAMEWORKS)
 def framework(request):
     return request.param
+
+
+class Silent:
+    """A request whose client says no more."""
+
+    async def receive(self):
+        await asyncio.Event().wait()
 
 
 def fields(seed):
@@ -127,12 +135,69 @@ def test_what_is_wrong_with_a_body_is_told_and_changes_nothing(run, framework):
         async with serving(learner, framework, max_bytes=200_000) as (client, _):
             for which, (body, status, text) in BAD.items():
                 content = body if isinstance(body, bytes) else json.dumps(body).encode()
-                answer = await client.post("/learn", content=content)
+                answer = await client.post("/learn", content=content, headers=JSON)
                 assert (answer.status_code, which) == (status, which), answer.text
                 assert text in answer.json()["error"], which
             assert (learner.learned, learner.statistics().pending) == (0, 0)
 
     run(main())
+
+
+#: What a browser sends to another origin without asking it first, and what is like it.
+UNASKED = [
+    None,
+    "",
+    "text/plain",
+    "text/plain;charset=UTF-8",
+    "TEXT/PLAIN; application/json",
+    "application/x-www-form-urlencoded",
+    "application/x-www-form-urlencoded; charset=application/json",
+    "multipart/form-data; boundary=application/json",
+    "text/json",
+    "text/plain+json",
+    "application/jsonp",
+    "application/octet-stream",
+    "text/plain, application/json",
+]
+
+
+@pytest.mark.parametrize("path", ["/learn", "/predict"])
+def test_what_a_web_page_may_send_unasked_is_not_read(run, framework, path):
+    async def main():
+        learner = new_learner()
+        async with serving(learner, framework) as (client, _):
+            content = json.dumps(fields(1) if path == "/learn" else ASK)
+            for kind in UNASKED:
+                headers = {} if kind is None else {"content-type": kind}
+                answer = await client.post(path, content=content.encode(), headers=headers)
+                assert (answer.status_code, kind) == (415, kind), answer.text
+                assert "send the header content-type: application/json" in answer.json()["error"]
+            assert (learner.learned, learner.statistics().predicted) == (0, 0)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["application/json", "Application/JSON; charset=utf-8", "application/json ;x=y", "application/vnd.mine+json"],
+)
+def test_a_body_that_says_that_it_is_json_is_read(run, framework, kind):
+    async def main():
+        async with serving(new_learner(), framework) as (client, _):
+            answer = await client.post("/predict", content=json.dumps(ASK), headers={"content-type": kind})
+            return answer.status_code
+
+    assert run(main()) == 200
+
+
+def test_a_browser_that_asks_first_is_not_told_that_it_may_send_json(run, framework):
+    async def main():
+        async with serving(new_learner(), framework) as (client, _):
+            asked = {"origin": "https://elsewhere.example", "access-control-request-method": "POST"}
+            answer = await client.options("/learn", headers={**asked, "access-control-request-headers": "content-type"})
+            return answer.status_code, [name for name in answer.headers if name.startswith("access-control")]
+
+    assert run(main()) == (405, [])
 
 
 def test_other_paths_and_methods_are_told_in_json_too(run, framework):
@@ -148,7 +213,9 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(run, framework):
     async def main():
         async with serving(new_learner(), framework, timeout=0.05) as (client, _):
             reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
-            writer.write(b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{")
+            writer.write(
+                b"POST /learn HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            )
             line = await reader.readline()
             writer.close()
             await writer.wait_closed()
@@ -164,7 +231,7 @@ def test_a_body_in_chunks_is_held_to_the_limit_too(run, framework):
 
     async def main():
         async with serving(new_learner(), framework, max_bytes=1000) as (client, _):
-            return (await client.post("/predict", content=chunks())).status_code
+            return (await client.post("/predict", content=chunks(), headers=JSON)).status_code
 
     assert run(main()) == 413
 
@@ -186,6 +253,59 @@ def test_a_want_of_descriptors_is_told_and_other_errors_are_the_services_own(run
     assert answer.status_code == status
     assert ("short of descriptors" in answer.json()["error"]) is (status == 503)
     assert answer.headers.get("retry-after") == ("1" if status == 503 else None)
+
+
+@pytest.mark.parametrize("text", ["the database does not answer", ""])
+def test_a_timeout_of_the_works_own_is_told_as_it_is_where_there_is_no_limit(run, text):
+    async def fails():
+        raise TimeoutError(text)
+
+    async def main():
+        with pytest.raises(TimeoutError) as found:
+            await http.run_for_client(Silent(), fails())
+        return str(found.value)
+
+    assert run(main()) == text
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ETIMEDOUT])
+def test_no_answer_names_a_file_of_the_service(run, number):
+    async def main():
+        learner = new_learner()
+        async with serving(learner) as (client, _):
+
+            async def fails(batch):
+                raise OSError(number, os.strerror(number), "/home/mine/secret", None, "/home/mine/other")
+
+            learner._predictions._answer = fails
+            return await client.post("/predict", json=ASK)
+
+    answer = run(main())
+
+    assert answer.status_code in (503, 504)
+    assert answer.json()["error"].endswith(f"[Errno {number}] {os.strerror(number)}")
+
+
+def test_no_answer_names_the_directory_of_the_learner(run, tmp_path, monkeypatch):
+    async def main():
+        learner = new_learner(tmp_path)
+        async with serving(learner) as (client, _):
+            learner._directory._following = "name"
+            with monkeypatch.context() as patch:
+                opens = os.open
+                patch.setattr(
+                    os, "open", lambda path, *given: opens(path / "missing" if path == tmp_path else path, *given)
+                )
+                answer = await client.post("/learn", json=fields(1))
+            learner._directory._following = None
+            return answer
+
+    answer = run(main())
+
+    assert answer.status_code == 503
+    assert answer.json() == {
+        "error": f"the journal could not be written: [Errno {errno.ENOENT}] {os.strerror(errno.ENOENT)}"
+    }
 
 
 def test_what_is_under_way_at_the_end_is_still_answered_and_saved(run, framework, tmp_path):

@@ -513,3 +513,20 @@ def test_statistics_are_json_before_the_first_step_and_after_a_loss_that_is_refu
 
     with np.errstate(all="ignore"):
         assert run(main()) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["the database does not answer", ""])
+def test_a_timeout_of_the_models_own_is_told_as_it_is_where_there_is_no_limit(run, text):
+    def fails(*_):
+        raise TimeoutError(text)
+
+    async def main():
+        async with new_learner(loss=fails) as learner:
+            with pytest.raises(TimeoutError) as of_loss:
+                await learner.learn(example(1))
+            learner._predictions._answer = fails
+            with pytest.raises(TimeoutError) as of_model:
+                await learner.predict(QUESTION)
+            return [str(each.value) for each in (of_loss, of_model)], learner.statistics().timed_out
+
+    assert run(main()) == ([text, text], 0)

@@ -15,26 +15,37 @@ pytest.importorskip("prometheus_client", reason="needs prometheus-client: pip in
 
 import httpx
 import prometheus_client
+import uvicorn
 
 from asyncgrad.learn import prometheus_collector
+from asyncgrad.learn.http import connections
 from tests.house import ROOT
 from tests.learn.making import example, new_learner
 
-STARLETTE, FASTAPI, METRICS = re.findall(
+STARLETTE, FASTAPI, HOSTS, METRICS = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "serving.md").read_text(), flags=re.DOTALL
 )
 
 
-@pytest.mark.parametrize("blocks", [[STARLETTE, METRICS], [STARLETTE, FASTAPI, METRICS]], ids=["starlette", "fastapi"])
+SERVICES = pytest.mark.parametrize("blocks", [[STARLETTE], [STARLETTE, FASTAPI]], ids=["starlette", "fastapi"])
+
+
+def names_of(*blocks: str) -> dict[str, Any]:
+    """Return what is there after the blocks have run, as a module that is imported."""
+    names: dict[str, Any] = {"__name__": "service"}
+    for block in blocks:
+        exec(compile(block, "service.py", "exec", dont_inherit=True), names)  # noqa: S102  # the page's own code
+    return names
+
+
+@SERVICES
 def test_a_service_of_the_page_learns_predicts_and_tells_its_metrics(run, tmp_path, monkeypatch, blocks):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
     monkeypatch.setattr(
         prometheus_client.exposition, "REGISTRY", prometheus_client.REGISTRY, raising=True
     )  # the default of make_asgi_app
-    names: dict[str, Any] = {"__name__": "service"}
-    for block in blocks:
-        exec(compile(block, "service.py", "exec", dont_inherit=True), names)  # noqa: S102  # the page's own code
+    names = names_of(*blocks, METRICS)
 
     async def main():
         app, learner = names["app"], names["learner"]
@@ -52,6 +63,34 @@ def test_a_service_of_the_page_learns_predicts_and_tells_its_metrics(run, tmp_pa
     assert (tmp_path / "model" / "checkpoint.npz").exists()
     text = prometheus_client.generate_latest(prometheus_client.REGISTRY).decode()
     assert "asyncgrad_learner_learned_total 1.0" in text
+
+
+@SERVICES
+def test_a_service_of_the_page_answers_to_the_names_that_it_is_given_alone(run, tmp_path, monkeypatch, blocks):
+    monkeypatch.chdir(tmp_path)
+    names = names_of(*blocks, HOSTS)
+
+    async def main():
+        transport = httpx.ASGITransport(app=names["app"])
+        async with names["learner"], httpx.AsyncClient(transport=transport) as client:
+            hosts = ["localhost", "localhost:8000", "127.0.0.1:8000", "rebound.example:8000", "localhost.example"]
+            asked = [client.post(f"http://{host}/predict", json=[1, 2, 3, 4]) for host in hosts]
+            return [(await one).status_code for one in asked]
+
+    assert run(main()) == [200, 200, 200, 400, 400]
+
+
+@pytest.mark.parametrize("block", [STARLETTE, FASTAPI], ids=["starlette", "fastapi"])
+def test_a_service_of_the_page_is_served_with_limits_on_slow_clients(tmp_path, monkeypatch, block):
+    monkeypatch.chdir(tmp_path)
+    served = []
+    monkeypatch.setattr(uvicorn, "run", lambda app, **options: served.append((app, options["http"].__name__)))
+    names = names_of(STARLETTE)
+    names["__name__"] = "__main__"
+
+    exec(compile(block, "service.py", "exec", dont_inherit=True), names)  # noqa: S102  # the page's own code
+
+    assert served == [(names["app"], connections().__name__)]
 
 
 def test_the_first_service_of_the_page_has_as_many_lines_as_it_says():

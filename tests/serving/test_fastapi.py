@@ -20,7 +20,7 @@ def test_the_service_with_fastapi_predicts_and_learns(run, tmp_path, monkeypatch
 
     async def main():
         transport = httpx.ASGITransport(app=app)
-        async with learner, httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+        async with learner, httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             inputs = {"inputs": [[0.1, 0.2], [0.3, 0.4]]}
             before = (await client.post("/predict", json=inputs)).json()
             learned = await client.post("/learn", json={**inputs, "targets": [[0.5], [0.6]]})

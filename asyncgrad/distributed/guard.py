@@ -201,7 +201,8 @@ class Guard:
             try:
                 self._limits.check_held(self._held(mine))
             except BusyError:
-                await self._host.handle(Request("free", found.name, {"keys": [request.fields["key"]]}))
+                fields = {"attempt": request.fields["attempt"], "keys": [request.fields["key"]]}
+                await self._host.handle(Request("free", found.name, fields))
                 raise
         return reply
 

@@ -16,7 +16,9 @@
 #   make bench-gpu   measure on an NVIDIA GPU beside PyTorch; QUICK=1 takes less than 3 minutes
 #   make programs    random programs, held to NumPy: 25 times as many as in make test-all
 #   make demo-distributed   train three stages on a Dask cluster of this machine, and kill a worker in the midst
-#   make chaos       backward passes on a Dask cluster, and over HTTP, during each of which a worker is harmed: 300 times
+#   make chaos       backward passes during each of which a worker is harmed, 300, and trainings whose messages are late, lost
+#                    and repeated, 1000: on a Dask cluster and over HTTP; SEED=1 for others
+#   make soak        trainings over HTTP, with cancellations, for MINUTES=10: descriptors, tasks and memory stay the same
 #   make schedules   the laws of concurrency, each on a hundred times as many schedules as in make test-all
 PYTHON ?= python3
 VENV ?= .venv
@@ -25,7 +27,7 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
+.PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos soak programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -80,10 +82,17 @@ test-compiled: $(VENV)/.dev
 		--ignore-glob='tests/test_facades.py' --ignore-glob='tests/test_examples.py' \
 		--ignore-glob='tests/devices/test_cuda_*.py'
 
-# Minutes: a real cluster, whose workers are killed, stopped and cut off.
+# Minutes: a real cluster, whose workers are killed, stopped and cut off, and whose messages have faults.
+SEED ?= 0
 chaos: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.chaos 200 --transport dask
-	$(BIN)/python -m benchmarks.chaos 100 --transport http
+	$(BIN)/python -m benchmarks.chaos 200 --transport dask --seed $(SEED)
+	$(BIN)/python -m benchmarks.chaos 100 --transport http --seed $(SEED)
+	$(BIN)/python -m benchmarks.chaos_messages 500 --transport dask --seed $(SEED)
+	$(BIN)/python -m benchmarks.chaos_messages 500 --transport http --seed $(SEED)
+
+MINUTES ?= 10
+soak: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.soak $(MINUTES)
 
 # Hours; no test has a limit of its own.
 schedules: $(VENV)/.dev

@@ -19,7 +19,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -27,15 +27,28 @@ import uvicorn
 from distributed import Client, LocalCluster
 
 import asyncgrad as ag
+from asyncgrad import optim
 from asyncgrad.distributed import DaskTransport, Definition, HttpTransport, Stage, http_app, stage
 from asyncgrad.errors import StageLost
 
-__all__ = ["dask_cluster", "main", "run_chaos"]
+__all__ = [
+    "DaskWorkers",
+    "HttpWorkers",
+    "commit_here",
+    "dask_cluster",
+    "dask_workers",
+    "http_workers",
+    "layer",
+    "main",
+    "make_sgd",
+    "model",
+    "run_chaos",
+]
 
 HARMS = ("kill", "stop", "cut")
 #: After how many runs there are new workers: Dask does not restart one that is harmed again while it starts.
 _RUNS_PER_CLUSTER = 5
-_PATIENCE = 1.0
+PATIENCE = 1.0
 
 
 def layer(params: Any, x: Any) -> Any:
@@ -43,7 +56,11 @@ def layer(params: Any, x: Any) -> Any:
     return np.tanh(x @ w + b)
 
 
-def _model() -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
+def make_sgd(params: Any) -> Any:
+    return optim.SGD(list(params), lr=0.05, momentum=0.5)
+
+
+def model() -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
     rng = np.random.default_rng(0)
     params = [(rng.normal(size=(8, 8)), rng.normal(size=8)) for _ in range(3)]
     return params, [rng.normal(size=(4, 8)) for _ in range(4)]
@@ -69,15 +86,22 @@ class Workers(Protocol):
 class DaskWorkers:
     """The workers of a Dask cluster."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, patience: float = PATIENCE) -> None:
+        self.transport: DaskTransport = DaskTransport(client, patience=patience)
         self._client = client
 
     async def make_stages(self, backup: bool) -> list[Stage]:
-        transport = DaskTransport(self._client, patience=_PATIENCE)
-        # Those that were killed may not all have been restarted.
+        await self.mend()
+        pairs = zip(await self.transport.workers(), model()[0], strict=False)
+        return [stage(layer, pair, transport=self.transport, worker=worker, backup=backup) for worker, pair in pairs]
+
+    async def mend(self) -> None:
+        """Wait for the workers that were killed: they may not all have been restarted."""
         await self._client.wait_for_workers(3, timeout=120)
-        pairs = zip(await transport.workers(), _model()[0], strict=False)
-        return [stage(layer, pair, transport=transport, worker=worker, backup=backup) for worker, pair in pairs]
+
+    def definition(self, at: int) -> Definition:
+        """Return that of a stage of the model, with an optimizer."""
+        return Definition(layer, model()[0][at], optimizer=make_sgd)
 
     async def process(self, worker: str) -> int:
         return (await self._client.run(os.getpid, workers=[worker]))[worker]  # type: ignore[no-any-return]
@@ -91,20 +115,35 @@ class HttpWorkers:
     """HTTP servers, each behind a relay of bytes that can cut the connections."""
 
     def __init__(self, transport: HttpTransport, relays: dict[str, Relay]) -> None:
-        self._transport = transport
+        self.transport: HttpTransport = transport
         self._relays = relays
 
     async def make_stages(self, backup: bool) -> list[Stage]:
-        for relay in self._relays.values():
-            await relay.start_server()
-        found = zip(await self._transport.workers(), range(3), strict=False)
-        return [self._transport.stage(str(at), worker=worker, backup=backup) for worker, at in found]
+        await self.mend()
+        found = zip(await self.transport.workers(), range(3), strict=False)
+        return [self.transport.stage(str(at), worker=worker, backup=backup) for worker, at in found]
+
+    async def mend(self) -> None:
+        """Start the servers that do not run."""
+        await asyncio.gather(*(relay.start_server() for relay in self._relays.values()))
+
+    def definition(self, at: int) -> Definition:
+        """Return the name of a stage of the model."""
+        return Definition(str(at))
 
     async def process(self, worker: str) -> int:
         return self._relays[worker].process()
 
     def cut(self, worker: str) -> None:
         self._relays[worker].cut()
+
+    def half_close(self, worker: str, way: str) -> None:
+        """End one way, "there" or "back", of the connections to a worker; the other way stays open."""
+        self._relays[worker].half_close(way)
+
+    def freeze(self, worker: str, way: str) -> Callable[[], None]:
+        """Pass no bytes one way until what this returns is called; all connections stay, and others can be made."""
+        return self._relays[worker].freeze(way)
 
 
 @final
@@ -114,7 +153,14 @@ class Relay:
     def __init__(self) -> None:
         self._port = 0
         self._server: Any = None
-        self._writers: set[Any] = set()
+        #: The writers of all connections, each with the way that its bytes go.
+        self._writers: dict[Any, str] = {}
+        #: Those whose way has been ended.
+        self._ended: set[Any] = set()
+        #: Whether bytes are passed on, each way.
+        self._flowing = {"there": asyncio.Event(), "back": asyncio.Event()}
+        for way in self._flowing.values():
+            way.set()
 
     async def start_server(self) -> None:
         """Start the server if it does not run."""
@@ -130,6 +176,8 @@ class Relay:
 
     async def end(self) -> None:
         """End the server."""
+        for way in self._flowing.values():
+            way.set()
         self.cut()
         if self._server is not None and self._server.returncode is None:
             self._server.kill()
@@ -142,18 +190,22 @@ class Relay:
         except OSError:
             writer.transport.abort()
             return
-        both = {writer, other}
-        self._writers |= both
+        self._writers |= {other: "there", writer: "back"}
         try:
             await asyncio.gather(self._pass(reader, other), self._pass(other_reader, writer))
         finally:
-            self._writers -= both
+            for one in (writer, other):
+                del self._writers[one]
+                self._ended.discard(one)
 
     async def _pass(self, reader: Any, writer: Any) -> None:
+        flowing = self._flowing[self._writers[writer]]
         try:
             while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
+                await flowing.wait()
+                if writer not in self._ended:
+                    writer.write(data)
+                    await writer.drain()
             writer.close()
         except OSError:
             writer.transport.abort()
@@ -162,6 +214,18 @@ class Relay:
         """Break all connections."""
         for writer in self._writers:
             writer.transport.abort()
+
+    def half_close(self, way: str) -> None:
+        """End one way of all connections."""
+        for writer, its_way in self._writers.items():
+            if its_way == way and writer not in self._ended and not writer.is_closing():
+                writer.write_eof()
+                self._ended.add(writer)
+
+    def freeze(self, way: str) -> Callable[[], None]:
+        """Pass no bytes one way, until what this returns is called."""
+        self._flowing[way].clear()
+        return self._flowing[way].set
 
 
 @asynccontextmanager
@@ -181,13 +245,15 @@ async def dask_cluster(workers: int) -> AsyncIterator[tuple[Any, Any]]:
 
 
 @asynccontextmanager
-async def _dask_workers() -> AsyncIterator[Workers]:
+async def dask_workers(patience: float = PATIENCE) -> AsyncIterator[DaskWorkers]:
+    """Four workers of a new Dask cluster."""
     async with dask_cluster(4) as (_, client):
-        yield DaskWorkers(client)
+        yield DaskWorkers(client, patience)
 
 
 @asynccontextmanager
-async def _http_workers() -> AsyncIterator[Workers]:
+async def http_workers(patience: float = PATIENCE) -> AsyncIterator[HttpWorkers]:
+    """Four HTTP servers."""
     async with AsyncExitStack() as stack:
         relays = {}
         for _ in range(4):
@@ -196,19 +262,21 @@ async def _http_workers() -> AsyncIterator[Workers]:
             relayed = await asyncio.start_server(relay.connect, "127.0.0.1", 0)
             stack.callback(relayed.close)
             relays[f"http://127.0.0.1:{relayed.sockets[0].getsockname()[1]}"] = relay
-        transport = await stack.enter_async_context(HttpTransport(list(relays), patience=_PATIENCE))
+        transport = await stack.enter_async_context(HttpTransport(list(relays), patience=patience))
         yield HttpWorkers(transport, relays)
 
 
 def serve() -> None:
     """Serve the stages of the model on a free port, and print the port."""
-    app = http_app({str(at): Definition(layer, pair) for at, pair in enumerate(_model()[0])}, share_parameters=True)
+    stages = {str(at): Definition(layer, pair, optimizer=make_sgd) for at, pair in enumerate(model()[0])}
+    # Requests to drop a stage are lost, too: it stays until its time is over.
+    app = http_app(stages, share_parameters=True, max_stages=1 << 20)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)
         asyncio.run(uvicorn.Server(uvicorn.Config(app, log_level="critical")).serve(sockets=[listener]))
 
 
-_PLACES = {"dask": _dask_workers, "http": _http_workers}
+_PLACES: dict[str, Callable[[], AbstractAsyncContextManager[Workers]]] = {"dask": dask_workers, "http": http_workers}
 
 
 async def run_chaos(transport: str, runs: int, seed: int) -> Counter[tuple[str, bool, str]]:
@@ -219,7 +287,7 @@ async def run_chaos(transport: str, runs: int, seed: int) -> Counter[tuple[str, 
     """
     draw, found = random.Random(seed), Counter[tuple[str, bool, str]]()
     scale = ag.tensor(1.5, requires_grad=True)
-    local = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in _model()[0]]
+    local = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in model()[0]]
     expected = []
     for _ in range(2):
         await (await _loss([_awaitable(pair) for pair in local], scale)).backward()
@@ -285,7 +353,7 @@ def _values(grad: Any) -> Any:
 
 async def _loss(stages: Sequence[Any], scale: Any) -> Any:
     total: Any = 0.0
-    for x in _model()[1]:
+    for x in model()[1]:
         y: Any = scale * x
         for one in stages:
             y = await one(y)
@@ -324,6 +392,12 @@ async def _harm(
     return end
 
 
+def commit_here() -> str:
+    """Return what git calls the commit that is checked out."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return commit.stdout.strip() or "unknown"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the chaos, or serve the stages of the model over HTTP."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
@@ -335,8 +409,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.serve:
         serve()
     else:
-        commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-        print(f"{options.transport}  seed {options.seed}, commit {commit.stdout.strip() or 'unknown'}", flush=True)
+        print(f"{options.transport}  seed {options.seed}, commit {commit_here()}", flush=True)
         asyncio.run(run_chaos(options.transport, options.runs, options.seed))
     return 0
 

@@ -78,15 +78,18 @@ def test_every_topic_is_a_file():
     machinery = {"__init__", "__main__", "chart", "command", "machine", "pairs", "peers", "record", "report", "runner"}
     commands_of_their_own = {
         "chaos",
+        "chaos_messages",
         "count",
         "counted",
         "distributed",
+        "faulty_transport",
         "hips",
         "imports",
         "memory",
         "overlap",
         "profiling",
         "serving",
+        "soak",
         "training",
     }
     assert set(command.TOPICS) == files - machinery - commands_of_their_own

@@ -1,0 +1,88 @@
+"""The chaos of messages, and the soak, complain where they should: shown on workers in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed", reason="needs Dask: pip install 'asyncgrad[dask]'")
+pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'asyncgrad[serve]'")
+
+from asyncgrad.distributed import Reply, Request, SimulatedTransport
+from asyncgrad.distributed.hosted_stage import HostedStage
+from asyncgrad.errors import WorkerLostError
+from benchmarks import chaos_messages, faulty_transport
+from benchmarks.chaos_messages import run_messages
+from benchmarks.faulty_transport import FaultyTransport
+from benchmarks.soak import Sample, growth
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is late by much."""
+    for name in ("_DELAY", "_LATENESS"):
+        monkeypatch.setattr(faulty_transport, name, 0.001)
+
+
+def test_trainings_with_faulty_messages_end_right_or_lost_and_meet_the_cases_that_matter():
+    counts = asyncio.run(run_messages("simulated", 10, seed=3))
+
+    assert counts["right"] + counts["lost"] == 10
+    assert all(counts[name] for name in chaos_messages.CASES)
+
+
+def test_a_host_that_makes_a_step_twice_is_found(monkeypatch: pytest.MonkeyPatch):
+    def apply(self: HostedStage, fields: dict[str, Any], change: Any) -> Reply:
+        self._effects[fields["effect"]] = None
+        self.version += 1
+        change()
+        return self._report(fields["wants_state"])
+
+    monkeypatch.setattr(HostedStage, "_apply_once", apply)
+
+    with pytest.raises(AssertionError, match="in place of") as failure:
+        asyncio.run(run_messages("simulated", 10, seed=3))
+
+    assert failure.value.__notes__[-1].startswith("simulated, seed 3, run ")
+
+
+def test_a_run_that_meets_no_case_fails(capsys: pytest.CaptureFixture[str]):
+    status = chaos_messages.main(["0", "--transport", "simulated"])
+
+    assert status == 1
+    assert "not met in 0 runs: late create, step unsure, move during a commit" in capsys.readouterr().out
+
+
+def test_when_faults_have_ceased_messages_arrive_once():
+    arrived = Counter[str]()
+
+    def note(_: str, message: Request | Reply) -> None:
+        arrived["request" if isinstance(message, Request) else "reply"] += 1
+
+    async def main() -> None:
+        transport = FaultyTransport(SimulatedTransport("a", on_message=note), "0", Counter())
+        lost = 0
+        for _ in range(100):
+            try:
+                await transport.call("a", Request("ping", ""))
+            except WorkerLostError:
+                lost += 1
+        await transport.cease()
+        assert lost
+        assert arrived["request"] > 100
+        arrived.clear()
+        for _ in range(100):
+            await transport.call("a", Request("ping", ""))
+
+    asyncio.run(main())
+
+    assert arrived == {"request": 100, "reply": 100}
+
+
+def test_growth_is_what_the_second_half_has_more_and_the_first_tenth_does_not_count():
+    warm, first, second = Sample(0, 0, 0), Sample(10, 1, 100), Sample(12, 1, 99)
+
+    assert growth([warm] * 2 + [first] * 9 + [second] * 9) == (2, 0, -1)

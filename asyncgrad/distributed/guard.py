@@ -236,6 +236,24 @@ class Guard:
             if is_new:
                 mine.calls.discard(call)
 
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return what each client that has something here holds, by its name and that of the limit."""
+        held = self._host.groups()
+        owners = [one.client for name, one in self._groups.items() if name in held]
+        found = {}
+        for client in self._clients.keys() | set(owners):
+            mine = self._clients.get(client) or _Client()
+            kept = [(one.name, self._holding(one)) for one in mine.stages.values()]
+            found[client] = {
+                "stages": len(mine.stages),
+                "calls": len(mine.calls | {(name, key) for name, each in kept for key in each.calls}),
+                "transactions": sum(len(each.transactions) for _, each in kept),
+                "requests": mine.requests,
+                "held_bytes": self._held(mine) + mine.arriving,
+                "groups": owners.count(client),
+            }
+        return found
+
     def _held(self, mine: _Client) -> int:
         return mine.coming + sum(self._host.holds(one.name).size for one in mine.stages.values())
 

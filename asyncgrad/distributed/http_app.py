@@ -61,6 +61,7 @@ def http_app(
     """Return an ASGI application that serves stages to `HttpTransport`: run it by uvicorn, or mount it.
 
     A client calls a stage, gets outputs and input gradients, and has its optimizer make steps; see docs/security.md.
+    On the loop of the server, `app.state.counts()` returns what each client holds, by its name.
 
     Args:
         stages: by name, a Module, a function of the inputs, or an `ag.distributed.Definition`, which may have
@@ -97,8 +98,13 @@ def http_app(
     size, seconds = whole_number(max_bytes, "max_bytes", 1), number(body_timeout, "body_timeout", 0)
     host = _make_host(definitions, size, allow_nonfinite, tell, ttl, clock)
     guard = Guard(definitions, host, limits, share_parameters, replicas, tell, ttl, clock)
-    endpoint = _Endpoint(guard, authenticator(authenticate), size, seconds, allow_nonfinite, tell)
-    return Starlette(routes=[Route("/call", endpoint.call, methods=["POST"])])
+    return _application(_Endpoint(guard, authenticator(authenticate), size, seconds, allow_nonfinite, tell), guard)
+
+
+def _application(endpoint: _Endpoint, guard: Guard) -> Any:
+    app = Starlette(routes=[Route("/call", endpoint.call, methods=["POST"])])
+    app.state.counts = guard.counts
+    return app
 
 
 def _make_host(

@@ -450,3 +450,40 @@ def test_a_group_over_http_needs_a_secret_and_members_that_know_it():
             return (await first).tolist()
 
     assert ag.run(main()) == [2.0]
+
+
+def test_an_owner_is_told_what_each_client_holds():
+    app = http_app({"double": lambda x: x * 2}, authenticate={"alice": "a" * 22, "bob": "b" * 22}, replicas=True)
+
+    async def main():
+        found = [app.state.counts()]
+        async with connected(app, key="a" * 22) as alice, connected(app, key="b" * 22) as bob:
+            first, second = alice.stage("double"), bob.stage("double")
+            y, _ = await first(a_leaf(np.ones(1000))), await second(a_leaf(np.ones(4)))
+            found.append(app.state.counts())
+            await y.sum().backward()
+            await first.close()
+            found.append(app.state.counts())
+        return found
+
+    before, while_kept, after = ag.run(main())
+
+    assert before == {}
+    nothing = {"transactions": 0, "requests": 0, "groups": 0}
+    assert while_kept["alice"] == {**nothing, "stages": 1, "calls": 1, "held_bytes": 2 * 8000}
+    assert while_kept["bob"] == {**nothing, "stages": 1, "calls": 1, "held_bytes": 2 * 32}
+    assert list(after) == ["bob"]
+
+
+def test_an_owner_is_told_whose_groups_there_are():
+    app = http_app({}, replicas=True)
+
+    async def main():
+        async with connected(app) as transport:
+            group = RemoteGroup(transport, 1, worker=URL, name="run", secret="s" * 16)
+            await group.member(0).all_reduce((1, 0), np.ones(2))
+            found = [app.state.counts()[""]["groups"]]
+            await group.close()
+            return [*found, app.state.counts()]
+
+    assert ag.run(main()) == [1, {}]

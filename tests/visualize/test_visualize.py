@@ -9,6 +9,7 @@ import shutil
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -166,6 +167,29 @@ def test_what_a_user_has_named_is_escaped_in_each_format():
     assert "</script><b>" not in page
     assert name in [box["title"] for box in data_of(page)["boxes"]]
     assert '</script><b>\\"\\\\' in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "</script><script>alert(1)</script>",
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        '" onload="alert(1)',
+        "<![CDATA[",
+        "-->",
+        "\\N\\G",
+    ],
+)
+def test_what_a_user_has_named_is_text_in_svg(name):
+    graphviz_or_skip()
+    y = leaf(1.0) * 2
+    x = y.grad_fn.next_edges[0].node.variable
+
+    elements = list(ElementTree.fromstring(ag.visualize(y, format="svg", params={name: x})._repr_svg_()).iter())
+
+    assert {each.tag.partition("}")[2] for each in elements} <= {"svg", "g", "title", "polygon", "path", "text", "a"}
+    assert not [key for each in elements for key in each.attrib if key.startswith("on") or key.endswith("href")]
+    assert name.replace("&lt;", "<").replace("&gt;", ">") in [each.text for each in elements]
 
 
 def test_a_page_fetches_nothing():

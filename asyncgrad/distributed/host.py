@@ -116,6 +116,7 @@ class StageHost:
             for name in [one for one, group in self._groups.items() if group.touched < now - self._stage_ttl]:
                 del self._groups[name]
 
+    def counts(self) -> dict[str, int]:
         """Return how many stages, calls, transactions and running requests are here."""
         stages = self._stages.values()
         return {

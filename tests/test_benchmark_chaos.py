@@ -35,7 +35,7 @@ def test_trainings_with_faulty_messages_end_right_or_lost_and_meet_the_cases_tha
 
 
 def test_a_host_that_makes_a_step_twice_is_found(monkeypatch: pytest.MonkeyPatch):
-    def apply(self: HostedStage, fields: dict[str, Any], change: Any) -> Reply:
+    async def apply(self: HostedStage, fields: dict[str, Any], change: Any) -> Reply:
         self._effects[fields["effect"]] = None
         self.version += 1
         change()

@@ -38,8 +38,8 @@ CASES = ("late create", "step unsure", "move during a commit")
 _STAGES = 2
 _OPERATIONS = 6
 _PATIENCE = 0.2
-_KINDS = ("backward", "backward", "backward", "step", "step", "cancelled backward", "cancelled backward")
-_KINDS += ("step with a timeout", "step with a timeout", "zero_grad")
+_KINDS: tuple[str, ...] = ("backward", "backward", "backward", "step", "step")
+_KINDS += ("cancelled backward", "cancelled backward", "step with a timeout", "step with a timeout", "zero_grad")
 #: After how many runs the workers are new: a Dask cluster restarts no worker that is killed again while it starts.
 _RUNS_PER_CLUSTER = 100
 #: In one of how many runs a worker is killed: a new one takes a second to start.

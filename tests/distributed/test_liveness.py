@@ -96,7 +96,7 @@ class SlowOptimizer(optim.SGD):
         super().__init__(params, lr=1.0)
         self._wait = wait
 
-    def step(self):
+    def step(self, grads=None, closure=None):
         self._wait()
 
 

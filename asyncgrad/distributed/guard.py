@@ -165,7 +165,8 @@ class Guard:
             raise PermissionError("the options of the optimizer are its owner's: call step() without any")
         if request.fields.get("wants_state") and not self._share_parameters:
             raise PermissionError("the parameters are their owner's: make the stage with backup=False")
-        if request.op in _OF_REPLICAS or request.fields.get("group"):
+        if request.op in _OF_REPLICAS or (request.op == "drop" and request.fields.get("group")):
+            # No other request: it would reach a stage of another client by its name at the host.
             return await self._meet(client, request)
         mine = self._clients.setdefault(client, _Client())
         is_new = request.stage not in mine.stages

@@ -227,6 +227,9 @@ class StageHost:
         if (group := self._groups.get(name)) is not None:
             group.check(fields.get("secret"))
             del self._groups[name]
+        if fields.get("group"):
+            # A stage may have the same name, and another owner.
+            return Reply()
         stage, attempt = self._stages.get(name), fields.get("attempt")
         if attempt is not None:
             self._dropped[name] = max(attempt, self._dropped.pop(name, 0))

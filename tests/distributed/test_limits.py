@@ -487,3 +487,14 @@ def test_an_owner_is_told_whose_groups_there_are():
             return [*found, app.state.counts()]
 
     assert ag.run(main()) == [1, {}]
+
+
+def test_no_request_reaches_a_stage_as_one_of_a_group():
+    async def main():
+        app = http_app({"same": lambda x: x}, authenticate={"alice": "a", "bob": "b"}, replicas=True)
+        async with connected(app, key="b") as bob:
+            fields = {"group": True, "secret": "s" * 16, "rank": 0, "size": 1, "attempt": 1, "definition": "same"}
+            await bob.call(URL, Request("create", "one", fields))
+            return app.state.counts()["bob"]["stages"]
+
+    assert ag.run(main()) == 1

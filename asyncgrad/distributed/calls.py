@@ -126,10 +126,9 @@ class Call:
 
 
 def _backward_fields(transaction: int, run: Run, keep: bool) -> dict[str, Any]:
-    task, order, name = run.contribution
     return {
         "transaction": transaction,
-        "contribution": [list(task), order, name],
+        "contribution": run.contribution.as_json(),
         "wants": run.wants,
         "wants_params": run.wants_params,
         "keep": keep,

@@ -299,9 +299,8 @@ class GroupHost:
         #: When somebody has asked for anything last.
         self.touched = 0.0
 
-    @property
-    def size(self) -> int:
-        """The bytes of arrays that replicas have given, and some for each round that is remembered."""
+    def held_bytes(self) -> int:
+        """Return the bytes of arrays that replicas have given, and some for each round that is remembered."""
         arrays = list(self._futures.values())
         done = [one.result() for one in arrays if one.done() and not one.cancelled() and one.exception() is None]
         return sum(one.nbytes for one in done) + _KEY_BYTES * len(arrays) + self._group.held_bytes()
@@ -312,9 +311,7 @@ class GroupHost:
         Raises:
             PermissionError: it is another.
         """
-        given = secret if isinstance(secret, str) else ""
-        if not hmac.compare_digest((self._secret or "").encode(), given.encode()):
-            raise PermissionError("this group has another secret: make each RemoteGroup with the same secret=...")
+        check_secret(self._secret or "", secret if isinstance(secret, str) else "")
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request of a replica."""
@@ -339,6 +336,16 @@ class GroupHost:
         future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(_set_done, ended))
         await ended
         return Reply({}, [future.result()])
+
+
+def check_secret(known: str, given: str) -> None:
+    """Raise unless a secret is that of a group, in a time that tells nothing of it.
+
+    Raises:
+        PermissionError: it is another.
+    """
+    if not hmac.compare_digest(known.encode(), given.encode()):
+        raise PermissionError("this group has another secret: make each RemoteGroup with the same secret=...")
 
 
 def _set_done(ended: asyncio.Future[None]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from ..errors import ArgumentError, BusyError, UnknownStageError
+from .collective import check_secret
 from .definition import Definition
 from .exclusive import owned_by
 from .host import StageHost
@@ -211,17 +211,16 @@ class Guard:
     def _counted(self, mine: _Client, found: _Stage, request: Request) -> Iterator[None]:
         """Count what a request adds while it is answered; raise if that is too much."""
         fields, limits, adds = request.fields, self._limits, 0
-        held = [self._host.holds(one.name) for one in mine.stages.values()]
-        here = self._host.holds(found.name)
+        here = self._holding(found)
         transaction, call = fields.get("transaction"), (found.name, fields.get("key", ""))
         if transaction and request.op != "roll_back" and transaction not in here.transactions:
-            count = sum(len(one.transactions) for one in held) + 1
+            count = sum(len(one.transactions) for one in self._holdings(mine)) + 1
             limits.check_count(
                 count, "max_transactions", "backward passes that have not ended", "end or cancel earlier ones"
             )
         is_new = request.op == "forward" and call not in mine.calls and call[1] not in here.calls
         if is_new:
-            count = sum(len(one.calls) for one in held) + len(mine.calls) + 1
+            count = sum(len(one.calls) for one in self._holdings(mine)) + len(mine.calls) + 1
             limits.check_count(count, "max_calls", "calls under way", "run the backward of earlier ones, or drop them")
             mine.calls.add(call)
             adds = size_of(request.arrays)
@@ -256,7 +255,13 @@ class Guard:
         return found
 
     def _held(self, mine: _Client) -> int:
-        return mine.coming + sum(self._host.holds(one.name).size for one in mine.stages.values())
+        return mine.coming + sum(one.size for one in self._holdings(mine))
+
+    def _holdings(self, mine: _Client) -> list[Holding]:
+        return [self._holding(one) for one in mine.stages.values()]
+
+    def _holding(self, one: _Stage) -> Holding:
+        return self._host.holds(one.name)
 
     # --- stages ----------------------------------------------------------------------------------
 
@@ -291,9 +296,6 @@ class Guard:
                     del each.stages[stage]
                     await self._host.handle(Request("drop", one.name))
 
-    def _holding(self, one: _Stage) -> Holding:
-        return self._host.holds(one.name)
-
     # --- groups ----------------------------------------------------------------------------------
 
     async def _meet(self, client: str, request: Request) -> Reply:
@@ -314,8 +316,7 @@ class Guard:
             count = sum(one.client == client for one in self._groups.values()) + 1
             self._limits.check_count(count, "max_groups", "groups", "close one that has ended")
             found = _Group(client, secret)
-        if not hmac.compare_digest(found.secret.encode(), secret.encode()):
-            raise PermissionError("this group has another secret: make each RemoteGroup with the same secret=...")
+        check_secret(found.secret, secret)
         if request.op != "drop":
             rank, size = request.fields["rank"], request.fields["size"]
             if not 0 <= rank < size:

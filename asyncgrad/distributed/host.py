@@ -137,7 +137,7 @@ class StageHost:
 
     def groups(self) -> dict[str, int]:
         """Return how many bytes each group holds, by its name."""
-        return {name: group.size for name, group in self._groups.items()}
+        return {name: group.held_bytes() for name, group in self._groups.items()}
 
     async def _answer(self, request: Request) -> Reply:
         fields = request.fields
@@ -160,7 +160,7 @@ class StageHost:
             group.touched = self._clock()
             return await group.answer(request)
         if request.op == "drop":
-            return self._drop(request.stage, fields)
+            return (self._drop_group if fields.get("group") else self._drop)(request.stage, fields)
         stage = self._find(request.stage, fields)
         self.expire()
         stage.touch(self._clock(), fields)
@@ -223,13 +223,7 @@ class StageHost:
         return stage
 
     def _drop(self, name: str, fields: dict[str, Any]) -> Reply:
-        """Drop a group, or a stage that has not been brought here again by a later attempt than home knew."""
-        if (group := self._groups.get(name)) is not None:
-            group.check(fields.get("secret"))
-            del self._groups[name]
-        if fields.get("group"):
-            # A stage may have the same name, and another owner.
-            return Reply()
+        """Drop a stage, unless it has been brought here again by a later attempt than home knew."""
         stage, attempt = self._stages.get(name), fields.get("attempt")
         if attempt is not None:
             self._dropped[name] = max(attempt, self._dropped.pop(name, 0))
@@ -238,6 +232,13 @@ class StageHost:
         if stage is not None and (attempt is None or stage.attempt <= attempt):
             del self._stages[name]
             stage.close()
+        return Reply()
+
+    def _drop_group(self, name: str, fields: dict[str, Any]) -> Reply:
+        """Drop a group. A stage may have the same name, and another owner."""
+        if (group := self._groups.get(name)) is not None:
+            group.check(fields.get("secret"))
+            del self._groups[name]
         return Reply()
 
     # --- a worker that leaves in an orderly way ---------------------------------------------------

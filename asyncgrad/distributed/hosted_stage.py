@@ -183,7 +183,8 @@ class HostedStage:
 
     async def backward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
         """Return the gradients of the inputs; keep those of the parameters here."""
-        key, transaction, contribution = fields["key"], fields["transaction"], _contribution(fields["contribution"])
+        key, transaction = fields["key"], fields["transaction"]
+        contribution = Contribution.from_json(fields["contribution"])
         which = ("backward", key, transaction, contribution)
         if fields["wants_params"] and self.ledger.is_dead(transaction, contribution.task[1]):
             raise UnknownCallError(f"backward {transaction} has ended")
@@ -256,11 +257,11 @@ class HostedStage:
 
     async def prepare(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Sum what a transaction has added; name what is missing."""
-        missing = self.ledger.prepare(fields["transaction"], map(_contribution, fields["contributions"]))
+        missing = self.ledger.prepare(fields["transaction"], map(Contribution.from_json, fields["contributions"]))
         if not self._allow_nonfinite:
             # Sums of finite gradients may be infinite.
             check_gradients(self.ledger.prepared(fields["transaction"]))
-        return Reply({"missing": [[list(one.task), one.order, one.key] for one in missing], "version": self.version})
+        return Reply({"missing": [one.as_json() for one in missing], "version": self.version})
 
     async def commit(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Add the sums of a transaction to the gradients; or name what is missing."""
@@ -456,11 +457,6 @@ class HostedStage:
         self.program.zero_grad()
         for task in list(self.running.values()):
             task.cancel()
-
-
-def _contribution(fields: Any) -> Contribution:
-    task, order, key = fields
-    return Contribution((task[0], task[1]), order, key)
 
 
 def _leaf(array: Any, needs_grad: bool) -> Any:

@@ -20,7 +20,7 @@ from .host import StageHost
 from .limits import Limits
 from .requests import check_request
 from .transport import Reply, Request
-from .wire import CONTENT_TYPE, decode, encode, message_bytes, read_bytes
+from .wire import CONTENT_TYPE, check_length, decode, encode, message_bytes, read_bytes
 
 try:
     from starlette.applications import Starlette
@@ -171,10 +171,8 @@ class _Endpoint:
             return await self._call_of_stranger(http)
         limit = message_bytes(self._max_bytes)
         size = _content_length(http)
-        if size is not None and size > limit:
-            raise PayloadError(
-                f"the request has more than {limit} bytes: send smaller batches, or raise max_bytes there"
-            )
+        if size is not None:
+            check_length(size, limit, "the request")
         with self._guard.arriving(client, limit if size is None else size) as count:
             data = await self._read(http, limit)
             request, error = await _apart(len(data), self._decode, data)

@@ -39,6 +39,16 @@ class Contribution(NamedTuple):
     #: The key of the call.
     key: str
 
+    @classmethod
+    def from_json(cls, fields: Any) -> Contribution:
+        """Return what a message says, which `as_json` has made."""
+        task, order, key = fields
+        return cls((task[0], task[1]), order, key)
+
+    def as_json(self) -> list[Any]:
+        """Return it for a message."""
+        return [list(self.task), self.order, self.key]
+
 
 @final
 @dataclass(slots=True)

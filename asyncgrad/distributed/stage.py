@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextvars
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from ..context import CURRENT_NODE, is_grad_enabled
@@ -356,7 +356,9 @@ class Stage:
                 await self._move(self._epoch, None)
             epoch, worker = self._epoch, self._address()
             final, dead = list(self._final), list(self._dead)
-            notices = {"floors": self._floors(), "finish": final, "dead": dead}
+            notices: dict[str, Any] = {"floors": self._floors()}
+            if final or dead:
+                notices |= {"finish": final, "dead": dead}
             try:
                 try:
                     reply = await self._ask_worker(worker, op, {**fields, **notices}, arrays)
@@ -434,10 +436,10 @@ class Stage:
     async def _complete(self, op: str, transaction: int, runs: dict[Contribution, Run]) -> int:
         """Return the version of the state at the host once it has all contributions."""
         await self._be_sure()
-        fields = {"transaction": transaction, "contributions": [_as_json(one) for one in runs]}
+        fields = {"transaction": transaction, "contributions": [one.as_json() for one in runs]}
         for _ in range(_MOVES):
             reply = await self.ask(op, fields, [])
-            missing = [runs[_from_json(one)] for one in reply.fields["missing"]]
+            missing = [runs[Contribution.from_json(one)] for one in reply.fields["missing"]]
             if not missing:
                 return int(reply.fields["version"])
             # Another worker has taken over since these were run.
@@ -588,7 +590,7 @@ class Stage:
             kept = self._state
             fields = {**beginning, "state": kept.skeleton, "effects": kept.effects}
             version = (await self._ask_worker(worker, "load_state", fields, kept.arrays)).fields["version"]
-            self._state = _State(kept.skeleton, kept.arrays, version, kept.effects)
+            self._state = replace(kept, version=version)
         for transaction, logged in list(self._log.items()):
             for run in logged.runs:
                 await self._ask_worker(worker, "forward", {**run.forward, **beginning}, run.inputs)
@@ -597,14 +599,6 @@ class Stage:
             fields = {**beginning, "transaction": transaction, "contributions": expected}
             logged.version = (await self._ask_worker(worker, "commit", fields, [])).fields["version"]
         await self._ask_worker(worker, "ready", beginning, [])
-
-
-def _as_json(contribution: Contribution) -> list[Any]:
-    return [list(contribution.task), contribution.order, contribution.key]
-
-
-def _from_json(fields: list[Any]) -> Contribution:
-    return Contribution((fields[0][0], fields[0][1]), fields[1], fields[2])
 
 
 def _name_of(fn: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ArgumentError, PayloadError
 from .payload import check_size
 
-__all__ = ["CONTENT_TYPE", "compact", "decode", "encode", "expand", "message_bytes", "read_bytes"]
+__all__ = ["CONTENT_TYPE", "check_length", "compact", "decode", "encode", "expand", "message_bytes", "read_bytes"]
 
 #: What a message is, as HTTP names it: a page of a browser cannot post it to another site unasked.
 CONTENT_TYPE = "application/octet-stream"
@@ -175,6 +175,15 @@ async def read_bytes(chunks: AsyncIterable[bytes], limit: int, what: str) -> byt
     data = bytearray()
     async for chunk in chunks:
         data += chunk
-        if len(data) > limit:
-            raise PayloadError(f"{what} has more than {limit} bytes: send smaller batches, or raise max_bytes there")
+        check_length(len(data), limit, what)
     return data
+
+
+def check_length(length: int, limit: int, what: str) -> None:
+    """Raise if a message is longer than it may be.
+
+    Raises:
+        PayloadError: it is.
+    """
+    if length > limit:
+        raise PayloadError(f"{what} has more than {limit} bytes: send smaller batches, or raise max_bytes there")

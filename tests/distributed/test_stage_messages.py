@@ -350,3 +350,18 @@ def test_what_is_not_stepped_goes_with_its_stage():
         return model.weight.item() - before
 
     assert ag.run(main()) == 0.0
+
+
+def test_a_group_and_a_stage_of_one_name_are_dropped_apart():
+    async def main():
+        host = StageHost()
+        await host.handle(Request("create", "one", {"definition": Definition(lambda x: x), "attempt": 1}))
+        fields = {"rank": 0, "size": 1, "key": [1, 0], "secret": "theirs"}
+        await host.handle(Request("all_reduce", "one", fields, [np.ones(1)]))
+        reply = await host.handle(Request("drop", "one", {"attempt": 1}))
+        left = host.has_stage("one"), list(host.groups())
+        await host.handle(Request("create", "one", {"definition": Definition(lambda x: x), "attempt": 2}))
+        await host.handle(Request("drop", "one", {"group": True, "secret": "theirs"}))
+        return reply.fields, left, host.has_stage("one"), list(host.groups())
+
+    assert ag.run(main()) == ({}, (False, ["one"]), True, [])

@@ -46,12 +46,14 @@ class Exchange:
         "_body",
         "_client",
         "_given_up",
+        "_has_begun",
         "_headers",
         "_is_given_up",
         "_may_be_cancelled",
         "_patience",
         "_timeout",
         "_url",
+        "is_over_kept_connection",
     )
 
     def __init__(
@@ -74,6 +76,10 @@ class Exchange:
         self._given_up = given_up
         self._is_given_up = False
         self._may_be_cancelled = False
+        self._has_begun = False
+        #: Whether the request goes over a connection that had been kept from one before. The other side may have ended
+        #: that long ago, which shows only now.
+        self.is_over_kept_connection: bool = False
 
     async def run(self, limit: int, what: str) -> tuple[int, bytearray]:
         """Return the status and the bytes of the reply.
@@ -121,6 +127,10 @@ class Exchange:
 
     async def _note(self, event: str, _: Mapping[str, Any]) -> None:
         """Note what httpx begins or has done; it awaits this."""
+        if not self._has_begun:
+            # The first event is that of a new connection, where there is to be one.
+            self._has_begun = True
+            self.is_over_kept_connection = not event.startswith("connection.")
         self._may_be_cancelled = event.endswith(_MAY_BE_CANCELLED)
         if self._may_be_cancelled and self._is_given_up:
             self._is_given_up = False

@@ -197,24 +197,33 @@ class HttpTransport:
         except TimeoutError:
             raise WorkerLostError(f"server {worker} has been silent for {2 * self._patience:g} s") from None
 
-    async def _exchange(self, connections: _Connections, worker: str, request: Request) -> Reply:
-        body = encode({"op": request.op, "stage": request.stage, "fields": request.fields}, request.arrays)
-        timeout = httpx.Timeout(None, connect=self._patience)
-        exchange = Exchange(
+    def _new_exchange(self, connections: _Connections, worker: str, body: bytes) -> Exchange:
+        return Exchange(
             connections.client,
             f"{worker}/call",
             body,
             headers=self._headers,
-            timeout=timeout,
+            timeout=httpx.Timeout(None, connect=self._patience),
             patience=self._patience,
             given_up=connections.given_up,
         )
-        try:
-            status, data = await exchange.run(message_bytes(self.max_bytes), f"the reply of {worker}")
-        except httpx.TransportError as error:
-            raise WorkerLostError(f"server {worker} does not answer: {error or type(error).__name__}") from error
-        except httpx.RequestError as error:
-            raise RemoteError(f"server {worker} answers what cannot be read: {error}") from error
+
+    async def _exchange(self, connections: _Connections, worker: str, request: Request) -> Reply:
+        body = encode({"op": request.op, "stage": request.stage, "fields": request.fields}, request.arrays)
+        while True:
+            exchange = self._new_exchange(connections, worker, body)
+            try:
+                status, data = await exchange.run(message_bytes(self.max_bytes), f"the reply of {worker}")
+                break
+            except httpx.TransportError as error:
+                # httpx forgets a kept connection that has ended, and others may have ended beside it: the last request
+                # goes over a new one. Each has a number, by which a server that had got it answers as before.
+                if not exchange.is_over_kept_connection:
+                    raise WorkerLostError(
+                        f"server {worker} does not answer: {error or type(error).__name__}"
+                    ) from error
+            except httpx.RequestError as error:
+                raise RemoteError(f"server {worker} answers what cannot be read: {error}") from error
         if status != 200:
             raise _refusal(worker, status, data)
         try:

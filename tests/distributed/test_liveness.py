@@ -15,8 +15,9 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import optim
-from asyncgrad.distributed import Definition, HttpTransport, Stage, http_app
-from asyncgrad.distributed.wire import decode
+from asyncgrad.distributed import Definition, HttpTransport, Request, Stage, http_app
+from asyncgrad.distributed.wire import decode, encode
+from asyncgrad.errors import WorkerLostError
 from tests.threads import PATIENCE
 from tests.turns import settle
 
@@ -143,3 +144,37 @@ def test_nothing_is_asked_of_a_stage_while_a_step_runs():
         return order
 
     assert ag.run(main()) == ["step", "forward"]
+
+
+async def answer_once(reader, writer):
+    """Answer the first request of a connection, and end it in place of an answer to the second one."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    size = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+    await reader.readexactly(size)
+    reply = encode({"fields": {}}, [])
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(reply), reply))
+    await reader.readexactly(1)
+    writer.close()
+
+
+def test_a_server_is_not_lost_with_the_connections_that_were_kept_to_it():
+    async def main():
+        server = await asyncio.start_server(answer_once, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, HttpTransport([url]) as transport:
+            requests = [transport.call(url, Request("ping", "")) for _ in range(4)]
+            await asyncio.gather(*requests)
+            return (await transport.call(url, Request("ping", ""))).fields
+
+    assert ag.run(main()) == {}
+
+
+def test_a_server_that_ends_a_new_connection_without_an_answer_is_lost():
+    async def main():
+        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, HttpTransport([url]) as transport:
+            with pytest.raises(WorkerLostError, match="does not answer"):
+                await transport.call(url, Request("ping", ""))
+
+    ag.run(main())

@@ -28,6 +28,7 @@ LAYER_OF = {
     "asyncgrad.loop_turn": "ground",
     "asyncgrad.graph.tensor_base": "ground",
     "asyncgrad.random": "ground",
+    "asyncgrad.source": "ground",
     "asyncgrad.scheduling": "ground",
     "asyncgrad.tree": "ground",
     "asyncgrad.graph": "graph",
@@ -96,6 +97,7 @@ DEVICES_MAY_IMPORT = {
     "asyncgrad.graph.values",
     "asyncgrad.ops.formula",
     "asyncgrad.ops.kernels",
+    "asyncgrad.source",
 }
 
 #: A type hint may name what lies above, for it is never run; but not across these.

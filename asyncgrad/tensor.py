@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, final
 
 import numpy as np
@@ -55,6 +54,7 @@ from .graph.values import (
     register_tensor,
 )
 from .html import facts, panel, pre
+from .lazy import load_beside
 from .ops.arithmetic import add, conjugate, divide, imag, multiply, negative, positive, power, real, remainder, subtract
 from .ops.assigning import put, setitem
 from .ops.casting import cast, moved
@@ -482,7 +482,7 @@ class Tensor(TensorBase):
                 f"asyncgrad.numpy follows the array API standard {_API_VERSIONS[-1]}, and not {api_version!r}: write "
                 "t.__array_namespace__()"
             )
-        return import_module(f"{__package__}.numpy")
+        return load_beside("numpy")
 
     def to_device(self, device: str | Device, /, *, stream: Any = None) -> Tensor:
         """Return the copy of this tensor that `t.to(device)` returns; the array API standard's name for it.

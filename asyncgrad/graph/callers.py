@@ -17,7 +17,7 @@ from typing import Any
 
 from ..source import GENERATED
 
-__all__ = ["is_own_file", "shorten_traceback", "show_warnings_at_the_caller"]
+__all__ = ["ROUNDING", "WRITING", "is_own_file", "shorten_traceback", "show_warnings_at_the_caller"]
 
 # Not by pathlib, which takes longer to load than this module.
 _PACKAGE = str(sys.modules[__name__.partition(".")[0]].__file__).rpartition(os.sep)[0] + os.sep
@@ -26,6 +26,12 @@ _PACKAGE = str(sys.modules[__name__.partition(".")[0]].__file__).rpartition(os.s
 _LIBRARIES = {"numpy", "scipy", "warnings"}
 #: Modules that run tasks and threads.
 _RUNNERS = {"asyncio", "concurrent", "threading", "uvloop"}
+
+
+#: The names of the modules that write into a tensor, whose dtype is that of the result; each puts its own here.
+WRITING: set[str] = set()
+#: The name of the module whose functions compute with float16 in a wider dtype, and round that.
+ROUNDING: set[str] = set()
 
 
 def is_own_file(name: str) -> bool:

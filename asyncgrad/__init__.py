@@ -169,4 +169,10 @@ if not TYPE_CHECKING:
         },
         first=".tensor",
         advice=".torch_names",
+        beside={
+            "numpy": ".numpy",
+            "scipy": ".scipy",
+            "scipy.sparse": ".scipy.sparse.constants",
+            "scipy.special": ".scipy.special",
+        },
     )

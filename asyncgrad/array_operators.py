@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,10 +11,12 @@ import numpy as np
 from .errors import ArgumentError
 from .graph.tensor_base import TensorBase
 from .graph.values import is_foreign, is_labelled, raw, refuse_masked, refuse_sparse, zeros_beside
+from .lazy import load_beside
 from .ops.foreign import explain_refusal, name_shapes
 from .ops.linear_algebra import matmul
 
 __all__ = [
+    "OPERATORS",
     "compare_unlike",
     "defer_or_raise",
     "matmul_in_place",
@@ -25,6 +26,10 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=TensorBase)
+
+#: By library, what computes an operator on a tensor and an operand of that library: a function of the operator's name,
+#: both, and whether the tensor is on the right. The module that is for the library puts it here.
+OPERATORS: dict[str, Callable[[str, Any, Any, bool], Any]] = {}
 
 
 def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, reflected: bool = False) -> Any:
@@ -53,8 +58,9 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, 
 
 
 def _apply_sparse(name: str, tensor: Any, other: Any, reflected: bool) -> Any:
-    # By name: it stands above this module, and it needs SciPy, which is there if the operand is.
-    return importlib.import_module("asyncgrad.scipy.sparse.constants").apply_operator(name, tensor, other, reflected)
+    # Loaded only now: it needs SciPy, which is there if the operand is.
+    load_beside("scipy.sparse")
+    return OPERATORS["scipy.sparse"](name, tensor, other, reflected)
 
 
 def check_operands(function: Callable[..., Any], defers: bool = True) -> Callable[..., Any]:

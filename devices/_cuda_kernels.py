@@ -19,6 +19,7 @@ import numpy as np
 
 from asyncgrad.errors import DeviceError
 from asyncgrad.ops.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
+from asyncgrad.source import run_source
 
 from ._call_caches import remember
 from ._cuda_arrays import array_maker, array_parts, number_maker
@@ -267,7 +268,7 @@ class _ElementwiseLauncher:
         }
         if (parts := array_parts(self._kernels.cupy)) is not None:
             namespace["new"], namespace["initialize"] = parts
-        exec(compile("\n".join(lines), f"<launch of {self._formula.__name__}>", "exec"), namespace)  # noqa: S102
+        run_source("\n".join(lines), f"launch of {self._formula.__name__}", namespace)
         launch: Callable[..., Any] = namespace["launch"]
         return launch
 

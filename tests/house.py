@@ -22,7 +22,7 @@ FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
 
 @final
 class Import(NamedTuple):
-    """One name brought in by one import statement."""
+    """One module brought in: by an import statement, or by its name in a string."""
 
     #: The module imported, in full: `from ..graph import values` in an op is `asyncgrad.graph.values`.
     target: str
@@ -31,6 +31,8 @@ class Import(NamedTuple):
     typing_only: bool
     #: In a function, and so run late.
     deferred: bool
+    #: Named by a string: an argument of `import_module`, a key of `sys.modules`, an entry of a table of such names.
+    by_string: bool = False
 
 
 @final
@@ -126,7 +128,7 @@ class House:
         return next(source for source in self.sources if source.module == module)
 
     def imports(self, source: Source) -> list[Import]:
-        return list(_imports(source, self.modules))
+        return [*_imports(source, self.modules), *_imports_by_string(source, self.modules)]
 
 
 def _imports(source: Source, known: frozenset[str]) -> Iterator[Import]:
@@ -151,6 +153,63 @@ def _imports(source: Source, known: frozenset[str]) -> Iterator[Import]:
                 yield from visit(child, typing_only, inside)
 
     return visit(source.tree, typing_only=False, deferred=False)
+
+
+#: What takes the name of a module; such a name may be put together, or be relative to the package of the module.
+_IMPORTERS = {"__import__", "find_spec", "import_module"}
+
+
+def _imports_by_string(source: Source, known: frozenset[str]) -> Iterator[Import]:
+    """Every string that is the name of a module of the package, and no documentation.
+
+    A table of such names is for what imports them, or finds them among the modules that others have imported; both hang
+    on the module as an import statement does. The names of loggers are only strings, and so are groups of entry points.
+    """
+    package = source.module if source.is_facade else source.module.rpartition(".")[0]
+    for node, text in _strings(source.tree):
+        name = text.replace("{__package__}", package, 1)
+        name = package + name if name.startswith(".") else name
+        name = name.partition(".{")[0]
+        # That of its own package, which is there, is a label.
+        if name in known and name.startswith(f"{PACKAGE}.") and not f"{source.module}.".startswith(f"{name}."):
+            yield Import(name, node.lineno, False, False, True)
+
+
+def _strings(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
+    """Every string of a file that may name a module, and where it is; an f-string with its values in braces."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            skipped.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            skipped.update(map(id, node.values))
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func).rpartition(".")[2]
+            if called == "getLogger":
+                skipped.update(map(id, node.args))
+            elif called in _IMPORTERS or called == "attach":
+                keywords = [word.value for word in node.keywords]
+                yield from _named_by(node.args[:1] if called in _IMPORTERS else [*node.args, *keywords])
+        elif isinstance(node, ast.Constant) and id(node) not in skipped and not str(node.value).startswith("."):
+            yield node, str(node.value)
+
+
+def _named_by(arguments: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
+    """The names of modules among arguments that are put together or relative, those in tables among them."""
+    for argument in arguments:
+        if isinstance(argument, ast.JoinedStr):
+            yield (
+                argument,
+                "".join(
+                    f"{{{ast.unparse(part.value)}}}" if isinstance(part, ast.FormattedValue) else ast.literal_eval(part)
+                    for part in argument.values
+                ),
+            )
+        elif isinstance(argument, ast.Dict):
+            yield from _named_by([each for each in argument.keys if each is not None])
+            yield from _named_by([each for each in argument.values if isinstance(each, ast.Constant)])
+        elif isinstance(argument, ast.Constant) and str(argument.value).startswith("."):
+            yield argument, str(argument.value)
 
 
 def _absolute(source: Source, node: ast.ImportFrom) -> str:

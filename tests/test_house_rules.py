@@ -114,18 +114,82 @@ def test_imports_down_the_layers_are_no_violation(build: Any):
     assert [line for source in house.package for line in rules.import_order(house, source)] == []
 
 
-def test_a_type_hint_may_name_what_lies_above_but_not_across(build: Any):
-    hints = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .{0} import X\n"
+@pytest.mark.parametrize("path", ["context", "views"])
+def test_a_type_hint_names_nothing_that_lies_above_or_across(build: Any, path: str):
+    hints = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .engine.engine import X\n"
+    house = build(MODULES | {f"asyncgrad/{path}.py": hints})
+
+    assert len(rules.import_order(house, house[f"asyncgrad.{path}"])) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import_module('asyncgrad.tensor')",
+        "importlib.import_module(f'asyncgrad.nn.{name}')",
+        "import_module(f'{__package__}.tensor')",
+        "import_module('.tensor', __package__)",
+        "__import__('asyncgrad.tensor')",
+        "importlib.util.find_spec('asyncgrad.tensor')",
+        "found = sys.modules['asyncgrad.tensor']",
+        "found = sys.modules.get('asyncgrad.tensor')",
+        "TABLE = {'scipy': 'asyncgrad.tensor'}",
+        "__getattr__, __dir__ = attach(__name__, {'.tensor': ['Tensor']})",
+        "__getattr__, __dir__ = attach(__name__, {}, first='.tensor')",
+        "__getattr__, __dir__ = attach(__name__, {}, beside={'a': '.tensor'})",
+        "is_tensors = frame.f_globals['__name__'] == 'asyncgrad.tensor'",
+    ],
+)
+def test_a_string_that_names_a_module_is_an_import_of_it(build: Any, line: str):
+    house = build(MODULES | {"asyncgrad/context.py": f"import importlib\n{line}\n"})
+
+    (violation,) = rules.import_order(house, house["asyncgrad.context"])
+
+    assert violation.startswith("asyncgrad/context.py:2: asyncgrad.context (ground) may not import asyncgrad.")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "'asyncgrad.tensor'",
+        "def f():\n    'asyncgrad.tensor'",
+        "logging.getLogger('asyncgrad.engine')",
+        "raise TypeError(f'asyncgrad.tensor.{name} is for tensors')",
+        "ValueError('asyncgrad.tensor has it')",
+        "name.split('.tensor')",
+    ],
+)
+def test_a_string_of_documentation_or_of_a_message_or_the_name_of_a_logger_is_no_import(build: Any, line: str):
+    house = build(MODULES | {"asyncgrad/context.py": line})
+
+    assert house.imports(house["asyncgrad.context"]) == []
+
+
+def test_a_string_closes_a_cycle(build: Any):
     house = build(
         MODULES
         | {
-            "asyncgrad/context.py": hints.format("engine.engine"),
-            "asyncgrad/views.py": hints.format("engine.engine"),
+            "asyncgrad/graph/node.py": "from ..context import mode",
+            "asyncgrad/context.py": "TABLE = ['asyncgrad.graph.node']",
         }
     )
 
-    assert rules.import_order(house, house["asyncgrad.context"]) == []
-    assert len(rules.import_order(house, house["asyncgrad.views"])) == 1
+    (cycle,) = rules.import_cycles(house)
+
+    assert cycle == "asyncgrad.context -> asyncgrad.graph.node -> asyncgrad.context"
+
+
+def test_devices_are_found_by_name_where_devices_are_opened_alone(build: Any):
+    house = build(
+        MODULES
+        | {
+            "asyncgrad/engine/device.py": "import_module(f'asyncgrad.devices.{kind}')",
+            "asyncgrad/engine/engine.py": "import_module(f'asyncgrad.devices.{kind}')",
+        }
+    )
+
+    assert rules.import_order(house, house["asyncgrad.engine.device"]) == []
+    assert len(rules.import_order(house, house["asyncgrad.engine.engine"])) == 1
 
 
 def test_a_module_without_a_layer_is_named(build: Any):

@@ -372,6 +372,10 @@ def device(name: str | Device) -> Device:
     return found
 
 
+# Pickles of tensors and devices name it.
+device.__module__ = "asyncgrad"
+
+
 def register_device(made: Device) -> Device:
     """Let `ag.device(name)` find a device that was made directly, while there are references to it; return it.
 

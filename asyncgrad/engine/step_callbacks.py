@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Step", "StepCallbackHandle", "add_step_callback"]
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = logging.getLogger("asyncgrad.engine")
 #: Whether a step callback is being called, so that a backward in it calls none.
 _IS_CALLING: ContextVar[bool] = ContextVar("asyncgrad_calling_step_callback", default=False)
 

@@ -8,11 +8,12 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from ..lazy import load_beside
 from .calls import Call, call_of
 from .naming import close_names
 
@@ -86,7 +87,7 @@ def _of_direct(
         return "np.stack to join tensors of a list", ""
     if name in _CONVERTING:
         return f"np.stack to join tensors of a list, or asyncgrad.numpy.{name}, to keep it", ""
-    if getattr(import_module("asyncgrad.numpy"), name, known) is not known and _is_numpys(known):
+    if getattr(load_beside("numpy"), name, known) is not known and _is_numpys(known):
         # It makes an array of other things than arrays, as np.full does, so that NumPy does not pass on the call.
         return f"asyncgrad.numpy.{name} to keep it", _no_rule(function)
     return "NumPy's functions that have a rule to compute with it", _no_rule(function)
@@ -232,11 +233,11 @@ def _of_scipy(path: str) -> str:
     # A method is named with its object or class, as in scipy.stats.norm.logpdf.
     if not hasattr(sys.modules.get(f"scipy.{package}"), name):
         package, _, name = path.rpartition(".")[0].rpartition(".")
-    for module in (f"asyncgrad.scipy.{package}", f"asyncgrad.scipy.{package.partition('.')[0]}"):
-        try:
-            found = import_module(module)
-        except ImportError:
+    for path_here in (package, package.partition(".")[0]):
+        found = _module_of_ours(path_here)
+        if found is None:
             continue
+        module = f"asyncgrad.scipy.{path_here}"
         # Names that are made when they are asked for are SciPy's own functions.
         names = set(dir(found)) & set(vars(found))
         wanted = name.partition(".")[0]
@@ -247,6 +248,14 @@ def _of_scipy(path: str) -> str:
         near = "".join(f", such as {one}," for one in close_names(wanted, names)[:1])
         return f"what {module} has{near} to keep it"
     return "the functions of asyncgrad.scipy to keep it"
+
+
+def _module_of_ours(package: str) -> ModuleType | None:
+    """Return the module of asyncgrad.scipy for a package of SciPy's; None if there is none."""
+    found = load_beside("scipy")
+    for name in package.split("."):
+        found = getattr(found, name, None)
+    return found if isinstance(found, ModuleType) else None
 
 
 # --- numbers -----------------------------------------------------------------------------------------

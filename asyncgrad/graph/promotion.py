@@ -12,7 +12,7 @@ import numpy as np
 
 from ..context import Mode
 from ..errors import PromotionWarning
-from .callers import is_own_file
+from .callers import ROUNDING, WRITING, is_own_file
 from .calls import call_of
 from .creation import HOOKS, observe_nodes
 from .tensor_base import TensorBase
@@ -27,8 +27,6 @@ __all__ = ["warn_on_promotion"]
 _WRAPPER = "<asyncgrad: call of "
 #: The node of a conversion, which the user has asked for, or which another operation needs that is looked at itself.
 _CONVERSION = "CopyBackwards"
-#: The modules that write into a tensor, whose dtype is that of the result.
-_WRITING = ("asyncgrad.ops.in_place", "asyncgrad.ops.assigning", "asyncgrad.views.writing")
 
 
 @final
@@ -82,7 +80,7 @@ def _look_at(node: NodeLike) -> None:
     operands: list[Any] = []
     is_asked_for = False
     while frame is not None and _is_library(frame):
-        if frame.f_globals.get("__name__") in _WRITING or _rounds(frame):
+        if frame.f_globals.get("__name__") in WRITING or _rounds(frame):
             return
         is_asked_for = is_asked_for or _names_dtype(frame)
         if not operands and frame.f_code.co_filename.startswith(_WRAPPER):
@@ -149,7 +147,7 @@ def _operands(frame: FrameType) -> list[Any]:
 def _rounds(frame: FrameType) -> bool:
     """Tell whether an operation on float16 alone, whose frame this is, computes in a wider dtype and rounds that."""
     code, names = frame.f_code, frame.f_locals
-    if code.co_name != "by_single" or frame.f_globals.get("__name__") != "asyncgrad.ops.single_precision":
+    if code.co_name != "by_single" or frame.f_globals.get("__name__") not in ROUNDING:
         return False
     half = np.dtype(np.float16)
     given = _arrays_in((*names["args"], *names["kwargs"].values()))

@@ -36,7 +36,7 @@ from .lines import Record, is_torn, line_of, record_of
 
 __all__ = ["ModelDirectory"]
 
-log: logging.Logger = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
 CHECKPOINT = "checkpoint.npz"
 

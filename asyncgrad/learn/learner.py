@@ -50,7 +50,7 @@ from .statistics import Statistics
 
 __all__ = ["Evaluation", "Learned", "Learner"]
 
-log: logging.Logger = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger("asyncgrad.learn")
 
 
 class Learned(NamedTuple):

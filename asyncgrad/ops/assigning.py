@@ -12,6 +12,7 @@ import numpy as np
 
 from ..arguments import describe
 from ..errors import ArgumentTypeError
+from ..graph.callers import WRITING
 from ..graph.one_device import check_one_device
 from ..graph.tensor_base import TensorBase
 from ..graph.values import (
@@ -34,6 +35,8 @@ from .primitive import RULES, derivative, primitive
 from .shaping import reshape
 
 __all__ = ["copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "setitem", "write_at"]
+
+WRITING.add(__name__)
 
 
 # Advanced indices: where several lead to one element, the last one counts.

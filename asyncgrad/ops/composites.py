@@ -27,6 +27,7 @@ import numpy as np
 
 from ..graph.device_functions import own_function
 from ..graph.tensor_base import TensorBase
+from ..source import run_source
 from . import arithmetic
 from .formula import Constant, FormulaCall, FormulaOperation, Parameter, Tree, as_expression, read_graph
 from .kernels import COMPILERS, DEVICE_VARIANTS, EXPRESSIONS, FusedFormula
@@ -220,7 +221,7 @@ class _Writer:
         taken = [one for number, one in enumerate(parameters) if not is_pruned or one in used or not number]
         source = "\n".join([f"def {name}({', '.join(taken)}):", *reversed(kept), f"    return {result}"])
         namespace = {key: value for key, value in self.namespace.items() if key in used or key == "__name__"}
-        exec(compile(source, f"<composite {name}>", "exec"), namespace)  # noqa: S102
+        run_source(source, f"composite {name}", namespace)
         return namespace.pop(name)  # type: ignore[no-any-return]
 
 
@@ -245,7 +246,7 @@ def _made(function: FunctionType, fixed: dict[int, Any], differentiable: Iterabl
             "reduced": _average if is_mean else _total,
         }
         source = f"def {writer.name}({given}{', factor' * is_mean}): return reduced(fused({given}))"
-        exec(compile(source, f"<composite {writer.name}>", "exec"), namespace)  # noqa: S102
+        run_source(source, f"composite {writer.name}", namespace)
         whole = namespace.pop(writer.name)  # type: ignore[assignment]
         DEVICE_VARIANTS[whole] = whole
     made = primitive()(whole)

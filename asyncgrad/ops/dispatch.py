@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from ..graph.naming import close_names, ufunc_name
 from ..graph.one_device import check_one_device, several_met
 from ..graph.tensor_base import TensorBase
 from ..graph.values import is_foreign, raw, refuse_masked
+from ..lazy import load_beside
 from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
 from .axes import laid_by_ufunc
 from .foreign import as_dtype, explain_refusal, name_shapes, rename_refusal
@@ -43,16 +43,16 @@ METHODS: dict[str, Callable[..., Any]] = {}
 FOLDS: dict[str, Callable[..., Any]] = {}
 
 
-#: Modules that register rules when they are imported, by the module of the ufuncs that the rules are for.
-_RULES_TO_COME = {"scipy.special": "asyncgrad.scipy.special"}
+#: Libraries with ufuncs for which a module of this package registers rules when it is imported.
+_RULES_TO_COME = {"scipy.special"}
 
 
 def _rule_of_library(ufunc: np.ufunc) -> Callable[..., Any] | None:
     """Return the rule of a ufunc that is not NumPy's, if a module of rules that is now imported has it."""
     for library in [library for library in _RULES_TO_COME if library in sys.modules]:
-        importlib.import_module(_RULES_TO_COME[library])
+        load_beside(library)
         # Only then: an import that fails is told again by the next call.
-        _RULES_TO_COME.pop(library, None)
+        _RULES_TO_COME.discard(library)
     return RULES.get(ufunc)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..context import GRAD_MODE
+from ..graph.callers import WRITING
 from ..graph.creation import announce
 from ..graph.interception import add_entry
 from ..graph.leaf import gradient_edge
@@ -25,6 +26,8 @@ from .primitive import Primitive
 from .primitive_node import PrimitiveNode, next_class
 
 __all__ = ["in_place", "write_at_index", "written_by"]
+
+WRITING.add(__name__)
 
 #: A profile of the whole process replaces it: see graph/wrappers.py.
 _grad_mode = GRAD_MODE.get

@@ -23,6 +23,7 @@ import numpy as np
 from ..graph.device_functions import OWN_FUNCTIONS
 from ..graph.interception import inner_function, put_function
 from ..graph.tensor_base import TensorBase
+from ..source import run_source
 
 __all__ = [
     "ADDERS",
@@ -196,7 +197,7 @@ def on_device({given}):
     return function({given}) if result is None else result
 """
         namespace: dict[str, Any] = {"__name__": __name__, "function": function, "own_functions": OWN_FUNCTIONS}
-        exec(compile(source, f"<kernel {name}>", "exec"), namespace)  # noqa: S102
+        run_source(source, f"kernel {name}", namespace)
         variant = namespace.pop("on_device")
         unknown = set(variant.__code__.co_names) - {"function", "get", "own_functions", "type"}
         if unknown:
@@ -261,7 +262,7 @@ def fused_jointly(formulas: Sequence[FusedFormula], taken: Sequence[tuple[int, .
     source = f"def joint({', '.join(names)}): return {''.join(f'{call}, ' for call in calls)}\n"
     namespace: dict[str, Any] = {"__name__": __name__}
     namespace.update({f"f{index}": formula.call for index, formula in enumerate(formulas)})
-    exec(compile(source, f"<{label} and others>", "exec"), namespace)  # noqa: S102
+    run_source(source, f"{label} and others", namespace)
     # Taken out: a function in its own globals would wait for the garbage collector.
     joint = namespace.pop("joint")
     return FusedFormula(joint)
@@ -314,7 +315,7 @@ def dispatcher(launchers, formula):
     return dispatch
 """
     namespace = {"__name__": __name__, "find_launcher": _find_launcher}
-    exec(compile(source, "<choice of a kernel>", "exec"), namespace)  # noqa: S102
+    run_source(source, f"choice of a kernel by the first of {count}", namespace)
     return namespace["dispatcher"]  # type: ignore[return-value]
 
 

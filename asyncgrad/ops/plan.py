@@ -47,6 +47,7 @@ from ..graph.cost import (
 )
 from ..graph.saved import version_of, with_versions
 from ..graph.tensor_base import VersionCounter
+from ..source import run_source
 from .formula import Expression, as_expression, is_readable, keeps_dtype
 from .half import recomputing, single
 from .kernels import ADDERS, DEVICE_VARIANTS, FusedFormula, function_of, fused_jointly, is_fusable
@@ -487,7 +488,7 @@ class Plan:
         else:
             lines.append(f"    return ({_commas(results)})")
         namespace = self._namespace()
-        exec(compile("\n".join(lines), f"<derivative of {primitive.name}>", "exec"), namespace)  # noqa: S102
+        run_source("\n".join(lines), f"derivative of {primitive.name}", namespace)
         # Taken out: a function in its own globals would wait for the garbage collector once the plan is dropped or has
         # others (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).
         gather, run = namespace.pop("gather"), namespace.pop("run")

@@ -41,6 +41,7 @@ from ..graph.interception import add_wrapper
 from ..graph.tensor_base import CreationMeta, VersionCounter
 from ..graph.values import check_numbers, is_labelled, refuse_sparse
 from ..graph.wrappers import register_wrapper
+from ..source import run_source
 from .foreign import explain_refusal, name_shapes
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def generate_call(
             *_tell_observer(() if superlinear else tensor_names),
             "    return _out",
         ]
-        exec(compile("\n".join(lines), f"<asyncgrad: call of {name}>", "exec"), namespace)  # noqa: S102
+        run_source("\n".join(lines), f"call of {name}", namespace)
         # The function that callers already have gets the code, so later calls run it directly.
         generated, namespace["call"] = namespace["call"], call
         call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..graph.callers import ROUNDING
 from ..graph.tensor_base import TensorBase
 from ..graph.values import raw
 from .casting import cast
@@ -21,6 +22,8 @@ from .dispatch import write
 from .half import is_half, single
 
 __all__ = ["by_single", "holds_half", "in_single"]
+
+ROUNDING.add(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..source import run_source
+
 __all__ = [
     "METHODS",
     "REAL_UFUNCS",
@@ -392,6 +394,6 @@ def _stub(name: str, is_method: bool) -> Callable[..., None]:
     parameters = (_METHODS if is_method else _FUNCTIONS)[name]
     namespace: dict[str, Any] = {}
     bare = name.rpartition(".")[2]
-    exec(f"def {bare}({parameters}): pass", namespace)  # noqa: S102
+    run_source(f"def {bare}({parameters}): pass", f"parameters of {name}", namespace)
     stub: Callable[..., None] = namespace.pop(bare)
     return stub

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..context import GRAD_MODE
 from ..errors import ArgumentError, InPlaceError
+from ..graph.callers import WRITING
 from ..graph.creation import announce, call_unseen, is_watched, show
 from ..graph.interception import add_entry_names, entered, interceptors
 from ..graph.leaf import gradient_edge
@@ -36,6 +37,8 @@ __all__ = [
     "write",
     "write_by",
 ]
+
+WRITING.add(__name__)
 
 #: A profile of the whole process replaces it: see graph/wrappers.py.
 _grad_mode = GRAD_MODE.get

@@ -65,7 +65,7 @@ async def first_turns(task: asyncio.Task[Any], turns: int) -> bool:
 
 
 def compiled_lines() -> list[str]:
-    return [name for name in linecache.cache if name.startswith("<compiled backward")]
+    return [name for name in linecache.cache if name.startswith("<asyncgrad: compiled backward")]
 
 
 def test_others_run_many_times_before_the_first_node_while_a_program_is_compiled(run, cache):

@@ -186,7 +186,7 @@ def test_a_line_that_is_cut_off_is_told_in_the_log_and_the_statistics(run, tmp_p
         file.write(bytes(100) if filled else b'0badcafe 600 {"journal": "0')
 
     assert run(reopened(tmp_path)) == (1, before, 100 if filled else 27)
-    (record,) = [one for one in caplog.records if one.name == "asyncgrad.learn.directory"]
+    (record,) = [one for one in caplog.records if one.name == "asyncgrad.learn"]
     assert record.levelno == logging.WARNING
     assert "incomplete and was cut off" in record.getMessage()
 

@@ -27,6 +27,7 @@ from math import prod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, final
 
+from ...source import GENERATED, show_source
 from .emit import (
     CARRIED,
     MAX_COMPARED_LEAVES,
@@ -666,7 +667,9 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
         yield 0.0
         if op.body is not None and op.body.plan is not None:
             plans.add((op.body.plan, prod(op.shape or ())))
-    program = Program(f"<compiled backward {number}>", text.source_map, frozenset(plans), trace.runs_node_task)
+    program = Program(
+        f"{GENERATED}compiled backward {number}>", text.source_map, frozenset(plans), trace.runs_node_task
+    )
     # Functions written in C, such as those of CuPy, look for it among the names of the frame that calls them.
     namespace["__builtins__"] = builtins
     # No function stands among its own names: that would be a cycle, which a dropped Program leaves to the garbage
@@ -689,7 +692,7 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
     entry_namespace["segments"] = tuple([functions[name] for name in segment_names[1:]])
     program.run = functions["backward"]
     # Tracebacks show the lines that linecache holds.
-    linecache.cache[program.filename] = (len(program.text), None, program.text, program.filename)
+    show_source(program.filename, program.text)
     return program
 
 

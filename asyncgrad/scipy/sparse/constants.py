@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ...array_operators import OPERATORS
 from ...errors import ArgumentTypeError
 from ...tensor import Tensor, asarray
 from ..arguments import floating
@@ -116,3 +117,6 @@ def apply_operator(name: str, tensor: Tensor, matrix: Any, reflected: bool) -> A
     if name == "divide" and reflected:
         return np.divide(_dense(x), y)
     return NotImplemented
+
+
+OPERATORS["scipy.sparse"] = apply_operator

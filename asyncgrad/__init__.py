@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from .lazy import attach
-from .version import __version__ as __version__
+from .core.settings.lazy import attach
+from .core.settings.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import data as data
@@ -24,22 +24,29 @@ if TYPE_CHECKING:
     from . import sync as sync
     from . import testing as testing
     from . import tree as tree
-    from .backward import backward as backward
-    from .backward import grad as grad
-    from .checkpoint import checkpoint as checkpoint
-    from .checkpoint import checkpoint_chain as checkpoint_chain
-    from .checkpoint import checkpoint_sequential as checkpoint_sequential
-    from .context import enable_grad as enable_grad
-    from .context import is_grad_enabled as is_grad_enabled
-    from .context import no_grad as no_grad
-    from .context import set_grad_enabled as set_grad_enabled
-    from .default_dtype import default_dtype as default_dtype
-    from .engine.compiled.api import compiled_autograd as compiled_autograd
-    from .engine.device import default_device as default_device
-    from .engine.device import device as device
-    from .engine.loops import run as run
-    from .engine.offloading import forward as forward
-    from .function import Function as Function
+    from .core.backward import backward as backward
+    from .core.backward import grad as grad
+    from .core.engine.compiled.api import compiled_autograd as compiled_autograd
+    from .core.engine.device import default_device as default_device
+    from .core.engine.device import device as device
+    from .core.engine.loops import run as run
+    from .core.engine.offloading import forward as forward
+    from .core.function.function import Function as Function
+    from .core.function.once_differentiable import once_differentiable as once_differentiable
+    from .core.graph.anomaly import detect_anomaly as detect_anomaly
+    from .core.graph.promotion import warn_on_promotion as warn_on_promotion
+    from .core.settings.context import enable_grad as enable_grad
+    from .core.settings.context import is_grad_enabled as is_grad_enabled
+    from .core.settings.context import no_grad as no_grad
+    from .core.settings.context import set_grad_enabled as set_grad_enabled
+    from .core.settings.default_dtype import default_dtype as default_dtype
+    from .core.settings.scheduling import loop_budget as loop_budget
+    from .core.settings.scheduling import no_full_collections as no_full_collections
+    from .core.settings.scheduling import offload_threshold as offload_threshold
+    from .core.settings.scheduling import workers as workers
+    from .core.tensor import Tensor as Tensor
+    from .core.tensor import asarray as asarray
+    from .core.tensor import tensor as tensor
     from .functional import hessian as hessian
     from .functional import hvp as hvp
     from .functional import jacobian as jacobian
@@ -47,21 +54,14 @@ if TYPE_CHECKING:
     from .functional import value_and_grad as value_and_grad
     from .functional import vhp as vhp
     from .functional import vjp as vjp
-    from .graph.anomaly import detect_anomaly as detect_anomaly
-    from .graph.promotion import warn_on_promotion as warn_on_promotion
-    from .once_differentiable import once_differentiable as once_differentiable
-    from .profile import profile as profile
-    from .progress import progress as progress
-    from .scheduling import loop_budget as loop_budget
-    from .scheduling import no_full_collections as no_full_collections
-    from .scheduling import offload_threshold as offload_threshold
-    from .scheduling import workers as workers
-    from .tensor import Tensor as Tensor
-    from .tensor import asarray as asarray
-    from .tensor import tensor as tensor
+    from .memory.checkpoint import checkpoint as checkpoint
+    from .memory.checkpoint import checkpoint_chain as checkpoint_chain
+    from .memory.checkpoint import checkpoint_sequential as checkpoint_sequential
+    from .observing.profile import profile as profile
+    from .observing.progress import progress as progress
+    from .observing.visualize import visualize as visualize
     from .testing import gradcheck as gradcheck
     from .testing import gradgradcheck as gradgradcheck
-    from .visualize import visualize as visualize
 
 __all__ = [
     "Function",
@@ -147,28 +147,28 @@ if not TYPE_CHECKING:
                 "testing",
                 "tree",
             ],
-            ".backward": ["backward", "grad"],
-            ".checkpoint": ["checkpoint", "checkpoint_chain", "checkpoint_sequential"],
-            ".context": ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"],
-            ".default_dtype": ["default_dtype"],
-            ".engine.compiled.api": ["compiled_autograd"],
-            ".engine.device": ["default_device", "device"],
-            ".engine.loops": ["run"],
-            ".engine.offloading": ["forward"],
-            ".function": ["Function"],
+            ".core.backward": ["backward", "grad"],
+            ".memory.checkpoint": ["checkpoint", "checkpoint_chain", "checkpoint_sequential"],
+            ".core.settings.context": ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"],
+            ".core.settings.default_dtype": ["default_dtype"],
+            ".core.engine.compiled.api": ["compiled_autograd"],
+            ".core.engine.device": ["default_device", "device"],
+            ".core.engine.loops": ["run"],
+            ".core.engine.offloading": ["forward"],
+            ".core.function.function": ["Function"],
             ".functional": ["hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vhp", "vjp"],
-            ".graph.anomaly": ["detect_anomaly"],
-            ".graph.promotion": ["warn_on_promotion"],
-            ".once_differentiable": ["once_differentiable"],
-            ".profile": ["profile"],
-            ".progress": ["progress"],
-            ".scheduling": ["loop_budget", "no_full_collections", "offload_threshold", "workers"],
-            ".tensor": ["Tensor", "asarray", "tensor"],
+            ".core.graph.anomaly": ["detect_anomaly"],
+            ".core.graph.promotion": ["warn_on_promotion"],
+            ".core.function.once_differentiable": ["once_differentiable"],
+            ".observing.profile": ["profile"],
+            ".observing.progress": ["progress"],
+            ".core.settings.scheduling": ["loop_budget", "no_full_collections", "offload_threshold", "workers"],
+            ".core.tensor": ["Tensor", "asarray", "tensor"],
             ".testing": ["gradcheck", "gradgradcheck"],
-            ".visualize": ["visualize"],
+            ".observing.visualize": ["visualize"],
         },
-        first=".tensor",
-        advice=".torch_names",
+        first=".core.tensor",
+        advice=".core.settings.torch_names",
         beside={
             "numpy": ".numpy",
             "scipy": ".scipy",

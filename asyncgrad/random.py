@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import describe
-from .context import GENERATOR
+from .core.settings.arguments import describe
+from .core.settings.context import GENERATOR
 from .errors import ArgumentTypeError
 
 __all__ = ["generator", "get_state", "seed", "set_state"]

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.checkpoint.schedule import ActionKind, binomial_schedule
+from asyncgrad.memory.checkpoint.schedule import ActionKind, binomial_schedule
 
 from . import checkpoint
 from .checkpoint import KINDS, asyncgrad_model, floor, problem, torch_model

@@ -20,8 +20,8 @@ from unittest import mock
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.offload import checksum
-from asyncgrad.offload.disk import THREADS
+from asyncgrad.memory.offload import checksum
+from asyncgrad.memory.offload.disk import THREADS
 
 from .peers import Array
 from .runner import Benchmark

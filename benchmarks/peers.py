@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.engine.compiled.api import COMPILED_AFTER
+from asyncgrad.core.engine.compiled.api import COMPILED_AFTER
 
 try:
     import torch

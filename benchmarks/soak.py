@@ -30,8 +30,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 import asyncgrad as ag
+from asyncgrad.core.engine.eager_task import EagerTask
 from asyncgrad.distributed import Definition, HttpTransport, Stage, http_app
-from asyncgrad.engine.eager_task import EagerTask
 from benchmarks.chaos import commit_here, layer, make_sgd, model
 
 __all__ = ["Sample", "growth", "main", "soak"]

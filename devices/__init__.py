@@ -3,10 +3,10 @@
 A device is found by its name, as in `ag.device("thread:0")`; docs/devices.md says how to write one.
 """
 
-from asyncgrad.engine.device import Device as Device
-from asyncgrad.engine.device import Event as Event
-from asyncgrad.engine.device import Job as Job
-from asyncgrad.engine.device import Stream as Stream
+from asyncgrad.core.engine.device import Device as Device
+from asyncgrad.core.engine.device import Event as Event
+from asyncgrad.core.engine.device import Job as Job
+from asyncgrad.core.engine.device import Stream as Stream
 
 __all__ = ["Device", "Event", "Job", "Stream"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from asyncgrad.ops.formula import (
+from asyncgrad.core.recording.formula import (
     Constant,
     FormulaCall,
     FormulaOperation,
@@ -24,7 +24,7 @@ from asyncgrad.ops.formula import (
     is_readable,
     read_graph,
 )
-from asyncgrad.ops.kernels import C_FUNCTIONS, DEVICE_VARIANTS, EXPRESSIONS, bare_formula
+from asyncgrad.core.recording.kernels import C_FUNCTIONS, DEVICE_VARIANTS, EXPRESSIONS, bare_formula
 
 __all__ = ["STORED_AS", "Kind", "NotElementwise", "NotCompilable", "Value", "computed_as", "write_body"]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from asyncgrad.engine.device import Job
+    from asyncgrad.core.engine.device import Job
 
 __all__ = ["FairLock", "Server"]
 

@@ -6,13 +6,13 @@ import inspect
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
-from asyncgrad.engine.device import Device
+from asyncgrad.core.engine.device import Device
 from asyncgrad.errors import DeviceError
 
 from ._costs import Costs
 
 if TYPE_CHECKING:
-    from asyncgrad.engine.body import Body
+    from asyncgrad.core.engine.body import Body
 
 __all__ = ["Cpu", "open_device"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from asyncgrad.engine.device import Device
+from asyncgrad.core.engine.device import Device
 
 __all__ = ["Null", "open_device"]
 

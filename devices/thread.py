@@ -11,7 +11,7 @@ import weakref
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, final
 
-from asyncgrad.engine.device import Device, Job, loop_thread, worker_died_error
+from asyncgrad.core.engine.device import Device, Job, loop_thread, worker_died_error
 from asyncgrad.errors import DeviceError
 
 from ._serving import FairLock, Server

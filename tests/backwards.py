@@ -66,7 +66,7 @@ class BackwardRecord:
 
 def _work_so_far() -> tuple[int, float]:
     """Return the number of backward passes of this process, and the processor time of processes that it has started."""
-    engine = sys.modules.get("asyncgrad.engine.engine")
+    engine = sys.modules.get("asyncgrad.core.engine.engine")
     # "count(12)": asking the counter itself would count.
     counted = 0 if engine is None else int(repr(engine._next_id.__self__)[len("count(") : -1])
     times = os.times()

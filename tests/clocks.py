@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from asyncgrad.scheduling import CLOCK, Clock
+from asyncgrad.core.settings.scheduling import CLOCK, Clock
 
 
 class TickingClock:

@@ -17,9 +17,9 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.recording.primitive import Primitive
+from asyncgrad.core.recording.primitive_node import PrimitiveNode
 from asyncgrad.errors import AsyncgradError
-from asyncgrad.ops.primitive import Primitive
-from asyncgrad.ops.primitive_node import PrimitiveNode
 from asyncgrad.testing.jacobian_check import JacobianCheck, Tolerance
 from tests.ops.finite_differences import Case, flat
 

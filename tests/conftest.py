@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 import asyncgrad as ag
-from asyncgrad.context import GRAD_MODE, RECORDING
+from asyncgrad.core.settings.context import GRAD_MODE, RECORDING
 from tests.backwards import BackwardRecord
 from tests.libraries import OURS, theirs
 from tests.sampling import cases, sampled

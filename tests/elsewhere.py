@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncgrad.engine.device import Device
+from asyncgrad.core.engine.device import Device
 
 __all__ = ["ELSEWHERE", "Elsewhere"]
 

@@ -1,4 +1,4 @@
-"""A stand-in for CuPy where there is no GPU: its module in the memory of the host, as far as `devices/cuda.py` uses it.
+"""A stand-in for CuPy where there is no GPU: its module in the memory of the host, as far as `devices/cuda` uses it.
 
 Arrays have CuPy's functions and refusals (`DeviceArray`). Work is done at once, but events can be held back: what is
 recorded on a stream between `stream.block()` and `stream.unblock()` is not done before the latter. Events tell the time
@@ -26,12 +26,12 @@ from typing import Any, ClassVar, final
 import numpy as np
 import pytest
 
-from asyncgrad.devices._cuda_library import library_functions
-from asyncgrad.engine import device as device_registry
-from asyncgrad.graph.current_devices import stop_switching
-from asyncgrad.graph.current_streams import stop_following
-from asyncgrad.graph.device_functions import register_functions
-from asyncgrad.ops.kernels import unregister_kernel_compiler
+from asyncgrad.core.arrays.current_devices import stop_switching
+from asyncgrad.core.arrays.current_streams import stop_following
+from asyncgrad.core.arrays.device_functions import register_functions
+from asyncgrad.core.engine import device as device_registry
+from asyncgrad.core.recording.kernels import unregister_kernel_compiler
+from asyncgrad.devices.cuda.library import library_functions
 from asyncgrad.testing.device_array import DeviceArray, DevicePointer, unwrapped, wrapped
 from tests.fake_cublas import cublas
 

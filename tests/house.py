@@ -24,7 +24,7 @@ FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
 class Import(NamedTuple):
     """One module brought in: by an import statement, or by its name in a string."""
 
-    #: The module imported, in full: `from ..graph import values` in an op is `asyncgrad.graph.values`.
+    #: The module imported, in full: `from ..graph import values` in an op is `asyncgrad.core.arrays.values`.
     target: str
     line: int
     #: Under `if TYPE_CHECKING:`, and so never run.

@@ -14,95 +14,93 @@ from tests.house import PACKAGE, House, Import, Source, bases_of
 #: Where each module lives: the longest name that it equals or lies under.
 LAYER_OF = {
     "asyncgrad.errors": "errors",
-    "asyncgrad.lazy": "errors",
-    "asyncgrad.torch_names": "errors",
-    "asyncgrad.version": "errors",
-    "asyncgrad.arguments": "ground",
-    "asyncgrad.context": "ground",
-    "asyncgrad.default_dtype": "ground",
-    "asyncgrad.files": "ground",
-    "asyncgrad.graph.device_functions": "ground",
-    "asyncgrad.graph.hooks": "ground",
-    "asyncgrad.graph.interception": "ground",
-    "asyncgrad.graph.values": "ground",
-    "asyncgrad.html": "ground",
-    "asyncgrad.loop_turn": "ground",
-    "asyncgrad.graph.tensor_base": "ground",
-    "asyncgrad.random": "ground",
-    "asyncgrad.source": "ground",
-    "asyncgrad.scheduling": "ground",
-    "asyncgrad.tree": "ground",
-    "asyncgrad.graph": "graph",
-    "asyncgrad.ops": "forward",
-    "asyncgrad.views": "forward",
-    "asyncgrad.function": "forward",
-    "asyncgrad.function_context": "forward",
-    "asyncgrad.once_differentiable": "forward",
-    "asyncgrad.saving_node": "forward",
-    "asyncgrad.engine": "backward",
-    "asyncgrad.array_operators": "tensor",
-    "asyncgrad.backward": "tensor",
-    "asyncgrad.einops_backend": "tensor",
-    "asyncgrad.given_data": "tensor",
-    "asyncgrad.batched": "tensor",
-    "asyncgrad.tensor": "tensor",
-    "asyncgrad.func": "user",
-    "asyncgrad.functional": "user",
-    "asyncgrad.checkpoint": "user",
-    "asyncgrad.data": "user",
-    "asyncgrad.distributed": "user",
-    "asyncgrad.extend": "user",
-    "asyncgrad.learn": "user",
-    "asyncgrad.nn": "user",
-    "asyncgrad.numpy": "user",
-    "asyncgrad.offload": "user",
-    "asyncgrad.optim": "user",
-    "asyncgrad.opentelemetry": "user",
-    "asyncgrad.profile": "user",
-    "asyncgrad.progress": "user",
-    "asyncgrad.scipy": "user",
-    "asyncgrad.sync": "user",
-    "asyncgrad.testing": "user",
-    "asyncgrad.visualize": "user",
+    "asyncgrad.core.settings": "settings",
+    "asyncgrad.core.arrays": "arrays",
+    "asyncgrad.core.tree": "tree",
+    "asyncgrad.core.graph": "graph",
+    "asyncgrad.core.recording": "recording",
+    "asyncgrad.core.views": "views",
+    "asyncgrad.core.ops": "ops",
+    "asyncgrad.core.function": "function",
+    "asyncgrad.core.engine": "engine",
+    "asyncgrad.core": "tensor",
+    "asyncgrad.extend": "facades of the core",
+    "asyncgrad.random": "facades of the core",
+    "asyncgrad.tree": "facades of the core",
+    "asyncgrad.numpy": "transforms",
+    "asyncgrad.transforms": "transforms",
+    "asyncgrad.func": "facades of transforms",
+    "asyncgrad.functional": "facades of transforms",
+    "asyncgrad.memory": "memory",
+    "asyncgrad.data": "models",
+    "asyncgrad.nn": "models",
+    "asyncgrad.optim": "models",
+    "asyncgrad.scipy": "scipy",
+    "asyncgrad.observing": "observing",
+    "asyncgrad.engine": "facades of observing",
+    "asyncgrad.graph": "facades of observing",
+    "asyncgrad.testing": "testing",
+    "asyncgrad.sync": "sync",
+    "asyncgrad.distributed": "services",
+    "asyncgrad.learn": "services",
     "asyncgrad.devices": "devices",
 }
 
-#: Facades that show names from above the folder they open, and so stand above it.
-RAISED_FACADES = {"asyncgrad": "facade", "asyncgrad.graph": "user", "asyncgrad.engine": "user"}
+#: From the bottom to the top; a layer may import those below it.
+LAYERS = (
+    "errors",
+    "settings",
+    "arrays",
+    "tree",
+    "graph",
+    "recording",
+    "views",
+    "ops",
+    "function",
+    "engine",
+    "tensor",
+    "facades of the core",
+    "transforms",
+    "facades of transforms",
+    "memory",
+    "models",
+    "scipy",
+    "observing",
+    "facades of observing",
+    "testing",
+    "sync",
+    "services",
+    "facade",
+)
 
-#: What a layer may import besides itself. Forward and backward are columns side by side.
-MAY_IMPORT = {
-    "errors": set(),
-    "ground": {"errors"},
-    "graph": {"errors", "ground"},
-    "forward": {"errors", "ground", "graph"},
-    "backward": {"errors", "ground", "graph"},
-    "tensor": {"errors", "ground", "graph", "forward", "backward"},
-    "user": {"errors", "ground", "graph", "forward", "backward", "tensor"},
-    "facade": {"errors", "ground", "graph", "forward", "backward", "tensor", "user"},
-    "devices": set(),
-}
+#: Forward and backward are columns side by side.
+FORWARD = {"recording", "views", "ops", "function"}
+
+#: What a layer may import besides itself.
+MAY_IMPORT = {layer: set(LAYERS[:height]) for height, layer in enumerate(LAYERS)}
+MAY_IMPORT["engine"] -= FORWARD
+MAY_IMPORT["devices"] = set()
 
 #: The modules that a device may import, beyond devices/ itself.
 DEVICES_MAY_IMPORT = {
-    "asyncgrad.engine.body",
-    "asyncgrad.engine.device",
-    "asyncgrad.engine.loops",
-    "asyncgrad.engine.remote",
-    "asyncgrad.engine.streams",
+    "asyncgrad.core.engine.body",
+    "asyncgrad.core.engine.device",
+    "asyncgrad.core.engine.loops",
+    "asyncgrad.core.engine.remote",
+    "asyncgrad.core.engine.streams",
     "asyncgrad.errors",
-    "asyncgrad.graph.current_devices",
-    "asyncgrad.graph.current_streams",
-    "asyncgrad.graph.device_functions",
-    "asyncgrad.graph.device_work",
-    "asyncgrad.graph.values",
-    "asyncgrad.ops.formula",
-    "asyncgrad.ops.kernels",
-    "asyncgrad.source",
+    "asyncgrad.core.arrays.current_devices",
+    "asyncgrad.core.arrays.current_streams",
+    "asyncgrad.core.arrays.device_functions",
+    "asyncgrad.core.arrays.device_work",
+    "asyncgrad.core.arrays.values",
+    "asyncgrad.core.recording.formula",
+    "asyncgrad.core.recording.kernels",
+    "asyncgrad.core.settings.source",
 }
 
 #: What is found by its name, and so may be named by what stands below it.
-FOUND_BY_NAME = {("asyncgrad.engine.device", "asyncgrad.devices")}
+FOUND_BY_NAME = {("asyncgrad.core.engine.device", "asyncgrad.devices")}
 
 #: Third-party packages that may be missing, and so may be imported where they are used.
 OPTIONAL = {
@@ -125,13 +123,13 @@ OPTIONAL = {
 # --- who may touch asyncio -----------------------------------------------------------------------
 
 MAKES_TASKS = {
-    "asyncgrad.engine.task_group",
-    "asyncgrad.engine.loops",
-    "asyncgrad.engine.eager_task",
+    "asyncgrad.core.engine.task_group",
+    "asyncgrad.core.engine.loops",
+    "asyncgrad.core.engine.eager_task",
     "asyncgrad.testing.device_contract",
     "asyncgrad.testing.schedule_loop",
 }
-STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.engine.loops", "asyncgrad.engine.shell", "asyncgrad.testing.explore"}
+STARTS_LOOPS = MAKES_TASKS | {"asyncgrad.core.engine.loops", "asyncgrad.core.engine.shell", "asyncgrad.testing.explore"}
 
 #: Of any object: `loop.create_task` as much as `asyncio.create_task`.
 TASK_MAKERS = {
@@ -149,18 +147,18 @@ LOOP_STARTERS = {"asyncio.run", "asyncio.Runner", "asyncio.new_event_loop", "uvl
 
 #: State machines: no await, no asyncio, so that their tests need no loop.
 PURE = (
-    "asyncgrad.engine.compiled.api",
-    "asyncgrad.engine.compiled.cache",
-    "asyncgrad.engine.compiled.calls",
-    "asyncgrad.engine.compiled.codegen",
-    "asyncgrad.engine.compiled.executor",
-    "asyncgrad.engine.compiled.trace",
-    "asyncgrad.engine.dependency_executor",
-    "asyncgrad.engine.exec_info",
-    "asyncgrad.engine.executor",
-    "asyncgrad.engine.fast_path",
-    "asyncgrad.engine.graph_task",
-    "asyncgrad.engine.queues",
+    "asyncgrad.core.engine.compiled.api",
+    "asyncgrad.core.engine.compiled.cache",
+    "asyncgrad.core.engine.compiled.calls",
+    "asyncgrad.core.engine.compiled.codegen",
+    "asyncgrad.core.engine.compiled.executor",
+    "asyncgrad.core.engine.compiled.trace",
+    "asyncgrad.core.engine.dependency_executor",
+    "asyncgrad.core.engine.exec_info",
+    "asyncgrad.core.engine.executor",
+    "asyncgrad.core.engine.fast_path",
+    "asyncgrad.core.engine.graph_task",
+    "asyncgrad.core.engine.queues",
 )
 
 # --- sizes ---------------------------------------------------------------------------------------
@@ -170,8 +168,8 @@ FUNCTION_LINES = 60
 
 def layer_of(module: str) -> str | None:
     """The layer that a module of the package belongs to, or None for one without a place."""
-    if module in RAISED_FACADES:
-        return RAISED_FACADES[module]
+    if module == PACKAGE:
+        return "facade"
     name = module
     while name not in LAYER_OF:
         name, dot, _ = name.rpartition(".")
@@ -220,7 +218,7 @@ def _imports(house: House, source: Source) -> list[Import]:
 def numpy_in_engine(house: House, source: Source) -> list[str]:
     """The engine knows no NumPy, not even in its type hints."""
     return [
-        source.at(found, f"the engine imports {found.target}: ask graph/values.py instead")
+        source.at(found, f"the engine imports {found.target}: ask core/arrays/values.py instead")
         for found in house.imports(source)
         if found.target.split(".")[0] == "numpy"
     ]
@@ -334,7 +332,7 @@ def facade(source: Source) -> list[str]:
     line = 1
     for statement in _statements_of_facade(source.tree):
         if isinstance(statement, ast.ImportFrom):
-            if statement.module in ("__future__", "typing", "lazy"):
+            if statement.module in ("__future__", "typing", "core.settings.lazy"):
                 continue
             found.extend(_aliases(source, statement))
             imported.extend(alias.asname or alias.name for alias in statement.names)

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import asyncgrad as ag
+from asyncgrad.core.graph.node import NodeMeta
 from asyncgrad.graph import Edge, Node
-from asyncgrad.graph.node import NodeMeta
 from tests.graphs import edge_to
 
 __all__ = ["IdleNode", "PassingNode", "SumNode", "async_double"]

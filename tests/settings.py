@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from asyncgrad.engine.compiled.api import COMPILED_AFTER
-from asyncgrad.scheduling import LOOP_BUDGET
+from asyncgrad.core.engine.compiled.api import COMPILED_AFTER
+from asyncgrad.core.settings.scheduling import LOOP_BUDGET
 
 __all__ = ["compiled_after", "loop_budget", "node_by_node"]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -49,7 +50,7 @@ def test_imports_go_down_the_layers_and_never_across_the_columns():
 
 
 def test_the_engine_knows_no_numpy():
-    engine = [source for source in HOUSE.package if source.module.startswith(f"{PACKAGE}.engine")]
+    engine = [source for source in HOUSE.package if source.module.startswith(f"{PACKAGE}.core.engine.")]
 
     assert each_file_holds(functools.partial(rules.numpy_in_engine, HOUSE), engine)
 
@@ -96,3 +97,24 @@ def test_public_names_are_documented_by_example(name: str):
     thing = getattr(importlib.import_module(PACKAGE), name)
 
     assert law_holds(rules.undocumented(name, thing))
+
+
+@pytest.mark.parametrize("room", sorted(path.parent.name for path in (ROOT / "asyncgrad/core").glob("*/__init__.py")))
+def test_each_room_of_the_core_says_what_the_import_table_lets_it_import_and_which_file_to_read_first(room):
+    text = (ROOT / f"asyncgrad/core/{room}/README.md").read_text()
+    allowed = re.search(r"\*\*May import\.\*\* (.*)", text)
+    first = re.search(r"\*\*Read first\.\*\* `(.*)`", text)
+
+    assert allowed
+    assert first
+    assert re.findall("`(.*?)`", allowed[1]) == [one for one in rules.LAYERS if one in rules.MAY_IMPORT[room]]
+    assert (ROOT / f"asyncgrad/core/{room}" / first[1]).is_file()
+
+
+def test_the_page_on_the_layout_names_each_folder_and_file_at_the_top_of_the_package():
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/layout.md").read_text(), re.MULTILINE)
+    named = {name.split("/")[0] for row in rows for name in re.findall("`(.*?)`", row)} - {"asyncgrad"}
+    there = {path.name for path in (ROOT / "asyncgrad").iterdir() if not path.name.startswith("__pycache__")}
+
+    assert named == there - {"py.typed"}
+    assert len(there) <= 25

@@ -9,6 +9,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.arrays.hooks import HookList
 from asyncgrad.errors import (
     GradientTypeError,
     GraphError,
@@ -18,7 +19,6 @@ from asyncgrad.errors import (
     RequiresGradError,
 )
 from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node, get_gradient_edge
-from asyncgrad.graph.hooks import HookList
 from tests.functions import function
 from tests.leaves import leaf
 from tests.refusals import refused

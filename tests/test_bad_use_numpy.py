@@ -11,11 +11,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.ops import RULES
 from asyncgrad.errors import (
     MissingDerivativeError,
     RequiresGradError,
 )
-from asyncgrad.ops import RULES
 from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
 

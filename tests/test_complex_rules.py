@@ -11,9 +11,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
+from asyncgrad.core.recording.primitive import Primitive, derivative, primitive
 from asyncgrad.errors import ArgumentTypeError, GradcheckError
-from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
-from asyncgrad.ops.primitive import Primitive, derivative, primitive
 from tests.complex_rules import Verdict, all_primitives, complex_points, in_complex_dtypes, primitives_in, verdict
 from tests.nn.cases import CALLS as NN_CALLS
 from tests.ops import cases_complex

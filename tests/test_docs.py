@@ -32,7 +32,13 @@ ROWS = [
 OURS = sorted(
     {name for row in ROWS for name in re.findall(r"`((?:ag|asyncgrad|Node|Tensor|GraphTask)\.[\w.]+)`", row[1])}
 )
-PATHS = sorted(set(re.findall(r"`((?:graph|engine)/\w+\.py)`", (DOCS / "engine.md").read_text())))
+PATHS = sorted(
+    {
+        path
+        for page in ("engine", "layout")
+        for path in re.findall(r"`(core/[\w/]+\.py)`", (DOCS / f"{page}.md").read_text())
+    }
+)
 
 #: Examples that only a GPU can run follow this line, which readers do not see.
 NEEDS_GPU = re.compile(r"<!-- needs (?:a GPU|two GPUs) -->\n```pycon\n(.*?)```\n", re.DOTALL)
@@ -106,7 +112,7 @@ def test_no_name_of_pytorch_is_left_out(module: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_file_that_the_page_on_the_engine_names_is_there(path: str) -> None:
+def test_every_file_that_the_pages_on_the_engine_and_the_layout_name_is_there(path: str) -> None:
     assert (DOCS.parent / "asyncgrad" / path).is_file()
 
 

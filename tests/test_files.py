@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncgrad.files import make_folders, missing_folders, replacing, sync_folder
+from asyncgrad.core.settings.files import make_folders, missing_folders, replacing, sync_folder
 
 needs_permissions = pytest.mark.skipif(os.name == "nt", reason="permissions and links are those of Linux and macOS")
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph.dealloc import DEALLOCATION_INTERVAL
-from asyncgrad.scheduling import FULL_COLLECTIONS
+from asyncgrad.core.graph.dealloc import DEALLOCATION_INTERVAL
+from asyncgrad.core.settings.scheduling import FULL_COLLECTIONS
 from tests.clocks import TickingClock, hand_in
 from tests.leaves import leaf
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import scheduling
+from asyncgrad.core.settings import scheduling
 from asyncgrad.errors import (
     GradientTypeError,
     InPlaceError,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import scheduling
+from asyncgrad.core.graph.node import Edge, Node, NodeMeta
+from asyncgrad.core.settings import scheduling
 from asyncgrad.errors import AsyncgradError, GradcheckError, GradientTypeError, InvalidGradientError, RequiresGradError
-from asyncgrad.graph.node import Edge, Node, NodeMeta
 from asyncgrad.testing import gradcheck, gradgradcheck
 from tests.leaves import random_leaf
 

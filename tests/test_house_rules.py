@@ -31,22 +31,22 @@ MODULES = {
     f"asyncgrad/{path}": ""
     for path in (
         "__init__.py",
-        "context.py",
-        "engine/__init__.py",
-        "engine/device.py",
-        "engine/engine.py",
+        "core/__init__.py",
+        "core/arrays/tensor_base.py",
+        "core/arrays/values.py",
+        "core/engine/device.py",
+        "core/engine/engine.py",
+        "core/function/function.py",
+        "core/graph/node.py",
+        "core/ops/sums.py",
+        "core/settings/context.py",
+        "core/tensor.py",
+        "core/views/nodes.py",
         "errors.py",
-        "function.py",
-        "graph/__init__.py",
-        "graph/node.py",
-        "graph/tensor_base.py",
-        "graph/values.py",
+        "extend.py",
+        "graph.py",
         "nn/__init__.py",
-        "ops/__init__.py",
-        "ops/sums.py",
         "sync.py",
-        "tensor.py",
-        "views.py",
     )
 } | {"devices/__init__.py": "", "devices/cpu.py": ""}
 
@@ -58,19 +58,29 @@ def module_name(path: str) -> str:
 @pytest.mark.parametrize(
     ("path", "line", "message"),
     [
-        ("errors.py", "from .context import x", "asyncgrad.errors (errors) may not import asyncgrad.context (ground)"),
-        ("context.py", "from .graph import node", "may not import asyncgrad.graph.node (graph)"),
-        ("graph/values.py", "from .node import Node", "may not import asyncgrad.graph.node (graph)"),
-        ("graph/node.py", "from ..ops.sums import sum", "may not import asyncgrad.ops.sums (forward)"),
-        ("graph/node.py", "from ..engine import engine", "may not import asyncgrad.engine.engine (backward)"),
-        ("graph/node.py", "from . import Node", "may not import asyncgrad.graph (user)"),
-        ("ops/sums.py", "from ..engine.engine import Engine", "may not import asyncgrad.engine.engine (backward)"),
-        ("views.py", "import asyncgrad.engine.engine", "may not import asyncgrad.engine.engine (backward)"),
-        ("function.py", "from asyncgrad.tensor import Tensor", "may not import asyncgrad.tensor (tensor)"),
-        ("engine/engine.py", "from ..views import CopySlices", "may not import asyncgrad.views (forward)"),
-        ("engine/engine.py", "from ..ops import sums", "may not import asyncgrad.ops.sums (forward)"),
-        ("tensor.py", "from .sync import backward", "may not import asyncgrad.sync (user)"),
-        ("tensor.py", "from . import Tensor", "may not import asyncgrad (facade)"),
+        (
+            "errors.py",
+            "from .core.settings.context import x",
+            "asyncgrad.errors (errors) may not import asyncgrad.core.settings.context (settings)",
+        ),
+        ("core/settings/context.py", "from ..graph import node", "may not import asyncgrad.core.graph.node (graph)"),
+        ("core/arrays/values.py", "from ..graph.node import Node", "may not import asyncgrad.core.graph.node (graph)"),
+        ("core/graph/node.py", "from ..ops.sums import sum", "may not import asyncgrad.core.ops.sums (ops)"),
+        ("core/graph/node.py", "from ..engine import engine", "may not import asyncgrad.core.engine.engine (engine)"),
+        ("core/graph/node.py", "from ...graph import Node", "may not import asyncgrad.graph (facades of observing)"),
+        ("core/ops/sums.py", "from ..engine.engine import E", "may not import asyncgrad.core.engine.engine (engine)"),
+        ("core/views/nodes.py", "import asyncgrad.core.engine.engine", "may not import asyncgrad.core.engine.engine"),
+        ("core/views/nodes.py", "from ..ops.sums import sum", "may not import asyncgrad.core.ops.sums (ops)"),
+        ("core/function/function.py", "from asyncgrad.core.tensor import T", "may not import asyncgrad.core.tensor"),
+        (
+            "core/engine/engine.py",
+            "from ..views.nodes import Copy",
+            "may not import asyncgrad.core.views.nodes (views)",
+        ),
+        ("core/engine/engine.py", "from ..ops import sums", "may not import asyncgrad.core.ops.sums (ops)"),
+        ("core/tensor.py", "from ..sync import backward", "may not import asyncgrad.sync (sync)"),
+        ("core/tensor.py", "from .. import Tensor", "may not import asyncgrad (facade)"),
+        ("nn/__init__.py", "from ..sync import backward", "asyncgrad.nn (models) may not import asyncgrad.sync (sync)"),
         ("sync.py", "import asyncgrad as ag", "may not import asyncgrad (facade)"),
         ("sync.py", "from . import devices", "imports asyncgrad.devices: devices are found by name"),
         ("__init__.py", "from .devices.cpu import Cpu as Cpu", "imports asyncgrad.devices.cpu: devices are found"),
@@ -86,11 +96,12 @@ def test_an_import_against_the_order_is_named(build: Any, path: str, line: str, 
 
 
 @pytest.mark.parametrize(
-    "line", ["from ..tensor import T", "from asyncgrad.graph.node import T", "from ..engine import T"]
+    "line", ["from ..core.tensor import T", "from asyncgrad.core.graph.node import T", "from ..engine import T"]
 )
 def test_a_device_imports_only_what_devices_may(build: Any, line: str):
     allowed = (
-        "from ..engine.device import Device\nfrom ..graph import values\nfrom .. import errors\nfrom . import cpu\n"
+        "from ..core.engine.device import Device\nfrom ..core.arrays import values\nfrom .. import errors\n"
+        "from . import cpu\n"
     )
     house = build(MODULES | {"devices/thread.py": allowed + line})
 
@@ -104,92 +115,92 @@ def test_imports_down_the_layers_are_no_violation(build: Any):
         MODULES
         | {
             "asyncgrad/__init__.py": "from .sync import backward as backward\nfrom .graph import Node as Node",
-            "asyncgrad/graph/__init__.py": "from ..views import CopySlices as CopySlices",
-            "asyncgrad/views.py": "import numpy\nfrom .graph.node import Node\nfrom .ops.sums import sum",
-            "asyncgrad/tensor.py": "from .engine.engine import Engine\nfrom .views import view",
-            "asyncgrad/sync.py": "from .engine import Engine\nfrom .nn import relu",
+            "asyncgrad/graph.py": "from .core.views.nodes import CopySlices as CopySlices",
+            "asyncgrad/core/ops/sums.py": "import numpy\nfrom ..graph.node import Node\nfrom ..views.nodes import X",
+            "asyncgrad/core/tensor.py": "from .engine.engine import Engine\nfrom .ops.sums import sum",
+            "asyncgrad/sync.py": "from .core.engine.engine import Engine\nfrom .nn import relu",
         }
     )
 
     assert [line for source in house.package for line in rules.import_order(house, source)] == []
 
 
-@pytest.mark.parametrize("path", ["context", "views"])
+@pytest.mark.parametrize("path", ["settings/context", "views/nodes"])
 def test_a_type_hint_names_nothing_that_lies_above_or_across(build: Any, path: str):
-    hints = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .engine.engine import X\n"
-    house = build(MODULES | {f"asyncgrad/{path}.py": hints})
+    hints = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..engine.engine import X\n"
+    house = build(MODULES | {f"asyncgrad/core/{path}.py": hints})
 
-    assert len(rules.import_order(house, house[f"asyncgrad.{path}"])) == 1
+    assert len(rules.import_order(house, house[module_name(f"asyncgrad/core/{path}.py")])) == 1
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "import_module('asyncgrad.tensor')",
+        "import_module('asyncgrad.extend')",
         "importlib.import_module(f'asyncgrad.nn.{name}')",
-        "import_module(f'{__package__}.tensor')",
-        "import_module('.tensor', __package__)",
-        "__import__('asyncgrad.tensor')",
-        "importlib.util.find_spec('asyncgrad.tensor')",
-        "found = sys.modules['asyncgrad.tensor']",
-        "found = sys.modules.get('asyncgrad.tensor')",
-        "TABLE = {'scipy': 'asyncgrad.tensor'}",
-        "__getattr__, __dir__ = attach(__name__, {'.tensor': ['Tensor']})",
-        "__getattr__, __dir__ = attach(__name__, {}, first='.tensor')",
-        "__getattr__, __dir__ = attach(__name__, {}, beside={'a': '.tensor'})",
-        "is_tensors = frame.f_globals['__name__'] == 'asyncgrad.tensor'",
+        "import_module(f'{__package__}.extend')",
+        "import_module('.extend', __package__)",
+        "__import__('asyncgrad.extend')",
+        "importlib.util.find_spec('asyncgrad.extend')",
+        "found = sys.modules['asyncgrad.extend']",
+        "found = sys.modules.get('asyncgrad.extend')",
+        "TABLE = {'scipy': 'asyncgrad.extend'}",
+        "__getattr__, __dir__ = attach(__name__, {'.extend': ['Tensor']})",
+        "__getattr__, __dir__ = attach(__name__, {}, first='.extend')",
+        "__getattr__, __dir__ = attach(__name__, {}, beside={'a': '.extend'})",
+        "is_tensors = frame.f_globals['__name__'] == 'asyncgrad.extend'",
     ],
 )
 def test_a_string_that_names_a_module_is_an_import_of_it(build: Any, line: str):
-    house = build(MODULES | {"asyncgrad/context.py": f"import importlib\n{line}\n"})
+    house = build(MODULES | {"asyncgrad/errors.py": f"import importlib\n{line}\n"})
 
-    (violation,) = rules.import_order(house, house["asyncgrad.context"])
+    (violation,) = rules.import_order(house, house["asyncgrad.errors"])
 
-    assert violation.startswith("asyncgrad/context.py:2: asyncgrad.context (ground) may not import asyncgrad.")
+    assert violation.startswith("asyncgrad/errors.py:2: asyncgrad.errors (errors) may not import asyncgrad.")
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "'asyncgrad.tensor'",
-        "def f():\n    'asyncgrad.tensor'",
+        "'asyncgrad.extend'",
+        "def f():\n    'asyncgrad.extend'",
         "logging.getLogger('asyncgrad.engine')",
-        "raise TypeError(f'asyncgrad.tensor.{name} is for tensors')",
-        "ValueError('asyncgrad.tensor has it')",
-        "name.split('.tensor')",
+        "raise TypeError(f'asyncgrad.extend.{name} is for tensors')",
+        "ValueError('asyncgrad.extend has it')",
+        "name.split('.extend')",
     ],
 )
 def test_a_string_of_documentation_or_of_a_message_or_the_name_of_a_logger_is_no_import(build: Any, line: str):
-    house = build(MODULES | {"asyncgrad/context.py": line})
+    house = build(MODULES | {"asyncgrad/errors.py": line})
 
-    assert house.imports(house["asyncgrad.context"]) == []
+    assert house.imports(house["asyncgrad.errors"]) == []
 
 
 def test_a_string_closes_a_cycle(build: Any):
     house = build(
         MODULES
         | {
-            "asyncgrad/graph/node.py": "from ..context import mode",
-            "asyncgrad/context.py": "TABLE = ['asyncgrad.graph.node']",
+            "asyncgrad/core/graph/node.py": "from ..settings.context import mode",
+            "asyncgrad/core/settings/context.py": "TABLE = ['asyncgrad.core.graph.node']",
         }
     )
 
     (cycle,) = rules.import_cycles(house)
 
-    assert cycle == "asyncgrad.context -> asyncgrad.graph.node -> asyncgrad.context"
+    assert cycle == "asyncgrad.core.graph.node -> asyncgrad.core.settings.context -> asyncgrad.core.graph.node"
 
 
 def test_devices_are_found_by_name_where_devices_are_opened_alone(build: Any):
     house = build(
         MODULES
         | {
-            "asyncgrad/engine/device.py": "import_module(f'asyncgrad.devices.{kind}')",
-            "asyncgrad/engine/engine.py": "import_module(f'asyncgrad.devices.{kind}')",
+            "asyncgrad/core/engine/device.py": "import_module(f'asyncgrad.devices.{kind}')",
+            "asyncgrad/core/engine/engine.py": "import_module(f'asyncgrad.devices.{kind}')",
         }
     )
 
-    assert rules.import_order(house, house["asyncgrad.engine.device"]) == []
-    assert len(rules.import_order(house, house["asyncgrad.engine.engine"])) == 1
+    assert rules.import_order(house, house["asyncgrad.core.engine.device"]) == []
+    assert len(rules.import_order(house, house["asyncgrad.core.engine.engine"])) == 1
 
 
 def test_a_module_without_a_layer_is_named(build: Any):
@@ -202,40 +213,41 @@ def test_a_module_without_a_layer_is_named(build: Any):
 
 @pytest.mark.parametrize("line", ["import numpy as np", "from numpy.linalg import norm", "import numpy.random"])
 def test_numpy_in_the_engine_is_named(build: Any, line: str):
-    house = build({"asyncgrad/engine/engine.py": line})
+    house = build({"asyncgrad/core/engine/engine.py": line})
 
-    (violation,) = rules.numpy_in_engine(house, house["asyncgrad.engine.engine"])
+    (violation,) = rules.numpy_in_engine(house, house["asyncgrad.core.engine.engine"])
 
-    assert violation.startswith("asyncgrad/engine/engine.py:1: the engine imports numpy")
+    assert violation.startswith("asyncgrad/core/engine/engine.py:1: the engine imports numpy")
 
 
 def test_a_cycle_is_named_from_end_to_end(build: Any):
     house = build(
         MODULES
         | {
-            "asyncgrad/errors.py": "from . import context",
-            "asyncgrad/context.py": "from .graph.node import Node",
-            "asyncgrad/graph/node.py": "from ..errors import Error",
+            "asyncgrad/errors.py": "from .core.settings import context",
+            "asyncgrad/core/settings/context.py": "from ..graph.node import Node",
+            "asyncgrad/core/graph/node.py": "from ...errors import Error",
         }
     )
 
     (cycle,) = rules.import_cycles(house)
 
-    assert cycle == "asyncgrad.context -> asyncgrad.graph.node -> asyncgrad.errors -> asyncgrad.context"
+    modules = ["asyncgrad.core.graph.node", "asyncgrad.errors", "asyncgrad.core.settings.context"]
+    assert cycle == " -> ".join([*modules, modules[0]])
 
 
 def test_a_type_hint_closes_a_cycle(build: Any):
     house = build(
         MODULES
         | {
-            "asyncgrad/graph/node.py": "import typing\nif typing.TYPE_CHECKING:\n    from .values import Value",
-            "asyncgrad/graph/values.py": "from .node import Node",
+            "asyncgrad/core/graph/node.py": "if TYPE_CHECKING:\n    from ..arrays.values import Value",
+            "asyncgrad/core/arrays/values.py": "from ..graph.node import Node",
         }
     )
 
     (cycle,) = rules.import_cycles(house)
 
-    assert cycle == "asyncgrad.graph.node -> asyncgrad.graph.values -> asyncgrad.graph.node"
+    assert cycle == "asyncgrad.core.arrays.values -> asyncgrad.core.graph.node -> asyncgrad.core.arrays.values"
 
 
 def test_a_lazy_facade_that_imports_a_name_from_elsewhere_than_it_shows_is_named(build: Any):
@@ -296,12 +308,14 @@ def test_a_long_function_is_named_and_a_long_file_is_not(build: Any):
     ],
 )
 def test_an_asyncio_task_made_outside_the_engine_is_named(build: Any, code: str):
-    house = build({"asyncgrad/engine/node_task.py": f"x = 1\n{code}\n", "asyncgrad/engine/eager_task.py": code})
+    house = build(
+        {"asyncgrad/core/engine/node_task.py": f"x = 1\n{code}\n", "asyncgrad/core/engine/eager_task.py": code}
+    )
 
-    (violation,) = rules.task_creation(house["asyncgrad.engine.node_task"])
+    (violation,) = rules.task_creation(house["asyncgrad.core.engine.node_task"])
 
-    assert violation.startswith("asyncgrad/engine/node_task.py:2: ")
-    assert rules.task_creation(house["asyncgrad.engine.eager_task"]) == []
+    assert violation.startswith("asyncgrad/core/engine/node_task.py:2: ")
+    assert rules.task_creation(house["asyncgrad.core.engine.eager_task"]) == []
 
 
 def test_waiting_and_naming_a_task_is_no_task_creation(build: Any):
@@ -313,11 +327,11 @@ def test_waiting_and_naming_a_task_is_no_task_creation(build: Any):
 
 @pytest.mark.parametrize("code", ["import asyncio", "from asyncio import Event", "async def f():\n    pass"])
 def test_a_state_machine_that_could_suspend_is_named(build: Any, code: str):
-    house = build({"asyncgrad/engine/queues.py": code})
+    house = build({"asyncgrad/core/engine/queues.py": code})
 
-    (violation,) = rules.suspension(house, house["asyncgrad.engine.queues"])
+    (violation,) = rules.suspension(house, house["asyncgrad.core.engine.queues"])
 
-    assert violation.startswith("asyncgrad/engine/queues.py:1: ")
+    assert violation.startswith("asyncgrad/core/engine/queues.py:1: ")
 
 
 GOOD_FACADE = """\

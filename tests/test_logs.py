@@ -14,9 +14,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import engine
-from asyncgrad.engine.engine import Engine
-from asyncgrad.engine.workers import WORKER_POOL
+from asyncgrad.core.engine import engine
+from asyncgrad.core.engine.engine import Engine
+from asyncgrad.core.engine.workers import WORKER_POOL
 from tests.clocks import TickingClock, hand_in
 from tests.engine.heavy import always, heavy_calling, large
 from tests.failing import Trouble
@@ -127,7 +127,7 @@ def test_a_store_of_saved_tensors_logs_its_folder(debug, tmp_path):
         y = (np.sin(x) * x).sum()
         sync.backward(y)
 
-    assert [str(tmp_path) in text for text in debug("asyncgrad.offload")] == [True]
+    assert [str(tmp_path) in text for text in debug("asyncgrad.memory.offload")] == [True]
 
 
 def test_a_node_that_blocks_the_loop_is_logged_with_its_line(caplog, run):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncgrad.loop_turn import HERE, LoopTurn, keep_pace
+from asyncgrad.core.settings.loop_turn import HERE, LoopTurn, keep_pace
 from tests.clocks import TickingClock, hand_in
 from tests.settings import loop_budget
 from tests.turns import settle, turns_given

@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad import source
-from asyncgrad.graph.callers import is_own_file
+from asyncgrad.core.settings import source
+from asyncgrad.core.settings.callers import is_own_file
 from tests.house import ROOT, House, Source
 from tests.leaves import leaf
 from tools.reference import public_names
@@ -35,7 +35,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 #: The modules of SciPy's names are there with the extra, and those of a facade that is no name of `ag` by import alone.
 PUBLIC_MODULES = [
     "asyncgrad",
-    "asyncgrad.checkpoint",
     "asyncgrad.data",
     "asyncgrad.devices",
     "asyncgrad.devices.cpu",
@@ -61,7 +60,6 @@ PUBLIC_MODULES = [
     "asyncgrad.numpy.random",
     "asyncgrad.optim",
     "asyncgrad.optim.schedule",
-    "asyncgrad.profile",
     "asyncgrad.random",
     "asyncgrad.scipy.fft",
     "asyncgrad.scipy.integrate",
@@ -79,8 +77,6 @@ PUBLIC_MODULES = [
     "asyncgrad.sync.func",
     "asyncgrad.testing",
     "asyncgrad.tree",
-    "asyncgrad.version",
-    "asyncgrad.visualize",
 ]
 
 
@@ -270,13 +266,16 @@ def test_a_tensor_arrives_from_a_pickle_with_its_device_dtype_and_need_of_gradie
 # --- generated source ----------------------------------------------------------------------------
 
 #: The modules that may compile source: the one that runs it, and the writer of compiled backward passes, in slices.
-COMPILES = {"asyncgrad.source", "asyncgrad.engine.compiled.codegen"}
+COMPILES = {"asyncgrad.core.settings.source", "asyncgrad.core.engine.compiled.codegen"}
 
 
 def compilations(source: Source) -> list[str]:
     """Return where a module runs or compiles source."""
     return [
-        source.at(node, f"{node.func.id}() of source: run it by asyncgrad.source, so that tracebacks show its lines")
+        source.at(
+            node,
+            f"{node.func.id}() of source: run it by asyncgrad.core.settings.source, so that tracebacks show its lines",
+        )
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
@@ -337,7 +336,9 @@ def test_the_code_of_an_operation_and_of_its_derivative_can_be_read():
 
 
 def test_files_of_the_package_and_generated_ones_are_told_from_those_of_users():
-    ours = [sys.modules[name].__file__ for name in ("asyncgrad", "asyncgrad.tensor", "asyncgrad.engine.engine")]
+    ours = [
+        sys.modules[name].__file__ for name in ("asyncgrad", "asyncgrad.core.tensor", "asyncgrad.core.engine.engine")
+    ]
 
     assert all(map(is_own_file, [*ours, "<asyncgrad: call of sin>"]))
     assert not any(map(is_own_file, [__file__, np.__file__, "<stdin>", str(ROOT / "asyncgrad_user.py")]))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.ops import RULES
 from asyncgrad.errors import MissingDerivativeError, RequiresGradError
-from asyncgrad.ops import RULES
 
 
 def matrix_that_requires_grad() -> Any:

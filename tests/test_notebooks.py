@@ -46,7 +46,7 @@ def test_the_cells_of_a_notebook_run(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     # Graphviz may be missing.
-    module = importlib.import_module("asyncgrad.visualize.visualize")
+    module = importlib.import_module("asyncgrad.observing.visualize.visualize")
     monkeypatch.setattr(module, "_rendered", lambda text, chosen: text)
 
     names = asyncio.run(run_cells(path))

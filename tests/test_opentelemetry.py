@@ -12,7 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.observation import BackwardObserver, observe_process
+from asyncgrad.core.engine.observation import BackwardObserver, observe_process
 from asyncgrad.errors import ArgumentTypeError
 from tests.failing import Trouble
 from tests.functions import awaiting, calling

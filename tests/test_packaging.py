@@ -68,7 +68,7 @@ def test_a_wheel_holds_the_package_with_its_devices_and_nothing_else(wheel: Path
     names = zipfile.ZipFile(wheel).namelist()
 
     shipped = {"asyncgrad/__init__.py", "asyncgrad/devices/__init__.py", "asyncgrad/py.typed"}
-    assert shipped | {"asyncgrad/visualize/page.html"} <= set(names)
+    assert shipped | {"asyncgrad/observing/visualize/page.html"} <= set(names)
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"asyncgrad"}
 
 

@@ -274,7 +274,7 @@ def test_the_display_changes_no_bits_and_compiles_nothing():
 
 
 def test_without_a_package_its_style_names_the_extra_and_the_default_is_text(monkeypatch):
-    monkeypatch.setattr(sys.modules["asyncgrad.progress"], "find_spec", lambda package: None)
+    monkeypatch.setattr(sys.modules["asyncgrad.observing.progress"], "find_spec", lambda package: None)
 
     with pytest.raises(ModuleNotFoundError, match=re.escape("pip install 'asyncgrad[progress]'")):
         ag.progress(style="rich")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.ops import RULES
+from asyncgrad.core.ops import RULES
 from tests.programs import worlds
 from tests.programs.check import Outcome, Wrong, check
 from tests.programs.generate import Program, draw, smaller

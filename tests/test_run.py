@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.shell import run_in_a_thread
+from asyncgrad.core.engine.shell import run_in_a_thread
 from asyncgrad.errors import BlockingError
 
 
@@ -37,7 +37,7 @@ def test_run_uses_uvloop_where_it_is_installed():
 
 
 def test_run_uses_asyncio_where_uvloop_is_not_installed(monkeypatch):
-    monkeypatch.setattr("asyncgrad.engine.loops.find_spec", lambda name: None)
+    monkeypatch.setattr("asyncgrad.core.engine.loops.find_spec", lambda name: None)
 
     async def main():
         return type(asyncio.get_running_loop()).__module__

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.settings.scheduling import LOOP_BUDGET, OFFLOAD_THRESHOLD, WORKERS
 from asyncgrad.errors import ArgumentError
-from asyncgrad.scheduling import LOOP_BUDGET, OFFLOAD_THRESHOLD, WORKERS
 from tests.settings import node_by_node
 
 SETTINGS = [
@@ -98,8 +98,8 @@ def in_a_process(source: str, **variables: str) -> subprocess.CompletedProcess[s
 
 
 SHOW = """
-from asyncgrad.scheduling import LOOP_BUDGET
-from asyncgrad.scheduling import OFFLOAD_THRESHOLD, WORKERS
+from asyncgrad.core.settings.scheduling import LOOP_BUDGET
+from asyncgrad.core.settings.scheduling import OFFLOAD_THRESHOLD, WORKERS
 print(WORKERS.get().limit, LOOP_BUDGET.get(), OFFLOAD_THRESHOLD.get())
 """
 

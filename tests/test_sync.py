@@ -12,7 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import functional, sync, testing
-from asyncgrad.context import BLOCKING
+from asyncgrad.core.settings.context import BLOCKING
 from asyncgrad.errors import BlockingError, GradcheckError
 from tests.leaves import leaf_of
 from tests.nodes import async_double

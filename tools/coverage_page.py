@@ -18,8 +18,8 @@ import scipy
 
 import asyncgrad as ag
 import asyncgrad.scipy
-from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING, NonDifferentiable
-from asyncgrad.ops.primitive import RULES
+from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING, NonDifferentiable
+from asyncgrad.core.recording.primitive import RULES
 from asyncgrad.scipy.left_out import LEFT_OUT
 
 __all__ = ["PAGE", "VERSION", "kind_of", "page"]

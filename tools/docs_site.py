@@ -31,7 +31,7 @@ NAVIGATION = {
         *("devices", "distributed", "security", "gpu", "streams", "profiling", "visualizing", "observing"),
     ),
     "Reference": ("reference", "coverage", "pytorch-names", "hips-names"),
-    "Explanation": ("engine", "views", "performance"),
+    "Explanation": ("engine", "layout", "views", "performance"),
     "Project": ("examples", "changelog", "contributing", "licence"),
 }
 #: Pages made of files at the top of the repository, by the file that a link names.

@@ -40,7 +40,7 @@ import numpy as np
 
 from ..numpy import TensorLike
 from ..numpy.random import Generator
-from ..tensor import Tensor
+from ..core.tensor import Tensor
 '''
 
 
@@ -62,7 +62,7 @@ def _is_typed(entry: Any) -> bool:
 
 
 def _module_of(entry: Any) -> str:
-    return "" if inspect.ismodule(entry) else entry.__module__.rpartition(".")[2]
+    return "" if inspect.ismodule(entry) else entry.__module__.removeprefix("asyncgrad.nn.")
 
 
 def _overloads(name: str, function: Callable[..., Any]) -> Iterator[str]:

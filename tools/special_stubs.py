@@ -27,7 +27,7 @@ _HEADER = '''"""Written by tools/special_stubs.py for SciPy {version}: do not ch
 from typing import Any, Protocol
 
 from ...numpy import TensorLike
-from ...tensor import Tensor
+from ...core.tensor import Tensor
 
 class _Unary(Protocol):
     def __call__(self, x: TensorLike, /, **kwargs: Any) -> Tensor: ...

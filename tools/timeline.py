@@ -12,7 +12,7 @@ import asyncgrad as ag
 from examples import async_rule
 
 if TYPE_CHECKING:
-    from asyncgrad.profile import ProfileEvent
+    from asyncgrad.observing.profile import ProfileEvent
 
 __all__ = ["PICTURE", "draw", "main", "profile_of_the_example"]
 

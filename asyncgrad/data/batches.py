@@ -11,10 +11,10 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import truth, whole_number
-from ..engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask
+from ..core.settings.arguments import truth, whole_number
+from ..core.settings.loop_turn import keep_pace
 from ..errors import ArgumentError, ArgumentTypeError
-from ..loop_turn import keep_pace
 from ..random import generator
 from .sources import END, AsyncSource, Source, make_source
 

@@ -9,12 +9,12 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import describe
+from ..core.arrays.values import is_foreign
+from ..core.settings.arguments import describe
+from ..core.settings.loop_turn import keep_pace
+from ..core.tensor import Tensor
+from ..core.tree.structure import flatten, paths, unflatten
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.values import is_foreign
-from ..loop_turn import keep_pace
-from ..tensor import Tensor
-from ..tree.structure import flatten, paths, unflatten
 from .stacking import stack
 
 __all__ = ["END", "ArraySource", "AsyncSource", "Job", "SequenceSource", "Source", "StreamSource", "make_source"]

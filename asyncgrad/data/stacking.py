@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor import Tensor
+from ..core.tree.structure import TreeStructure, flatten, leaves_like, paths, unflatten
 from ..errors import ArgumentError
-from ..tensor import Tensor
-from ..tree.structure import TreeStructure, flatten, leaves_like, paths, unflatten
 
 __all__ = ["stack"]
 

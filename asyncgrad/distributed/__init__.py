@@ -16,7 +16,7 @@ How the parts fit, from home to worker:
 
 from typing import TYPE_CHECKING
 
-from ..lazy import attach
+from ..core.settings.lazy import attach
 
 if TYPE_CHECKING:
     from .collective import Collective as Collective

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ..arguments import describe
+from ..core.settings.arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["authenticator", "bearer"]

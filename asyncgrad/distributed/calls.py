@@ -6,10 +6,10 @@ import asyncio
 from time import perf_counter
 from typing import Any, Protocol, final
 
-from ..context import CURRENT_GRAPH_TASK, current_node
+from ..core.function.function import Function
+from ..core.function.once_differentiable import once_differentiable
+from ..core.settings.context import CURRENT_GRAPH_TASK, current_node
 from ..errors import UnknownCallError
-from ..function import Function
-from ..once_differentiable import once_differentiable
 from .ledger import Contribution
 from .payload import arrays_of
 from .transactions import Participant, Run, join_transaction

@@ -15,7 +15,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from ..arguments import describe, number, whole_number
+from ..core.settings.arguments import describe, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError, ReplicaError, WorkerLostError
 from .failures import restore_error
 from .payload import check_size

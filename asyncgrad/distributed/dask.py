@@ -18,10 +18,10 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import describe
-from ..engine.eager_task import EagerTask
+from ..core.arrays.values import owned
+from ..core.engine.eager_task import EagerTask
+from ..core.settings.arguments import describe
 from ..errors import ArgumentTypeError, WorkerLostError
-from ..graph.values import owned
 from ..learn.calls import start_task
 from .failures import unknown_worker
 from .host import StageHost

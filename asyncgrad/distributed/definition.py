@@ -8,13 +8,13 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import describe
-from ..context import GENERATOR
+from ..core.settings.arguments import describe
+from ..core.settings.context import GENERATOR
+from ..core.tensor import Tensor, tensor
+from ..core.tree.structure import flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError
-from ..nn.module import Module
+from ..nn.modules.module import Module
 from ..optim.optimizer import Optimizer
-from ..tensor import Tensor, tensor
-from ..tree.structure import flatten, unflatten
 
 __all__ = ["Definition", "Program"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..nn.module import Module
+from ..nn.modules.module import Module
 
 __all__ = ["owned_by"]
 

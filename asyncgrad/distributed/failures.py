@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..engine.notes import add_note
+from ..core.engine.notes import add_note
 from ..errors import ArgumentError, RemoteError
 
 __all__ = ["describe_error", "describe_to_stranger", "restore_error", "unknown_worker"]

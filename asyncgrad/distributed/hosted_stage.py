@@ -19,16 +19,16 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ..backward import grad as differentiate
-from ..context import GENERATOR, enable_grad, no_grad
-from ..engine.eager_task import EagerTask
-from ..engine.exec_info import count_reachable
-from ..engine.offloading import call_on_worker
+from ..core.arrays.tensor_base import TensorBase
+from ..core.backward import grad as differentiate
+from ..core.engine.eager_task import EagerTask
+from ..core.engine.exec_info import count_reachable
+from ..core.engine.offloading import call_on_worker
+from ..core.graph.leaf import get_gradient_edge
+from ..core.settings.context import GENERATOR, enable_grad, no_grad
+from ..core.tensor import Tensor, asarray
 from ..errors import GraphError, UnknownCallError, UnknownStageError
-from ..graph.leaf import get_gradient_edge
-from ..graph.tensor_base import TensorBase
 from ..learn.calls import ALWAYS_ON_WORKER, MeasuredCalls, start_task
-from ..tensor import Tensor, asarray
 from .definition import Definition, Program
 from .finite import check_gradients, finite_step
 from .ledger import Contribution, GradientLedger

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, final
 
-from ..arguments import describe, number
-from ..engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask
+from ..core.settings.arguments import describe, number
 from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, RemoteError, WorkerLostError
 from .authentication import bearer
 from .definition import Definition

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from ..core.tensor import Tensor, tensor
 from ..errors import GraphError, UnknownTransactionError
-from ..tensor import Tensor, tensor
 from .payload import size_of
 
 __all__ = ["Contribution", "GradientLedger"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import final
 
-from ..arguments import whole_number
+from ..core.settings.arguments import whole_number
 from ..errors import BusyError
 
 __all__ = ["Limits"]

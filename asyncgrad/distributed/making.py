@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from ..arguments import describe
+from ..core.settings.arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
-from ..nn.module import Module
+from ..nn.modules.module import Module
 from ..random import generator
 from .definition import Definition
 from .stage import Stage

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, final
 
-from ..engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask
 from ..learn.calls import start_task
 from .together import retrieve, wait_until_done
 from .transport import Request

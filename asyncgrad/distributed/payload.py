@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import describe
+from ..core.arrays.tensor_base import TensorBase
+from ..core.arrays.values import is_foreign
+from ..core.settings.arguments import describe
 from ..errors import ArgumentTypeError, DeviceError, PayloadError
-from ..graph.tensor_base import TensorBase
-from ..graph.values import is_foreign
 
 __all__ = ["arrays_of", "check_size", "pack", "size_of", "unpack"]
 

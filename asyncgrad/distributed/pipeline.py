@@ -10,17 +10,17 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import describe, whole_number
-from ..backward import backward, grad
-from ..context import enable_grad, is_grad_enabled
+from ..core.backward import backward, grad
+from ..core.function.function import Function
+from ..core.function.once_differentiable import once_differentiable
+from ..core.graph.leaf import AccumulateGrad
+from ..core.graph.node import Node
+from ..core.settings.arguments import describe, whole_number
+from ..core.settings.context import enable_grad, is_grad_enabled
+from ..core.tensor import Tensor, asarray, tensor
+from ..core.tree.structure import TreeStructure, flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError, GraphError
-from ..function import Function
-from ..graph.leaf import AccumulateGrad
-from ..graph.node import Node
 from ..learn.calls import MeasuredCalls
-from ..once_differentiable import once_differentiable
-from ..tensor import Tensor, asarray, tensor
-from ..tree.structure import TreeStructure, flatten, unflatten
 from .together import run_together
 
 __all__ = ["pipeline"]

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
-from ..context import CURRENT_NODE, is_grad_enabled
-from ..engine.eager_task import EagerTask
-from ..engine.observation import NODES_ELSEWHERE
+from ..core.engine.eager_task import EagerTask
+from ..core.engine.observation import NODES_ELSEWHERE
+from ..core.graph.naming import identify
+from ..core.settings.context import CURRENT_NODE, is_grad_enabled
+from ..core.tensor import Tensor, asarray, tensor
+from ..core.tree.structure import leaves as leaves_of
 from ..errors import ArgumentError, RemoteError, StageLost, UnknownCallError, UnknownStageError, WorkerLostError
-from ..graph.naming import identify
 from ..learn.calls import start_task
-from ..tensor import Tensor, asarray, tensor
-from ..tree.structure import leaves as leaves_of
 from .calls import Call, StageCall
 from .definition import Definition
 from .failures import restore_error

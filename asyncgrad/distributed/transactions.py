@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from ..context import CURRENT_GRAPH_TASK
-from ..engine.current import queue_callback
+from ..core.engine.current import queue_callback
+from ..core.settings.context import CURRENT_GRAPH_TASK
 from ..errors import GraphError
 from .ledger import Contribution
 from .together import run_together
 
 if TYPE_CHECKING:
-    from ..engine.graph_task import GraphTask
+    from ..core.engine.graph_task import GraphTask
 
 __all__ = ["Participant", "Run", "Transaction", "join_transaction"]
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy import attach
+from ..core.settings.lazy import attach
 
 if TYPE_CHECKING:
     from . import http as http

@@ -9,9 +9,9 @@ from contextvars import Context, ContextVar
 from time import perf_counter
 from typing import Any, final
 
-from ..engine.eager_task import EagerTask
-from ..engine.offloading import compute_on_worker
-from ..scheduling import LOOP_BUDGET
+from ..core.engine.eager_task import EagerTask
+from ..core.engine.offloading import compute_on_worker
+from ..core.settings.scheduling import LOOP_BUDGET
 
 __all__ = ["ALWAYS_ON_WORKER", "MeasuredCalls", "start_task"]
 

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..core.settings.files import replacing
 from ..errors import ModelDirectoryError
-from ..files import replacing
 from .encoding import decode, encode
 
 __all__ = ["OWN", "read_checkpoint", "write_checkpoint"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, final
 
-from ..arguments import whole_number
+from ..core.settings.arguments import whole_number
 from .awaited import Awaited
 
 __all__ = ["Limits", "protocol", "within_descriptors"]

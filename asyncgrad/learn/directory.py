@@ -28,9 +28,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, final
 
+from ..core.settings.files import make_folders, missing_folders, sync_folder
 from ..errors import JournalError, ModelDirectoryError
-from ..files import make_folders, missing_folders, sync_folder
-from ..offload.forking import reset_in_children
+from ..memory.offload.forking import reset_in_children
 from .checkpoint_file import OWN, read_checkpoint, write_checkpoint
 from .lines import Record, is_torn, line_of, record_of
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import describe
+from ..core.arrays.values import is_foreign
+from ..core.settings.arguments import describe
+from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentTypeError
-from ..graph.values import is_foreign
-from ..tensor import Tensor, asarray
 
 __all__ = ["array_as_text", "array_of_text", "decode", "encode"]
 

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
-from ..arguments import describe, number
+from ..core.settings.arguments import describe, number
+from ..core.settings.scheduling import no_full_collections
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -25,7 +26,6 @@ from ..errors import (
     LearnerClosedError,
     RequestError,
 )
-from ..scheduling import no_full_collections
 from .calls import start_task
 
 __all__ = ["connections", "exception_handlers", "lifespan", "read_json", "run_for_client"]

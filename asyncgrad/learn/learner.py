@@ -17,14 +17,14 @@ from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
-from ..arguments import check_function, describe, number, whole_number
-from ..backward import backward
-from ..checkpoint.rng import RandomStreams, StreamReplay
-from ..checkpoint.steps import ContextAwaitable
-from ..context import GENERATOR, no_grad
+from ..core.backward import backward
+from ..core.engine.device import Device, device
+from ..core.engine.eager_task import EagerTask
+from ..core.settings.arguments import check_function, describe, number, whole_number
+from ..core.settings.context import GENERATOR, no_grad
+from ..core.tensor import Tensor, tensor
+from ..core.tree.structure import map as map_tree
 from ..data.stacking import stack
-from ..engine.device import Device, device
-from ..engine.eager_task import EagerTask
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -35,11 +35,11 @@ from ..errors import (
     LearnerClosedError,
     ModelDirectoryError,
 )
-from ..nn.module import Module
+from ..memory.checkpoint.rng import RandomStreams, StreamReplay
+from ..memory.checkpoint.steps import ContextAwaitable
+from ..nn.modules.module import Module
 from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
-from ..tensor import Tensor, tensor
-from ..tree.structure import map as map_tree
 from .calls import MeasuredCalls, start_task
 from .directory import ModelDirectory
 from .pending import PendingExample, PendingExamples

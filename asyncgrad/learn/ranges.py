@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import number
+from ..core.settings.arguments import number
 
 __all__ = [
     "bound",

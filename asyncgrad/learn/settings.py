@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..arguments import whole_number
+from ..core.settings.arguments import whole_number
 from ..errors import ArgumentError
 from ..optim.optimizer import Group, Optimizer
 from .encoding import array_as_text, array_of_text, decode, encode

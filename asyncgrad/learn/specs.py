@@ -10,9 +10,9 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import describe, whole_number
+from ..core.settings.arguments import describe, whole_number
+from ..core.tensor import Tensor
 from ..errors import ArgumentError, ExampleError
-from ..tensor import Tensor
 from .ranges import (
     bound,
     first_outside,

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import describe, number
+from ..core.arrays.interception import on_device_of_arguments
+from ..core.arrays.values import beside
+from ..core.graph.saved_hooks import prepare_write
+from ..core.settings.arguments import describe, number
+from ..core.tensor import Tensor
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.interception import on_device_of_arguments
-from ..graph.saved_hooks import prepare_write
-from ..graph.values import beside
 from ..random import generator
-from ..tensor import Tensor
 
 __all__ = [
     "calculate_fan_in_and_fan_out",

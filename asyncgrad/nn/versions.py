@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..arguments import describe
+from ..core.arrays.copy_on_write import share_array
+from ..core.arrays.interception import on_device_of_arguments
+from ..core.arrays.values import beside, is_writeable
+from ..core.settings.arguments import describe
+from ..core.tensor import Tensor
+from ..core.tree.structure import map as map_tree
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.copy_on_write import share_array
-from ..graph.interception import on_device_of_arguments
-from ..graph.values import beside, is_writeable
-from ..tensor import Tensor
-from ..tree.structure import map as map_tree
 
 __all__ = ["fitting_arrays", "publish", "take_snapshot"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import describe
+from ..core.settings.arguments import describe
+from ..core.settings.files import replacing
+from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError, ArgumentTypeError
-from ..files import replacing
-from ..tensor import Tensor, asarray
-from .module import Module
+from .modules.module import Module
 
 __all__ = ["load_safetensors", "save_safetensors"]
 

@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..tensor import Tensor, asarray
+from ..core.tensor import Tensor, asarray
 
 __all__ = ["ndarray"]
 

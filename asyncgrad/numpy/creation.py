@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import describe
+from ..core.settings.arguments import describe
+from ..core.tensor import Tensor
+from ..core.tensor import asarray as as_tensor
 from ..errors import ArgumentError, ArgumentTypeError
-from ..tensor import Tensor
-from ..tensor import asarray as as_tensor
 from .wrapping import stacked_where_needed
 
 __all__ = ["CREATION"]

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, TypeAlias,
 import numpy as np
 import numpy.typing as npt
 
-from ..engine.device import Device
-from ..tensor import Tensor
+from ..core.engine.device import Device
+from ..core.tensor import Tensor
 
 class _HasArray(Protocol):
     def __array__(self) -> np.ndarray[Any, Any]: ...

@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..engine.device import Device, device, device_of_new
+from ..core.engine.device import Device, device, device_of_new
 
 __all__ = ["ArrayNamespaceInfo"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..lazy import load_beside
+from ..core.settings.lazy import load_beside
 from .array_type import ndarray
 from .creation import CREATION
 from .inspection import ArrayNamespaceInfo

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor import Tensor
+from ..core.tensor import asarray as as_tensor
 from ..errors import ArgumentError
-from ..tensor import Tensor
-from ..tensor import asarray as as_tensor
 from .wrapping import as_tensors, stacked_where_needed
 
 __all__ = ["STANDARD"]

@@ -8,10 +8,10 @@ from typing import Any, final
 
 import numpy as np
 
+from ..core.ops.dispatch import call_function, call_ufunc
+from ..core.recording.primitive import RULES
+from ..core.tensor import Tensor, asarray
 from ..errors import RequiresGradError
-from ..ops.dispatch import call_function, call_ufunc
-from ..ops.primitive import RULES
-from ..tensor import Tensor, asarray
 
 __all__ = [
     "Explain",

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from operator import add, mul, setitem
 from typing import Any, final
 
-from ..arguments import describe, number, whole_number
+from ..core.arrays.interception import on_device_of, on_device_of_arguments
+from ..core.arrays.values import as_array
+from ..core.graph.saved_hooks import prepare_write
+from ..core.settings.arguments import describe, number, whole_number
+from ..core.tensor import Tensor
+from ..core.tree.structure import TreeStructure, first_places, flatten, leaves_like, paths, unflatten
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.interception import on_device_of, on_device_of_arguments
-from ..graph.saved_hooks import prepare_write
-from ..graph.values import as_array
-from ..tensor import Tensor
-from ..tree.structure import TreeStructure, first_places, flatten, leaves_like, paths, unflatten
 from .gradients import check_array
 
 __all__ = ["ExponentialMovingAverage", "GradientAccumulator"]

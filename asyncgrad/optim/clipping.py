@@ -9,13 +9,13 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import number, truth
+from ..core.arrays.interception import on_device_of, on_device_of_arguments
+from ..core.arrays.values import as_array, is_foreign, numbers_of
+from ..core.settings.arguments import number, truth
+from ..core.tensor import Tensor
+from ..core.tree.registry import container_type
+from ..core.tree.structure import TreeStructure, first_places, flatten, paths, unflatten
 from ..errors import InvalidGradientError
-from ..graph.interception import on_device_of, on_device_of_arguments
-from ..graph.values import as_array, is_foreign, numbers_of
-from ..tensor import Tensor
-from ..tree.registry import container_type
-from ..tree.structure import TreeStructure, first_places, flatten, paths, unflatten
 from .gradients import check_array
 
 __all__ = ["clip_grad_norm", "clip_grad_value"]

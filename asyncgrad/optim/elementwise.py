@@ -10,17 +10,17 @@ from typing import Any, final
 
 import numpy as np
 
-from ..engine.device import Device
+from ..core.arrays.current_devices import keep_device, several_devices, use_device
+from ..core.arrays.current_streams import follow_streams
+from ..core.arrays.device_work import record_step
+from ..core.arrays.interception import on_device_of
+from ..core.arrays.values import empty_beside
+from ..core.engine.device import Device
+from ..core.graph.saved import version_of
+from ..core.graph.saved_hooks import begin_writes
+from ..core.recording.kernels import COMPILERS
+from ..core.tensor import Tensor
 from ..errors import ArgumentError, OverlappingStepsError
-from ..graph.current_devices import keep_device, several_devices, use_device
-from ..graph.current_streams import follow_streams
-from ..graph.device_work import record_step
-from ..graph.interception import on_device_of
-from ..graph.saved import version_of
-from ..graph.saved_hooks import begin_writes
-from ..graph.values import empty_beside
-from ..ops.kernels import COMPILERS
-from ..tensor import Tensor
 from .fused import FusedSteps, FusedUpdate
 from .optimizer import Entries, Group, Optimizer, Steps
 

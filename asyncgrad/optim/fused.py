@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, final
 
-from ..graph.saved_hooks import prepare_write
-from ..ops.kernels import COMPILERS, TableUpdate
-from ..tensor import Tensor
+from ..core.graph.saved_hooks import prepare_write
+from ..core.recording.kernels import COMPILERS, TableUpdate
+from ..core.tensor import Tensor
 
 __all__ = ["FusedSteps", "FusedUpdate"]
 

@@ -9,13 +9,13 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import describe
+from ..core.arrays.interception import on_device_of
+from ..core.arrays.values import is_foreign
+from ..core.settings.arguments import describe
+from ..core.tensor import Tensor
+from ..core.tree.registry import container_type
+from ..core.tree.structure import TreeStructure, in_models, leaves_like, paths
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.interception import on_device_of
-from ..graph.values import is_foreign
-from ..tensor import Tensor
-from ..tree.registry import container_type
-from ..tree.structure import TreeStructure, in_models, leaves_like, paths
 
 __all__ = ["ParameterTree", "check_array", "gradients_like"]
 

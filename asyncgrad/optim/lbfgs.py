@@ -8,14 +8,14 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import number, whole_number
+from ..core.arrays.current_devices import several_devices, steps_on_device
+from ..core.arrays.current_streams import follow_streams
+from ..core.arrays.one_device import check_one_device
+from ..core.arrays.values import is_foreign, numbers_of
+from ..core.graph.saved_hooks import prepare_write
+from ..core.settings.arguments import number, whole_number
+from ..core.tensor import Tensor
 from ..errors import ArgumentError
-from ..graph.current_devices import several_devices, steps_on_device
-from ..graph.current_streams import follow_streams
-from ..graph.one_device import check_one_device
-from ..graph.saved_hooks import prepare_write
-from ..graph.values import is_foreign, numbers_of
-from ..tensor import Tensor
 from .elementwise import real_view
 from .line_search import Point, strong_wolfe
 from .optimizer import Group, Optimizer, Steps, check_range

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..graph.values import zeros_beside
+from ..core.arrays.values import zeros_beside
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_betas, check_range

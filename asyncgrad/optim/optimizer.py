@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import describe, number, truth
-from ..context import enable_grad
-from ..engine.device import moved_to
-from ..engine.offloading import call_on_worker
+from ..core.arrays.interception import on_device_of
+from ..core.arrays.values import is_foreign, is_writeable, raw
+from ..core.engine.device import moved_to
+from ..core.engine.offloading import call_on_worker
+from ..core.settings.arguments import describe, number, truth
+from ..core.settings.context import enable_grad
+from ..core.settings.loop_turn import keep_pace
+from ..core.settings.scheduling import WORKERS
+from ..core.tensor import Tensor
+from ..core.tree.registry import container_type
+from ..core.tree.structure import flatten, leaves
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.interception import on_device_of
-from ..graph.values import is_foreign, is_writeable, raw
-from ..loop_turn import keep_pace
-from ..scheduling import WORKERS
-from ..tensor import Tensor
-from ..tree.registry import container_type
-from ..tree.structure import flatten, leaves
 from .gradients import ParameterTree, gradients_like
 from .overlaps import StepTracker
 

@@ -15,8 +15,8 @@ import weakref
 from collections.abc import AsyncIterator
 from typing import Any, final
 
-from ..context import TRAINING_STEPS
-from ..engine.loops import running_loop
+from ..core.engine.loops import running_loop
+from ..core.settings.context import TRAINING_STEPS
 from ..errors import OverlappingStepsError
 
 __all__ = ["StepTracker"]

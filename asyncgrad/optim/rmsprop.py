@@ -8,8 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import truth
-from ..graph.values import zeros_beside
+from ..core.arrays.values import zeros_beside
+from ..core.settings.arguments import truth
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_range

@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
-from ..arguments import describe, number, truth, whole_number
+from ..core.settings.arguments import describe, number, truth, whole_number
+from ..core.tensor import Tensor
 from ..errors import ArgumentError, ArgumentTypeError
-from ..tensor import Tensor
 from .optimizer import Group, Optimizer
 
 __all__ = [

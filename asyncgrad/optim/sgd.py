@@ -8,9 +8,9 @@ from typing import Any, final
 
 import numpy as np
 
-from ..arguments import number, truth
+from ..core.graph.saved_hooks import begin_writes
+from ..core.settings.arguments import number, truth
 from ..errors import ArgumentError
-from ..graph.saved_hooks import begin_writes
 from .blas import LEAST, add_multiple, find_axpy
 from .elementwise import ElementwiseOptimizer, Update, as_scalars
 from .fused import FusedUpdate

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import attach
+from ..core.settings.lazy import attach
 from .extra import SCIPY_VERSION as SCIPY_VERSION
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import asarray
+from ..core.tensor import asarray
 
 __all__ = ["floating"]
 

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from numpy.exceptions import AxisError
 
-from ..arguments import describe
+from ..core.arrays.tensor_base import TensorBase
+from ..core.arrays.values import is_foreign
+from ..core.settings.arguments import describe
 from ..errors import ArgumentTypeError
-from ..graph.tensor_base import TensorBase
-from ..graph.values import is_foreign
 
 __all__ = ["explain_ufunc", "name_errors", "name_errors_of_methods"]
 

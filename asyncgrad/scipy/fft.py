@@ -14,11 +14,11 @@ import numpy as np
 from scipy import fft as scipy_fft
 from scipy.fft import next_fast_len as next_fast_len
 
+from ..core.arrays.axes import axis_index
+from ..core.arrays.values import raw
+from ..core.recording.primitive import derivative, primitive
+from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError
-from ..graph.values import raw
-from ..ops.axes import axis_index
-from ..ops.primitive import derivative, primitive
-from ..tensor import Tensor, asarray
 from .arguments import floating
 from .error_names import name_errors
 from .left_out import refuse

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ..graph.naming import close_names
+from ..core.graph.naming import close_names
 
 __all__ = ["LEFT_OUT", "refuse", "refuse_method"]
 

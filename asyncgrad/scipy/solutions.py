@@ -14,14 +14,14 @@ from typing import Any, final
 
 import numpy as np
 
-from ..context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
+from ..core.function.function import Function
+from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
+from ..core.settings.loop_turn import keep_pace
+from ..core.tensor import Tensor, asarray
+from ..core.tree.structure import flatten, leaves, unflatten
 from ..errors import ArgumentTypeError, BlockingError
-from ..function import Function
-from ..functional.arguments import require_tensor
-from ..functional.captured import CapturedTensors
-from ..loop_turn import keep_pace
-from ..tensor import Tensor, asarray
-from ..tree.structure import flatten, leaves, unflatten
+from ..transforms.arguments import require_tensor
+from ..transforms.captured import CapturedTensors
 
 __all__ = [
     "Parameters",

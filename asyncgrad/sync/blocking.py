@@ -13,11 +13,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from .. import functional as _functional
 from .. import testing as _testing
-from ..arguments import check_function
-from ..backward import backward as _backward
-from ..backward import grad as _grad
-from ..context import is_kind
-from ..tensor import Tensor
+from ..core.backward import backward as _backward
+from ..core.backward import grad as _grad
+from ..core.settings.arguments import check_function
+from ..core.settings.context import is_kind
+from ..core.tensor import Tensor
 from .driving import bind, choose_driver, make_blocking, run_on_own_loop, run_without_suspending
 
 __all__ = [

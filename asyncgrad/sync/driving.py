@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..context import BLOCKING, is_kind
-from ..engine.loops import loop_is_running, run
+from ..core.engine.loops import loop_is_running, run
+from ..core.settings.context import BLOCKING, is_kind
+from ..core.tensor import Tensor
 from ..errors import BlockingError
-from ..tensor import Tensor
 
 __all__ = ["bind", "choose_driver", "run_on_own_loop", "run_without_suspending", "make_blocking", "suspension_error"]
 

@@ -11,14 +11,14 @@ from typing import Any, final
 
 import numpy as np
 
-from ..backward import backward, grad
-from ..context import enable_grad, no_grad
-from ..engine.device import Device, default_device, device
-from ..engine.loops import run
+from ..core.backward import backward, grad
+from ..core.engine.device import Device, default_device, device
+from ..core.engine.loops import run
+from ..core.function.function import Function
+from ..core.settings.context import enable_grad, no_grad
+from ..core.tensor import Tensor, tensor
 from ..errors import DeviceError
-from ..function import Function
-from ..profile import profile
-from ..tensor import Tensor, tensor
+from ..observing.profile import profile
 
 __all__ = ["DEVICE_CHECKS", "check_device"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..source import run_source
+from ..core.settings.source import run_source
 
 __all__ = [
     "METHODS",

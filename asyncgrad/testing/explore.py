@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, TypeVar, final
 
-from ..arguments import truth, whole_number
+from ..core.settings.arguments import truth, whole_number
+from ..core.settings.scheduling import LOOP_BUDGET
 from ..errors import ArgumentError, AsyncgradError, BlockingError
-from ..scheduling import LOOP_BUDGET
 from .numbered_task import qualified_name
 from .schedule_loop import Order, ScheduleLoop
 

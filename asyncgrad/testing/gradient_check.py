@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import check_function, number, truth
-from ..context import enable_grad
+from ..core.settings.arguments import check_function, number, truth
+from ..core.settings.context import enable_grad
+from ..core.tensor import Tensor, asarray
+from ..core.tree.structure import flatten_each
 from ..errors import InvalidGradientError
-from ..functional.arguments import gradients, zeros_like
-from ..tensor import Tensor, asarray
-from ..tree.structure import flatten_each
+from ..transforms.arguments import gradients, zeros_like
 from .jacobian_check import (
     JacobianCheck,
     Tolerance,

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ..arguments import describe
-from ..backward import grad
-from ..context import enable_grad
+from ..core.arrays.interception import on_device_of
+from ..core.arrays.values import own_copy
+from ..core.backward import grad
+from ..core.graph.node import Edge, Node, NodeMeta
+from ..core.settings.arguments import describe
+from ..core.settings.context import enable_grad
+from ..core.settings.loop_turn import keep_pace
+from ..core.tensor import Tensor, asarray
+from ..core.tree.structure import LEAF, flatten_each, paths, unflatten_each
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
-from ..functional.arguments import call, gradient_rows, gradients, zeros_like
-from ..graph.interception import on_device_of
-from ..graph.node import Edge, Node, NodeMeta
-from ..graph.values import own_copy
-from ..loop_turn import keep_pace
-from ..tensor import Tensor, asarray
-from ..tree.structure import LEAF, flatten_each, paths, unflatten_each
+from ..transforms.arguments import call, gradient_rows, gradients, zeros_like
 
 __all__ = [
     "JacobianCheck",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
 
 import numpy as np
 
-from ..engine.device import Device, register_device
-from ..engine.streams import DONE, Event, Stream
+from ..core.arrays.device_work import record_work
+from ..core.engine.device import Device, register_device
+from ..core.engine.streams import DONE, Event, Stream
 from ..errors import ArgumentError, DeviceError, HazardError
-from ..graph.device_work import record_work
 from .device_array import DeviceArray, unwrapped, wrapped
 
 if TYPE_CHECKING:

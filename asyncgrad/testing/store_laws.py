@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..engine.background import LoopBackground
+from ..core.engine.background import LoopBackground
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from ..offload import Store
+    from ..memory.offload import Store
 
 __all__ = ["STORE_LAWS", "check_store"]
 

@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..engine.await_stack import is_asyncio, suspended_frames, tasks_behind
+from ..core.engine.await_stack import is_asyncio, suspended_frames, tasks_behind
 
 __all__ = ["describe_waiting"]
 

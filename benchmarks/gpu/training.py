@@ -9,7 +9,7 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import optim
-from asyncgrad.engine.compiled.api import COMPILED_AFTER
+from asyncgrad.core.engine.compiled.api import COMPILED_AFTER
 
 from ..peers import Array, Problem, torch
 from .cases import Case

@@ -10,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.checkpoint import rng
+from asyncgrad.memory.checkpoint import rng
 from tests.checkpoint.models import maybe_async
 from tests.leaves import leaf_of
 

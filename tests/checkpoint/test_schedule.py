@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from asyncgrad.checkpoint.rotor import ChainCosts, fewest_bytes, peak_bytes, rotor_schedule, total_seconds
-from asyncgrad.checkpoint.schedule import ActionKind, binomial_schedule, fewest_advances, logarithmic_snapshots
+from asyncgrad.memory.checkpoint.rotor import ChainCosts, fewest_bytes, peak_bytes, rotor_schedule, total_seconds
+from asyncgrad.memory.checkpoint.schedule import ActionKind, binomial_schedule, fewest_advances, logarithmic_snapshots
 
 
 def follow(schedule, steps):

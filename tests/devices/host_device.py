@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
-from asyncgrad.devices._cuda_kernels import CudaKernels
-from asyncgrad.engine.device import Device, register_device
-from asyncgrad.graph.device_functions import OWN_FUNCTIONS, register_functions
-from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.core.arrays.device_functions import OWN_FUNCTIONS, register_functions
+from asyncgrad.core.engine.device import Device, register_device
+from asyncgrad.core.recording.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.devices.cuda.kernels import CudaKernels
 from tests.devices.host_kernels import HOST_MACROS, HostArray, HostCupy, on_host
 
 #: For the names of devices.

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import pytest
 
-from asyncgrad.devices._cuda_rows import BLOCK_SOURCE
+from asyncgrad.devices.cuda.rows import BLOCK_SOURCE
 
 COMPILER = shutil.which("cc")
 CPLUSPLUS_COMPILER = shutil.which("c++")

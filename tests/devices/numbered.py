@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+from asyncgrad.core.engine.device import register_device
 from asyncgrad.devices import Device
-from asyncgrad.engine.device import register_device
 
 __all__ = ["Numbered"]
 

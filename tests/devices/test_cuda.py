@@ -19,12 +19,12 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.devices._cuda_library import library_functions
-from asyncgrad.devices._cuda_losses import loss_functions
-from asyncgrad.devices._cuda_rows import row_functions
-from asyncgrad.devices._cuda_sums import sum_functions
+from asyncgrad.devices.cuda.library import library_functions
+from asyncgrad.devices.cuda.losses import loss_functions
+from asyncgrad.devices.cuda.rows import row_functions
+from asyncgrad.devices.cuda.sums import sum_functions
 from asyncgrad.errors import ArgumentTypeError, DeviceError, ProfileError
-from asyncgrad.offload.transfers import Upload
+from asyncgrad.memory.offload.transfers import Upload
 from asyncgrad.testing import DEVICE_CHECKS
 from tests.fake_cupy import (
     CUDARuntimeError,

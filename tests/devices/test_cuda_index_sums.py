@@ -12,9 +12,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices import _cuda_index_sums
-from asyncgrad.devices._cuda_index_sums import index_sum_functions, piece_for
-from asyncgrad.engine.device import Device
+from asyncgrad.core.engine.device import Device
+from asyncgrad.devices.cuda import index_sums
+from asyncgrad.devices.cuda.index_sums import index_sum_functions, piece_for
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import (
@@ -62,7 +62,7 @@ def device(functions: dict[Any, Callable[..., Any]], monkeypatch: pytest.MonkeyP
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Have all indices compared with each other, or all sorted."""
     if request.param == "many":
-        monkeypatch.setattr(_cuda_index_sums, "FEW", 0)
+        monkeypatch.setattr(index_sums, "FEW", 0)
     return str(request.param)
 
 
@@ -141,8 +141,8 @@ def test_rows_are_added_in_the_order_of_their_indices(
 @needs_compilers
 @pytest.mark.parametrize("rows", [1, 1 << 16, (1 << 16) + 1, 1 << 32, (1 << 32) + 1, 1 << 40])
 def test_keys_hold_the_numbers_of_all_rows(rows: int) -> None:
-    name, char = _cuda_index_sums._key_of(rows)
-    module = WarpModule(WARP_MACROS + _cuda_index_sums._SOURCE, ("-std=c++17",))
+    name, char = index_sums._key_of(rows)
+    module = WarpModule(WARP_MACROS + index_sums._SOURCE, ("-std=c++17",))
     indices = np.array([0, -1, rows, rows - 1, 2 * rows + 3, -5 * rows])
     keys = on_host(np.zeros(6, char))
 

@@ -11,14 +11,12 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.devices._cuda_kernels import CudaKernels
-from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, write_body
-from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
-from asyncgrad.engine.device import Device
-from asyncgrad.graph.device_functions import OWN_FUNCTIONS
-from asyncgrad.ops.arithmetic import multiply, power
-from asyncgrad.ops.extremes import maximum
-from asyncgrad.ops.kernels import (
+from asyncgrad.core.arrays.device_functions import OWN_FUNCTIONS
+from asyncgrad.core.engine.device import Device
+from asyncgrad.core.ops.arithmetic import multiply, power
+from asyncgrad.core.ops.extremes import maximum
+from asyncgrad.core.ops.trigonometric import tanh
+from asyncgrad.core.recording.kernels import (
     DEVICE_VARIANTS,
     EXPRESSIONS,
     FusedFormula,
@@ -27,8 +25,10 @@ from asyncgrad.ops.kernels import (
     register_kernel_compiler,
     unregister_kernel_compiler,
 )
-from asyncgrad.ops.primitive import Primitive, derivative, primitive
-from asyncgrad.ops.trigonometric import tanh
+from asyncgrad.core.recording.primitive import Primitive, derivative, primitive
+from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, write_body
+from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
+from asyncgrad.devices.cuda.kernels import CudaKernels
 from asyncgrad.optim import sgd
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import HOST_MACROS, HostArray, HostCupy, needs_compilers, on_host

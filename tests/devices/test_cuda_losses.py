@@ -10,9 +10,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices._cuda_losses import loss_functions
-from asyncgrad.devices._cuda_rows import row_functions
-from asyncgrad.engine.device import Device
+from asyncgrad.core.engine.device import Device
+from asyncgrad.devices.cuda.losses import loss_functions
+from asyncgrad.devices.cuda.rows import row_functions
 from asyncgrad.errors import IndexRangeError
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import BlockCupy, needs_compilers

@@ -10,9 +10,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices._cuda_kernels import CudaKernels
-from asyncgrad.devices._cuda_norms import norm_functions
-from asyncgrad.engine.device import Device
+from asyncgrad.core.engine.device import Device
+from asyncgrad.devices.cuda.kernels import CudaKernels
+from asyncgrad.devices.cuda.norms import norm_functions
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import HOST_MACROS, BlockCupy, HostCupy, needs_compilers
 

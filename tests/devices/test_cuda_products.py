@@ -14,9 +14,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices import _cuda_products
-from asyncgrad.devices._cuda_products import product_functions
-from asyncgrad.engine.device import Device
+from asyncgrad.core.engine.device import Device
+from asyncgrad.devices.cuda import products
+from asyncgrad.devices.cuda.products import product_functions
 from tests import fake_cupy
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
@@ -145,7 +145,7 @@ def test_addresses_are_forgotten_where_there_are_too_many(product, monkeypatch):
     again = Again(product, monkeypatch)
     again.launches()
     addresses = again.products._addresses
-    monkeypatch.setattr(_cuda_products, "_MOST_KEPT", addresses._length)
+    monkeypatch.setattr(products, "_MOST_KEPT", addresses._length)
 
     addresses.place(0, 0, 1 << 12)
 

@@ -12,10 +12,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices._cuda_recurrences import recurrence_functions
-from asyncgrad.engine.device import Device, register_device
-from asyncgrad.graph.device_functions import OWN_FUNCTIONS, by_kernel, register_functions
-from asyncgrad.nn.recurrences import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
+from asyncgrad.core.arrays.device_functions import OWN_FUNCTIONS, by_kernel, register_functions
+from asyncgrad.core.engine.device import Device, register_device
+from asyncgrad.devices.cuda.recurrences import recurrence_functions
+from asyncgrad.nn.functional.recurrent import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
 from tests import fake_cupy
 from tests.devices.host_device import HostDevice
 from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncgrad.devices import _cuda_columns
-from asyncgrad.devices._cuda_sums import sum_functions
+from asyncgrad.devices.cuda import columns
+from asyncgrad.devices.cuda.sums import sum_functions
 from tests import fake_cupy
 
 from .block_threads import BLOCK_MACROS, ThreadsModule
@@ -42,7 +42,7 @@ def functions() -> Iterator[Functions]:
         for name, module in fake_cupy.modules().items():
             patch.setitem(sys.modules, name, module)
         # Two blocks are enough here.
-        patch.setattr(_cuda_columns, "_BLOCKS", 2)
+        patch.setattr(columns, "_BLOCKS", 2)
         cupy = SimpleNamespace(ndarray=HostArray, RawModule=ThreadsModule, cuda=HostCupy.cuda)
         yield sum_functions(cupy, BLOCK_MACROS)
 

@@ -11,10 +11,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.devices import _cuda_windows
-from asyncgrad.devices._cuda_windows import window_functions
-from asyncgrad.engine.device import Device
-from asyncgrad.nn.windows import Window
+from asyncgrad.core.engine.device import Device
+from asyncgrad.devices.cuda import windows
+from asyncgrad.devices.cuda.windows import window_functions
+from asyncgrad.nn.functional.windows import Window
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
 
@@ -104,7 +104,7 @@ def test_convolutions(
     has_bias: bool,
     chunk: int,
 ) -> None:
-    monkeypatch.setattr(_cuda_windows, "_CHUNK", chunk)
+    monkeypatch.setattr(windows, "_CHUNK", chunk)
     leaves = [
         drawn(n, channels, 7, 6, dtype=dtype),
         drawn(filters, channels // options.get("groups", 1), *kernel, dtype=dtype),
@@ -190,7 +190,7 @@ def test_what_has_no_kernel_is_computed_by_numpys_functions(device: Device) -> N
 
 
 def test_large_arrays_are_counted_in_long_integers(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cuda_windows, "_SMALL", 0)
+    monkeypatch.setattr(windows, "_SMALL", 0)
 
     def function(x: Any, weight: Any) -> Any:
         return nn.max_pool2d(nn.conv2d(x, weight, padding=1), 2)

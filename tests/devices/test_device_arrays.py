@@ -16,13 +16,13 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim, sync
+from asyncgrad.core.arrays.interception import on_device_of
+from asyncgrad.core.arrays.values import is_foreign
+from asyncgrad.core.engine.device import device_of_array
+from asyncgrad.core.graph import cost
+from asyncgrad.core.graph.saved import SavedMemory
 from asyncgrad.devices import Device
-from asyncgrad.engine.device import device_of_array
 from asyncgrad.errors import ArgumentTypeError, ChangedTensorError, IndexRangeError
-from asyncgrad.graph import cost
-from asyncgrad.graph.interception import on_device_of
-from asyncgrad.graph.saved import SavedMemory
-from asyncgrad.graph.values import is_foreign
 from asyncgrad.testing import MemoryStore, SimulatedAccelerator
 from tests.arrays import bits
 from tests.device_arrays import DEVICES

@@ -10,10 +10,16 @@ from typing import Any, final
 
 import pytest
 
-from asyncgrad.devices._cuda_kernels import CudaKernels
+from asyncgrad.core.arrays.device_functions import (
+    OWN_FUNCTIONS,
+    by_kernel,
+    kernel_of,
+    own_function,
+    register_functions,
+)
+from asyncgrad.core.recording.kernels import DEVICE_VARIANTS, device_kernel
 from asyncgrad.devices.cuda import own_functions
-from asyncgrad.graph.device_functions import OWN_FUNCTIONS, by_kernel, kernel_of, own_function, register_functions
-from asyncgrad.ops.kernels import DEVICE_VARIANTS, device_kernel
+from asyncgrad.devices.cuda.kernels import CudaKernels
 from tests.fake_cupy import open_gpus
 
 ROOT = Path(__file__).parents[2]
@@ -68,11 +74,11 @@ def test_the_functions_of_a_gpu_are_those_that_are_asked_for_and_those_of_the_pa
         registered = {name for name in own_functions(cupy, CudaKernels(cupy)) if isinstance(name, str)}
     # The stand-in for CuPy does not have it.
     registered.add("split")
-    folders = ("graph", "nn", "ops", "scipy/special")
-    sources = [path.read_text() for folder in folders for path in ROOT.glob(f"asyncgrad/{folder}/*.py")]
-    sources.append((ROOT / "devices/_cuda_windows.py").read_text())
+    folders = ("core", "nn", "scipy/special")
+    sources = [path.read_text() for folder in folders for path in ROOT.glob(f"asyncgrad/{folder}/**/*.py")]
+    sources.append((ROOT / "devices/cuda/windows.py").read_text())
     asked = {name for source in sources for name in ASKED.findall(source)}
-    rows = re.findall(r"^\| `_cuda_\w+\.py` \| (.*) \|$", (ROOT / "docs/devices.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `cuda/\w+\.py` \| (.*) \|$", (ROOT / "docs/devices.md").read_text(), re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - {"sliding_window_view"}
 
     assert registered == asked == listed

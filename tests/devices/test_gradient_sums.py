@@ -10,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.engine.device import Device
+from asyncgrad.core.engine.device import Device
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import needs_compilers
 from tests.settings import compiled_after

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.context import CURRENT_GRAPH_TASK
+from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
 from tests.devices.numbered import Numbered
 from tests.references import alive
 

@@ -12,13 +12,13 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.devices import cuda
-from asyncgrad.devices._cuda_index_sums import FEW
-from asyncgrad.devices._cuda_kernels import install_kernels
-from asyncgrad.graph.device_functions import register_functions
-from asyncgrad.nn import activations, losses, piecewise_activations, smooth_activations
-from asyncgrad.ops.kernels import unregister_kernel_compiler
-from asyncgrad.ops.primitive import RULES
+from asyncgrad.core.arrays.device_functions import register_functions
+from asyncgrad.core.recording.kernels import unregister_kernel_compiler
+from asyncgrad.core.recording.primitive import RULES
+from asyncgrad.devices.cuda import device as cuda
+from asyncgrad.devices.cuda.index_sums import FEW
+from asyncgrad.devices.cuda.kernels import install_kernels
+from asyncgrad.nn.functional import activations, losses, piecewise_activations, smooth_activations
 from tests import fake_cupy
 from tests.settings import compiled_after
 

@@ -16,18 +16,18 @@ import pytest
 import asyncgrad as ag
 import asyncgrad.numpy as anp
 from asyncgrad import nn, optim, sync
-from asyncgrad.devices._cuda_kernels import CudaKernels
-from asyncgrad.devices._cuda_library import library_functions
-from asyncgrad.devices._cuda_losses import loss_functions
-from asyncgrad.devices._cuda_products import product_functions
-from asyncgrad.devices._cuda_rows import row_functions
-from asyncgrad.devices._cuda_sums import sum_functions
-from asyncgrad.devices._cuda_windows import window_functions
+from asyncgrad.core.arrays import interception
+from asyncgrad.core.arrays.current_devices import several_devices
+from asyncgrad.core.recording.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.devices.cuda.kernels import CudaKernels
+from asyncgrad.devices.cuda.library import library_functions
+from asyncgrad.devices.cuda.losses import loss_functions
+from asyncgrad.devices.cuda.products import product_functions
+from asyncgrad.devices.cuda.rows import row_functions
+from asyncgrad.devices.cuda.sums import sum_functions
+from asyncgrad.devices.cuda.windows import window_functions
 from asyncgrad.errors import DeviceError
-from asyncgrad.graph import interception
-from asyncgrad.graph.current_devices import several_devices
-from asyncgrad.nn.windows import Window
-from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.nn.functional.windows import Window
 from asyncgrad.testing import DEVICE_CHECKS, MemoryStore
 from tests.fake_cupy import (
     FakeGpu,

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import asyncgrad as ag
-from asyncgrad.context import is_kind
+from asyncgrad.core.settings.context import is_kind
 from tests.functions import awaiting, calling
 
 __all__ = ["HeldInThread", "HeldOnLoop", "T0", "T1", "leaf_on", "seen_by_all"]

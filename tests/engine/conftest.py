@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from asyncgrad.engine.compiled import api, codegen
-from asyncgrad.engine.compiled.cache import Cache
-from asyncgrad.engine.compiled.program import Program
+from asyncgrad.core.engine.compiled import api, codegen
+from asyncgrad.core.engine.compiled.cache import Cache
+from asyncgrad.core.engine.compiled.program import Program
 from tests.settings import node_by_node
 
 

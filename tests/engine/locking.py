@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from asyncgrad.engine import node_lock
+from asyncgrad.core.engine import node_lock
 from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node
 from tests.functions import awaiting, calling
 from tests.graphs import nodes_below

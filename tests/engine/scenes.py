@@ -10,7 +10,7 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import CURRENT_NODE
+from asyncgrad.core.settings.context import CURRENT_NODE
 from asyncgrad.graph import Edge, Node
 from tests.arrays import bits
 from tests.functions import awaiting, calling, split

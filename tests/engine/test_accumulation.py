@@ -9,7 +9,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.graph import values
+from asyncgrad.core.arrays import values
 from tests.arrays import address
 from tests.functions import awaiting, calling
 from tests.leaves import leaf

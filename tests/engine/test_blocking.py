@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import loops
+from asyncgrad.core.engine import loops
 from asyncgrad.errors import BlockingError
 from tests.functions import awaiting, calling
 from tests.leaves import leaf

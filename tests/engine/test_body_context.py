@@ -13,7 +13,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, GRAD_MODE
+from asyncgrad.core.settings.context import BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, GRAD_MODE
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.settings import loop_budget

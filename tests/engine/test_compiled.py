@@ -13,11 +13,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.engine.compiled import codegen
-from asyncgrad.engine.compiled.cache import MAX_PROGRAMS
+from asyncgrad.core.arrays import values
+from asyncgrad.core.engine.compiled import codegen
+from asyncgrad.core.engine.compiled.cache import MAX_PROGRAMS
+from asyncgrad.core.settings.scheduling import LOOP_BUDGET
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, GraphError, ReleasedGraphError
-from asyncgrad.graph import values
-from asyncgrad.scheduling import LOOP_BUDGET
 from tests.engine.heavy import always, heavy_calling, large
 from tests.functions import Cubed
 from tests.leaves import leaf

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import codegen
+from asyncgrad.core.engine.compiled import codegen
+from asyncgrad.core.graph.grad_journal import FirstGrads
 from asyncgrad.errors import ReleasedGraphError
-from asyncgrad.graph.grad_journal import FirstGrads
 from tests.arrays import bits, bits_of_grads
 from tests.leaves import random_leaf
 from tests.sampling import cases

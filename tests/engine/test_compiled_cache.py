@@ -73,7 +73,7 @@ def test_graphs_in_any_order_are_each_compiled_once(cache):
 
 
 def test_lengths_that_are_seen_too_seldom_are_forgotten(cache, monkeypatch):
-    monkeypatch.setattr("asyncgrad.engine.compiled.cache.MAX_ENTRIES", 8)
+    monkeypatch.setattr("asyncgrad.core.engine.compiled.cache.MAX_ENTRIES", 8)
 
     def chain(length: int) -> None:
         y = leaf(1.0)

@@ -13,9 +13,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.arrays import values
+from asyncgrad.core.settings.scheduling import LOOP_BUDGET
 from asyncgrad.errors import GraphError
-from asyncgrad.graph import Edge, values
-from asyncgrad.scheduling import LOOP_BUDGET
+from asyncgrad.graph import Edge
 from tests.arrays import bits
 from tests.engine.scenes import Scene, seen
 from tests.functions import awaiting, calling, split

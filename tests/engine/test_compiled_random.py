@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.scheduling import LOOP_BUDGET
+from asyncgrad.core.settings.scheduling import LOOP_BUDGET
 from tests.arrays import bits, bits_of_grads
 from tests.engine.hooking import as_kind, register
 from tests.failing import Trouble

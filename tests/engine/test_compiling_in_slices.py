@@ -15,10 +15,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.compiled import codegen
-from asyncgrad.engine.compiled.cache import Cache
-from asyncgrad.engine.compiled.executor import CompilingExecutor
-from asyncgrad.engine.executor import Stop
+from asyncgrad.core.engine.compiled import codegen
+from asyncgrad.core.engine.compiled.cache import Cache
+from asyncgrad.core.engine.compiled.executor import CompilingExecutor
+from asyncgrad.core.engine.executor import Stop
 from asyncgrad.errors import ReleasedGraphError
 from tests.functions import calling
 from tests.leaves import leaf

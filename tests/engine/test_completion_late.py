@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
 from asyncgrad.engine import current_graph_task, queue_callback
 from asyncgrad.errors import GraphError
 from tests.failing import Trouble
@@ -51,7 +52,7 @@ def test_a_completion_future_first_asked_for_after_the_end_tells_what_is_still_k
 
     def body(grad):
         # Not by current_graph_task(), which counts as asking.
-        tasks.append(ag.context.CURRENT_GRAPH_TASK.get())
+        tasks.append(CURRENT_GRAPH_TASK.get())
         if fails:
             raise Trouble
 
@@ -82,7 +83,7 @@ def no_collection():
 def test_where_nobody_asks_no_completion_is_made(run):
     tasks: list[Any] = []
 
-    run(ag.backward(calling(leaf(1.0), lambda grad: tasks.append(ag.context.CURRENT_GRAPH_TASK.get()))))
+    run(ag.backward(calling(leaf(1.0), lambda grad: tasks.append(CURRENT_GRAPH_TASK.get()))))
 
     assert tasks[0].completion is None
 

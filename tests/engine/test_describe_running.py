@@ -14,7 +14,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.task_group import SUSPENDED
+from asyncgrad.core.engine.task_group import SUSPENDED
 from tests.clocks import hand_in
 from tests.engine.heavy import always, heavy_calling, large
 from tests.functions import awaiting, calling

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.eager_task import EagerTask
+from asyncgrad.core.engine.eager_task import EagerTask
 from tests.conftest import loop_factory, loop_kinds
 from tests.functions import awaiting
 from tests.leaves import leaf

@@ -1,4 +1,4 @@
-"""The engine runs on plain Python floats: what it knows of gradients, it asks of graph/values.py."""
+"""The engine runs on plain Python floats: what it knows of gradients, it asks of core/arrays/values.py."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.arrays import values
+from asyncgrad.core.arrays.hooks import HookList
 from asyncgrad.engine import Engine
-from asyncgrad.graph import Edge, GradientEdge, Node, values
-from asyncgrad.graph.hooks import HookList
+from asyncgrad.graph import Edge, GradientEdge, Node
 
 
 class NoNumPy:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import BLOCKING
+from asyncgrad.core.settings.context import BLOCKING
 from tests.engine.states import graph_state, state_of
 from tests.engine.stepwise import StepGraph, Steps
 from tests.failing import Trouble, raise_trouble

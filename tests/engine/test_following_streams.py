@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.arrays.current_streams import start_following, stop_following
+from asyncgrad.core.engine.device import register_device
+from asyncgrad.core.engine.streams import DONE
 from asyncgrad.devices import Device, Event, Stream
-from asyncgrad.engine.device import register_device
-from asyncgrad.engine.streams import DONE
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.graph.current_streams import start_following, stop_following
 
 
 @final

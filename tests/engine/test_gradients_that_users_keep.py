@@ -11,9 +11,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine.body import Body
+from asyncgrad.core.arrays import ownership
+from asyncgrad.core.engine.body import Body
 from asyncgrad.extend import Edge, Node, derivative, primitive
-from asyncgrad.graph import GradientEdge, ownership
+from asyncgrad.graph import GradientEdge
 from tests.engine.hooking import as_kind, backward, both_drives, every_kind, grad, register
 from tests.functions import awaiting, calling
 from tests.graphs import edge_to, node_of

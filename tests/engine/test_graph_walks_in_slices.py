@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.engine import _make_uncompiled
-from asyncgrad.engine.exec_info import STEP
-from asyncgrad.engine.executor import NodeTurn, Stop
-from asyncgrad.engine.graph_task import GraphTask
+from asyncgrad.core.engine.engine import _make_uncompiled
+from asyncgrad.core.engine.exec_info import STEP
+from asyncgrad.core.engine.executor import NodeTurn, Stop
+from asyncgrad.core.engine.graph_task import GraphTask
 from asyncgrad.errors import GradientTypeError
 from asyncgrad.extend import derivative, primitive
 from tests.leaves import leaf

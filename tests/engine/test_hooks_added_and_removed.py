@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph.hooks import HookList
+from asyncgrad.core.arrays.hooks import HookList
 from tests.engine.hooking import as_kind, backward, both_drives, every_kind, number, register
 from tests.functions import awaiting, calling, split
 from tests.graphs import node_of

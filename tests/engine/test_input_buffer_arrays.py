@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.queues import InputBuffer
+from asyncgrad.core.engine.queues import InputBuffer
 from asyncgrad.extend import derivative, primitive
 from tests.arrays import address
 from tests.functions import calling, split

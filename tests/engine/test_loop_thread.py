@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncgrad.engine.loops import LoopThread
+from asyncgrad.core.engine.loops import LoopThread
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
 

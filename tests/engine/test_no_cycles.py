@@ -13,9 +13,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import CURRENT_GRAPH_TASK
-from asyncgrad.engine.compiled.cache import MAX_PROGRAMS
-from asyncgrad.engine.compiled.codegen import MAX_OPS_PER_SEGMENT
+from asyncgrad.core.engine.compiled.cache import MAX_PROGRAMS
+from asyncgrad.core.engine.compiled.codegen import MAX_OPS_PER_SEGMENT
+from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
 from tests.failing import Trouble
 from tests.functions import awaiting, calling
 from tests.graphs import nodes_below

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.node_lock import acquire, release, try_acquire
-from asyncgrad.engine.task_group import DepthScheduler
+from asyncgrad.core.engine.node_lock import acquire, release, try_acquire
+from asyncgrad.core.engine.task_group import DepthScheduler
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.testing import explore
 from tests.engine.locking import GRAPHS, Watch, is_at_rest, saving

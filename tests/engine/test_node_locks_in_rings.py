@@ -13,8 +13,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import node_lock
-from asyncgrad.engine.node_lock import release, try_acquire
+from asyncgrad.core.engine import node_lock
+from asyncgrad.core.engine.node_lock import release, try_acquire
 from asyncgrad.errors import BlockingError
 from asyncgrad.testing import explore
 from tests.conftest import loop_factory, loop_kinds

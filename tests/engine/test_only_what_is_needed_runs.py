@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.graph.node import GradientEdge
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.graph.node import GradientEdge
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.context import CURRENT_GRAPH_TASK
+from asyncgrad.core.graph.node import Node
+from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.graph.node import Node
 from tests.functions import awaiting, calling, split
 from tests.leaves import leaf
 

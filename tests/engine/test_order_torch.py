@@ -10,8 +10,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.settings.loop_turn import yield_to_loop
 from asyncgrad.engine import current_execution_order
-from asyncgrad.loop_turn import yield_to_loop
 from tests.engine.twins import Twins, chosen, together, torch, twins
 from tests.functions import awaiting
 from tests.leaves import leaf

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.engine.engine import _make_uncompiled
-from asyncgrad.engine.exec_info import STEP, init_if_whole, init_to_execute
-from asyncgrad.engine.executor import NodeTurn, Stop
-from asyncgrad.engine.graph_task import GraphTask
-from asyncgrad.engine.queues import InputBuffer, ReadyQueue
+from asyncgrad.core.engine.engine import _make_uncompiled
+from asyncgrad.core.engine.exec_info import STEP, init_if_whole, init_to_execute
+from asyncgrad.core.engine.executor import NodeTurn, Stop
+from asyncgrad.core.engine.graph_task import GraphTask
+from asyncgrad.core.engine.queues import InputBuffer, ReadyQueue
 from asyncgrad.graph import Edge, Node
 from tests.functions import calling
 from tests.leaves import leaf

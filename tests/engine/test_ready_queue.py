@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.engine.queues import ReadyQueue
+from asyncgrad.core.engine.queues import ReadyQueue
 from asyncgrad.graph import Node
 from tests.leaves import leaf
 from tests.nodes import IdleNode

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.task_group import DepthScheduler
+from asyncgrad.core.engine.task_group import DepthScheduler
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.turns import Held, settle

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import released
+from asyncgrad.core.engine import released
 from asyncgrad.errors import ReleasedGraphError
 from tests.leaves import leaf
 from tests.nodes import async_double

@@ -9,9 +9,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.arrays.hooks import HookList
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import Edge, GradientEdge, Node
-from asyncgrad.graph.hooks import HookList
 from tests.functions import calling
 from tests.leaves import leaf
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.context import CURRENT_GRAPH_TASK
+from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.turns import Held, settle

@@ -14,7 +14,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import signal_dump
+from asyncgrad.core.engine import signal_dump
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
 from tests.functions import calling
 from tests.leaves import leaf

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.streams import TaskStreams
+from asyncgrad.core.engine.streams import TaskStreams
 from asyncgrad.errors import DeviceError, HazardError
 from asyncgrad.testing import SimulatedAccelerator
 from tests.engine.accelerated import host, slow_accelerator, tensor_on

@@ -12,9 +12,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.graph import node as node_module
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import Node
-from asyncgrad.graph import node as node_module
 from tests.conftest import run_on
 from tests.engine.locking import GRAPHS, Watch, is_at_rest, saving
 from tests.failing import Trouble

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.engine import driver, task_group
+from asyncgrad.core.engine import driver, task_group
 from tests.clocks import TickingClock, hand_in
 from tests.functions import awaiting, calling
 from tests.leaves import leaf

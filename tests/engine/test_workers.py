@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.graph.cost import LARGE
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.graph.cost import LARGE
 from tests.engine.heavy import MANY, always, heavy_calling, large, on_workers
 from tests.functions import calling
 from tests.leaves import leaf

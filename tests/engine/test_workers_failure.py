@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.engine.remote import FunctionJob
+from asyncgrad.core.engine.remote import FunctionJob
 from tests.engine.heavy import always, heavy_calling, large
 from tests.failing import raising
 from tests.threads import PATIENCE, in_threads

@@ -15,9 +15,9 @@ import numpy as np
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.devices._cuda_kernels import CudaKernels, install_kernels
-from asyncgrad.ops.kernels import FusedFormula
-from asyncgrad.ops.trigonometric import tanh
+from asyncgrad.core.ops.trigonometric import tanh
+from asyncgrad.core.recording.kernels import FusedFormula
+from asyncgrad.devices.cuda.kernels import CudaKernels, install_kernels
 from tests.devices.host_kernels import HostArray
 from tests.devices.test_cuda_kernels import PRECISION, compiled_formulas, drawn, expressions
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asyncgrad import optim
-from asyncgrad.devices._cuda_kernels import CudaKernels, install_kernels
+from asyncgrad.devices.cuda.kernels import CudaKernels, install_kernels
 from tests.devices.test_cuda_kernels import OPTIMIZERS, stepped
 from tests.gpu.kernels import cases, disagreement, train
 

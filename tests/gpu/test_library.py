@@ -10,8 +10,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.graph.device_functions import kernel_of, own_function
-from asyncgrad.graph.values import add_into
+from asyncgrad.core.arrays.device_functions import kernel_of, own_function
+from asyncgrad.core.arrays.values import add_into
 
 TOLERANCES = {"f": 1e-4, "d": 1e-11}
 SHAPES = [

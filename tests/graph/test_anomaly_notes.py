@@ -13,10 +13,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.context import ANOMALY, CURRENT_NODE, GRAD_MODE
+from asyncgrad.core.graph.anomaly import forward_notes
+from asyncgrad.core.settings.context import ANOMALY, CURRENT_NODE, GRAD_MODE
 from asyncgrad.errors import ArgumentTypeError
 from asyncgrad.graph import Node, get_gradient_edge
-from asyncgrad.graph.anomaly import forward_notes
 from tests.functions import function
 from tests.leaves import leaf
 from tests.nodes import PassingNode

@@ -1,4 +1,4 @@
-"""graph/calls.py: what a frame is calling, when it calls a function that has no frame of its own."""
+"""core/graph/calls.py: what a frame is calling, when it calls a function that has no frame of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncgrad.graph.calls import Call, call_of
+from asyncgrad.core.graph.calls import Call, call_of
 
 
 class Asked:

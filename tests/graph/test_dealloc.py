@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph.dealloc import DEALLOCATION_INTERVAL
+from asyncgrad.core.graph.dealloc import DEALLOCATION_INTERVAL
 from tests.clocks import TickingClock, hand_in
 from tests.leaves import leaf
 from tests.settings import node_by_node

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import asyncgrad as ag
-from asyncgrad.graph.grad_journal import FirstGrads, GradChange, change_grad, commit_all
+from asyncgrad.core.graph.grad_journal import FirstGrads, GradChange, change_grad, commit_all
 from tests.arrays import address
 from tests.leaves import leaf
 from tests.sampling import cases

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.graph.metadata import conform
 from asyncgrad.errors import GradientTypeError, InvalidGradientError
 from asyncgrad.graph import Edge, InputMetadata
-from asyncgrad.graph.metadata import conform
 from tests.nodes import PassingNode
 
 CPU = ag.device("cpu")

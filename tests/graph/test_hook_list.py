@@ -9,8 +9,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.arrays.hooks import HookList
 from asyncgrad.errors import HookTypeError
-from asyncgrad.graph.hooks import HookList
 from tests.leaves import leaf
 
 

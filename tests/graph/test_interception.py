@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.graph.interception import DEVICES, LAYERS, RECORDERS, STREAMS, intercept, stop_intercepting
-from asyncgrad.ops.kernels import register_kernel_compiler, unregister_kernel_compiler
-from asyncgrad.ops.primitive import RULES
+from asyncgrad.core.arrays.interception import DEVICES, LAYERS, RECORDERS, STREAMS, intercept, stop_intercepting
+from asyncgrad.core.recording.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.core.recording.primitive import RULES
 
 
 def interceptor(layer: str, seen: list[Any]) -> Callable[..., Any]:

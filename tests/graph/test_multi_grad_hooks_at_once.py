@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.graph.multi_grad import _AllGradients, _FirstGradient
 from asyncgrad.graph import register_multi_grad_hook
-from asyncgrad.graph.multi_grad import _AllGradients, _FirstGradient
 from tests.functions import awaiting, calling
 from tests.graph.observing import Calls, observed
 from tests.leaves import leaf

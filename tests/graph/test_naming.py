@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from asyncgrad import sync
-from asyncgrad.engine.node_task import NodeTask
+from asyncgrad.core.engine.node_task import NodeTask
+from asyncgrad.core.graph.naming import identify, place_of
 from asyncgrad.errors import HookError, HookTypeError
-from asyncgrad.graph.naming import identify, place_of
 from tests.leaves import leaf
 
 NUMBER_OF_LEAVES = str(2**64 - 1)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.graph.anomaly import check_nan
 from asyncgrad.errors import AnomalyError, GraphError
-from asyncgrad.graph.anomaly import check_nan
 from tests.leaves import leaf, leaf_of
 from tests.nodes import PassingNode
 from tests.refusals import refused

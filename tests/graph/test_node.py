@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asyncgrad as ag
+from asyncgrad.core.graph.node import LEAF_ORDER
 from asyncgrad.graph import AccumulateGrad, Edge, Node, TraceableNode, get_gradient_edge
-from asyncgrad.graph.node import LEAF_ORDER
 from tests.leaves import leaf
 from tests.nodes import PassingNode
 

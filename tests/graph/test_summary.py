@@ -9,8 +9,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.graph.facts import byte_text, time_text
 from asyncgrad.errors import ArgumentTypeError, RequiresGradError
-from asyncgrad.graph.facts import byte_text, time_text
 from tests.leaves import leaf
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.nn import recurrences
-from asyncgrad.nn.recurrences import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
+from asyncgrad.nn.functional import recurrent as recurrences
+from asyncgrad.nn.functional.recurrent import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
 from tests.ops.finite_differences import Case, check_derivatives
 
 CELLS = {"tanh": ELMAN_TANH, "relu": ELMAN_RELU, "gru": GRU, "lstm": LSTM}

@@ -15,7 +15,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import StoreError
 from asyncgrad.graph import DiskStore, save_to_disk, save_to_store
-from asyncgrad.offload.checksum import crc32
+from asyncgrad.memory.offload.checksum import crc32
 from tests.offload.scenes import Chain, files_in
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs, links and modes, which Windows has not")

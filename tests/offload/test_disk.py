@@ -19,7 +19,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import StoreError, StoreWarning
 from asyncgrad.graph import DiskStore, save_to_disk
-from asyncgrad.offload.disk import MAX_REMOVED, THREADS
+from asyncgrad.memory.offload.disk import MAX_REMOVED, THREADS
 from tests.offload.scenes import Chain, files_in, is_empty, run_program
 from tests.threads import PATIENCE
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from asyncgrad.graph.values import memory_owner
-from asyncgrad.offload.layout import Layout
+from asyncgrad.core.arrays.values import memory_owner
+from asyncgrad.memory.offload.layout import Layout
 
 
 def assert_comes_back(array: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from asyncgrad.graph import DiskStore, save_to_disk
-from asyncgrad.offload import run_directory
+from asyncgrad.memory.offload import run_directory
 from tests.house import ROOT
 from tests.offload.scenes import files_in, run_program
 from tests.small_disk import run_on_small_disk

@@ -1,1 +1,1 @@
-"""Tests of asyncgrad.ops."""
+"""Tests of asyncgrad.core.ops."""

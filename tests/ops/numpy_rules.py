@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from asyncgrad.ops import RULES
+from asyncgrad.core.ops import RULES
 
 __all__ = ["rules_of_numpy"]
 

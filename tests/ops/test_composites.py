@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.ops.composites import Composite, composite
+from asyncgrad.core.ops.composites import Composite, composite
 from tests.ops.test_formula import own
 
 assert nn

@@ -11,8 +11,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.recording.decomposition import DecompositionNode, decomposition
 from asyncgrad.errors import ChangedTensorError, GraphError, MissingDerivativeError, ReleasedGraphError
-from asyncgrad.ops.decomposition import DecompositionNode, decomposition
 from tests.ops.cases_decompositions import SQUARE
 from tests.ops.finite_differences import Case, check_derivatives
 

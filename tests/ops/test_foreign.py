@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.array_operators import defer_or_raise
+from asyncgrad.core.array_operators import defer_or_raise
+from asyncgrad.core.arrays.foreign import add_at, as_dtype, clipped, explain_refusal, named, placed, taken
 from asyncgrad.errors import ArgumentTypeError, DeviceError
-from asyncgrad.ops.foreign import add_at, as_dtype, clipped, explain_refusal, named, placed, taken
 from asyncgrad.testing import SimulatedAccelerator, SimulatedArray
 from tests.device_arrays import DEVICES
 from tests.versions import needs_numpy

@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.ops.arithmetic import add, divide, multiply
+from asyncgrad.core.recording.formula import as_expression, keeps_dtype
+from asyncgrad.core.recording.primitive import RULES, Primitive, derivative, primitive
 from asyncgrad.nn import relu
-from asyncgrad.ops.arithmetic import add, divide, multiply
-from asyncgrad.ops.formula import as_expression, keeps_dtype
-from asyncgrad.ops.primitive import RULES, Primitive, derivative, primitive
 from tests.ops.numpy_rules import rules_of_numpy
 from tests.settings import compiled_after
 
 
 def own(formula: Any) -> Any:
     """Return a formula as one of asyncgrad's own."""
-    formula.__module__ = "asyncgrad.ops.of_a_test"
+    formula.__module__ = "asyncgrad.core.ops.of_a_test"
     return formula
 
 
@@ -327,7 +327,7 @@ def test_every_formula_is_an_expression_save_those_that_take_decisions():
 def test_the_formulas_of_rules_ask_for_the_identity_of_none_alone():
     """A symbol sees no other; it refuses to tell its class."""
     path = Path(ag.__file__).parent
-    trees = [ast.parse(file.read_text()) for folder in ("ops", "nn", "views") for file in (path / folder).glob("*.py")]
+    trees = [ast.parse(file.read_text()) for folder in ("core", "nn") for file in (path / folder).rglob("*.py")]
     formulas = [
         one for tree in trees for one in ast.walk(tree) if is_formula(one) and "__class__" not in ast.unparse(one)
     ]

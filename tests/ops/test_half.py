@@ -10,8 +10,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from asyncgrad.core.ops import reductions
 from asyncgrad.extend import derivative, primitive
-from asyncgrad.ops import reductions
 from asyncgrad.scipy import special, stats
 from tests.nn.cases import CALLS
 from tests.ops.finite_differences import Case, call, leaves_of, map_arrays

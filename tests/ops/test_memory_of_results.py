@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
 from asyncgrad.errors import InPlaceError
-from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
 from tests.ops import cases_degenerate, memory
 from tests.ops.cases_degenerate import CUBE, FORMS, GRID, MASK, ONE, ROW, SCALAR, SQUARE, WIDE
 from tests.ops.finite_differences import Case, leaves_of

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.ops import RULES
+from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, NonDifferentiable
 from asyncgrad.errors import MissingDerivativeError, RequiresGradError
-from asyncgrad.ops import RULES
-from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, NonDifferentiable
 
 _data = np.array([[1.5, -2.5, 0.0], [3.0, 0.5, -1.0]])
 _other = np.array([[1.5, 2.0, -0.5], [2.0, 0.5, -1.0]])

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.ops import RULES
-from asyncgrad.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
-from asyncgrad.ops.primitive import derivative, primitive
+from asyncgrad.core.ops import RULES
+from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING
+from asyncgrad.core.recording.primitive import derivative, primitive
 from tests.ops import cases_elementwise
 from tests.ops.finite_differences import Case, call, check_derivatives, flat, in_dtype, leaves_of
 from tests.ops.numpy_rules import rules_of_numpy

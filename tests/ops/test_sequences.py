@@ -10,8 +10,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.ops.exponential import i0_derivative
 from asyncgrad.errors import ArgumentTypeError, RequiresGradError
-from asyncgrad.ops.exponential import i0_derivative
 
 #: NumPy without its type hints, which know of no Tensor.
 numpy: Any = np

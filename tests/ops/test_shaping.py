@@ -9,8 +9,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.ops.casting import astype
 from asyncgrad.errors import DeviceError, MissingDerivativeError
-from asyncgrad.ops.casting import astype
 from tests.versions import needs_numpy
 
 #: NumPy without its type hints, which know of no Tensor.

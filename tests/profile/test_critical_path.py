@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from asyncgrad.profile.critical_path import critical_path
-from asyncgrad.profile.events import BackwardSpan, ProfileEvent, Record
+from asyncgrad.observing.profile.critical_path import critical_path
+from asyncgrad.observing.profile.events import BackwardSpan, ProfileEvent, Record
 from asyncgrad.testing import ScheduleLoop
 from tests.devices.numbered import Numbered
 from tests.profile.programs import Sleeping

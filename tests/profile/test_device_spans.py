@@ -20,9 +20,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
+from asyncgrad.core.recording.primitive import RULES
 from asyncgrad.errors import ArgumentError, DeviceError, ProfileError
-from asyncgrad.ops.primitive import RULES
-from asyncgrad.profile import DeviceSpan
+from asyncgrad.observing.profile import DeviceSpan
 from asyncgrad.testing import SimulatedAccelerator
 from tests.profile.trace_format import violations
 from tests.sampling import cases

@@ -19,8 +19,8 @@ from scipy import special
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.ops import RULES
 from asyncgrad.errors import MissingDerivativeError, RequiresGradError
-from asyncgrad.ops import RULES
 from asyncgrad.scipy.left_out import LEFT_OUT
 
 

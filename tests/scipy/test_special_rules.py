@@ -15,7 +15,7 @@ import scipy.special
 import asyncgrad as ag
 import asyncgrad.scipy.special as ours
 import tests.scipy
-from asyncgrad.ops import RULES
+from asyncgrad.core.ops import RULES
 from tests.ops.finite_differences import Case, call, check_derivatives, in_dtype, leaves_of
 
 

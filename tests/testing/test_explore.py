@@ -11,8 +11,8 @@ from math import inf
 
 import pytest
 
+from asyncgrad.core.settings.scheduling import LOOP_BUDGET
 from asyncgrad.errors import ArgumentError, AsyncgradError, BlockingError
-from asyncgrad.scheduling import LOOP_BUDGET
 from asyncgrad.testing import Exploration, explore, run_with_seed
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME")

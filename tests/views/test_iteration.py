@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.ops.joining import unstack
+from asyncgrad.core.ops.joining import unstack
 from tests.device_arrays import DEVICES
 from tests.settings import compiled_after
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asyncgrad.visualize.fold import Group, fold
+from asyncgrad.observing.visualize.fold import Group, fold
 from tests.sampling import cases
 
 

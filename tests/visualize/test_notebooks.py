@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.html import facts, panel, pre, table
+from asyncgrad.core.graph.html import facts, panel, pre, table
 from tests.leaves import leaf
 from tests.visualize.graphs import Residual, loss_of
 

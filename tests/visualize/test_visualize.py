@@ -17,7 +17,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, RequiresGradError
-from asyncgrad.visualize.colours import contrast, heat, ink_on
+from asyncgrad.observing.visualize.colours import contrast, heat, ink_on
 from tests.leaves import leaf
 from tests.visualize.graphs import Residual, loss_of
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arguments import describe, truth, whole_number
+from ...core.settings.arguments import describe, truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError
-from ..arguments import array_of
+from ..functional.arguments import array_of
 
 __all__ = [
     "PackedSequence",

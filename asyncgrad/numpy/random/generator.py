@@ -7,10 +7,10 @@ from typing import Any, final
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor
+from ...core.views.writing import write
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...tensor import Tensor
-from ...views.writing import write
 from .rules import IMPLICIT
 from .sampling import Sampler, as_tensor, requires_grad, shape_of, to_host
 

@@ -7,8 +7,8 @@ from typing import Any, final
 
 import numpy as np
 
-from ...graph.values import raw
-from ...tensor import Tensor
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor
 from .sampling import Sampler, as_tensor, shape_of
 
 __all__ = [

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive, derivative, primitive
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.primitive import Primitive, derivative, primitive
 from .shapes import (
     beta_slope,
     gamma_slope,

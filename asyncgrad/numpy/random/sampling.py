@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.device import Device
+from ...core.arrays.axes import array_like
+from ...core.arrays.tensor_base import TensorBase
+from ...core.arrays.values import raw
+from ...core.engine.device import Device
+from ...core.tensor import Tensor, asarray
+from ...core.views.writing import write
 from ...errors import ArgumentError, MissingDerivativeError
-from ...graph.tensor_base import TensorBase
-from ...graph.values import raw
-from ...ops.axes import array_like
-from ...tensor import Tensor, asarray
-from ...views.writing import write
 from .rules import IMPLICIT, REPARAMETRISED, correlate
 
 __all__ = ["Sampler", "as_tensor", "requires_grad", "shape_of", "to_host"]

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import as_array, beside, raw, zeros_beside
-from ...ops.primitive import derivative, primitive
+from ...core.arrays.values import as_array, beside, raw, zeros_beside
+from ...core.recording.primitive import derivative, primitive
 
 __all__ = [
     "beta_slope",

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from scipy import integrate
 
-from ...context import is_grad_enabled
-from ...functional.arguments import gradients, new_input, transform_scope, zeros_like
-from ...tensor import Tensor, asarray
+from ...core.settings.context import is_grad_enabled
+from ...core.tensor import Tensor, asarray
+from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like
 from ..arguments import floating
 from ..optimize.implicit import Zero
 from ..solutions import (

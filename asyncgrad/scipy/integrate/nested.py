@@ -9,8 +9,8 @@ from typing import Any, final
 import numpy as np
 from scipy import integrate
 
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ...tensor import Tensor
 from ..arguments import floating
 from ..solutions import (
     Parameters,

@@ -10,10 +10,10 @@ from typing import Any, final
 import numpy as np
 from scipy import integrate, special
 
-from ...context import is_grad_enabled
+from ...core.settings.context import is_grad_enabled
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ...functional.arguments import gradients, new_input, transform_scope, zeros_like
-from ...tensor import Tensor
+from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like
 from ..arguments import floating
 from ..solutions import (
     Parameters,

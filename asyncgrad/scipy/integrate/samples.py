@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.axes import axis_index
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ...ops.axes import axis_index
-from ...tensor import Tensor
 from ..arguments import floating
 
 __all__ = ["cumulative_simpson", "cumulative_trapezoid", "romb", "simpson", "trapezoid"]

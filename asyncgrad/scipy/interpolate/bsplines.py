@@ -7,10 +7,10 @@ from typing import Any, final
 
 import numpy as np
 
+from ...core.arrays.axes import axis_index
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.axes import axis_index
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from .piecewise import sorted_points
 

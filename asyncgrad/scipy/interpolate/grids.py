@@ -8,10 +8,10 @@ from typing import Any, final
 
 import numpy as np
 
+from ...core.arrays.axes import axis_index
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.axes import axis_index
-from ...tensor import Tensor
 from ..arguments import floating
 from .bsplines import make_interp_spline, tensor_product
 from .splines import CubicSpline, PchipInterpolator

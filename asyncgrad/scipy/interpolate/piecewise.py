@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 from scipy import interpolate as scipy_interpolate
 
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 
 __all__ = ["PPoly", "PiecewisePolynomial", "sorted_points"]

@@ -7,9 +7,9 @@ from typing import Any, final
 import numpy as np
 from scipy import linalg
 
-from ...graph.values import raw
-from ...ops.axes import axis_index
-from ...ops.primitive import derivative, primitive
+from ...core.arrays.axes import axis_index
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
 from ..arguments import floating
 from .piecewise import PiecewisePolynomial, sorted_points
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg
 
+from ...core.arrays.values import raw
+from ...core.ops.linear_algebra import adjoint, product
+from ...core.recording.decomposition import Decomposition, decomposition, joint_derivative
+from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.decomposition import Decomposition, decomposition, joint_derivative
-from ...ops.linear_algebra import adjoint, product
-from ...tensor import asarray
 from ..arguments import floating
 from .spectral import qr
 from .stacks import over_stacks

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from ...core.arrays.axes import array_like
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.axes import array_like
-from ...ops.primitive import derivative, primitive
 from ..arguments import floating
 from .stacks import over_stacks
 from .sylvester import sylvester_solution

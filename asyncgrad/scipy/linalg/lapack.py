@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from ...graph.values import raw
+from ...core.arrays.values import raw
 
 __all__ = ["refuse_infinity", "schur_form", "solve_by_schur_forms", "solve_triangle"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...tensor import asarray
+from ...core.arrays.values import raw
+from ...core.tensor import asarray
 from .stacks import over_stacks
 
 __all__ = [

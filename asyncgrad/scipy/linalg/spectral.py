@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from ...core.arrays.values import raw
+from ...core.ops.linear_algebra import adjoint, product
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.linear_algebra import adjoint, product
 from ..arguments import floating
 from .stacks import over_stacks
 from .systems import cholesky, mirrored

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor import Tensor, asarray
+from ...core.tensor import Tensor, asarray
 
 __all__ = ["over_stacks"]
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from ...core.arrays.values import raw
+from ...core.ops.linear_algebra import adjoint as _adjoint
+from ...core.ops.linear_algebra import product
+from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.linear_algebra import adjoint as _adjoint
-from ...ops.linear_algebra import product
-from ...ops.primitive import derivative, primitive
 from ..arguments import floating
 from .lapack import solve_by_schur_forms
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg
 
+from ...core.arrays.values import raw
+from ...core.ops.linear_algebra import adjoint, product
+from ...core.recording.decomposition import decomposition, joint_derivative
+from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.decomposition import decomposition, joint_derivative
-from ...ops.linear_algebra import adjoint, product
-from ...ops.primitive import derivative, primitive
 from ..arguments import floating
 from .lapack import refuse_infinity
 from .matrices import toeplitz

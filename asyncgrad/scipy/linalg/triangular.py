@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.linear_algebra import product
-from ...ops.primitive import derivative, primitive
+from ...core.ops.linear_algebra import product
+from ...core.recording.primitive import derivative, primitive
 from ..arguments import floating
 from .lapack import refuse_infinity, solve_triangle
 

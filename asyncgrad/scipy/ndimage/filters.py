@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
+from ...core.arrays.axes import axis_index, axis_tuple
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.axes import axis_index, axis_tuple
-from ...ops.primitive import derivative, primitive
-from ...tensor import Tensor
 from ..arguments import floating
 
 __all__ = [

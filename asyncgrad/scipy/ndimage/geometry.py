@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
+from ...core.arrays.axes import axis_index, axis_tuple
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.axes import axis_index, axis_tuple
-from ...tensor import Tensor
 from ..arguments import floating
 
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]

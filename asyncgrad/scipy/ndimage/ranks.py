@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.axes import axis_index, axis_tuple
+from ...core.tensor import Tensor
 from ...errors import ArgumentTypeError
-from ...ops.axes import axis_index, axis_tuple
-from ...tensor import Tensor
 from ..arguments import floating
 from .filters import continued
 

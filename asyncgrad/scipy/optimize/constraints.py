@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from scipy import optimize
 
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import Parameters, array_of, call_differentiated
 from .implicit import Point

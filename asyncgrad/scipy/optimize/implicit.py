@@ -7,14 +7,14 @@ from typing import Any, final
 
 import numpy as np
 
-from ...context import is_grad_enabled
-from ...engine.completion import warn
+from ...core.engine.completion import warn
+from ...core.settings.context import is_grad_enabled
+from ...core.tensor import Tensor, asarray
+from ...core.tree.registry import container_type
+from ...core.tree.structure import leaves
+from ...core.tree.vector import ravel
 from ...errors import ArgumentError, ConvergenceWarning
-from ...functional.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like
-from ...tensor import Tensor, asarray
-from ...tree.registry import container_type
-from ...tree.structure import leaves
-from ...tree.vector import ravel
+from ...transforms.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like
 from ..arguments import floating
 from ..solutions import Parameters, Problem, Tensors, array_of, call_differentiated
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from ...context import is_grad_enabled
-from ...tensor import Tensor, asarray
+from ...core.settings.context import is_grad_enabled
+from ...core.tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import array_of
 from .constraints import plain_bounds

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import (
     Parameters,

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from ...ops.axes import axis_tuple
-from ...ops.primitive import derivative, primitive
-from ...tensor import Tensor, asarray
+from ...core.arrays.axes import axis_tuple
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import Tensor, asarray
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", "oaconvolve"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...tensor import Tensor
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor
 from ..arguments import floating
 from ..ndimage import rank_filter
 from .convolution import correlate

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import signal
 
+from ...core.arrays.axes import axis_index
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.axes import axis_index
-from ...ops.primitive import derivative, primitive
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from .filters import continue_ends
 from .spectra import detrend as without_trend

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
+from ...core.arrays.axes import axis_index
+from ...core.tensor import Tensor
 from ...errors import ArgumentError, ArgumentTypeError
-from ...ops.axes import axis_index
-from ...tensor import Tensor
 from ..arguments import floating
 from .convolution import convolve
 from .filters import sosfilt, sosfiltfilt

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from ... import tree
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError, ArgumentTypeError
-from ...graph.values import raw
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from .constants import pattern_of
 from .entries import arranged, matrix_product, merged, shared

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ...array_operators import OPERATORS
+from ...core.array_operators import OPERATORS
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentTypeError
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from .pattern import Pattern, multiply_dense
 

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
-from ...ops.primitive import derivative, primitive
+from ...core.recording.primitive import derivative, primitive
 
 __all__ = ["Pattern", "multiply_dense", "sample_product"]
 

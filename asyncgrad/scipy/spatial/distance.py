@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from scipy.spatial import distance as _scipy
 
+from ...core.arrays.values import raw
+from ...core.ops.single_precision import in_single
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.primitive import derivative, primitive
-from ...ops.single_precision import in_single
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..error_names import name_errors
 from ..left_out import refuse

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from ...numpy import TensorLike
-from ...tensor import Tensor
+from ...core.tensor import Tensor
 
 class _Unary(Protocol):
     def __call__(self, x: TensorLike, /, **kwargs: Any) -> Tensor: ...

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import RULES, derivative, primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import RULES, derivative, primitive
 from ..ufuncs import special
 
 __all__ = ["airy", "airye", "itairy"]

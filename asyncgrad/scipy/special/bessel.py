@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import is_foreign, raw
-from ...ops.primitive import Primitive
+from ...core.arrays.values import is_foreign, raw
+from ...core.recording.primitive import Primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import by_order, i_by_order, k_by_order

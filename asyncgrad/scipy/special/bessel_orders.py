@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.tensor_base import TensorBase
-from ...graph.values import as_array, raw
+from ...core.arrays.tensor_base import TensorBase
+from ...core.arrays.values import as_array, raw
 from ..ufuncs import special
 
 __all__ = ["by_differences", "by_order", "double", "i_by_order", "k_by_order", "slope_by_differences"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive
+from ...core.tensor import asarray
 from ...errors import ArgumentTypeError
-from ...graph.values import raw
-from ...ops.primitive import Primitive
-from ...tensor import asarray
 from ..arguments import floating
 from ..ufuncs import special
 from .gamma_functions import psi_difference

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.values import beside, raw, zeros_beside
+from ...core.recording.primitive import Primitive, derivative, primitive
 from ...errors import MissingDerivativeError
-from ...graph.values import beside, raw, zeros_beside
-from ...ops.primitive import Primitive, derivative, primitive
 from ..ufuncs import special
 from .rules import differentiable
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...core.arrays.values import raw
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .hypergeometric import confluent_by

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.primitive import Primitive
+from ...core.recording.primitive import Primitive
 from ..ufuncs import special
 from .rules import differentiable
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.nondifferentiable import NonDifferentiable
-from ...ops.primitive import RULES, Primitive
+from ...core.arrays.values import raw
+from ...core.ops.nondifferentiable import NonDifferentiable
+from ...core.recording.primitive import RULES, Primitive
 from ..ufuncs import special
 from .rules import compute_where, differentiable
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import is_foreign, zeros_beside
-from ...ops.primitive import RULES, Primitive, derivative, primitive
+from ...core.arrays.values import is_foreign, zeros_beside
+from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .carlson import power_integral
 from .rules import differentiable

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import RULES, Primitive, derivative, primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .rules import differentiable
 

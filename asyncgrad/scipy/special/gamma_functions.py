@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.axes import array_like
+from ...core.arrays.values import arange_beside, raw
+from ...core.ops.nondifferentiable import NonDifferentiable
+from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ...errors import ArgumentTypeError
-from ...graph.values import arange_beside, raw
-from ...ops.axes import array_like
-from ...ops.nondifferentiable import NonDifferentiable
-from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .rules import compute_where, differentiable, zeta_

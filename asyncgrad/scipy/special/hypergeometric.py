@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import Primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .hypergeometric_series import series

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...core.recording.primitive import derivative, primitive
 from ...errors import MissingDerivativeError
-from ...ops.primitive import derivative, primitive
 
 __all__ = ["series"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import as_array, raw
+from ...core.arrays.values import as_array, raw
+from ...core.recording.primitive import Primitive
 from ...numpy.random.shapes import beta_slope, gamma_slope
-from ...ops.primitive import Primitive
 from ..ufuncs import special
 from .rules import compute_where, differentiable
 

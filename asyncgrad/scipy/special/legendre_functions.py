@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive, derivative, primitive
 from ...errors import MissingDerivativeError
-from ...graph.values import raw
-from ...ops.primitive import Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .polynomials_by_parameters import jacobi_slope

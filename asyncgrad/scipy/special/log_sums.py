@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import as_array, is_foreign, raw, zeros_beside
-from ...ops.axes import kept_shape, reduced_axes
-from ...ops.primitive import derivative, primitive
-from ...tensor import asarray
+from ...core.arrays.axes import kept_shape, reduced_axes
+from ...core.arrays.values import as_array, is_foreign, raw, zeros_beside
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import asarray
 from ..arguments import floating
 from ..ufuncs import special
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive
 from ...numpy.random.shapes import gamma_slope, noncentral_chisquare_slope, noncentral_f_slope
-from ...ops.primitive import Primitive
 from ..ufuncs import special
 from .rules import compute_where, differentiable
 from .searches import searched

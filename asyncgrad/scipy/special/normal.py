@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import Primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive
 from ..ufuncs import special
 from .error_functions import gaussian_
 from .rules import differentiable

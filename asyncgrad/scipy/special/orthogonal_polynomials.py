@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.axes import array_like
-from ...ops.primitive import Primitive, derivative, primitive
+from ...core.arrays.axes import array_like
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .gamma_functions import rgamma_slope

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...core.arrays.values import raw
 from ..ufuncs import special
 from .gamma_functions import psi_difference, rgamma_slope
 from .hypergeometric import confluent_by, gauss_by

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from scipy.special import _ufuncs
 
-from ...engine.device import device_of_array
+from ...core.arrays.device_functions import kernel_of
+from ...core.arrays.values import is_foreign, raw
+from ...core.engine.device import device_of_array
+from ...core.recording.primitive import Primitive
+from ...core.recording.primitive import differentiable as _differentiable
 from ...errors import ArgumentTypeError, AsyncgradError
-from ...graph.device_functions import kernel_of
-from ...graph.values import is_foreign, raw
-from ...ops.primitive import Primitive
-from ...ops.primitive import differentiable as _differentiable
 from ..ufuncs import special
 
 __all__ = ["compute_where", "differentiable", "zeta_"]

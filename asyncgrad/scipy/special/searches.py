@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import Primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive
 from .rules import compute_where, differentiable
 
 __all__ = ["searched"]

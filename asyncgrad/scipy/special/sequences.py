@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import Tensor
 from ...errors import ArgumentTypeError
-from ...graph.values import raw
-from ...ops.primitive import derivative, primitive
-from ...tensor import Tensor
 from ..arguments import floating
 from ..ufuncs import special
 

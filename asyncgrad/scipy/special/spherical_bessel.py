@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.axes import array_like
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentTypeError
-from ...graph.values import raw
-from ...ops.axes import array_like
-from ...ops.primitive import derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 

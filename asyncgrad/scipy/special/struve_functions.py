@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import RULES, Primitive, derivative, primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..missing import no_derivative
 from ..ufuncs import special
 from .bessel_orders import by_differences, by_order, double

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.recording.primitive import Primitive, derivative, primitive
 from ...errors import MissingDerivativeError
-from ...graph.values import raw
-from ...ops.primitive import Primitive, derivative, primitive
 from ..ufuncs import special
 from .elementary import exprel_slope
 from .error_functions import gaussian_

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...core.arrays.values import raw
 from ..ufuncs import special
 from .trapezoid import trapezoid_nodes
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ...errors import MissingDerivativeError
-from ...graph.values import raw
-from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .cylinder import cylinder_by_order
 from .error_functions import wofz_slope

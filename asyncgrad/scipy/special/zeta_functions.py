@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.special import _ufuncs
 
+from ...core.arrays.tensor_base import TensorBase
+from ...core.arrays.values import arange_beside, beside, is_foreign, raw
+from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ...errors import ArgumentTypeError
-from ...graph.tensor_base import TensorBase
-from ...graph.values import arange_beside, beside, is_foreign, raw
-from ...ops.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import double, slope_by_differences

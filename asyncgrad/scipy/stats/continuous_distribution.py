@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import stats as scipy_stats
 
-from ...graph.values import raw
-from ...tensor import Tensor, asarray
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor, asarray
 from ..arguments import floating
 from ..integrate.quadrature import quad
 from .distances import distance_log_, distance_power_

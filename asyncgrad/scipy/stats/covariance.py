@@ -6,8 +6,8 @@ from typing import Any, final
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.linear_algebra import product
+from ...core.arrays.values import raw
+from ...core.ops.linear_algebra import product
 from ..arguments import floating
 
 __all__ = ["Covariance"]

@@ -7,8 +7,8 @@ from typing import Any, final
 import numpy as np
 from scipy import stats as scipy_stats
 
-from ...graph.values import raw
-from ...ops.primitive import derivative, primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 from .discrete_distribution import DiscreteDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import stats as scipy_stats
 
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from .distribution import UnivariateDistribution, check_plain, holds_somewhere
 from .log_tails import log_probability

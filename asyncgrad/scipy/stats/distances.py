@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import derivative, primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 
 __all__ = ["distance_log_", "distance_power_"]

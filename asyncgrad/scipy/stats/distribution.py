@@ -14,10 +14,10 @@ from typing import Any, final
 
 import numpy as np
 
-from ...context import is_kind
+from ...core.arrays.values import raw
+from ...core.settings.context import is_kind
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..error_names import name_errors_of_methods
 from ..left_out import refuse_method

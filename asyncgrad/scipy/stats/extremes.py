@@ -6,8 +6,8 @@ from typing import Any, final
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import derivative, primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .supports import bounded_exp, one_minus_exp_

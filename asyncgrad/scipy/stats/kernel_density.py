@@ -7,10 +7,10 @@ from typing import Any, final
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.ops.linear_algebra import product
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.linear_algebra import product
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..left_out import refuse_method
 from .multivariate import multivariate_normal_logpdf_

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
+from ...core.arrays.values import raw
 from ..ufuncs import special
 
 __all__ = ["log_beta_below", "log_gamma_above", "log_gamma_below", "log_probability"]

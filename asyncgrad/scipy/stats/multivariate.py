@@ -8,12 +8,12 @@ from typing import Any, final
 import numpy as np
 from scipy import stats as scipy_stats
 
+from ...core.arrays.values import raw
+from ...core.ops.linear_algebra import product
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
 from ...numpy.random.rules import dirichlet as dirichlet_draw
-from ...ops.linear_algebra import product
-from ...ops.primitive import derivative, primitive
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..error_names import name_errors_of_methods
 from ..left_out import refuse_method

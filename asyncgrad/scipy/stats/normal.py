@@ -11,9 +11,9 @@ from typing import Any, final
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import derivative, primitive
-from ...tensor import Tensor
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import Tensor
 from ..arguments import floating
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution

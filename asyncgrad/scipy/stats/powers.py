@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...graph.values import raw
+from ...core.arrays.values import raw
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .supports import one_minus_exp_

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from scipy import stats as scipy_stats
 
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...tensor import Tensor, asarray
 from ..arguments import floating
 from ..ufuncs import special
 from .gamma_and_beta import chi2

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.half import single
+from ...core.arrays.half import single
+from ...core.arrays.values import raw
 from ..ufuncs import special
 
 __all__ = ["divergence_of_shares", "entropy_of_shares"]

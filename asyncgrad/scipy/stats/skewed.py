@@ -9,10 +9,10 @@ from typing import Any, final
 import numpy as np
 from scipy import stats as scipy_stats
 
-from ...graph.values import raw
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import asarray
 from ...numpy.random.shapes import vonmises_slope
-from ...ops.primitive import derivative, primitive
-from ...tensor import asarray
 from ..ufuncs import special
 from .supports import OnLine
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.arrays.values import raw
+from ...core.ops.single_precision import in_single
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ...graph.values import raw
-from ...ops.single_precision import in_single
-from ...tensor import Tensor
 from ..arguments import floating
 from ..ufuncs import special
 from .shares import divergence_of_shares, entropy_of_shares

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.values import raw
-from ...ops.primitive import derivative, primitive
+from ...core.arrays.values import raw
+from ...core.recording.primitive import derivative, primitive
 from .continuous_distribution import ContinuousDistribution
 
 __all__ = ["OnLine", "Positive", "bounded_exp", "one_minus_exp_", "quotient"]

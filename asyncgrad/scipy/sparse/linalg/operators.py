@@ -8,11 +8,11 @@ from typing import Any, final
 import numpy as np
 from scipy.sparse import linalg
 
-from ....context import is_grad_enabled
+from ....core.recording.primitive import derivative, primitive
+from ....core.settings.context import is_grad_enabled
+from ....core.tensor import Tensor, asarray
 from ....errors import ArgumentTypeError
-from ....functional.arguments import gradients, new_input, transform_scope, zeros_like
-from ....ops.primitive import derivative, primitive
-from ....tensor import Tensor, asarray
+from ....transforms.arguments import gradients, new_input, transform_scope, zeros_like
 from ...arguments import floating
 from ...solutions import (
     Parameters,

@@ -9,10 +9,10 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import linalg
 
+from ....core.arrays.values import raw
+from ....core.recording.primitive import derivative, primitive
+from ....core.tensor import Tensor
 from ....errors import ArgumentTypeError
-from ....graph.values import raw
-from ....ops.primitive import derivative, primitive
-from ....tensor import Tensor
 from ...arguments import floating
 from ..arrays import SparseArray, csr_array
 from ..pattern import Pattern, sample_product

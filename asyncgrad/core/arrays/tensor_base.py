@@ -1,0 +1,249 @@
+"""TensorBase: the state of a tensor as the graph sees it, without any mathematics.
+
+Graph, engine and derivative rules know only this class. `Tensor` is its one final subclass, and adds the methods that
+users call. A tensor outside of any graph has its array and a few empty slots. The state that only leaves and tensors
+with hooks need is in an `AutogradMeta`, made on first need.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from typing import TYPE_CHECKING, Any, final
+
+from ...errors import ArgumentTypeError
+
+if TYPE_CHECKING:
+    import weakref
+
+    from .hooks import HookList
+
+
+__all__ = ["AutogradMeta", "CreationMeta", "ViewRecord", "TensorBase", "VersionCounter", "ViewMeta"]
+
+
+@final
+class VersionCounter:
+    """Counts the in-place writes into one piece of memory; a base and all its views share one."""
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value: int = 0) -> None:
+        self.value: int = value
+
+
+class CreationMeta(enum.Enum):
+    """How a view was made, which decides whether its history can be made anew after a write."""
+
+    DEFAULT = enum.auto()
+    #: Under `no_grad`, so that it is ambiguous whether to record a write into it.
+    NO_GRAD = enum.auto()
+    #: One of several outputs of one node.
+    MULTI_OUTPUT = enum.auto()
+    #: In the forward of a Function, whose backward replaces the recording of that forward.
+    IN_CUSTOM_FUNCTION = enum.auto()
+    #: As an argument of a transform, which differentiates with respect to its value at the call of `fn`.
+    IN_TRANSFORM = enum.auto()
+
+
+#: How a view was made: its root base, which is no view itself; the ViewRecord of the view that it was made of, None
+#: where that was the base; the version of the memory at that time; its CreationMeta; the view function, None where that
+#: need not or cannot be called again; and the further arguments of the function. A tuple, since every view has one and
+#: a tuple is the cheapest.
+ViewRecord = tuple["TensorBase", "ViewRecord | None", int, CreationMeta, Any, *tuple[Any, ...]]
+
+
+@final
+class ViewMeta:
+    """The state that a view needs once it is written into, or asked for its history after a write.
+
+    Args:
+        record: how the view was made.
+    """
+
+    __slots__ = ("base", "creation", "geometries", "is_distinct", "record", "version")
+
+    def __init__(self, record: ViewRecord) -> None:
+        self.record: ViewRecord = record
+        self.base: TensorBase = record[0]
+        #: The version of the memory when the view's present grad_fn was made.
+        self.version: int = record[2]
+        self.creation: CreationMeta = record[3]
+        #: Where the view lies in the memory of its base; None until first asked for: see asyncgrad.core.views.geometry.
+        self.geometries: Any = None
+        #: Whether no two elements of the view or of its base are known to share memory, so that writes are allowed.
+        self.is_distinct: bool = False
+
+
+@final
+class AutogradMeta:
+    """The state that only leaves and tensors with hooks need: the flag, the gradient, the accumulator, the hooks."""
+
+    __slots__ = (
+        "accumulator",
+        "changes",
+        "grad",
+        "has_required_grad",
+        "has_shared_array",
+        "hooks",
+        "lock",
+        "post_accumulate_hooks",
+        "requires_grad",
+        "retains_grad",
+    )
+
+    def __init__(self) -> None:
+        #: True only on leaves; a tensor with a grad_fn requires grad by having one.
+        self.requires_grad: bool = False
+        #: Whether it has been True at any time: a module then has a parameter in it, which may be frozen now.
+        self.has_required_grad: bool = False
+        self.retains_grad: bool = False
+        #: Whether a snapshot may share the array, so that it must not change: see asyncgrad.core.arrays.copy_on_write.
+        self.has_shared_array: bool = False
+        self.grad: Any = None
+        #: The GradChanges of backward passes that may still fail, in order.
+        self.changes: list[Any] = []
+        #: Guards the read-add-write of `grad` between event loops in several threads.
+        self.lock: threading.Lock = threading.Lock()
+        #: Weak: the graph holds the AccumulateGrad, and it holds the tensor.
+        self.accumulator: weakref.ref[Any] | None = None
+        #: Tensor hooks. For a non-leaf, its node holds the same list.
+        self.hooks: HookList | None = None
+        self.post_accumulate_hooks: HookList | None = None
+
+
+class TensorBase:
+    """Abstract base of `Tensor`: an array with a place in a graph."""
+
+    __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_view")
+
+    #: The ViewRecord of a view, replaced by a ViewMeta on first need: see `_view_meta`. None on any other tensor.
+    _view: ViewRecord | ViewMeta | None
+    #: The node that made the tensor. For a view, it is out of date after a write into its memory: see `_history`.
+    _grad_fn: Any
+
+    def __init__(
+        self,
+        data: Any = None,
+        grad_fn: Any = None,
+        output_nr: int = 0,
+        place: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        requires_grad: Any = None,
+    ) -> None:
+        # A user may call the class like `ag.tensor`. The library always passes `place`, the device. The last three
+        # parameters exist so that such a call reaches the error below. Keyword-only parameters would cost one percent
+        # of every tensor.
+        if place is None:
+            raise ArgumentTypeError(
+                f"{type(self).__name__}(...) does not make a tensor from data: write ag.tensor(data), or "
+                "ag.asarray(data) to share its memory"
+            )
+        self._data = data
+        self._grad_fn = grad_fn
+        self._output_nr = output_nr
+        self._meta: AutogradMeta | None = None
+        #: None until the first in-place write, or until the memory is shared with another tensor.
+        self._counter: VersionCounter | None = None
+        self._view = None
+        self._device = place
+
+    def _requires_grad(self) -> bool:
+        if self._grad_fn is not None:
+            return True
+        meta = self._meta
+        if meta is not None and meta.requires_grad:
+            return True
+        # Operations on a view are recorded only where the view has a history. A view made under no_grad, or before its
+        # base required grad, has none until a write gives it one, which is made when it is asked for.
+        # test_a_view_made_under_no_grad_requires_no_grad
+        view = self._view_meta()
+        return view is not None and view.version != self._shared_version().value and view.base._requires_grad()
+
+    def _memory_requires_grad(self) -> bool:
+        """Tell whether a write into this memory has to be recorded, for this tensor or for the base of this view.
+
+        A view without a history may lie in the memory of a base that has one.
+        """
+        if self._requires_grad():
+            return True
+        view = self._view_meta()
+        return view is not None and view.base._requires_grad()
+
+    def _history(self) -> Any:
+        """Return the grad_fn; make that of a view anew if its memory was written into since.
+
+        Raises:
+            InPlaceError: the grad_fn of the view cannot be made anew, because of how the view was made.
+        """
+        counter = self._counter
+        if counter is not None and counter.value:
+            self._refresh()
+        return self._grad_fn
+
+    def _refresh(self) -> None:
+        """Make the grad_fn anew if this is a view whose memory was written into after its grad_fn was made."""
+        view = self._view_meta()
+        if view is not None and view.version != self._shared_version().value:
+            self._regenerate(view)
+
+    def _regenerate(self, view: ViewMeta) -> None:
+        """Make the grad_fn of this view anew."""
+        raise NotImplementedError("to be written by the subclass")
+
+    def _rebase(self, node: Any, output_nr: int) -> None:
+        """Take a new place in the graph, as after an in-place write.
+
+        Hooks stay with the old node, and hooks added later belong to the new one. `retain_grad` moves to the
+        new node.
+
+        Source: set_gradient_edge and the migration of hooks of PyTorch.
+        """
+        meta, before = self._meta, self._grad_fn
+        if meta is not None:
+            meta.hooks = None
+            if meta.retains_grad and before is not None and before.meta is not None:
+                keeper = before.meta.retains_grad_hooks.pop(self._output_nr, None)
+                node.make_meta().retains_grad_hooks[output_nr] = keeper
+        self._grad_fn, self._output_nr = node, output_nr
+        view = self._view_meta()
+        if view is not None:
+            view.version = self._shared_version().value
+
+    def _autograd_meta(self) -> AutogradMeta:
+        meta = self._meta
+        if meta is None:
+            meta = self._meta = AutogradMeta()
+        return meta
+
+    def _shared_version(self) -> VersionCounter:
+        """Return the version counter of this memory; make it on the first call."""
+        version = self._counter
+        if version is None:
+            version = self._counter = VersionCounter()
+        return version
+
+    def _view_meta(self) -> ViewMeta | None:
+        """Return the ViewMeta of this view; make it on the first call. None if this is no view."""
+        view: Any = self._view
+        if view.__class__ is tuple:
+            view = self._view = ViewMeta(view)
+        return view  # type: ignore[no-any-return]
+
+    def _view_record(self, creation: CreationMeta, step: tuple[Any, ...] = (None,)) -> ViewRecord:
+        """Return the ViewRecord of a view that is made of this tensor now.
+
+        Args:
+            creation: the CreationMeta of the new view; DEFAULT takes over that of this tensor.
+            step: the view function and its further arguments; `(None,)` where it need not or cannot be called again.
+        """
+        version, view = self._shared_version().value, self._view_meta()
+        if view is None:
+            return (self, None, version, creation, *step)
+        if creation is CreationMeta.DEFAULT:
+            creation = view.creation
+        return (view.base, view.record, version, creation, *step)
+
+    def _bump_version(self) -> None:
+        self._shared_version().value += 1

@@ -1,0 +1,150 @@
+"""Batches of gradients: one backward for each row of a batch, through one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import GradientTypeError, GraphError, InvalidGradientError
+from .arrays import values
+from .arrays.interception import on_device_of_arguments
+from .arrays.tensor_base import TensorBase
+from .engine.engine import Engine
+from .settings.arguments import describe
+from .settings.context import set_grad_enabled
+
+if TYPE_CHECKING:
+    from .graph.node import Edge, Node
+
+__all__ = ["execute_batched"]
+
+
+async def execute_batched(
+    roots: Sequence[Any],
+    given: Sequence[Any],
+    start: Callable[[list[Any]], tuple[list[Edge], list[Any]]],
+    find_inputs: Callable[[], Sequence[Edge]],
+    *,
+    keep_graph: bool,
+    create_graph: bool,
+) -> tuple[int, list[Any]]:
+    """Run one backward for each row of a batch; return the number of rows and the stacked gradients of each input.
+
+    All rows but the last keep the graph, so that it is unchanged if one of them fails. An empty batch runs nothing and
+    releases nothing. It suspends as the backward passes do, and between two of them when the time budget is spent.
+
+    Args:
+        roots: the tensors that the backward passes start from.
+        given: for each root, a batch of starting gradients: an array or tensor of shape `(rows, *root.shape)`.
+        start: checks one row, a gradient for each root; returns the edges and gradients that `Engine.execute` takes.
+        find_inputs: returns the edges whose gradients are captured. It is called after `start`, since the edges of the
+            roots keep alive the node of a leaf that no other graph holds.
+        keep_graph: whether the last row keeps the graph too.
+        create_graph: record the backward passes, the selection of the rows and the stacking.
+
+    Returns:
+        The number of rows; and for each input an array or tensor of shape `(rows, ...)`, with zeros for a row without
+        a gradient, or None if no row has one.
+
+    Raises:
+        GraphError: a root is a GradientEdge.
+        InvalidGradientError: a batch is missing, does not fit its root, or has not as many rows as the others.
+        GradientTypeError: a batch is no array.
+    """
+    batches = _check_batches(roots, given)
+    size = len(batches[0])
+    if size == 0:
+        edges, _ = start([np.zeros_like(values.raw(batch), shape=batch.shape[1:]) for batch in batches])
+        return 0, _capture_empty(edges, find_inputs())
+    inputs: Sequence[Edge] = ()
+    rows: list[list[Any]] = []
+    for index in range(size):
+        with set_grad_enabled(create_graph):
+            edges, grads = start([batch[index] for batch in batches])
+        inputs = inputs or find_inputs()
+        last = index == size - 1
+        captured = await Engine.execute(
+            edges,
+            grads,
+            keep_graph=keep_graph or not last,
+            create_graph=create_graph,
+            accumulate=False,
+            inputs=inputs,
+        )
+        rows.append(captured)
+    with set_grad_enabled(create_graph):
+        return size, [_stack_rows(column) for column in zip(*rows, strict=True)]
+
+
+def _check_batches(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """Return the batch of each root; raise unless all have the same length."""
+    listed = list(given)
+    if len(listed) != len(roots):
+        raise InvalidGradientError(
+            f"is_grads_batched=True takes a batch of gradients for each of {values.counted(len(roots), 'output')}, "
+            f"and grad_outputs has {len(listed)}: pass for each an array of shape (rows, *output.shape)"
+        )
+    for index, (root, batch) in enumerate(zip(roots, listed, strict=True)):
+        _check_batch(index, root, batch)
+        if len(batch) != len(listed[0]):
+            raise InvalidGradientError(
+                f"the batches of is_grads_batched=True must be of one length: that of output 0 has "
+                f"{values.counted(len(listed[0]), 'row')}, and that of output {index} has {len(batch)}"
+            )
+    return listed
+
+
+def _check_batch(index: int, root: Any, batch: Any) -> None:
+    if not isinstance(root, TensorBase):
+        raise GraphError(
+            f"output {index} is edge {root.output_nr} of {root.node.name}, and is_grads_batched=True takes tensors "
+            "alone: pass the tensor itself, or call ag.grad once for each row"
+        )
+    wanted = f"pass an array of shape (rows{''.join(f', {length}' for length in root._data.shape)})"
+    if batch is None:
+        raise InvalidGradientError(f"is_grads_batched=True needs a batch of gradients for output {index}: {wanted}")
+    if not isinstance(batch, (TensorBase, np.ndarray, np.generic, int, float, complex)):
+        raise GradientTypeError(
+            f"the batch of gradients of output {index} must be a tensor or an array, not {describe(batch)}: {wanted}"
+        )
+    shape = np.shape(values.raw(batch))
+    if not shape or shape[1:] != root._data.shape:
+        raise InvalidGradientError(
+            f"the batch of gradients of output {index} has shape {shape}; its first dimension is the batch, and the "
+            f"rest must be the shape of the output, {root._data.shape}: {wanted}"
+        )
+
+
+@on_device_of_arguments
+def _stack_rows(column: Sequence[Any]) -> Any:
+    """Return the rows of one input as one array or tensor, with zeros for missing ones; None if all are missing."""
+    like = next((grad for grad in column if grad is not None), None)
+    if like is None:
+        return None
+    return np.stack([np.zeros_like(like) if grad is None else grad for grad in column])
+
+
+def _capture_empty(roots: Sequence[Edge], inputs: Sequence[Edge]) -> list[Any]:
+    """Return the gradients of an empty batch for each input; None for an input that the roots do not lead to."""
+    arrived = set(roots)
+    nodes: list[Node] = [node for node, _ in roots if node is not None]
+    seen = set(nodes)
+    while nodes:
+        for edge in nodes.pop().next_edges:
+            arrived.add(edge)
+            if edge.node is not None and edge.node not in seen:
+                seen.add(edge.node)
+                nodes.append(edge.node)
+    return [_empty_rows(edge) if edge in arrived else None for edge in inputs]
+
+
+def _empty_rows(edge: Edge) -> Any:
+    assert edge.node is not None
+    metadata = edge.node.input_metadata[edge.input_nr]
+    if metadata is None:
+        raise GraphError(
+            f"{edge.node.name} does not say what shape its gradients have, so an empty batch gives none: pass one row"
+        )
+    return values.zeros((0, *metadata.shape), metadata.dtype, metadata.device)

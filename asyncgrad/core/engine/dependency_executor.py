@@ -1,0 +1,385 @@
+"""DependencyExecutor: a node is ready when all edges that lead to it have delivered; the order is that of PyTorch."""
+
+from __future__ import annotations
+
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, final
+
+from ...errors import GraphError, InvalidGradientError
+from ..arrays import values
+from ..arrays.current_devices import keep_device, several_devices, use_device
+from ..graph.body_signals import AddingSignal, OffloadSignal
+from ..graph.metadata import conform
+from ..graph.naming import identify
+from ..graph.node import LEAF_ORDER
+from .body import prefers_worker, run_here
+from .device import needs_node_task
+from .exec_info import ExecInfos, count_edges
+from .executor import NodeTurn, Stop
+from .queues import Arrival, InputBuffer, ReadyQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..graph.node import Node
+    from ..settings.scheduling import Clock
+    from .graph_task import GraphTask
+
+__all__ = ["DependencyExecutor", "gradient_count_error"]
+
+#: In place of an edge number: the node itself was reached before all edges were counted.
+REACHED = -1
+
+
+def gradient_count_error(node: Node, outputs: tuple[Any, ...]) -> InvalidGradientError:
+    """Return the error for a node that returned too few or too many gradients."""
+    return InvalidGradientError(
+        f"{identify(node)} returned {values.counted(len(outputs), 'gradient')}, and has "
+        f"{values.counted(len(node.next_nodes), 'input')}: return one for each, None where there is none"
+    )
+
+
+@final
+class DependencyExecutor:
+    """The executor that runs any graph, hooks and async bodies included: the slow path.
+
+    It holds the number of edges that have yet to deliver to each node, the gradients delivered so far, and the ready
+    nodes. `count` counts the edges, in several parts for a large graph; deliveries before its end are kept and
+    replayed.
+
+    Args:
+        task: the backward.
+        sources: the nodes reached so far; the edges below them are counted.
+        extra: the nodes that a node which has run has yet to deliver to.
+    """
+
+    __slots__ = (
+        "_buffers",
+        "_counting",
+        "_dependencies",
+        "_early",
+        "_in_flight",
+        "_in_place",
+        "_ready",
+        "_sources",
+        "_streams",
+        "_sum_order_fixed",
+        "_task",
+        "exec_info",
+        "is_whole",
+        "node",
+    )
+
+    leaves_last = False
+
+    def __init__(self, task: GraphTask, sources: Iterable[Node], extra: Iterable[Node] = ()) -> None:
+        self._task = task
+        #: The nodes to run; None runs all.
+        self.exec_info: ExecInfos | None = task.limits
+        #: Whether sums may be updated in place.
+        self._in_place = not task.create_graph
+        #: None if the process uses no streams.
+        self._streams = task.streams
+        #: The number of edges that have yet to deliver, by the node that they lead to.
+        self._dependencies: dict[Node, int] = {}
+        self._buffers: dict[Node, InputBuffer] = {}
+        self._ready: ReadyQueue[Node] = ReadyQueue()
+        #: Nodes whose bodies have begun and not ended.
+        self._in_flight: set[Node] = set()
+        self._sum_order_fixed = False
+        #: The node that was popped last, or whose gradients are being delivered.
+        self.node: Node | None = None
+        dependencies = self._dependencies
+        for target in extra:
+            dependencies[target] = dependencies.get(target, 0) + 1
+        #: The walk that counts the edges, not finished yet.
+        begins = list(dict.fromkeys([*sources, *extra]))
+        #: Whether it runs the backward from its root on, so that `counts` are those of the whole backward.
+        self.is_whole: bool = begins == [task.root]
+        self._counting = count_edges(begins, dependencies)
+        #: Deliveries to replay once all edges are counted: REACHED for a node that was reached before, or the edge of a
+        #: node with its gradient. None afterwards.
+        self._early: list[tuple[Node, int, Any]] | None = []
+        #: How many nodes it begins with that no edge leads to.
+        self._sources = 0
+
+    def count(self, deadline: float = inf, clock: Clock = perf_counter) -> bool:
+        """Continue to count edges until `clock` passes `deadline`; tell whether all are counted."""
+        if self._early is None:
+            return True
+        for _ in self._counting:
+            if clock() > deadline:
+                return False
+        early, self._early = self._early, None
+        for node, edge, grad in early:
+            if edge == REACHED:
+                self._sources += node not in self._dependencies
+                self._queue(node)
+            else:
+                # An error that `deliver` raises is reported for this node.
+                self.node = node
+                (self._deliver_there if several_devices[0] else self.deliver)(node, edge, grad)
+                self.node = None
+        return True
+
+    def __len__(self) -> int:
+        """Return how many nodes are queued or running."""
+        queued = len(self._ready) if self._early is None else sum(edge == REACHED for _, edge, _ in self._early)
+        return queued + len(self._in_flight)
+
+    def seed(self, node: Node, grads: list[Any], owned: list[bool]) -> None:
+        """Start a node with the gradients that have arrived; `owned` tells which arrays may be updated in place."""
+        buffer = self._buffers[node] = InputBuffer(len(grads))
+        for input_nr, grad in enumerate(grads):
+            buffer.seed(input_nr, grad, owned[input_nr])
+        if self._early is None:
+            self._queue(node)
+        else:
+            self._early.append((node, REACHED, None))
+
+    def _queue(self, node: Node) -> None:
+        if not self._dependencies.get(node):
+            self._ready.push(node, node)
+
+    def run(self, deadline: float, clock: Clock = perf_counter) -> Stop | NodeTurn:
+        """Run ready nodes until none is ready, `clock` passes `deadline`, or one needs more than a plain call."""
+        if not self.count(deadline, clock):
+            return Stop.BUDGET_SPENT
+        task = self._task
+        release, is_watched, observed = not task.keep_graph, task.anomaly is not None, task.observed_steps
+        run_leaf = task.run_leaf if observed is None else observed.run_leaf
+        if observed is None:
+            runs_plan, apply = not task.create_graph, task.apply
+        else:
+            runs_plan, apply, clock = observed.plain_runs(self, clock)
+        whole = None if task.limits is None else task.limits.whole
+        #: The device of the last node that runs in this thread.
+        here: Any = None
+        while (turn := self.pop()) is not None:
+            node: Any = turn.node
+            self.node = node
+            if node.meta is not None or is_watched or (node.device is not here and needs_node_task(node.device)):
+                return turn
+            if node.device is not here:
+                here = node.device
+                if several_devices[0]:
+                    use_device(here)
+            if node.order == LEAF_ORDER:
+                run_leaf(node, turn.grads)
+                self._in_flight.discard(node)
+                continue
+            grad = turn.grads if node.shape is None else turn.grads.pop()
+            try:
+                is_whole = whole is None or node in whole
+                run = node.plan.run if is_whole and runs_plan else apply
+                outputs = run(node, grad, release)
+            except OffloadSignal:
+                if prefers_worker(node, grad):
+                    return NodeTurn(node, turn.grads if node.shape is None else [grad])
+                outputs = run_here(node, grad) if observed is None else observed.run_here(node, grad)
+                if release:
+                    node.release_variables()
+            except AddingSignal:
+                outputs = node.plan.run_here(node, grad, release)
+            del grad
+            self.end_turn(node, outputs)
+            # A leaf takes over the array of a gradient only if there is no other reference to it.
+            del outputs
+            if clock() > deadline:
+                self.node = None
+                node.note_slow()
+                task.slow_node = node
+                return Stop.BUDGET_SPENT
+        self.node = None
+        return Stop.DRAINED
+
+    def pop(self) -> NodeTurn | None:
+        """Remove and return the first ready node with its gradients; None where none is ready.
+
+        All edges must have been counted.
+        """
+        if not self._ready:
+            return None
+        node = self._ready.pop()
+        self._in_flight.add(node)
+        if self._streams is not None:
+            self._streams.begin(node)
+        return NodeTurn(node, self._buffers.pop(node).values)
+
+    def ready(self) -> list[Node]:
+        """Return the nodes that are ready, in their order; from any thread."""
+        early = self._early
+        if early is not None:
+            return [node for node, edge, _ in early.copy() if edge == REACHED]
+        return self._ready.works()
+
+    def counts(self) -> tuple[int, int] | None:
+        """Return how many nodes have ended since this executor began, and how many it runs in all; from any thread.
+
+        None as long as the edges are being counted.
+        """
+        if self._early is not None:
+            return None
+        ready = self._ready
+        infos = self.exec_info
+        total = len(self._dependencies) + self._sources if infos is None else infos.executed
+        return ready.pushed - len(ready) - len(self._in_flight), max(total, ready.pushed)
+
+    def has(self, node: Node) -> bool:
+        """Tell whether `node` is one of those that `counts` counts; from any thread."""
+        infos = self.exec_info
+        return (node in self._dependencies or node is self._task.root) and (infos is None or infos.executes(node))
+
+    def begin(self, node: Node) -> None:
+        """Note that `node`, which another executor has started, is running."""
+        self._in_flight.add(node)
+
+    def end_turn(self, node: Node, outputs: tuple[Any, ...] | None) -> None:
+        """Deliver the gradients of `node`, and queue the nodes that are ready then.
+
+        Args:
+            node: the node whose body has ended.
+            outputs: the gradients for its edges; None where its body did not run.
+        """
+        self._in_flight.discard(node)
+        if outputs is not None:
+            deliver = self._deliver_there if several_devices[0] else self.deliver
+            for edge, grad in enumerate(outputs):
+                deliver(node, edge, grad)
+
+    def mark_ended(self, node: Node) -> None:
+        """Note that a node has ended after a failure, when `end_turn` is not called any more."""
+        self._in_flight.discard(node)
+
+    def seed_leaf(self, leaf: Node, total: Any) -> None:
+        """Start the sum of a leaf with an earlier one."""
+        self.seed(leaf, [total], [False])
+
+    def recheck(self) -> None:
+        """Do nothing: changes at a node are found when its turn comes."""
+
+    def deliver(self, node: Node, edge: int, grad: Any) -> None:
+        """Deliver a gradient, which may be None, along one edge."""
+        target = node.next_nodes[edge]
+        if target is None:
+            return
+        if self._early is not None:
+            self._early.append((node, edge, grad))
+            return
+        input_nr = node.input_nrs[edge]
+        is_plain = target.meta is None and target.shape is not None
+        if grad is not None:
+            grad = conform(node, edge, target, input_nr, grad)
+        left = self._dependencies.get(target, 0) - 1
+        if left < 0:
+            raise GraphError(
+                f"{identify(node)} delivered to {target.name}, which waits for nothing: "
+                "an edge was changed while a backward ran through it. Change a graph before or after its backward"
+            )
+        self._dependencies[target] = left
+        if self.exec_info is not None and not self.exec_info.executes(target):
+            return
+        buffer = self._buffers.get(target)
+        if buffer is None:
+            buffer = self._buffers[target] = InputBuffer(1 if is_plain else target.num_inputs)
+        if self._streams is None:
+            buffer.add(input_nr, grad, (node, edge), self._in_place)
+        else:
+            self._streams.add(buffer, node, edge, target, input_nr, grad, self._in_place)
+        if not left:
+            self._ready.push(target, target)
+
+    def _deliver_there(self, node: Node, edge: int, grad: Any) -> None:
+        """Do what `deliver` does, while the device of the node at the edge is the current one of its library."""
+        target = node.next_nodes[edge]
+        with keep_device():
+            use_device(None if target is None else target.device)
+            self.deliver(node, edge, grad)
+
+    def on_suspend(self) -> None:
+        """Sum gradients in an order fixed by the graph from here on, since bodies overlap.
+
+        It is the order of a run in which nothing overlaps: newer producers first, unless sequence numbers or edges have
+        been set by hand. All sums so far were made in that order.
+        """
+        if self._sum_order_fixed:
+            return
+        self.count()
+        self._sum_order_fixed = True
+        dependencies = self._dependencies
+        #: The arrivals still to come, at nodes that wait for more than one gradient.
+        incoming: dict[Node, list[Arrival]] = {}
+        stack = [*self._in_flight, *self._buffers]
+        seen = set(stack)
+        numbers: set[int] = set()
+        producers, is_by_hand = 0, False
+        while stack:
+            node = stack.pop()
+            targets, order = node.next_nodes, node.order
+            if targets:
+                producers += 1
+                numbers.add(order)
+            edge = -1
+            for target in targets:
+                edge += 1
+                if target is None:
+                    continue
+                if dependencies.get(target, 0) > 1:
+                    incoming.setdefault(target, []).append((node, edge))
+                if order >= target.order != LEAF_ORDER:
+                    is_by_hand = True
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        ranks = self._ranks() if is_by_hand or len(numbers) < producers else None
+        for target, arrivals in incoming.items():
+            if ranks is None:
+                arrivals.sort(key=lambda arrival: (arrival[0].order, arrival[1]))
+            else:
+                arrivals.sort(key=lambda arrival: (ranks.get(arrival[0], inf), arrival[0].order, arrival[1]))
+            buffer = self._buffers.get(target)
+            if buffer is None:
+                buffer = self._buffers[target] = InputBuffer(target.num_inputs)
+            buffer.expected = arrivals
+
+    def _ranks(self) -> dict[Node, int]:
+        """Return the position of each remaining node in a run in which nothing overlaps."""
+        waiting = dict(self._dependencies)
+        ready = self._ready.copy()
+        ranks: dict[Node, int] = {}
+        running = list(self._in_flight)
+        while running or ready:
+            node = running.pop() if running else ready.pop()
+            ranks[node] = len(ranks)
+            for target in node.next_nodes:
+                if target is None:
+                    continue
+                waiting[target] -= 1
+                if not waiting[target] and (self.exec_info is None or self.exec_info.executes(target)):
+                    ready.push(target, target)
+        return ranks
+
+    def clear(self) -> None:
+        """Drop all queued nodes and pending gradients; nodes that run still count."""
+        self._ready.clear()
+        self._buffers.clear()
+        self._early = None
+        self._counting = iter(())
+        if self.node is not None:
+            # The node that failed does not run any more.
+            self._in_flight.discard(self.node)
+        self.node = None
+
+    def finish(self) -> None:
+        """Raise if a gradient waits at a node that will never be ready.
+
+        Raises:
+            GraphError: an edge to that node was removed during the backward.
+        """
+        waiting = [node.name for node, buffer in self._buffers.items() if buffer.holds_gradients()]
+        if waiting:
+            raise GraphError(
+                f"gradients have reached {', '.join(waiting)}, and others that it waits for never came: "
+                "an edge was changed while a backward ran through it. Change a graph before or after its backward"
+            )

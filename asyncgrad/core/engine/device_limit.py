@@ -1,0 +1,195 @@
+"""Permits: no more than `max_in_flight` bodies run on a device at a time, and the most urgent waiter is next.
+
+Waiters may come from any loop or thread. A body that calls a backward lends its permit until that backward has ended,
+since nodes of the inner backward may need it; so nesting never deadlocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from contextvars import ContextVar
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, final
+from weakref import WeakKeyDictionary
+
+from ...errors import BlockingError, DeviceError
+from ..settings.context import BLOCKING
+from .loops import OneShotEvent, running_loop
+
+if TYPE_CHECKING:
+    from .device import Device
+
+__all__ = ["PERMIT", "Permit", "acquire_permit"]
+
+#: Guards the fields of all semaphores; never held while anything waits. Reentrant: the garbage collector may close an
+#: abandoned body, which releases its permit, at any line.
+_MUTEX = threading.RLock()
+
+
+@final
+class _PermitWaiter:
+    """A body that waits for a permit, on the running loop."""
+
+    __slots__ = ("granted", "has_permit")
+
+    def __init__(self) -> None:
+        self.granted = OneShotEvent(running_loop())
+        self.has_permit = False
+
+    def offer(self) -> bool:
+        """Grant a permit that has become free; return False where the waiter's loop is closed."""
+        self.has_permit = True
+        if not self.granted.set_threadsafe():
+            self.has_permit = False
+        return self.has_permit
+
+
+@final
+class _PrioritySemaphore:
+    """The permits of one device; the waiter with the lowest priority value is next."""
+
+    __slots__ = ("_in_use", "_next_arrival", "_waiting", "limit")
+
+    def __init__(self) -> None:
+        #: How many permits there are: `max_in_flight` as the device gave it last.
+        self.limit: int = 0
+        self._in_use = 0
+        self._next_arrival = itertools.count().__next__
+        self._waiting: list[tuple[tuple[int, int], int, _PermitWaiter]] = []
+
+    def force_acquire(self) -> None:
+        """Take a permit even if none is free."""
+        with _MUTEX:
+            self._in_use += 1
+
+    async def acquire(self, priority: tuple[int, int]) -> None:
+        """Take a permit; suspends until it is the caller's turn.
+
+        Raises:
+            BlockingError: none is free, and the caller blocks this thread's event loop.
+        """
+        with _MUTEX:
+            if self._in_use < self.limit:
+                self._in_use += 1
+                return
+            if BLOCKING.get():
+                raise BlockingError(
+                    f"a body would have to wait in a blocking backward, since its device runs {self.limit} at a time, "
+                    "and an event loop is running in this thread: await ag.backward(...) in place of asyncgrad.sync"
+                )
+            waiter = _PermitWaiter()
+            entry = (priority, self._next_arrival(), waiter)
+            heappush(self._waiting, entry)
+        try:
+            await waiter.granted
+        except BaseException:
+            with _MUTEX:
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                    heapify(self._waiting)
+            if waiter.has_permit:
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Return a permit, and grant it to the next waiter."""
+        with _MUTEX:
+            self._in_use -= 1
+            while self._waiting and self._in_use < self.limit:
+                if heappop(self._waiting)[2].offer():
+                    self._in_use += 1
+
+
+@final
+class Permit:
+    """The permit that a body holds while it runs on a device."""
+
+    __slots__ = ("_has_ended", "_is_held", "_lent", "_priority", "_semaphore")
+
+    def __init__(self, semaphore: _PrioritySemaphore, priority: tuple[int, int]) -> None:
+        self._semaphore = semaphore
+        self._priority = priority
+        self._is_held = True
+        self._has_ended = False
+        #: How many backward passes that the body called are running; they may run side by side.
+        self._lent = 0
+
+    def end(self) -> None:
+        """Release the permit at the end of the body."""
+        with _MUTEX:
+            self._has_ended = True
+        self._release()
+
+    def lend(self) -> None:
+        """Release the permit while a backward runs that the body has called."""
+        with _MUTEX:
+            self._lent += 1
+        self._release()
+
+    async def reacquire(self) -> None:
+        """Take a permit again after that backward; suspends until there is one."""
+        if self._end_loan():
+            await self._semaphore.acquire(self._priority)
+            self._hold()
+
+    def force_reacquire(self) -> None:
+        """Take a permit again without waiting, after which one body too many may run until another one ends."""
+        if self._end_loan():
+            self._semaphore.force_acquire()
+            self._hold()
+
+    def _end_loan(self) -> bool:
+        """Note that a backward has ended; tell whether the body needs its permit now."""
+        with _MUTEX:
+            self._lent -= 1
+            # A task that the body has started may outlive the body.
+            return not (self._lent or self._has_ended)
+
+    def _hold(self) -> None:
+        with _MUTEX:
+            self._is_held = True
+            is_late = self._has_ended
+        if is_late:
+            self._release()
+
+    def _release(self) -> None:
+        with _MUTEX:
+            held, self._is_held = self._is_held, False
+        if held:
+            self._semaphore.release()
+
+
+#: The permit of the body that this context runs in; None where its device has no limit.
+PERMIT: ContextVar[Permit | None] = ContextVar("asyncgrad_permit", default=None)
+
+_semaphores: WeakKeyDictionary[Device, _PrioritySemaphore] = WeakKeyDictionary()
+
+if hasattr(os, "register_at_fork"):
+    # The bodies that hold permits run in the parent alone.
+    os.register_at_fork(after_in_child=_semaphores.clear)
+
+
+async def acquire_permit(device: Device, priority: tuple[int, int]) -> Permit:
+    """Return a permit on a device for the body that this context is about to run; suspends until there is one.
+
+    Args:
+        device: a device with a limit.
+        priority: of all waiters the one with the lowest is next.
+
+    Raises:
+        DeviceError: `max_in_flight` is not a positive int.
+    """
+    limit = device.max_in_flight
+    if not isinstance(limit, int) or limit < 1:
+        raise DeviceError(f"max_in_flight of '{device}' is {limit!r}: it must be 1 or more, or None for any number")
+    with _MUTEX:
+        semaphore = _semaphores.get(device)
+        if semaphore is None:
+            semaphore = _semaphores[device] = _PrioritySemaphore()
+        semaphore.limit = limit
+    await semaphore.acquire(priority)
+    permit = Permit(semaphore, priority)
+    PERMIT.set(permit)
+    return permit

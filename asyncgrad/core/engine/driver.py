@@ -1,0 +1,290 @@
+"""The drivers of a backward, awaited and blocking: each is one loop that runs the executor and NodeTasks in turn."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from contextlib import nullcontext
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from ...errors import BlockingError
+from ..arrays.current_devices import runner_on_device, several_devices
+from ..graph.anomaly import forward_notes
+from ..graph.naming import identify, place_of
+from ..settings.context import BLOCKING, CURRENT_NODE, LOOP_BELOW
+from ..settings.loop_turn import HERE, next_turn
+from ..settings.scheduling import CLOCK, LOOP_BUDGET
+from .device import Device, device_here, home_of, is_elsewhere
+from .executor import NodeTurn, Stop, TurnExecutor
+from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
+from .node_task import NodeTask
+from .notes import add_note
+from .observation import warn_of_stall
+from .task_group import NodeTaskGroup, call_and_await, forget_job, note_suspended, send_to_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ..graph.node import Node
+    from ..settings.scheduling import Clock
+    from .graph_task import GraphTask
+    from .remote import CoroutineJob
+
+__all__ = ["DRIVING", "drive", "drive_blocking", "run_without_suspending"]
+
+#: What libraries of other arrays than NumPy's say of what they lack, and of arrays that they do not take.
+_REFUSALS = (
+    "all returned NotImplemented",
+    "no implementation found for",
+    "Implicit conversion",
+    "is not supported",
+    "Wrong type",
+)
+
+
+async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any]:
+    """Drive a GraphTask to its end, final callbacks included, suspending where its nodes do; return the captures.
+
+    Args:
+        graph_task: the backward.
+        turn: the node to run first, which a blocking driver has left here because it may suspend.
+    """
+    budget, clock = LOOP_BUDGET.get(), CLOCK.get()
+    in_context = _runner(graph_task)
+    group: NodeTaskGroup | None = None
+    graph_task.since = resumed = clock()
+    loop_turn = HERE.turn
+    # The budget is the loop's, which backward passes before this one may have spent: see `loop_turn`.
+    deadline = (loop_turn.start if loop_turn.clock is clock else loop_turn.begin(clock, resumed)) + budget
+    if graph_task.observation is not None:
+        graph_task.observation.start_timer(graph_task)
+    try:
+        if resumed > deadline and budget > 0.0:
+            resumed, deadline = await _yield_to_loop(graph_task, None, clock, budget)
+        while True:
+            step: Stop | NodeTurn | None = None
+            if group is None or not group.is_paused():
+                step, turn = turn or in_context(graph_task.executor.run, deadline, clock), None
+                if step is Stop.DRAINED and (group is None or not group.running):
+                    break
+                if isinstance(step, NodeTurn):
+                    group = group or NodeTaskGroup(graph_task, running_loop())
+                    group.start(step)
+            if group is not None:
+                if step is None or step is Stop.DRAINED:
+                    await group.wait()
+                    resumed, deadline = _resume(clock, budget)
+                group.collect()
+            # Bodies that do not suspend spend the budget too.
+            if step is Stop.BUDGET_SPENT or clock() > deadline:
+                # What others spent before is none of the node's.
+                late = clock() - max(deadline, resumed + budget)
+                warn_of_stall(graph_task, step.node if isinstance(step, NodeTurn) else graph_task.slow_node, late)
+                resumed, deadline = await _yield_to_loop(graph_task, group, clock, budget)
+        captured: list[Any] = in_context(graph_task.finish)
+        if (device := graph_task.root.device) is not None and device.is_asynchronous:
+            note_suspended(graph_task)
+            await device.backpressure()
+        if graph_task.completion is None and group is None:
+            return captured
+        group = group or NodeTaskGroup(graph_task, running_loop())
+        await group.run_callbacks()
+        await group.deliver_cancellation()
+        return captured
+    except BaseException as error:
+        _fail(graph_task, error)
+        if graph_task.exit_on_error and graph_task.completion is not None:
+            graph_task.completion.fail(error)
+        try:
+            if group is not None:
+                await group.end_all(error)
+        finally:
+            graph_task.roll_back()
+        raise
+
+
+def _resume(clock: Clock, budget: float) -> tuple[float, float]:
+    """Return the time now, when a driver goes on after a wait, and its deadline, which may have passed."""
+    now, turn = clock(), HERE.turn
+    return now, (turn.start if turn.clock is clock else turn.begin(clock, now)) + budget
+
+
+async def _yield_to_loop(
+    graph_task: GraphTask, group: NodeTaskGroup | None, clock: Clock, budget: float
+) -> tuple[float, float]:
+    """Let the event loop run everything else that is ready, look at what that has changed, and go on as `_resume`."""
+    note_suspended(graph_task)
+    graph_task.slow_node = None
+    if group is None:
+        await next_turn(clock, budget)
+    else:
+        await group.next_turn(clock, budget)
+        # A body may have failed meanwhile; then no further node starts.
+        group.collect()
+    graph_task.executor.recheck()
+    return _resume(clock, budget)
+
+
+def _runner(graph_task: GraphTask) -> Callable[..., Any]:
+    """Return the function that calls others in the context of the backward."""
+    streams = graph_task.streams
+    run = graph_task.context.run if streams is None else streams.runner(graph_task.context)
+    return runner_on_device(run, home_of(graph_task.root)) if several_devices[0] else run
+
+
+def drive_blocking(graph_task: GraphTask) -> list[Any]:
+    """Drive a GraphTask to its end without suspending; return the captures."""
+    if (graph_task.reentrant_depth + 1) % MAX_NESTED_ON_STACK == 0:
+        return run_on_new_stack(functools.partial(_drive_on_a_new_stack, graph_task))
+    return _drive_here(graph_task)
+
+
+def _drive_here(graph_task: GraphTask) -> list[Any]:
+    in_context = _runner(graph_task)
+    clock, observation = CLOCK.get(), graph_task.observation
+    graph_task.since = clock()
+    deadline = inf if observation is None else observation.due
+    try:
+        while (step := in_context(graph_task.executor.run, deadline, clock)) is not Stop.DRAINED:
+            if observation is not None:
+                observation.look_if_due(graph_task)
+                deadline = observation.due
+            if isinstance(step, NodeTurn) and not _run_turn(graph_task, step):
+                return run_on_own_loop(drive(graph_task, step))
+        captured: list[Any] = in_context(graph_task.finish)
+        if not _run_callbacks(graph_task):
+            return run_on_own_loop(drive(graph_task))
+        return captured
+    except BaseException as error:
+        if not graph_task.has_error:
+            _fail(graph_task, error)
+            graph_task.roll_back()
+        raise
+
+
+#: The code of the functions that drive a backward, in whose frames `describe_running` finds it as `graph_task`.
+DRIVING = frozenset({drive.__code__, _drive_here.__code__})
+
+
+def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
+    """Run the node of a turn; return False, without running it, where it needs an event loop."""
+    node_task = NodeTask(graph_task, turn.node, turn.grads)
+    is_away = is_elsewhere(turn.node.device)
+    if (is_away or node_task.may_suspend() or node_task.prefers_worker()) and not loop_is_running():
+        return False
+    node = node_task.node
+    if is_away:
+        outputs = _run_remotely(node_task)
+    else:
+        outputs = graph_task.context.copy().run(run_without_suspending, node_task.begin(), node)
+    executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it, or one before it, gave the turn
+    executor.end_turn(node, outputs)
+    return True
+
+
+def _run_remotely(node_task: NodeTask) -> Any:
+    """Run a node on the worker of its device, blocking this thread until it has ended."""
+    here = device_here()
+    job = send_to_worker(node_task, None)
+    error: BaseException | None = None
+    try:
+        # This thread may be a device's worker, and nodes that the job waits for may need it.
+        with nullcontext() if here is None else here.stand_in():
+            _block_until_ended(job)
+        error, job.error = job.error, None
+        if error is not None:
+            raise error
+        return job.result
+    finally:
+        forget_job(job, node_task)
+        # The traceback of an error refers to this frame: leave no cycle.
+        del job, node_task, error
+
+
+def _block_until_ended(job: CoroutineJob) -> None:
+    """Block until a job has ended, however often the wait is interrupted; raise the interruption then."""
+    try:
+        job.block_until_ended()
+    except BaseException:
+        job.cancel()
+        _block_until_ended(job)
+        raise
+
+
+def _run_callbacks(graph_task: GraphTask) -> bool:
+    """Run the final callbacks; return False as soon as one returns an awaitable that needs an event loop."""
+    completion = graph_task.completion
+    while completion is not None and (callback := completion.next_callback()) is not None:
+        context = graph_task.context.copy()
+        if loop_is_running():
+            context.run(run_without_suspending, call_and_await(callback), "a final callback")
+        elif inspect.isawaitable(returned := context.run(_call_outside_of_nodes, callback)):
+            completion.await_later(returned)
+            return False
+    return True
+
+
+def _call_outside_of_nodes(callback: Callable[[], Any]) -> Any:
+    CURRENT_NODE.set(None)
+    return callback()
+
+
+def _drive_on_a_new_stack(graph_task: GraphTask) -> list[Any]:
+    graph_task.thread_id = threading.get_ident()
+    graph_task.context.run(LOOP_BELOW.set, LOOP_BELOW.get())
+    return _drive_here(graph_task)
+
+
+def run_without_suspending(coroutine: Coroutine[Any, Any, Any], node: Node | str) -> Any:
+    """Run a coroutine that must not suspend, and return its result.
+
+    Args:
+        coroutine: the run of a node, or of a callback. What it awaits of asyncgrad does not suspend in a blocking
+            backward.
+        node: the node, or what errors call the callback.
+
+    Raises:
+        BlockingError: the coroutine suspended.
+    """
+    BLOCKING.set(True)
+    try:
+        awaited = coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    if awaited is not None:
+        # It may gather tasks that the body has started. Nobody else retrieves its exception.
+        awaited.add_done_callback(_retrieve_exception)
+        awaited.cancel()
+    coroutine.close()
+    name = node if isinstance(node, str) else identify(node)
+    raise BlockingError(
+        f"{name} suspended in a blocking backward, and an event loop is running in this thread, which the backward "
+        "would block. Await it instead: await ag.backward(...), await ag.grad(...) in place of asyncgrad.sync"
+    )
+
+
+def _retrieve_exception(ended: Any) -> Any:
+    return ended.cancelled() or ended.exception()
+
+
+def _fail(graph_task: GraphTask, error: BaseException) -> None:
+    """Mark a backward as failed, and add notes to its error that name the node it comes from, if it comes from one."""
+    node = graph_task.executor.node
+    graph_task.fail()
+    if node is None:
+        return
+    add_note(error, f"in {node.name} ({place_of(node)})")
+    device = node.device
+    if (
+        isinstance(error, (TypeError, NotImplementedError))
+        and isinstance(device, Device)
+        and not device.has_host_arrays
+    ):
+        text = str(error)
+        if any(words in text for words in _REFUSALS):
+            add_note(error, f"a function that its gradient calls is not available on '{device}': use t.to('cpu')")
+    if graph_task.anomaly is not None:
+        for note in forward_notes(node):
+            add_note(error, note)

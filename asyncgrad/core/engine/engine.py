@@ -1,0 +1,232 @@
+"""Engine: makes the GraphTask of a backward, drives it to its end, and returns its captures or raises its error."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import itertools
+from logging import DEBUG
+from typing import TYPE_CHECKING, Any, final
+
+from ...errors import AsyncgradError
+from ..graph.background import register_background
+from ..graph.leaf import GraphRoot
+from ..graph.node import Edge
+from ..settings.callers import shorten_traceback
+from ..settings.context import ANOMALY, BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, set_grad_mode
+from ..settings.loop_turn import keep_pace
+from .background import LoopBackground
+from .compiled.api import COMPILED_AFTER, find_compiled
+from .compiled.cache import CACHE
+from .dependency_executor import DependencyExecutor
+from .device_limit import PERMIT
+from .driver import drive, drive_blocking
+from .exec_info import ExecInfos, init_if_whole, init_stepwise
+from .failure_callbacks import complete_with_error
+from .fast_path import FastPath
+from .graph_task import GraphTask
+from .instruments import observe_steps
+from .observation import LOG_IS_ENABLED, observe, observers_in_use
+from .released import explain_release, remember_release
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..graph.node import Node
+    from .device_limit import Permit
+    from .executor import Executor
+
+__all__ = ["Engine"]
+
+_next_id = itertools.count().__next__
+
+register_background(LoopBackground())
+
+
+@final
+class Engine:
+    """Runs backward passes. It has no state: each backward has its own GraphTask."""
+
+    __slots__ = ()
+
+    @staticmethod
+    async def execute(
+        roots: Sequence[Edge],
+        grads: Sequence[Any],
+        *,
+        keep_graph: bool,
+        create_graph: bool,
+        accumulate: bool,
+        inputs: Sequence[Edge] = (),
+        exit_on_error: bool = False,
+        sums: Mapping[Node, tuple[Any, bool]] | None = None,
+    ) -> list[Any]:
+        """Run a backward from `roots` to its end; return the captured gradients.
+
+        Suspends where a node does, and when the time budget is spent. A backward that raises or is cancelled leaves no
+        body running and every `.grad` as it was.
+
+        Args:
+            roots: the edges it starts from; their nodes are not None.
+            grads: the gradient of each root.
+            keep_graph: whether to keep saved tensors for another backward.
+            create_graph: whether to record the backward itself; then `grads` are tensors.
+            accumulate: whether to run the nodes of `inputs` (leaves accumulate) rather than capture their gradients.
+            inputs: limits the backward to the nodes that lead there; empty runs all nodes.
+            exit_on_error: whether to complete the task and its future at the first error, before the bodies that still
+                run have ended. This call returns only once they have, either way.
+            sums: for leaves whose gradients are added one by one to an earlier sum: that sum, and whether it is the
+                leaf's `.grad`, which the new sum then replaces.
+        """
+        start = (*roots[0], grads[0]) if len(roots) == 1 else (GraphRoot(roots, grads), 0, None)
+        limits = None
+        if inputs:
+            assert start[0] is not None
+            limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
+        captures = 0 if accumulate else len(inputs)
+        graph_task = _make_graph_task(roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums)
+        try:
+            if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
+                captured = await _drive_with_permit_lent(permit, graph_task)
+            else:
+                captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+            if graph_task.completion is not None:
+                graph_task.completion.warnings.replay()
+            graph_task.succeed()
+        except BaseException as error:
+            _note_failure(graph_task, error)
+            if graph_task.completion is not None:
+                await complete_with_error(graph_task.completion, error)
+            raise
+        else:
+            if graph_task.completion is not None:
+                graph_task.completion.succeed(graph_task.captured_grads)
+            return captured
+        finally:
+            graph_task.close()
+
+
+def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
+    """Roll a backward back after a failure, and show its observers the error."""
+    # The driver has done this already if it failed, but a warnings filter may have raised a delayed warning.
+    graph_task.roll_back()
+    if not graph_task.has_error:
+        graph_task.failed_node = None
+    graph_task.has_error = True
+    explain_release(graph_task, error)
+    remember_release(graph_task, error, graph_task.failed_node)
+    if graph_task.observation is not None:
+        graph_task.observation.fail(error)
+    if isinstance(error, AsyncgradError):
+        shorten_traceback(error)
+
+
+async def _drive_with_permit_lent(permit: Permit, graph_task: GraphTask) -> list[Any]:
+    """Drive a task that a body has called to its end, with the body's permit on its device lent to other bodies."""
+    permit.lend()
+    try:
+        captured = drive_blocking(graph_task) if BLOCKING.get() else await drive(graph_task)
+    except BaseException:
+        permit.force_reacquire()
+        raise
+    if BLOCKING.get():
+        permit.force_reacquire()
+    else:
+        await permit.reacquire()
+    return captured
+
+
+async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> ExecInfos:
+    """Find the nodes between `root` and `inputs`; suspends when the time budget is spent, since there may be many."""
+    exec_info = ExecInfos()
+    for _ in init_stepwise(exec_info, root, inputs, accumulate):
+        await keep_pace()
+    return exec_info
+
+
+def _make_graph_task(
+    roots: Sequence[Edge],
+    start: tuple[Node | None, int, Any],
+    keep_graph: bool,
+    create_graph: bool,
+    limits: ExecInfos | None,
+    captures: int,
+    exit_on_error: bool,
+    sums: Mapping[Node, tuple[Any, bool]] | None,
+) -> GraphTask:
+    root, input_nr, grad = start
+    assert root is not None
+    running: Any = CURRENT_GRAPH_TASK.get()
+    outer: GraphTask | None = running
+    if outer is not None and not outer.is_running:
+        # The caller is a task that a body started and that has outlived the backward of that body.
+        outer = None
+    context = contextvars.copy_context()
+    graph_task = GraphTask(
+        root,
+        input_nr,
+        id=_next_id(),
+        keep_graph=keep_graph,
+        create_graph=create_graph,
+        exec_info=limits,
+        captures=captures,
+        outer=outer,
+        outer_node=None if outer is None else CURRENT_NODE.get(),
+        graph_roots=() if len(roots) == 1 else [edge.node for edge in roots if edge.node is not None],
+        context=context,
+        exit_on_error=exit_on_error,
+        anomaly=ANOMALY.get(),
+        sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
+    )
+    if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
+        graph_task.observation, graph_task.observed_steps = observe(), observe_steps(graph_task)
+    graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)
+    context.run(_enter, graph_task, create_graph)
+    if graph_task.observation is not None:
+        graph_task.observation.begin(graph_task)
+    return graph_task
+
+
+def _choose_executor(
+    graph_task: GraphTask, grad: Any, input_nr: int, sums: Mapping[Node, tuple[Any, bool]] | None
+) -> Executor:
+    """Return the executor that a backward starts with."""
+    after, observation = COMPILED_AFTER.get(), graph_task.observation
+    if after is not None and observation is not None and observation.counts_nodes:
+        CACHE.miss("a display that counts nodes")
+    elif after is not None:
+        make_fallback = functools.partial(_make_uncompiled, input_nr=input_nr)
+        compiled = find_compiled(graph_task, after, grad, input_nr, make_fallback)
+        if compiled is not None:
+            # A backward with `sums` never finds a compiled function.
+            return compiled
+    executor = _make_uncompiled(graph_task, grad, input_nr)
+    if sums:
+        for leaf, (total, _) in sums.items():
+            executor.seed_leaf(leaf, total)
+    return executor
+
+
+def _make_uncompiled(graph_task: GraphTask, grad: Any, input_nr: int) -> FastPath | DependencyExecutor:
+    """Return the executor of a backward for which there is no compiled function."""
+    root = graph_task.root
+    observation = graph_task.observation
+    is_counted = observation is not None and observation.counts_nodes
+    if graph_task.anomaly is None and not is_counted and FastPath.can_start_at(root):
+        return FastPath(graph_task, root, grad)
+    executor = DependencyExecutor(graph_task, [root])
+    grads = [None] * root.num_inputs
+    if grads:
+        grads[input_nr] = grad
+    executor.seed(root, grads, [False] * len(grads))
+    return executor
+
+
+def _enter(graph_task: GraphTask, create_graph: bool) -> None:
+    CURRENT_GRAPH_TASK.set(graph_task)
+    if graph_task.streams is not None:
+        graph_task.streams.enter()
+    set_grad_mode(create_graph)
+    if BLOCKING.get():
+        # A body on an event loop may suspend. The blocking driver sets it again for each coroutine that it steps.
+        BLOCKING.set(False)

@@ -1,0 +1,127 @@
+"""Failure callbacks: what `queue_callback(..., on_failure=...)` has called when a backward has failed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from ..settings.context import BLOCKING
+from .driver import run_without_suspending
+from .eager_task import EagerTask
+from .loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
+from .notes import add_later_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .completion import Completion
+
+__all__ = ["complete_with_error"]
+
+
+async def complete_with_error(completion: Completion, error: BaseException) -> None:
+    """Run the failure callbacks of a backward, the last one first, and give its future the error.
+
+    Errors of the callbacks become notes. Each runs to its end, as a `finally` does that must not be left half-done: a
+    cancellation that arrives meanwhile is raised once all have ended.
+
+    Args:
+        completion: that of the backward, whose changes to gradients have been rolled back.
+        error: why it has failed.
+
+    Raises:
+        CancelledError: the caller was cancelled meanwhile, and `error` is not its cancellation.
+    """
+    interrupted: asyncio.CancelledError | None = None
+    try:
+        while completion.failure_callbacks:
+            callback = completion.failure_callbacks.pop()
+            # That of the caller: the backward has ended, and what is called here is not part of it.
+            context = contextvars.copy_context()
+            if isinstance(error, GeneratorExit) or BLOCKING.get():
+                later = _run_blocking(callback, error, context)
+            else:
+                later, again = await _run_to_its_end(callback, error, context)
+                interrupted = again or interrupted
+            if later is not None:
+                add_later_error(error, later, None, "while it was told of the failure")
+                later = None
+        if interrupted is not None and not isinstance(error, asyncio.CancelledError):
+            raise interrupted
+    finally:
+        completion.fail(error)
+        # The traceback of the error refers to this frame: leave no cycle.
+        del error, interrupted
+
+
+async def _call(callback: Callable[..., Any], error: BaseException) -> None:
+    """Call a failure callback, with the error if it wants that, and await its result if that is awaitable."""
+    try:
+        result = callback(error) if _wants_argument(callback) else callback()
+    finally:
+        del error
+    if inspect.isawaitable(result):
+        await result
+
+
+def _wants_argument(callback: Callable[..., Any]) -> bool:
+    """Tell whether a function has a positional parameter without a default; a default may hold what a loop bound."""
+    try:
+        parameters = inspect.signature(callback).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return any(one.kind in positional and one.default is one.empty for one in parameters)
+
+
+async def _run_to_its_end(
+    callback: Callable[..., Any], error: BaseException, context: contextvars.Context
+) -> tuple[BaseException | None, asyncio.CancelledError | None]:
+    """Run a callback in a task of its own; return its error, and the last cancellation of the caller meanwhile."""
+    loop, interrupted = running_loop(), None
+    ended = OneShotEvent(loop)
+
+    def wake(_: EagerTask) -> None:
+        ended.set()
+
+    def wait() -> OneShotEvent:
+        nonlocal ended
+        # One whose wait was cancelled cannot be set.
+        ended = OneShotEvent(loop)
+        return ended
+
+    task = EagerTask(
+        _call(callback, error),
+        loop=loop,
+        context=context,
+        name="failure callback of a backward",
+        on_end=wake,
+    )
+    try:
+        task.start()
+        interrupted = await wait_through_cancellation(task.done, wait)
+        return task.cancelled_by if task.cancelled() else task.exception(), interrupted
+    finally:
+        # As in EagerTask.start().
+        del task, error, interrupted
+
+
+def _run_blocking(
+    callback: Callable[..., Any], error: BaseException, context: contextvars.Context
+) -> BaseException | None:
+    """Run a callback where the caller cannot await: in a blocking backward, or one that is being closed.
+
+    Without a loop in this thread, one is run for a callback that is awaited. Return its error.
+    """
+    try:
+        if loop_is_running() or isinstance(error, GeneratorExit):
+            context.run(run_without_suspending, _call(callback, error), "a failure callback")
+        else:
+            context.run(run_on_own_loop, _call(callback, error))
+    except Exception as later:
+        return later
+    finally:
+        del error
+    return None

@@ -1,0 +1,329 @@
+"""The lock of a node: no two backward passes run its body, its hooks and its release at the same time.
+
+Several backward passes may run one graph at once: from tasks of one loop, from loops in several threads, or blocking
+beside a loop. Only nodes that run as NodeTasks are locked. The body of a plain node is a pure function of what it
+saved, so that running it twice at a time makes no difference.
+
+The lock is part of the node's `NodeMeta`. Taking a free lock reads and sets one field under a mutex; it neither
+suspends nor allocates. A NodeTask that finds the lock taken queues, first come first served, unless its wait could not
+end:
+
+- A body that holds the lock calls a backward that runs through the same node: the inner NodeTask gets the lock as well.
+- Two bodies each wait, in a backward of their own, for the node that the other one holds: the later one gets the lock.
+  Both bodies are suspended at an `await` then, as in the first case.
+- A blocking backward would block the event loop that is to run the holder's body: it raises a BlockingError.
+- The holder's event loop was closed in mid-backward: that body never goes on, and the lock counts as free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any, final
+
+from ...errors import BlockingError
+from ..graph.naming import identify
+from ..settings.context import BLOCKING, LOOP_BELOW
+from .loops import OneShotEvent, loop_thread, running_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from ..graph.node import Node, NodeMeta
+    from .graph_task import GraphTask
+
+__all__ = ["acquire", "release", "try_acquire"]
+
+#: Guards the fields of all locks; held for a few lines at a time, and never while anything waits. Reentrant: the
+#: garbage collector may close an abandoned body, which releases its lock, at any line.
+_MUTEX = threading.RLock()
+
+
+@final
+class _LockTable:
+    """What all locks share, guarded by the mutex."""
+
+    __slots__ = ("deferred", "is_busy", "waiters_by_blocked")
+
+    def __init__(self) -> None:
+        #: Whether the thread that holds the mutex is changing the queue of a lock.
+        self.is_busy = False
+        #: Locks that the same thread has to release once it has finished that change.
+        self.deferred: deque[tuple[NodeMeta, GraphTask]] = deque()
+        #: The waiters, by what cannot go on before them: each body that they run inside of, as a GraphTask and a node
+        #: of it, and each thread that they block.
+        self.waiters_by_blocked: dict[Hashable, list[LockWaiter]] = {}
+
+
+_LOCK_TABLE = _LockTable()
+
+
+@final
+class Contention:
+    """The queue and the further holders of a lock; a lock has one while several GraphTasks want it."""
+
+    __slots__ = ("co_holders", "waiters")
+
+    def __init__(self) -> None:
+        #: GraphTasks that got the lock although another one holds it, in order. Keys of a dict, for fast removal: a
+        #: backward may nest through one node thousands of levels deep.
+        self.co_holders: dict[GraphTask, None] = {}
+        self.waiters: deque[LockWaiter] = deque()
+
+
+@final
+class LockWaiter:
+    """A NodeTask that waits for its node's lock, in a task of a loop or in a thread that it blocks."""
+
+    __slots__ = ("_event", "_thread_event", "blocked_threads", "is_queued", "node", "task")
+
+    def __init__(self, task: GraphTask, node: Node, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.task: GraphTask = task
+        self.node: Node = node
+        self.is_queued: bool = False
+        #: The threads that this wait blocks, with all bodies and event loops in them: its own if it blocks, and those
+        #: that block for a backward which this NodeTask runs inside of.
+        self.blocked_threads: set[int] = set() if loop is not None else {loop_thread() or threading.get_ident()}
+        around: GraphTask | None = task
+        while around is not None:
+            if around.scheduler is None:
+                self.blocked_threads.add(_driving_thread(around))
+            around = around.outer
+        self._event = None if loop is None else OneShotEvent(loop)
+        self._thread_event = threading.Event() if loop is None else None
+
+    def enclosing_bodies(self) -> Iterator[tuple[GraphTask, Node | None]]:
+        """Yield the bodies that this NodeTask runs inside of; they cannot go on before it has ended."""
+        task = self.task
+        while task.outer is not None:
+            yield task.outer, task.outer_node
+            task = task.outer
+
+    def blocks(self) -> Iterator[Hashable]:
+        """Yield the bodies and threads that cannot go on before this NodeTask has ended."""
+        yield from self.enclosing_bodies()
+        yield from self.blocked_threads
+
+    def wake(self) -> bool:
+        """End the wait, from any thread; return False where the loop that waits is closed."""
+        if self._thread_event is not None:
+            self._thread_event.set()
+            return True
+        assert self._event is not None
+        return self._event.set_threadsafe()
+
+    async def wait(self) -> None:
+        """Wait until this NodeTask has the lock: suspends, or blocks where the caller may not suspend."""
+        if self._thread_event is not None:
+            self._thread_event.wait()
+        else:
+            assert self._event is not None
+            await self._event
+
+
+def try_acquire(meta: NodeMeta, task: GraphTask) -> bool:
+    """Take the lock for `task` if it is free; tell whether it was. Never suspends."""
+    with _MUTEX:
+        # A holder that no longer runs was interrupted between the end of its body and the release of the lock.
+        if meta.holder is None or not meta.holder.is_running:
+            meta.holder = task
+            return True
+        return False
+
+
+async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
+    """Wait for a lock that another task holds, and take it; suspends until then.
+
+    The caller must `release` the lock even if this raises: a task that is cancelled may have got it meanwhile.
+
+    Raises:
+        BlockingError: the caller blocks this thread's event loop, which must run before the lock can be released.
+    """
+    waiter = LockWaiter(task, node, None if BLOCKING.get() else running_loop())
+    try:
+        if not _acquire_or_queue(waiter, meta):
+            await waiter.wait()
+    except BaseException:
+        _leave_queue(waiter, meta)
+        raise
+
+
+def release(meta: NodeMeta, task: GraphTask) -> None:
+    """Release the lock if `task` holds it, and give it to the first waiter. Never suspends."""
+    with _MUTEX:
+        contention: Any = meta.contention
+        if contention is None:
+            if meta.holder is task:
+                meta.holder = None
+        elif _LOCK_TABLE.is_busy:
+            _LOCK_TABLE.deferred.append((meta, task))
+        else:
+            with _editing_queues():
+                _remove_holder(meta, contention, task)
+                _grant_to_next(meta, contention)
+
+
+@contextlib.contextmanager
+def _editing_queues() -> Iterator[None]:
+    """Hold the mutex while queues change; releases by the garbage collector meanwhile are deferred to the end."""
+    with _MUTEX:
+        before, _LOCK_TABLE.is_busy = _LOCK_TABLE.is_busy, True
+        try:
+            yield
+        finally:
+            _LOCK_TABLE.is_busy = before
+            while _LOCK_TABLE.deferred and not _LOCK_TABLE.is_busy:
+                release(*_LOCK_TABLE.deferred.popleft())
+
+
+def _acquire_or_queue(waiter: LockWaiter, meta: NodeMeta) -> bool:
+    """Take the lock if it is free or the wait could not end, and otherwise queue; tell whether it was taken."""
+    fresh = Contention()
+    with _editing_queues():
+        # Set first: from here on `release` of this lock takes the slow path, through the queue.
+        contention: Any = meta.contention
+        if contention is None:
+            contention = meta.contention = fresh
+        try:
+            for holder in _holders(meta):
+                if _cannot_continue(holder, waiter.node):
+                    _remove_holder(meta, contention, holder)
+            _grant_to_next(meta, contention)
+            meta.contention = contention
+            if meta.holder is None:
+                meta.holder = waiter.task
+                return True
+            cycle = _find_cycle(waiter, meta)
+            if cycle is Cycle.THROUGH_A_BODY:
+                contention.co_holders[waiter.task] = None
+                return True
+            if cycle is Cycle.THROUGH_A_THREAD:
+                raise _stall_error(waiter.node)
+            waiter.is_queued = True
+            contention.waiters.append(waiter)
+            for blocked in waiter.blocks():
+                _LOCK_TABLE.waiters_by_blocked.setdefault(blocked, []).append(waiter)
+            return False
+        finally:
+            _drop_if_unused(meta, contention)
+
+
+def _remove_holder(meta: NodeMeta, contention: Any, task: GraphTask) -> None:
+    if task in contention.co_holders:
+        del contention.co_holders[task]
+    elif meta.holder is task:
+        meta.holder = contention.co_holders.popitem()[0] if contention.co_holders else None
+
+
+def _grant_to_next(meta: NodeMeta, contention: Any) -> None:
+    """Give a free lock to the first waiter that can still be woken."""
+    while meta.holder is None and contention.waiters:
+        waiter = contention.waiters[0]
+        _unqueue(waiter, contention)
+        if waiter.wake():
+            meta.holder = waiter.task
+    _drop_if_unused(meta, contention)
+
+
+def _drop_if_unused(meta: NodeMeta, contention: Any) -> None:
+    if not contention.waiters and not contention.co_holders:
+        meta.contention = None
+
+
+def _leave_queue(waiter: LockWaiter, meta: NodeMeta) -> None:
+    with _editing_queues():
+        contention: Any = meta.contention
+        if waiter.is_queued:
+            _unqueue(waiter, contention)
+            _drop_if_unused(meta, contention)
+
+
+def _unqueue(waiter: LockWaiter, contention: Any) -> None:
+    waiter.is_queued = False
+    contention.waiters.remove(waiter)
+    for blocked in waiter.blocks():
+        waiting = _LOCK_TABLE.waiters_by_blocked[blocked]
+        waiting.remove(waiter)
+        if not waiting:
+            del _LOCK_TABLE.waiters_by_blocked[blocked]
+
+
+def _cannot_continue(holder: GraphTask, node: Node) -> bool:
+    """Tell whether a body that holds a lock never goes on."""
+    job = None if holder.remote_jobs is None else holder.remote_jobs.get(node)
+    if job is not None and not job.has_ended():
+        # It goes on in the thread of a device, even if the loop that drives its backward is closed.
+        return False
+    scheduler = holder.scheduler
+    return not holder.is_running or (scheduler is not None and scheduler.loop.is_closed())
+
+
+def _holders(meta: NodeMeta) -> list[GraphTask]:
+    contention: Any = meta.contention
+    holders = [] if meta.holder is None else [meta.holder]
+    return holders if contention is None else [*holders, *contention.co_holders]
+
+
+def _holds(meta: NodeMeta, task: GraphTask) -> bool:
+    contention: Any = meta.contention
+    return meta.holder is task or (contention is not None and task in contention.co_holders)
+
+
+def _driving_thread(holder: GraphTask) -> int:
+    """Return the thread that drives a backward."""
+    below = holder.context.get(LOOP_BELOW)
+    return holder.thread_id if below is None or below.stack != holder.thread_id else below.loop
+
+
+def _thread_of_body(holder: GraphTask, node: Node | None) -> int | None:
+    """Return the thread that runs the body of `node` for `holder`; None where the body has not begun."""
+    job = None if holder.remote_jobs is None or node is None else holder.remote_jobs.get(node)
+    return _driving_thread(holder) if job is None else job.thread
+
+
+@final
+class Cycle(Enum):
+    """Whether a wait for a lock is part of a cycle, and of which kind."""
+
+    NONE = "the wait can end"
+    THROUGH_A_BODY = "a body that holds the lock cannot end before the waiter has run"
+    THROUGH_A_THREAD = "a body that holds the lock has to go on in a thread that the waiter blocks"
+
+
+def _find_cycle(waiter: LockWaiter, meta: NodeMeta) -> Cycle:
+    """Tell whether the holders of the lock wait, directly or through other waiters, for `waiter` itself."""
+    if any(node is waiter.node and _holds(meta, task) for task, node in waiter.enclosing_bodies()):
+        return Cycle.THROUGH_A_BODY
+    around = set(waiter.enclosing_bodies())
+    if not around and not waiter.blocked_threads:
+        return Cycle.NONE
+    found = Cycle.NONE
+    stack = [(holder, waiter.node) for holder in _holders(meta)]
+    seen = set(stack)
+    while stack:
+        body = stack.pop()
+        if body in around:
+            return Cycle.THROUGH_A_BODY
+        thread = _thread_of_body(*body)
+        if thread in waiter.blocked_threads:
+            found = Cycle.THROUGH_A_THREAD
+        # The body waits for every waiter inside of it or in its thread, and each of those for the holders of its lock.
+        for blocked in (body, thread):
+            for other in _LOCK_TABLE.waiters_by_blocked.get(blocked, ()):
+                held_by = other.node.meta
+                assert held_by is not None
+                for holder in _holders(held_by):
+                    if (holder, other.node) not in seen:
+                        seen.add((holder, other.node))
+                        stack.append((holder, other.node))
+    return found
+
+
+def _stall_error(node: Node) -> BlockingError:
+    return BlockingError(
+        f"{identify(node)} is being run by another backward that needs the event loop of "
+        "this thread, and a blocking backward cannot wait for that. Await it instead: await ag.backward(...)"
+    )

@@ -1,0 +1,489 @@
+"""NodeTaskGroup: the NodeTasks of one GraphTask that have suspended on an event loop, and the wake-up of their driver.
+
+The first step of a NodeTask runs at once, in the driver's own step. Only a NodeTask that suspends goes on as an asyncio
+task, and the driver goes on with the next ready node meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import itertools
+import threading
+import weakref
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, final
+
+from ..settings.context import CURRENT_NODE
+from ..settings.loop_turn import keep_pace, next_turn
+from ..settings.scheduling import CLOCK
+from .device import is_elsewhere
+from .eager_task import EagerTask
+from .loops import MAX_NESTED_ON_STACK, OneShotEvent, wait_through_cancellation
+from .node_task import NodeTask
+from .notes import add_later_error
+from .remote import CoroutineJob, Mailbox, join, submit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ..graph.node import Node
+    from ..settings.scheduling import Clock
+    from .device import Device
+    from .executor import NodeTurn, TurnExecutor
+    from .graph_task import GraphTask
+    from .remote import FunctionJob
+
+__all__ = [
+    "SUSPENDED",
+    "DepthScheduler",
+    "NodeTaskGroup",
+    "call_and_await",
+    "forget_job",
+    "note_suspended",
+    "send_to_worker",
+]
+
+#: Guards the counts of pauses, which hooks in several threads may change.
+_PAUSE_LOCK = threading.Lock()
+
+#: The backward passes that have suspended at least once, for `describe_running`.
+SUSPENDED: weakref.WeakSet[GraphTask] = weakref.WeakSet()
+
+
+def note_suspended(graph_task: GraphTask) -> None:
+    """Note that a backward suspends, in the task that awaits it; does something the first time only."""
+    if graph_task.driver is None and asyncio._get_running_loop() is not None:
+        task = asyncio.current_task()
+        graph_task.driver = None if task is None else weakref.ref(task)
+        SUSPENDED.add(graph_task)
+
+
+async def call_and_await(callback: Callable[[], Any]) -> None:
+    """Call a final callback, and await its result if that is awaitable."""
+    CURRENT_NODE.set(None)
+    result = callback()
+    if inspect.isawaitable(result):
+        await result
+
+
+def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:
+    """Submit a NodeTask to the worker of its device; return the job.
+
+    Args:
+        node_task: the run of one node.
+        mailbox: the mailbox of the loop that waits for the end; None where a thread blocks for it.
+    """
+    graph_task, node = node_task.graph_task, node_task.node
+    node_task.is_sent = True
+    device: Device = node.device
+    priority = (-graph_task.reentrant_depth, node.order)
+    job = CoroutineJob(node_task.begin(), node_task.name, priority, graph_task.context.copy(), mailbox, device)
+    if graph_task.remote_jobs is None:
+        graph_task.remote_jobs = {}
+    graph_task.remote_jobs[node] = job
+    submit(job, device)
+    return job
+
+
+def forget_job(job: CoroutineJob, node_task: NodeTask) -> None:
+    """Drop a job that has ended from its GraphTask, which the job's context refers to: leave no cycle.
+
+    A job whose sender is gone may still run. It stays, for the lock of its node to find.
+    """
+    remote_jobs = node_task.graph_task.remote_jobs
+    if remote_jobs is not None and job.has_ended():
+        remote_jobs.pop(node_task.node, None)
+
+
+def _cancels_of_driver(loop: asyncio.AbstractEventLoop) -> int:
+    driver = asyncio.current_task(loop)
+    return 0 if driver is None else driver.cancelling()
+
+
+@final
+class RemoteTaskGroup:
+    """What a NodeTask in another thread may ask of its NodeTaskGroup.
+
+    The reference is weak: when the driving loop is closed and dropped the group is collected, which ends this NodeTask.
+    """
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: NodeTaskGroup) -> None:
+        self._group = weakref.ref(group)
+
+    def pause(self) -> None:
+        """Start no further node until `resume()`."""
+        group = self._group()
+        if group is not None:
+            group.pause()
+
+    def resume(self) -> None:
+        """End one `pause()`."""
+        group = self._group()
+        if group is not None:
+            group.resume()
+
+
+@final
+class NodeTaskGroup:
+    """The suspended NodeTasks of one GraphTask, and the wake-up of its driver."""
+
+    __slots__ = (
+        "__weakref__",
+        "_cancels_before",
+        "_finished",
+        "_graph_task",
+        "_is_awake",
+        "_loop",
+        "_pauses",
+        "_raised",
+        "_scheduler",
+        "_wake",
+        "mailbox",
+        "running",
+    )
+
+    def __init__(self, graph_task: GraphTask, loop: asyncio.AbstractEventLoop) -> None:
+        self._graph_task = graph_task
+        self._loop = loop
+        #: For NodeTasks and bodies that run in other threads.
+        self.mailbox: Mailbox = Mailbox(loop)
+        self._finished: deque[EagerTask] = deque()
+        self._wake: OneShotEvent | None = None
+        #: Strong references: asyncio itself holds tasks weakly. The node is None for a final callback.
+        self.running: dict[EagerTask, Node | None] = {}
+        graph_task.group = weakref.ref(self)
+        #: How many hooks and bodies run that no further node may overlap.
+        self._pauses = 0
+        #: Shared with the enclosing backward passes on the same loop, so that they let deeper ones go first.
+        outer = graph_task.outer
+        scheduler = None if outer is None else outer.scheduler
+        if scheduler is None or scheduler.loop is not loop:
+            scheduler = DepthScheduler(loop)
+        graph_task.scheduler = self._scheduler = scheduler
+        #: Whether the scheduler counts this driver.
+        self._is_awake = False
+        self._cancels_before = _cancels_of_driver(loop)
+        #: The error of a body that the driver raises.
+        self._raised: BaseException | None = None
+
+    def start(self, turn: NodeTurn) -> None:
+        """Run the first step of a node's NodeTask; one that suspends goes on as an asyncio task."""
+        graph_task, node = self._graph_task, turn.node
+        node_task = NodeTask(graph_task, node, turn.grads, self)
+        observation = graph_task.observation
+        run: Callable[[], Coroutine[Any, Any, Any]] = node_task.begin
+        if is_elsewhere(node.device):
+            run = functools.partial(self._run_on_worker, node_task)
+        coroutine = run() if observation is None else observation.run_node(graph_task, node, run)
+        task = self._step(coroutine, node_task.name, node)
+        if not task.done():
+            executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it gave the turn
+            executor.on_suspend()
+        # As in EagerTask.start().
+        del task
+
+    async def _run_on_worker(self, node_task: NodeTask) -> Any:
+        """Run a NodeTask on the worker of its device; suspends until it has ended.
+
+        Under create_graph bodies record nodes, whose order must be the same in each run. So no further node starts
+        meanwhile, unless this one may suspend: then it may wait for something that another node does.
+        """
+        is_exclusive = node_task.graph_task.create_graph and not node_task.may_suspend()
+        node_task.group = RemoteTaskGroup(self)
+        job = send_to_worker(node_task, self.mailbox)
+        try:
+            return await self.result_of(job, is_exclusive)
+        finally:
+            forget_job(job, node_task)
+            # The traceback of an error refers to this frame: leave no cycle.
+            del job, node_task
+
+    async def result_of(self, job: FunctionJob | CoroutineJob, is_exclusive: bool) -> Any:
+        """Wait for a job in another thread and return its result; if exclusive, no further node starts meanwhile."""
+        if is_exclusive:
+            self.pause()
+        try:
+            return await join(job)
+        finally:
+            if is_exclusive:
+                self.resume()
+            # As in EagerTask.start().
+            del job
+
+    def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> EagerTask:
+        graph_task = self._graph_task
+        task = EagerTask(coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end)
+        self.running[task] = node
+        if (graph_task.reentrant_depth + 1) % MAX_NESTED_ON_STACK == 0:
+            task.start_later()
+            # Until its first step has run, this backward counts as ready.
+            self._scheduler.wake(graph_task.reentrant_depth)
+            self._loop.call_soon(self._scheduler.leave, graph_task.reentrant_depth)
+        else:
+            task.start()
+        if not task.done():
+            task.since = CLOCK.get()()
+            note_suspended(graph_task)
+        try:
+            return task
+        finally:
+            # As in EagerTask.start().
+            del task
+
+    def _on_end(self, task: EagerTask) -> None:
+        self._finished.append(task)
+        if self._graph_task.has_error:
+            self._mark_ended(task)
+        self._wake_driver()
+
+    def _mark_ended(self, task: EagerTask) -> None:
+        """Note the end of a NodeTask after a failure, when `collect` is not called any more."""
+        node = self.running[task]
+        if node is not None:
+            executor: TurnExecutor = self._graph_task.executor  # type: ignore[assignment]  # it gave the turn
+            executor.mark_ended(node)
+
+    def _wake_driver(self) -> None:
+        if self._wake is not None and self._wake.set():
+            self._is_awake = True
+            self._scheduler.wake(self._graph_task.reentrant_depth)
+
+    def pause(self) -> None:
+        """Start no further node until `resume()`: a hook or a body begins that none may overlap. Pauses nest."""
+        with _PAUSE_LOCK:
+            self._pauses += 1
+
+    def resume(self) -> None:
+        """End one `pause()`; from any thread."""
+        with _PAUSE_LOCK:
+            self._pauses -= 1
+            is_free = not self._pauses
+        if not is_free:
+            return
+        if threading.get_ident() == self._graph_task.thread_id:
+            self._wake_driver()
+            return
+        # The call comes from the worker of a device.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._wake_driver)
+
+    def is_paused(self) -> bool:
+        """Tell whether no further node may start now."""
+        return self._pauses > 0
+
+    async def wait(self) -> None:
+        """Wait until a NodeTask has ended or the last pause has, and deeper backward passes have had their turn."""
+        depth = self._graph_task.reentrant_depth
+        try:
+            if self._finished:
+                self._is_awake = True
+                self._scheduler.wake(depth)
+            else:
+                self._wake = OneShotEvent(self._loop)
+                try:
+                    await self._wake
+                finally:
+                    self._wake = None
+            await self._scheduler.turn(depth)
+        finally:
+            if self._is_awake:
+                self._is_awake = False
+                self._scheduler.leave(depth)
+
+    async def next_turn(self, clock: Clock, budget: float) -> None:
+        """Let the loop run everything else that is ready, except the drivers of the enclosing backward passes."""
+        depth = self._graph_task.reentrant_depth
+        self._scheduler.wake(depth)
+        try:
+            await next_turn(clock, budget)
+            await self._scheduler.turn(depth)
+        finally:
+            self._scheduler.leave(depth)
+
+    def collect(self) -> None:
+        """Give the gradients of the NodeTasks that have ended to the executor; raise the first error among them."""
+        while self._finished:
+            node, outputs = self._outcome(self._finished.popleft())
+            if node is not None:
+                executor: TurnExecutor = self._graph_task.executor  # type: ignore[assignment]  # it gave the turn
+                executor.end_turn(node, outputs)
+            # A leaf takes over the array of a gradient only if there is no other reference to it.
+            del outputs
+        self._graph_task.executor.node = None
+
+    async def run_callbacks(self) -> None:
+        """Run the final callbacks one after the other, with those that are queued meanwhile."""
+        completion = self._graph_task.completion
+        while completion is not None and (callback := completion.next_callback()) is not None:
+            task = self._step(call_and_await(callback), f"final callback of backward {self._graph_task.id}", None)
+            # As in EagerTask.start().
+            del task
+            while self.running:
+                await self.wait()
+                self.collect()
+            # There may be many callbacks, and each may queue another.
+            await keep_pace()
+
+    async def deliver_cancellation(self) -> None:
+        """Suspend once, to raise CancelledError, if the driver's task has been cancelled since the bodies began.
+
+        A body may have cancelled the task without suspending. The task counts as cancelled, so the backward must as
+        well.
+        """
+        if _cancels_of_driver(self._loop) > self._cancels_before:
+            await asyncio.sleep(0)
+
+    def _outcome(self, task: EagerTask) -> tuple[Node | None, tuple[Any, ...] | None]:
+        node = self.running.pop(task)
+        self._graph_task.executor.node = node
+        if task.cancelled():
+            what = "a final callback" if node is None else f"the body of {node.name}"
+            error: BaseException | None = task.cancelled_by or asyncio.CancelledError(f"{what} was cancelled")
+        else:
+            error = task.exception()
+        if error is None:
+            return node, task.result()
+        self._raised = error
+        try:
+            raise error
+        finally:
+            # As in EagerTask.start().
+            del task, error
+
+    async def end_all(self, error: BaseException) -> None:
+        """End the bodies that still run when the backward has failed with `error`; their errors become notes of it."""
+        is_closed = isinstance(error, GeneratorExit) and error is not self._raised
+        # The traceback of the error refers to this object: leave no cycle.
+        self._raised = None
+        for ended in self._finished:
+            self._mark_ended(ended)
+        try:
+            # A driver that is being closed may not await: its loop is gone.
+            if not is_closed:
+                await self._cancel_all(error)
+        finally:
+            self._finished.clear()
+            # Nothing is left here unless the driver is closed, or was closed during that wait.
+            self._close_all(error)
+
+    def _close_all(self, error: BaseException) -> None:
+        """Close the coroutines that still run, without the event loop.
+
+        Raises:
+            BaseException: the first error that closing one raised, once all are closed.
+        """
+        refused: BaseException | None = None
+        while self.running:
+            task, node = self.running.popitem()
+            try:
+                later = task.close()
+            except BaseException as raised:
+                # Most often a coroutine that awaits something in its clean-up.
+                refused = refused or raised
+                later = raised
+            if later is not None:
+                add_later_error(refused or error, later, node, "while it was being closed")
+        if refused is None:
+            return
+        try:
+            raise refused
+        finally:
+            # As in EagerTask.start().
+            del error, refused, later, task
+
+    async def _cancel_all(self, error: BaseException) -> None:
+        """Cancel the bodies that still run and wait for their end."""
+        failed = {task for task in self.running if task.done()}
+        for task in self.running:
+            # A loop that ends cancels bodies and driver alike; a second request would interrupt a body's clean-up.
+            if not (task.cancelling() and isinstance(error, asyncio.CancelledError)):
+                task.cancel()
+
+        def have_ended() -> bool:
+            self._finished.clear()
+            return all(task.done() for task in self.running)
+
+        interrupted = await wait_through_cancellation(have_ended, self.wait)
+        for task, node in self.running.items():
+            if not task.cancelled() and (later := task.exception()) is not None:
+                when = "before it could be cancelled" if task in failed else "while it was being cancelled"
+                add_later_error(error, later, node, when)
+        self.running.clear()
+        if interrupted is None or isinstance(error, asyncio.CancelledError):
+            return
+        try:
+            raise interrupted
+        finally:
+            # As in EagerTask.start().
+            del error, interrupted
+
+
+@final
+class DepthScheduler:
+    """Lets deeper drivers go on first, among those of one outermost backward on one loop and of all nested in it.
+
+    A driver is counted from when it is woken until it goes on. While a deeper one is counted, it waits. Thousands of
+    drivers may wake at once, so each operation takes logarithmic time.
+
+    Args:
+        loop: the loop that runs the drivers.
+    """
+
+    __slots__ = ("_counts", "_depths", "_next_arrival", "_waiting", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: asyncio.AbstractEventLoop = loop
+        #: How many drivers are counted at each reentrant depth.
+        self._counts: dict[int, int] = {}
+        #: A heap of the keys of `_counts`, negated.
+        self._depths: list[int] = []
+        #: A heap of the drivers that wait, the deepest first, then first in, first out.
+        self._waiting: list[tuple[int, int, OneShotEvent]] = []
+        self._next_arrival = itertools.count().__next__
+
+    def __len__(self) -> int:
+        """Return how many drivers are counted."""
+        return sum(self._counts.values())
+
+    def wake(self, depth: int) -> None:
+        """Count a driver that is about to go on."""
+        if depth not in self._counts:
+            self._counts[depth] = 0
+            heappush(self._depths, -depth)
+        self._counts[depth] += 1
+
+    async def turn(self, depth: int) -> None:
+        """Wait until no deeper driver is counted, and none as deep waited before; suspends only if one does."""
+        is_behind = bool(self._waiting) and -self._waiting[0][0] >= depth
+        while is_behind or self._deepest() > depth:
+            is_behind = False
+            event = OneShotEvent(self.loop)
+            heappush(self._waiting, (-depth, self._next_arrival(), event))
+            await event
+
+    def leave(self, depth: int) -> None:
+        """Stop counting a driver: it goes on now, or it has been cancelled."""
+        self._counts[depth] -= 1
+        if self._waiting and not self.loop.is_closed():
+            # Not at once, since the driver goes on only after this returns; threadsafe, since the garbage collector may
+            # close a driver in any thread.
+            self.loop.call_soon_threadsafe(self._wake_next)
+
+    def _deepest(self) -> int:
+        depths, counts = self._depths, self._counts
+        while depths and not counts[-depths[0]]:
+            del counts[-heappop(depths)]
+        return -depths[0] if depths else -1
+
+    def _wake_next(self) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][2].is_done():
+            heappop(waiting)
+        if waiting and -waiting[0][0] >= self._deepest():
+            heappop(waiting)[2].set()

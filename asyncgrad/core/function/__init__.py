@@ -1,0 +1,1 @@
+"""`Function`: operations whose forward and backward the user writes."""

@@ -1,0 +1,1 @@
+"""The graph: nodes, edges, leaves, saved tensors, hooks, and the journal of `.grad`. It runs nothing."""

@@ -1,0 +1,234 @@
+"""The nodes at both ends of a backward: GraphRoot passes the roots' gradients on, AccumulateGrad fills `.grad`."""
+
+from __future__ import annotations
+
+import weakref
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any, final
+
+from ...errors import ArgumentTypeError, GraphError, RequiresGradError
+from ..arrays.tensor_base import TensorBase
+from ..settings.arguments import describe
+from ..settings.context import CURRENT_STREAMS
+from .creation import announce
+from .grad_journal import Change, FirstGrads, GradChange, change_grad, may_take
+from .lowering import BodySource
+from .node import LEAF_ORDER, Edge, GradientEdge, Node, NodeMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "AccumulateGrad",
+    "GraphRoot",
+    "Identity",
+    "accumulate_all",
+    "accumulator",
+    "get_gradient_edge",
+    "gradient_edge",
+]
+
+
+#: The result of `getrefcount(value)` in a function whose argument `value` is the only reference to the object.
+_SOLE = (lambda value: getrefcount(value))(object())
+
+
+@final
+class AccumulateGrad(Node):
+    """Adds the gradient that arrives to the `.grad` of a leaf.
+
+    The first gradient becomes `.grad` without a copy if nothing else refers to its array and its memory layout is the
+    leaf's; otherwise it is cloned. A later gradient gives `.grad`, which stays the same Tensor, a new array, so that an
+    array that code got from it earlier never changes. Under `create_graph` the sum is a new Tensor with a history.
+
+    Source: AccumulateGrad of PyTorch.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0], requires_grad=True)
+        >>> (x * 2).grad_fn.next_edges[0].node.variable is x
+        True
+    """
+
+    __slots__ = ("variable",)
+
+    is_users = False
+
+    def __init__(self, variable: TensorBase) -> None:
+        self.variable: TensorBase = variable
+        self.next_nodes = ()
+        self.input_nrs = ()
+        self.order = LEAF_ORDER
+        self._note_thread()
+        self.shape = variable._data.shape
+        self.dtype: Any = variable._data.dtype
+        self.device: Any = variable._device
+        self.meta: NodeMeta | None = None
+        meta = variable._autograd_meta()
+        if meta.hooks is not None or meta.post_accumulate_hooks is not None:
+            self.meta = NodeMeta()
+        if self.device is not None and self.device.is_asynchronous:
+            stream = CURRENT_STREAMS.get().get(self.device)
+            # A leaf of the default stream needs no NodeMeta: without one it runs on the fast path.
+            if stream is not None:
+                self.make_meta().stream = stream
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Accumulate the gradient; return no gradients, since a leaf has no edges."""
+        changes: list[Change] = []
+        try:
+            self.accumulate(grads[0], changes)
+        finally:
+            for change in changes:
+                # No backward is running that could fail and roll the change back.
+                change.commit()
+        return ()
+
+    def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
+        """Add `grad` to the leaf's `.grad`; return the change, which is rolled back if the backward fails later.
+
+        Args:
+            grad: an array of the leaf's shape and dtype, a Tensor under `create_graph`, or None, which does nothing.
+                `.grad` takes the array over if the caller holds the only reference to it.
+            changes: the changes of the backward; the new change is appended.
+            listed: whether other backward passes may run before this one has ended.
+
+        Raises:
+            GraphError: the tensor is no longer a leaf.
+        """
+        variable = self.variable
+        if grad is None:
+            return None
+        if variable._grad_fn is not None:
+            raise GraphError(
+                f"a gradient has reached the {self.name} of a tensor of shape {self.shape} that is no leaf any more: "
+                f"{variable._grad_fn.name} has become its grad_fn since it was used. Use the tensor after the write "
+                "or set_gradient_edge() that did that, or use a copy"
+            )
+        meta = variable._meta
+        if meta is None or not meta.requires_grad:
+            return None
+        # The `dtype` test: a sum has this machine's byte order, and a leaf may have the other.
+        sole = getrefcount(grad) <= _SOLE and grad.dtype is self.dtype and may_take(grad, variable._data)
+        return change_grad(variable, grad, changes, sole=sole, listed=listed)
+
+
+def accumulate_all(leaves: Sequence[Any], grads: list[Any], changes: list[Change], listed: bool) -> None:
+    """Accumulate the gradient of each leaf, as `accumulate` does, on a shorter path for a leaf's first gradient.
+
+    Args:
+        leaves: the AccumulateGrads.
+        grads: their gradients in reverse order; emptied.
+        changes: the changes of the backward.
+        listed: whether other backward passes may run before this one has ended.
+    """
+    first: FirstGrads | None = None
+    for leaf in leaves:
+        variable = leaf.variable
+        meta = variable._meta
+        if listed or meta.grad is not None or not meta.requires_grad or variable._grad_fn is not None:
+            leaf.accumulate(grads.pop(), changes, listed)
+            continue
+        grad = grads.pop()
+        if grad is None or isinstance(grad, TensorBase):
+            leaf.accumulate(grad, changes, listed)
+            continue
+        if first is None:
+            # Appended before the first write, so that an error or an interrupt can roll it back.
+            first = FirstGrads()
+            changes.append(first)
+        # Counted before the call of `give`, which adds a reference to the array.
+        sole = getrefcount(grad) <= _SOLE and grad.dtype is leaf.dtype and may_take(grad, variable._data)
+        if not first.give(variable, grad, sole):
+            leaf.accumulate(grad, changes, listed)
+
+
+@final
+class GraphRoot(Node):
+    """Passes the roots' gradients to the roots' nodes; a backward of several roots starts here."""
+
+    __slots__ = ("_grads",)
+
+    is_users = False
+
+    def __init__(self, edges: Sequence[Edge], grads: Sequence[Any]) -> None:
+        self._connect(edges)
+        self._grads = tuple(grads)
+        self.shape = None
+        self.dtype: Any = None
+        self.device: Any = None
+        self.meta = NodeMeta()
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the roots' gradients."""
+        return self._grads
+
+    def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource:
+        """Return source that reads the roots' gradients."""
+        return BodySource("$node._grads")
+
+
+@final
+class Identity(Node):
+    """Stands for an input that is in no graph, so that the engine tells it from an edge that leads nowhere."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self._connect(())
+        self.shape = None
+        self.dtype: Any = None
+        self.device: Any = None
+        self.meta = NodeMeta()
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return no gradients: the node has no edges."""
+        return ()
+
+
+def accumulator(leaf: TensorBase, meta: Any) -> AccumulateGrad:
+    """Return the AccumulateGrad of a leaf that requires grad; make it if no graph holds one."""
+    reference = meta.accumulator
+    if reference is not None:
+        node: AccumulateGrad | None = reference()
+        if node is not None:
+            return node
+    node = AccumulateGrad(leaf)
+    meta.accumulator = weakref.ref(node)
+    announce(node)
+    return node
+
+
+def gradient_edge(tensor: TensorBase) -> Edge | None:
+    """Return the edge that the gradient of `tensor` flows along; None if the tensor does not require grad."""
+    node = tensor._grad_fn if tensor._view is None else tensor._history()
+    if node is not None:
+        return Edge(node, tensor._output_nr)
+    meta = tensor._meta
+    if meta is None or not meta.requires_grad:
+        return None
+    return Edge(accumulator(tensor, meta), 0)
+
+
+def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
+    """Return the edge that the gradient of `tensor` flows along; a backward accepts it in place of the tensor.
+
+    Raises:
+        RequiresGradError: the tensor does not require grad.
+        ArgumentTypeError: `tensor` is no tensor.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> x = ag.tensor([1.0], requires_grad=True)
+        >>> ag.graph.get_gradient_edge(x).node.name
+        'AccumulateGrad'
+    """
+    if not isinstance(tensor, TensorBase):
+        raise ArgumentTypeError(f"only a tensor has a gradient edge, not {describe(tensor)}: write ag.asarray(...)")
+    edge = gradient_edge(tensor)
+    if edge is None or edge.node is None:
+        raise RequiresGradError(
+            f"a tensor of shape {tensor._data.shape} that does not require grad has no gradient edge: "
+            "make it with requires_grad=True"
+        )
+    return GradientEdge(edge.node, edge.input_nr)

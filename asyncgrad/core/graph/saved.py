@@ -1,0 +1,219 @@
+"""The tensors that nodes save for their backward: entries, the version check, and the errors of a failed unpack."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
+
+from ...errors import ChangedTensorError, ReleasedGraphError
+from ..arrays.tensor_base import TensorBase
+from ..arrays.values import array_interface, has_memory, memory_owner
+from ..settings.context import GRAD_MODE
+from .naming import identify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .node_like import NodeLike
+
+__all__ = [
+    "Saved",
+    "SavedMemory",
+    "changed_error",
+    "check_version",
+    "detached_error",
+    "output_alias",
+    "released_error",
+    "unpack_saved",
+    "version_of",
+    "versions_of",
+    "with_versions",
+]
+
+
+class Saved(NamedTuple):
+    """A saved tensor: an input itself, or a detached alias of output `output_nr` (no cycle through the node)."""
+
+    tensor: TensorBase | None
+    version: int = 0
+    output_nr: int | None = None
+    #: The grad_fn of a saved input at the time of the save; None for an output.
+    producer: Any = None
+    #: The AccumulateGrad of a leaf that requires grad.
+    accumulator: Any = None
+
+    @property
+    def place(self) -> tuple[int | None, Any, Any]:
+        """The place in the graph: output number (of the saving node or the producer), producer, accumulator."""
+        output_nr = self.output_nr
+        if output_nr is None and self.tensor is not None and self.producer is not None:
+            output_nr = self.tensor._output_nr
+        return output_nr, self.producer, self.accumulator
+
+
+def version_of(tensor: TensorBase) -> int:
+    """Return how many in-place writes the tensor's memory has seen."""
+    return 0 if tensor._counter is None else tensor._counter.value
+
+
+def versions_of(saved: Iterable[Any]) -> tuple[int, ...] | None:
+    """Return the version of each saved value, 0 for one that is no tensor; None if all are 0."""
+    versions = tuple([version_of(value) if isinstance(value, TensorBase) else 0 for value in saved])
+    return versions if any(versions) else None
+
+
+@final
+class WithVersions(tuple[Any, ...]):  # noqa: SLOT001  # a tuple with slots there is none
+    """The saved values of a node, where a tensor among them had been written into before the save, which is rare."""
+
+    #: The version of each saved value at the save; 0 for one that is no tensor.
+    versions: tuple[int, ...]
+
+
+def with_versions(saved: tuple[Any, ...], versions: tuple[int, ...] | None) -> tuple[Any, ...]:
+    """Return a node's saved values with their versions; `versions` is None where all are 0."""
+    if versions is None:
+        return saved if saved.__class__ is tuple else tuple(saved)
+    kept = WithVersions(saved)
+    kept.versions = versions
+    return kept
+
+
+def check_version(node: NodeLike, tensor: TensorBase, saved_version: int) -> None:
+    """Raise if the memory of a saved tensor has been written into since `node` saved it.
+
+    Raises:
+        ChangedTensorError: the versions differ; the message names the node, the tensor and both versions.
+    """
+    version = version_of(tensor)
+    if version != saved_version:
+        hint = "Change a copy instead: t = t.copy(); t += ..."
+        raise changed_error(node, tensor, (tensor._grad_fn, tensor._output_nr), version, saved_version, hint)
+
+
+def changed_error(
+    node: NodeLike, tensor: TensorBase, place: tuple[NodeLike | None, int], version: int, saved_version: int, hint: str
+) -> ChangedTensorError:
+    """Return the error for a saved tensor that was written into after the save.
+
+    Args:
+        node: the node that saved the tensor.
+        tensor: the tensor as it is now.
+        place: the node that made the tensor, or None, and the number of the output.
+        version: the version of the tensor's memory now.
+        saved_version: the version of the memory at the save.
+        hint: what to write instead.
+    """
+    producer, output_nr = place
+    origin = "" if producer is None else f", output {output_nr} of {producer.name},"
+    return ChangedTensorError(
+        f"{identify(node)} needs a tensor of shape {tensor._data.shape} and dtype "
+        f"{tensor._data.dtype}{origin} that was changed in place since the forward call: it is at version "
+        f"{version}, and version {saved_version} was saved. {hint}"
+    )
+
+
+def detached_error(node: NodeLike, tensor: TensorBase) -> ChangedTensorError:
+    """Return the error for a saved tensor whose history has changed since the forward call and is needed."""
+    now = tensor._grad_fn
+    happened = (
+        "detach_() has cut that history since the forward call: use t.detach(), which leaves t alone"
+        if now is None
+        else f"{identify(now)} has replaced that history since the forward call, say by set_gradient_edge(): give that "
+        "edge to t.detach(), which leaves t alone"
+    )
+    return ChangedTensorError(
+        f"{identify(node)} needs the history of a tensor of shape {tensor._data.shape} and dtype "
+        f"{tensor._data.dtype}, and {happened}"
+    )
+
+
+def released_error(node: NodeLike) -> ReleasedGraphError:
+    """Return the error for a backward through a node that has released its saved tensors."""
+    return ReleasedGraphError(
+        f"{identify(node)} has released its saved tensors: an earlier backward has run "
+        "through it. To run backward through a graph twice, keep it the first time: "
+        "await loss.backward(retain_graph=True)"
+    )
+
+
+def output_alias(output: TensorBase, grad_fn: NodeLike | None = None, output_nr: int = 0) -> TensorBase:
+    """Return a tensor with the memory and version counter of `output`, and another place in the graph.
+
+    A node saves its own output through a detached alias, since the output itself refers to the node.
+    """
+    alias = type(output)(output._data, grad_fn, output_nr, output._device)
+    alias._counter = output._shared_version()
+    return alias
+
+
+def unpack_saved(node: NodeLike, saved: Saved) -> Any:
+    """Return a saved tensor; an output of the node gets its place in the graph back.
+
+    Raises:
+        ChangedTensorError: the tensor was written into since the save, or its history is needed and has changed.
+    """
+    tensor = saved.tensor
+    if tensor is None:
+        return None
+    check_version(node, tensor, saved.version)
+    if saved.output_nr is not None:
+        return output_alias(tensor, node, saved.output_nr)
+    if tensor._grad_fn is not saved.producer and GRAD_MODE.get():
+        raise detached_error(node, tensor)
+    return tensor
+
+
+@final
+class SavedMemory:
+    """The memory that a tensor occupied when it was saved, and its version then.
+
+    A tensor lies in this memory if it shares the version counter, or if its array overlaps in the same allocation: a
+    hook may have kept only the array.
+
+    Args:
+        tensor: the saved tensor.
+        version: the version of its memory.
+    """
+
+    __slots__ = ("_bounds", "_counter", "_owner", "version")
+
+    def __init__(self, tensor: TensorBase, version: int) -> None:
+        self.version: int = version
+        self._counter = tensor._shared_version()
+        data = tensor._data
+        #: Weak, since a hook that copies the tensor lets its array go. A scalar of NumPy's owns no memory.
+        self._owner = weakref.ref(memory_owner(data)) if has_memory(data) else None
+        self._bounds = _bounds(data) if self._owner is not None else (0, 0)
+
+    def version_in(self, tensor: TensorBase) -> int:
+        """Return this memory's version now where `tensor` lies in it, and the version at the save otherwise."""
+        counter = self._counter
+        if counter.value == self.version or not self.has(tensor):
+            return self.version
+        return counter.value
+
+    def has(self, tensor: TensorBase) -> bool:
+        """Tell whether `tensor` lies in this memory."""
+        return tensor._counter is self._counter or self._holds(tensor._data)
+
+    def _holds(self, array: Any) -> bool:
+        if self._owner is None or not has_memory(array) or self._owner() is not memory_owner(array):
+            return False
+        (first, last), (low, high) = _bounds(array), self._bounds
+        return first < high and low < last
+
+
+def _bounds(array: Any) -> tuple[int, int]:
+    """Return the address of the first byte of an array, and the address after its last byte."""
+    if isinstance(array, np.ndarray):
+        found: tuple[int, int] = np.lib.array_utils.byte_bounds(array)
+        return found
+    first = array_interface(array)["data"][0]
+    last = first + array.itemsize
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        reach = (length - 1) * stride
+        first, last = (first + reach, last) if reach < 0 else (first, last + reach)
+    return first, last

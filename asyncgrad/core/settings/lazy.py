@@ -1,0 +1,85 @@
+"""Facades whose names are imported when they are first asked for, so that `import asyncgrad` takes little time."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["attach", "load_beside"]
+
+#: By a word, the module of the package that lower modules have imported only when it is needed. The package's facade,
+#: which stands above all, puts them here before any other module runs.
+_BESIDE: dict[str, str] = {}
+
+
+class _Facade(ModuleType):
+    """Abstract: a package that shows names of its modules. A function may have the name of the module that it is in."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import of `asyncgrad.distributed.stage` binds that module to the package, where the function of that name
+        # belongs.
+        if isinstance(value, ModuleType) and name in self.__dict__["_functions"]:
+            return
+        super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it by its name: cloudpickle knows modules by their exact type, and packs what a function refers to."""
+        return import_module, (self.__name__,)
+
+
+def load_beside(word: str) -> Any:
+    """Import the module that the facade names for a word, and return it; a module puts what others need into tables.
+
+    So a lower module needs no name of a higher one: rules for SciPy come once SciPy meets a tensor.
+    """
+    return import_module(_BESIDE[word])
+
+
+def attach(
+    package: str,
+    homes: Mapping[str, Sequence[str]],
+    first: str = "",
+    advice: str = "",
+    beside: Mapping[str, str] | None = None,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a facade.
+
+    Args:
+        package: its name, or that of a module.
+        homes: by module, as the facade writes it in `from .module import name`, the names that it shows; those under
+            "" are modules themselves.
+        first: a module to import before any other. What users begin with is then loaded as a whole by the first name
+            that they use, and not piece by piece in a running event loop.
+        beside: by a word, modules that `load_beside` imports for those that stand below them.
+        advice: a module whose `instead_of(name)` says what to write for a name that the facade does not have.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+    facade = sys.modules[package]
+    # A package itself, or that which a module is in.
+    anchor = facade.__package__
+    facade.__dict__["_functions"] = frozenset(name for name, home in home_of.items() if home)
+    facade.__class__ = _Facade
+    _BESIDE.update({word: package + module for word, module in (beside or {}).items()})
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        home = home_of.get(name)
+        if home is None:
+            # Python itself asks for names that begin so, and shows no message.
+            instead = import_module(advice, anchor).instead_of(name) if advice and not name.startswith("_") else None
+            hint = "" if instead is None else f": write {instead}"
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+        if first:
+            import_module(first, anchor)
+        value = getattr(import_module(home, anchor), name) if home else import_module(f".{name}", anchor)
+        facade.__dict__[name] = value
+        return value
+
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted(home_of)
+
+    return __getattr__, __dir__

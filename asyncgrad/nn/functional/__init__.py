@@ -1,0 +1,1 @@
+"""The functions of neural networks, each with its derivative; `nn/modules` has the modules of a topic."""

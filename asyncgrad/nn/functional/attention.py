@@ -1,0 +1,219 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.device_functions import by_kernel, kernel_of
+from ...core.arrays.interception import on_device_of_arguments
+from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.values import beside, is_foreign
+from ...core.ops.single_precision import by_single, holds_half
+from ...core.recording.kernels import device_kernel, device_variant
+from ...core.recording.primitive import derivative, primitive
+from ...core.settings.arguments import truth
+from ...errors import ArgumentError, ArgumentTypeError
+from .arguments import array_of
+from .dropout import dropout
+from .softmaxes import exponentials, softmax_grad
+
+__all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
+
+
+@primitive(superlinear=True)
+@device_kernel("batched_product(query, key, scale, y_is_transposed=True)")
+def attention_scores_(query: Any, key: Any, scale: float) -> Any:
+    """Return scale * query @ key.T, the last two axes of each as a matrix."""
+    # Scale the queries rather than the scores, which usually are more.
+    return (query * scale) @ key.swapaxes(-1, -2)
+
+
+@derivative(attention_scores_, "query")
+@device_kernel("batched_product(g, key, scale)")
+def _(g: Any, key: Any, scale: float) -> Any:
+    return (g @ key) * scale
+
+
+@derivative(attention_scores_, "key")
+@device_kernel("batched_product(g, query, scale, x_is_transposed=True)")
+def _(g: Any, query: Any, scale: float) -> Any:
+    return g.swapaxes(-1, -2) @ (query * scale)
+
+
+#: A mask for the kernels of a device: target i attends to the sources 0 to i.
+_CAUSAL = "causal"
+
+
+def _attention_weights_on_device(scores: Any, mask: Any) -> Any:
+    if mask is None:
+        result = by_kernel("softmax", scores, -1)
+        return attention_weights_.function(scores, None) if result is None else result
+    result = by_kernel("masked_softmax", scores, mask if mask is _CAUSAL else np.broadcast_to(mask, scores.shape))
+    if result is not None:
+        return result
+    return attention_weights_.function(scores, _numbers(_causal(scores) if mask is _CAUSAL else mask, scores))
+
+
+@primitive()
+@device_variant(_attention_weights_on_device)
+def attention_weights_(scores: Any, mask: Any) -> Any:
+    """Return the softmax of scores + mask along the last axis; zeros for a row that is masked completely."""
+    if mask is None:
+        values, sums = exponentials(scores, -1)
+    else:
+        values, sums = exponentials(scores + mask, -1, empty=True)
+        sums[sums == 0] = 1
+    values /= sums
+    return values
+
+
+@derivative(attention_weights_, "scores", "mask")
+@device_kernel("softmax_grad(g, out, -1)")
+def _(g: Any, out: Any) -> Any:
+    return softmax_grad(g, out, -1)
+
+
+@primitive(superlinear=True)
+@device_kernel("batched_product(weights, value)")
+def attended_(weights: Any, value: Any) -> Any:
+    """Return weights @ value, the last two axes of each as a matrix."""
+    return weights @ value
+
+
+@derivative(attended_, "weights")
+@device_kernel("batched_product(g, value, y_is_transposed=True)")
+def _(g: Any, value: Any) -> Any:
+    return g @ value.swapaxes(-1, -2)
+
+
+@derivative(attended_, "value")
+@device_kernel("batched_product(weights, g, x_is_transposed=True)")
+def _(g: Any, weights: Any) -> Any:
+    return weights.swapaxes(-1, -2) @ g
+
+
+_attention_scores = attention_scores_.call
+_attention_weights = attention_weights_.call
+_attended = attended_.call
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    rng: np.random.Generator | None = None,
+) -> Any:
+    """Return `softmax(query @ key.T * scale + mask) @ value`: for each query, a weighted mean of the values.
+
+    Args:
+        query: shape `(..., targets, features)`.
+        key: shape `(..., sources, features)`.
+        value: shape `(..., sources, value features)`.
+        attn_mask: shape that broadcasts to `(..., targets, sources)`: booleans, true where a target may attend to a
+            source, or numbers to add to the scores. A target that may attend to no source gets zeros.
+        dropout_p: the probability with which a weight is dropped.
+        is_causal: let target i attend to the sources 0 to i only; not together with `attn_mask`.
+        scale: the factor of the scores; None for `features ** -0.5`.
+        rng: the NumPy generator that `dropout_p` draws from; None for that of the context (`ag.random.seed`).
+
+    Returns:
+        A tensor of shape `(..., targets, value features)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.scaled_dot_product_attention; A. Vaswani et al., "Attention is all you need" (2017).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> query, key = np.zeros((2, 4)), np.ones((2, 4))
+        >>> nn.scaled_dot_product_attention(query, key, np.array([[1.0], [3.0]]), is_causal=True)
+        array([[1.],
+               [2.]])
+    """
+    return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, rng)[0]
+
+
+@on_device_of_arguments
+def attend(
+    query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: float | None, rng: Any
+) -> tuple[Any, Any]:
+    """Return what `scaled_dot_product_attention` returns, and the weights of the values, after dropout."""
+    check_operands_beside("scaled_dot_product_attention", query, key, value, attn_mask)
+    if holds_half(query, key, value):
+        options = (attn_mask, dropout_p, is_causal, scale, rng)
+        return by_single(attend, None, query, key, value, *options)  # type: ignore[no-any-return]
+    shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
+    asked, offered, held = shapes
+    if min(map(len, shapes)) < 2 or asked[-1] != offered[-1] or offered[-2] != held[-2]:
+        raise ArgumentError(
+            "scaled_dot_product_attention takes query (..., targets, features), key (..., sources, features) and "
+            f"value (..., sources, value features), not {asked}, {offered} and {held}"
+        )
+    if scale is None:
+        scale = 1 / math.sqrt(asked[-1]) if asked[-1] else 1.0
+    scores = _attention_scores(query, key, scale)
+    weights = _attention_weights(scores, _mask(attn_mask, is_causal, array_of(scores)))
+    if dropout_p:
+        weights = dropout(weights, dropout_p, rng=rng)
+    return _attended(weights, value), weights
+
+
+def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
+    """Return the array to add to the scores, or None: 0 where a target may attend, and minus infinity elsewhere.
+
+    Where the device of the scores has a kernel for them, it is _CAUSAL, or truth values as they are given.
+    """
+    shape = scores.shape
+    has_kernel = scores.__class__ is not np.ndarray and kernel_of("masked_softmax", scores) is not None
+    if truth(is_causal, "is_causal"):
+        if attn_mask is not None:
+            raise ArgumentError("scaled_dot_product_attention takes attn_mask or is_causal=True, not both")
+        if has_kernel:
+            return _CAUSAL
+        attn_mask = _causal(scores)
+    if attn_mask is None:
+        return None
+    data = array_of(attn_mask)
+    try:
+        fits = np.broadcast_shapes(data.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ArgumentError(f"attn_mask of shape {data.shape} does not broadcast to the scores' shape, {shape}")
+    if data.dtype.kind == "b":
+        return beside(data, scores) if has_kernel else _numbers(data, scores)
+    return check_mask("attn_mask", attn_mask)
+
+
+def check_mask(name: str, mask: Any) -> Any:
+    """Return a mask.
+
+    Raises:
+        ArgumentTypeError: it holds integers, which may be meant as truth values or as numbers.
+    """
+    dtype = array_of(mask).dtype
+    if dtype.kind in "iu":
+        raise ArgumentTypeError(f"{name} holds booleans, or floating numbers to add to the scores, not {dtype}")
+    return mask
+
+
+def _causal(scores: Any) -> Any:
+    like = {"like": scores} if is_foreign(scores) else {}
+    return np.tri(scores.shape[-2], scores.shape[-1], dtype=bool, **like)
+
+
+def _numbers(mask: Any, scores: Any) -> Any:
+    """Return the numbers that stand for truth values in a sum with the scores; numbers as they are."""
+    if mask.dtype.kind != "b":
+        return mask
+    return beside(np.where(mask, 0.0, -np.inf).astype(scores.dtype), scores)

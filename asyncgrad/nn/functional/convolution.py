@@ -1,0 +1,532 @@
+"""Convolution of images by matrix products (im2col).
+
+The windows over all images at some positions are copied into a matrix with a row for each weight of a filter and a
+column for each position and image, and multiplied. The images are the last axis in memory, in the results too: so the
+copies are of long rows, however small the images are, each product is one for all images, and its result lies as the
+next convolution needs it. Where a window is a pixel, there is nothing to copy: large images that lie one after the
+other are multiplied one by one, and the results lie so too. `conv2d`, `conv2d_input_grad` and `conv2d_weight_grad` are
+the three ways to contract two of the three arrays of one trilinear form, so the derivatives of each are the other two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from math import prod
+from typing import Any, final
+
+import numpy as np
+
+from ...core.arrays.device_functions import own_function
+from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.values import empty_beside, zeros_beside
+from ...core.recording.kernels import device_kernel, device_variant
+from ...core.recording.primitive import derivative, primitive
+from ...errors import ArgumentError
+from .arguments import array_of, pair, single
+from .layouts import images_first, images_last
+from .windows import Tile, Window, pad_images_last, shifted_tile, sliding, with_height, without_height
+
+__all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
+
+#: The bytes of windows to copy at a time, so that they are still in the cache when they are multiplied.
+CHUNK = 1 << 20
+#: Products of fewer columns take longer for each, so as many are copied, if they are no more bytes than that.
+COLUMNS = 512
+LARGEST = 1 << 22
+#: From so many pixels on, images that lie one after the other are multiplied one by one where a window is a pixel.
+PIXELS = 64
+#: The chunk for arrays of another library: on a device a call costs more than its cache saves.
+FOREIGN_CHUNK = 1 << 26
+
+
+@final
+class _Workspace(threading.local):
+    """Memory for the windows of one tile, kept by each thread.
+
+    Without it, malloc returns that memory to the system after most calls, and the first write into each new page of it
+    costs more than to multiply what is there.
+    """
+
+    memory: Any = None
+
+    def array(self, like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return an array of arbitrary content, to be used before the next call; for NumPy in the kept memory."""
+        count = prod(shape) * dtype.itemsize
+        if like.__class__ is not np.ndarray or dtype.kind not in "fc" or count > LARGEST:
+            return empty_beside(like, shape, dtype)
+        if self.memory is None or self.memory.size < count:
+            self.memory = np.empty(count, np.uint8)
+        return self.memory[:count].view(dtype).reshape(shape)
+
+
+_WORKSPACE = _Workspace()
+
+
+def _parts(window: Window, groups: int, rows: int, n: int, like: Any) -> Iterator[tuple[slice, Tile]]:
+    """Yield some groups, and some positions, whose windows fit into a chunk of arrays of the type of `like`.
+
+    Those of one group follow one another, since a product of many columns takes less time than many of a few.
+
+    Args:
+        window: over all images.
+        groups: the number of groups.
+        rows: the number of weights in a filter of one group.
+        n: the number of images.
+        like: an array, of the dtype of the windows.
+    """
+    is_numpy = like.__class__ is np.ndarray
+    chunk, positions = CHUNK if is_numpy else FOREIGN_CHUNK, window.size[0] * window.size[1]
+    bytes_each = max(1, rows * n * like.itemsize)
+    step = max(1, chunk // (bytes_each * positions))
+    for first in range(0, groups, step):
+        some = slice(first, min(first + step, groups))
+        size = bytes_each * (some.stop - first)
+        least = min(COLUMNS // max(1, n), LARGEST // size) if is_numpy else 0
+        for tile in window.tiles(max(chunk // size, least)):
+            yield some, tile
+
+
+def _by_group(weight: Any, groups: int) -> Any:
+    """Return the filters as a matrix for each group, shape (groups, filters, weights)."""
+    filters, channels, *kernel = weight.shape
+    return weight.reshape(groups, filters // groups, channels * kernel[0] * kernel[1])
+
+
+def _grads_by_group(g: Any, groups: int) -> Any:
+    """Return gradients of the results as a matrix for each group, shape (groups, filters, positions * images)."""
+    n, filters, rows, columns = g.shape
+    return images_last(g).reshape(groups, filters // groups, rows * columns * n)
+
+
+def _columns(x: Any, window: Window, groups: int) -> Iterator[tuple[slice, slice, Any]]:
+    """Yield some groups, the columns of some positions, and the windows there, shape (groups, weights, columns)."""
+    n, each = x.shape[0], x.shape[1] // groups
+    weights = each * window.kernel[0] * window.kernel[1]
+    views = sliding(pad_images_last(x, window.padding), window)
+    for some, tile in _parts(window, groups, weights, n, x):
+        part = views[some.start * each : some.stop * each, :, :, tile.rows, tile.columns]
+        buffer = _WORKSPACE.array(x, part.shape, x.dtype)
+        buffer[...] = part
+        columns = slice(tile.start * n, tile.stop * n)
+        yield some, columns, buffer.reshape(some.stop - some.start, weights, columns.stop - columns.start)
+
+
+def _pixels(x: Any, groups: int) -> Any:
+    """Return images as matrices of a row for each channel, without a copy where that is worth while.
+
+    Returns:
+        An array of shape (n, groups, channels of a group, pixels), or (1, groups, channels of a group, pixels * n).
+    """
+    n, channels, height, width = x.shape
+    # Only dtypes of BLAS: a sum over images in float16 would be rounded for each of them.
+    if (
+        x.__class__ is np.ndarray
+        and x.dtype.char in "fdFD"
+        and n > 1
+        and x.flags.c_contiguous
+        and height * width >= PIXELS
+    ):
+        return x.reshape(n, groups, channels // groups, height * width)
+    return images_last(x).reshape(1, groups, channels // groups, height * width * n)
+
+
+def _of_pixels(matrices: Any, shape: tuple[int, ...]) -> Any:
+    """Return images of a shape, given as `_pixels` returns them."""
+    if len(matrices) > 1:
+        return matrices.reshape(shape)
+    return images_first(matrices.reshape(*shape[1:], shape[0]))
+
+
+@primitive(superlinear=True)
+@device_kernel("conv2d(x, weight, bias, window, groups)")
+def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
+    """Return the filters' products with the windows over x, plus the bias of each filter."""
+    n, filters, (rows, columns) = x.shape[0], weight.shape[0], window.size
+    if window.is_pixel:
+        pixels = np.matmul(_by_group(weight, groups), _pixels(x, groups))
+        if bias is not None:
+            bias = bias.reshape(groups, -1, 1)
+            pixels = np.add(pixels, bias, out=pixels if pixels.dtype == bias.dtype else None)
+        return _of_pixels(pixels, (n, filters, rows, columns))
+    result = empty_beside(x, (filters, rows * columns * n), np.result_type(x, weight))
+    products = result.reshape(groups, filters // groups, rows * columns * n)
+    matrices = _by_group(weight, groups)
+    for some, part, windows in _columns(x, window, groups):
+        np.matmul(matrices[some], windows, out=products[some, :, part])
+    if bias is not None:
+        result = np.add(result, bias.reshape(-1, 1), out=result if result.dtype == bias.dtype else None)
+    return images_first(result.reshape(filters, rows, columns, n))
+
+
+@derivative(conv2d_, "x")
+@device_kernel("conv2d_input_grad(g, weight, x_shape, window, groups)")
+def _(g: Any, x_shape: tuple[int, ...], weight: Any, window: Window, groups: int) -> Any:
+    return conv2d_input_grad(g, weight, x_shape, window, groups)
+
+
+@derivative(conv2d_, "weight")
+@device_kernel("conv2d_weight_grad(g, x, weight_shape, window, groups)")
+def _(g: Any, x: Any, weight_shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    return conv2d_weight_grad(g, x, weight_shape, window, groups)
+
+
+def _bias_gradient_on_device(g: Any) -> Any:
+    # The pixels of an image lie side by side, so that each of the two sums is a simple one.
+    total = own_function(np.sum, g)
+    return total(total(g, axis=(2, 3)), axis=0)
+
+
+@derivative(conv2d_, "bias")
+@device_variant(_bias_gradient_on_device)
+def _(g: Any) -> Any:
+    return np.sum(g, axis=(0, 2, 3))
+
+
+def _turned_window(window: Window, shape: tuple[int, ...]) -> Window | None:
+    """Return the window over the results by which turned filters give the gradient of the images; None if it cannot."""
+    reach = [step * (length - 1) for step, length in zip(window.dilation, window.kernel, strict=True)]
+    (above, below), (left, right) = window.padding
+    padding = ((reach[0] - above, reach[0] - below), (reach[1] - left, reach[1] - right))
+    if window.stride != (1, 1) or window.is_pixel or min(*padding[0], *padding[1]) < 0:
+        return None
+    return Window(window.kernel, (1, 1), padding, window.dilation, (shape[2], shape[3]))
+
+
+def _turned_filters(weight: Any, groups: int) -> Any:
+    """Return the filters turned by half a circle, with their inputs and outputs exchanged in each group."""
+    filters, channels, *kernel = weight.shape
+    turned = weight.reshape(groups, filters // groups, channels, *kernel).swapaxes(1, 2)[..., ::-1, ::-1]
+    # A copy: where each group has one filter, a view of the filters backwards would do, which BLAS does not take.
+    return turned.copy().reshape(groups * channels, filters // groups, *kernel)
+
+
+@primitive(superlinear=True)
+@device_kernel("conv2d_input_grad(g, weight, shape, window, groups)")
+def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
+    n, channels, height, width = shape
+    if (turned := _turned_window(window, shape)) is not None and len(weight) <= channels:
+        # Windows over no more gradients are copied in less time than those over the images are added up.
+        return conv2d_.function(g, _turned_filters(weight, groups), None, turned, groups)
+    matrices = _by_group(weight, groups).swapaxes(1, 2)
+    if window.is_pixel:
+        return _of_pixels(np.matmul(matrices, _pixels(g, groups)), shape)
+    by_group = _grads_by_group(g, groups)
+    (above, below), (left, right) = window.padding
+    padded_shape = (channels, above + height + below, left + width + right, n)
+    padded = zeros_beside(padded_shape, g, np.result_type(g, weight))
+    each, weights = channels // groups, matrices.shape[1]
+    for some, tile in _parts(window, groups, weights, n, padded):
+        count = (tile.stop - tile.start) * n
+        windows = _WORKSPACE.array(padded, (some.stop - some.start, weights, count), padded.dtype)
+        np.matmul(matrices[some], by_group[some, :, tile.start * n : tile.stop * n], out=windows)
+        images = padded[some.start * each : some.stop * each]
+        windows = windows.reshape(len(images), *window.kernel, *tile.size, n)
+        for row, column in window.offsets:
+            seen = shifted_tile(images, window, row, column, tile)
+            seen += windows[:, row, column]
+    return images_first(padded[:, above : above + height, left : left + width])
+
+
+@derivative(conv2d_input_grad_, "g")
+def _(h: Any, weight: Any, window: Window, groups: int) -> Any:
+    return _conv2d(h, weight, None, window, groups)
+
+
+@derivative(conv2d_input_grad_, "weight")
+def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    return conv2d_weight_grad(g, h, weight_shape, window, groups)
+
+
+@primitive(superlinear=True)
+@device_kernel("conv2d_weight_grad(g, x, shape, window, groups)")
+def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    """Return the gradient of conv2d for its filters."""
+    result = zeros_beside(shape, g, np.result_type(g, x))
+    total = _by_group(result, groups)
+    if window.is_pixel:
+        pixels = _pixels(x, groups)
+        # In the order of x, whatever their own.
+        grads = g.reshape(len(g), *total.shape[:2], -1) if len(pixels) > 1 else _grads_by_group(g, groups)[None]
+        for one, other in zip(grads, pixels, strict=True):
+            total += np.matmul(one, other.swapaxes(1, 2))
+        return result
+    by_group = _grads_by_group(g, groups)
+    for some, part, windows in _columns(x, window, groups):
+        total[some] += np.matmul(by_group[some, :, part], windows.swapaxes(1, 2))
+    return result
+
+
+@derivative(conv2d_weight_grad_, "g")
+def _(h: Any, x: Any, window: Window, groups: int) -> Any:
+    return _conv2d(x, h, None, window, groups)
+
+
+@derivative(conv2d_weight_grad_, "x")
+def _(h: Any, g: Any, x_shape: tuple[int, ...], window: Window, groups: int) -> Any:
+    return conv2d_input_grad(g, h, x_shape, window, groups)
+
+
+_conv2d = conv2d_.call
+conv2d_input_grad: Callable[..., Any] = conv2d_input_grad_.call
+conv2d_weight_grad: Callable[..., Any] = conv2d_weight_grad_.call
+
+
+def conv2d(
+    x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Return the cross-correlation of images with filters, as neural networks convolve.
+
+    Args:
+        x: images, shape `(n, channels, height, width)`, or one of shape `(channels, height, width)`.
+        weight: filters, shape `(filters, channels // groups, kernel height, kernel width)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps of the window, an int or a pair (down, right).
+        padding: rows and columns of zeros on each side, an int or a pair; or "valid" (none), or "same" (as many as are
+            needed to keep the size; the stride must be 1).
+        dilation: steps between the elements of the window, an int or a pair.
+        groups: the number of groups of channels and filters; a filter reads the channels of its own group only.
+
+    Returns:
+        A tensor of shape `(n, filters, rows, columns)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv2d(np.arange(9.0).reshape(1, 1, 3, 3), np.ones((1, 1, 2, 2)))
+        array([[[[ 8., 12.],
+                 [20., 24.]]]])
+    """
+    check_operands_beside("conv2d", x, weight, bias)
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    if len(shape) not in (3, 4) or len(filters) != 4:
+        raise ArgumentError(
+            f"conv2d takes x of shape (n, channels, height, width) and a weight of shape (filters, channels, height, "
+            f"width), not {shape} and {filters}"
+        )
+    if shape[-3] != filters[1] * groups or filters[0] % groups:
+        raise ArgumentError(
+            f"conv2d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels"
+            f"{f', and a number of filters that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
+        )
+    if bias is not None and array_of(bias).shape != filters[:1]:
+        raise ArgumentError(
+            f"conv2d with a weight of shape {filters} needs a bias of shape {filters[:1]}, not {array_of(bias).shape}"
+        )
+    # Their types are part of the key, but not those of the elements of a pair.
+    is_known = type(stride) is type(padding) is type(dilation) is int
+    window = (_known_window if is_known else _window)(shape[-2:], filters[2:], stride, padding, dilation)
+    if len(shape) == 4:
+        return _conv2d(x, weight, bias, window, groups)
+    return _conv2d(np.reshape(x, (1, *shape)), weight, bias, window, groups)[0]
+
+
+def _window(image: tuple[int, int], kernel: tuple[int, int], stride: Any, padding: Any, dilation: Any) -> Window:
+    """Return the window of filters over images."""
+    steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
+    around = _padding(padding, kernel, steps, dilations)
+    return Window.over("conv2d", image, kernel, steps, around, dilations)
+
+
+#: To compute it takes as long as to launch two kernels.
+_known_window = lru_cache(maxsize=256)(_window)
+
+
+def _padding(
+    padding: Any, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    if padding == "valid":
+        return (0, 0), (0, 0)
+    if padding == "same":
+        if stride != (1, 1):
+            raise ArgumentError(f"conv2d with padding='same' needs stride 1, not {stride}")
+        down, right = (step * (length - 1) for step, length in zip(dilation, kernel, strict=True))
+        return (down // 2, down - down // 2), (right // 2, right - right // 2)
+    if isinstance(padding, str):
+        raise ArgumentError(f"padding must be 'valid', 'same', an int or a pair, not {padding!r}")
+    height, width = pair("padding", padding, 0)
+    return (height, height), (width, width)
+
+
+def conv1d(
+    x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Return the cross-correlation of sequences with filters, as neural networks convolve.
+
+    Args:
+        x: sequences, shape `(n, channels, length)`, or one of shape `(channels, length)`.
+        weight: filters, shape `(filters, channels // groups, kernel length)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps of the window.
+        padding: zeros on each side; or "valid" (none), or "same" (as many as are needed to keep the length; the stride
+            must be 1).
+        dilation: steps between the elements of the window.
+        groups: the number of groups of channels and filters; a filter reads the channels of its own group only.
+
+    Returns:
+        A tensor of shape `(n, filters, positions)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv1d(np.arange(4.0).reshape(1, 1, 4), np.ones((1, 1, 2)))
+        array([[[1., 3., 5.]]])
+    """
+    check_operands_beside("conv1d", x, weight, bias)
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    if len(shape) not in (2, 3) or len(filters) != 3:
+        raise ArgumentError(
+            f"conv1d takes x of shape (n, channels, length) and a weight of shape (filters, channels, length), not "
+            f"{shape} and {filters}"
+        )
+    around = padding if isinstance(padding, str) else (0, single("padding", padding, 0))
+    steps, dilations = (1, single("stride", stride, 1)), (1, single("dilation", dilation, 1))
+    return without_height(conv2d(with_height(x), with_height(weight), bias, steps, around, dilations, groups))
+
+
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """Return the gradient of `conv2d` for its images, as a layer of its own: each element of x adds a filter.
+
+    Args:
+        x: images, shape `(n, channels, height, width)`, or one of shape `(channels, height, width)`.
+        weight: filters, shape `(channels, filters // groups, kernel height, kernel width)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps between the filters, an int or a pair (down, right).
+        padding: rows and columns that are cut off on each side, an int or a pair.
+        output_padding: rows and columns that are added below and to the right, an int or a pair, each less than the
+            stride or the dilation.
+        groups: the number of groups of channels and filters.
+        dilation: steps between the elements of a filter, an int or a pair.
+
+    Returns:
+        A tensor of shape `(n, filters, rows, columns)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv_transpose2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv_transpose2d(np.array([[[[1.0, 2.0]]]]), np.ones((1, 1, 1, 2)), stride=2)
+        array([[[[1., 1., 2., 2.]]]])
+    """
+    check_operands_beside("conv_transpose2d", x, weight, bias)
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    _check_transposed("conv_transpose2d", shape, filters, bias, groups)
+    steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
+    around, extra = pair("padding", padding, 0), pair("output_padding", output_padding, 0)
+    image = []
+    for axis in (0, 1):
+        if extra[axis] >= max(steps[axis], dilations[axis]):
+            raise ArgumentError(
+                f"conv_transpose2d: output_padding {extra} must be less than the stride, {steps}, or the dilation, "
+                f"{dilations}"
+            )
+        reach = (shape[axis - 2] - 1) * steps[axis] + dilations[axis] * (filters[axis + 2] - 1) + 1
+        image.append(reach - 2 * around[axis] + extra[axis])
+    if min(image) < 1:
+        raise ArgumentError(f"conv_transpose2d: nothing is left of x of shape {shape} with padding {around}")
+    window = Window(filters[2:], steps, ((around[0],) * 2, (around[1],) * 2), dilations, shape[-2:])
+    images = x if len(shape) == 4 else np.reshape(x, (1, *shape))
+    channels = filters[1] * groups
+    result = conv2d_input_grad(images, weight, (array_of(images).shape[0], channels, *image), window, groups)
+    if bias is not None:
+        result = result + np.reshape(bias, (channels, 1, 1))
+    return result if len(shape) == 4 else result[0]
+
+
+def _check_transposed(function: str, shape: tuple[int, ...], filters: tuple[int, ...], bias: Any, groups: int) -> None:
+    if len(shape) not in (3, 4) or len(filters) != 4:
+        raise ArgumentError(
+            f"{function} takes x of shape (n, channels, height, width) and a weight of shape (channels, filters, "
+            f"height, width), not {shape} and {filters}"
+        )
+    if shape[-3] != filters[0] or filters[0] % groups:
+        raise ArgumentError(
+            f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels"
+            f"{f', a number that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
+        )
+    if bias is not None and array_of(bias).shape != (filters[1] * groups,):
+        raise ArgumentError(
+            f"{function} with a weight of shape {filters} and groups={groups} needs a bias of shape "
+            f"({filters[1] * groups},), not {array_of(bias).shape}"
+        )
+
+
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """Return the gradient of `conv1d` for its sequences, as a layer of its own: each element of x adds a filter.
+
+    Args:
+        x: sequences, shape `(n, channels, length)`, or one of shape `(channels, length)`.
+        weight: filters, shape `(channels, filters // groups, kernel length)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps between the filters.
+        padding: elements that are cut off on each side.
+        output_padding: elements that are added at the end, fewer than the stride or the dilation.
+        groups: the number of groups of channels and filters.
+        dilation: steps between the elements of a filter.
+
+    Returns:
+        A tensor of shape `(n, filters, positions)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv_transpose1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv_transpose1d(np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), stride=2)
+        array([[[1., 1., 2., 2.]]])
+    """
+    check_operands_beside("conv_transpose1d", x, weight, bias)
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    if len(shape) not in (2, 3) or len(filters) != 3:
+        raise ArgumentError(
+            f"conv_transpose1d takes x of shape (n, channels, length) and a weight of shape (channels, filters, "
+            f"length), not {shape} and {filters}"
+        )
+    result = conv_transpose2d(
+        with_height(x),
+        with_height(weight),
+        bias,
+        (1, single("stride", stride, 1)),
+        (0, single("padding", padding, 0)),
+        (0, single("output_padding", output_padding, 0)),
+        groups,
+        (1, single("dilation", dilation, 1)),
+    )
+    return without_height(result)

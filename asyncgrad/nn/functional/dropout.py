@@ -1,0 +1,67 @@
+"""Dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.values import beside, raw
+from ...core.recording.kernels import fused
+from ...core.recording.primitive import derivative, primitive
+from ...core.settings.arguments import truth
+from ...errors import ArgumentError
+from ...random import generator
+from .arguments import array_of
+
+__all__ = ["dropout"]
+
+
+@primitive()
+@fused(lambda x, keep, scale: x * keep * scale)
+def masked_(x: Any, keep: Any, scale: float) -> Any:
+    """Return x times `scale` where `keep` is true, and 0 elsewhere."""
+    value = np.multiply(x, keep)
+    value *= scale
+    return value
+
+
+@derivative(masked_, "x")
+def _(g: Any, keep: Any, scale: float) -> Any:
+    return masked(g, keep, scale)
+
+
+masked: Callable[..., Any] = masked_.call
+
+
+def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, training: bool = True) -> Any:
+    """Return x with each element set to 0 with probability p, and the others divided by 1 - p.
+
+    Args:
+        x: any shape.
+        p: the probability, from 0 to 1.
+        rng: a NumPy generator; None for that of the context (`ag.random.seed`). It draws on the host, and the mask is
+            moved to the device of x: a seed gives the same mask on every device.
+        training: if False, or if p is 0, x itself is returned.
+
+    Raises:
+        ArgumentError: p is not a probability.
+
+    Source: torch.nn.functional.dropout.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.dropout(np.ones(6), 0.5, rng=np.random.default_rng(0))
+        array([2., 2., 2., 0., 0., 0.])
+    """
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
+    if not truth(training, "training") or p == 0:
+        return x
+    rng = generator() if rng is None else rng
+    data = array_of(x)
+    # Drawn on the host whatever the device, so that a seed gives the same mask everywhere.
+    keep = beside(raw(rng.random(data.shape, np.float32)) >= p, data)
+    return masked(x, keep, 1 / (1 - p) if p < 1 else 0.0)

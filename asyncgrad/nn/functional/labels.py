@@ -1,0 +1,220 @@
+"""Class labels: their checks, and functions that pick the elements at labels or put elements there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.arrays.interception import on_device_of_arguments
+from ...core.arrays.tensor_base import TensorBase
+from ...core.arrays.values import arange_beside, beside, is_foreign, zeros_beside
+from ...core.recording.primitive import derivative, primitive
+from ...errors import ArgumentError, IndexRangeError
+from .arguments import array_of, as_saved, constant, is_outside
+
+__all__ = ["LabelsOnDevice", "Selection", "at_labels", "in_dtype", "label_index", "labels_beside", "one_hot", "select"]
+
+
+class Selection(NamedTuple):
+    """Checked labels of scores of shape (n, classes) or (n, classes, d), with the coefficients of their losses."""
+
+    #: Shape (n,) or (n, d); ignored labels are replaced by 0.
+    labels: Any
+    #: A mask of ignored labels, or None if there are none.
+    ignored: Any
+    #: The factor of each loss, a number or an array with the shape of the labels: weights, divided by their sum for a
+    #: mean.
+    coefficient: Any
+    #: The factor of a sum over all classes of one sample: a number, or an array without axes that holds one.
+    scale: Any
+
+
+class LabelsOnDevice(NamedTuple):
+    """Labels of scores of shape (n, classes) as the kernels of a device take them: unchecked, in its memory."""
+
+    #: Shape (n,), int64.
+    labels: Any
+    #: The label of which the loss is 0.
+    ignore_index: int
+    #: The factor of each loss, an array without axes; None for 1.
+    factor: Any
+
+    def select(self, scores: Any) -> Selection:
+        """Return them as a Selection, which takes more kernels."""
+        reduction = "sum" if self.factor is None else "mean"
+        return _select_unseen(self.labels, scores.shape[1], scores.dtype, None, self.ignore_index, reduction)
+
+
+def labels_beside(function: str, labels: Any, scores: Any, ignore_index: int) -> Any:
+    """Return integer labels as an array of int64 in the memory of a device, as that of the scores.
+
+    Raises:
+        IndexRangeError: a label is not a class; only those on the host are looked at.
+    """
+    if labels.__class__ is np.ndarray:
+        kept, classes = labels[labels != ignore_index], scores.shape[1]
+        if kept.size and (kept.min() < 0 or kept.max() >= classes):
+            raise _range_error(function, kept.min() if kept.min() < 0 else kept.max(), classes, ignore_index)
+    return beside(labels.astype(np.int64, copy=False), scores)
+
+
+def _range_error(function: str, label: Any, classes: int, ignore_index: int) -> IndexRangeError:
+    return IndexRangeError(
+        f"{function} got label {label}, but there are {classes} classes: labels must be 0 to {classes - 1}, for axis 1 "
+        f"of the scores, or {ignore_index} to ignore one"
+    )
+
+
+def select(
+    function: str, labels: Any, scores: Any, dtype: Any, weight: Any, ignore_index: int, reduction: str
+) -> Selection:
+    """Return the Selection of labels for scores of shape (n, classes) or (n, classes, d).
+
+    Args:
+        function: the caller, for errors.
+        labels: an array.
+        scores: an array; that of the Selection are of its type.
+        dtype: of the losses.
+        weight: one number for each class, or None.
+        ignore_index: the label to ignore.
+        reduction: of the losses.
+
+    Raises:
+        ArgumentError: the weight is not one number for each class.
+        IndexRangeError: a label is not a class.
+    """
+    shape = scores.shape
+    classes = shape[1]
+    labels = labels.reshape(shape[0], *shape[2:])
+    weights = None if weight is None else beside(constant(function, "weight", weight), scores)
+    if weights is not None and weights.shape != (classes,):
+        raise ArgumentError(f"{function} needs a weight of shape ({classes},), one for each class, not {weights.shape}")
+    if labels.__class__ is not np.ndarray and is_foreign(labels):
+        return _select_unseen(labels, classes, dtype, weights, ignore_index, reduction)
+    given, ignored = labels, None
+    if labels.size:
+        lowest, highest = np.minimum.reduce(labels, axis=None), np.maximum.reduce(labels, axis=None)
+        if lowest <= ignore_index <= highest:
+            ignored = labels == ignore_index
+            labels = np.where(ignored, 0, labels)
+            lowest, highest = labels.min(), labels.max()
+        if lowest < 0 or highest >= classes:
+            raise _range_error(function, lowest if lowest < 0 else highest, classes, ignore_index)
+    if weights is None:
+        count = labels.size if ignored is None else labels.size - int(np.count_nonzero(ignored))
+        scale = (1 / count if count else np.nan) if reduction == "mean" else 1.0
+        return Selection(beside(labels, scores), None if ignored is None else beside(ignored, scores), scale, scale)
+    if scores.__class__ is not np.ndarray and is_foreign(scores):
+        return _select_unseen(beside(given, scores), classes, dtype, weights, ignore_index, reduction)
+    coefficient = weights[labels].astype(dtype)
+    if ignored is not None:
+        coefficient[ignored] = 0
+    total = float(coefficient.sum()) if reduction == "mean" else 1.0
+    scale = 1 / total if total else np.nan
+    return Selection(labels, ignored, coefficient * scale, scale)
+
+
+@np.errstate(divide="ignore")  # where all labels are ignored: the losses are 0, and 0 times infinity is NaN
+def _select_unseen(labels: Any, classes: int, dtype: Any, weights: Any, ignore_index: int, reduction: str) -> Selection:
+    """Return the Selection of labels that are in the memory of a device, without waiting for their values.
+
+    A label that is not a class is seen by nobody until the loss is: its coefficient is NaN.
+    """
+    ignored, outside = labels == ignore_index, is_outside(labels, classes)
+    labels = np.where(outside, 0, labels)
+    if weights is not None:
+        weights = np.where(ignored, 0, weights[labels]).astype(dtype, copy=False)
+    scale: Any = 1.0
+    if reduction == "mean":
+        total = labels.size - np.sum(ignored) if weights is None else np.sum(weights)
+        scale = 1 / total.astype(np.float64)
+    factors = scale if weights is None else weights * in_dtype(scale, dtype)
+    # Outside, and not ignored: of truth values, one is greater than another.
+    coefficient = np.where(outside > ignored, np.nan, factors).astype(dtype, copy=False)
+    return Selection(labels, ignored, coefficient, scale)
+
+
+def in_dtype(scale: Any, dtype: Any) -> Any:
+    """Return a number as it is, and one in an array as an array of a dtype, so that products with it are of that."""
+    return scale.astype(dtype) if is_foreign(scale) else scale
+
+
+def label_index(labels: Any) -> tuple[Any, ...]:
+    """Return the index that picks, from an array of shape (n, classes) or (n, classes, d), the labelled elements."""
+    samples = arange_beside(len(labels), labels)
+    if labels.ndim == 1:
+        return samples, labels
+    return samples[:, np.newaxis], labels, arange_beside(labels.shape[1], labels)
+
+
+@primitive()
+def at_labels_(x: Any, labels: Any, ignored: Any) -> Any:
+    """Return the elements of x at the labels, and 0 where a label is ignored."""
+    picked = x[label_index(labels)]
+    if ignored is not None:
+        picked[ignored] = 0
+    return picked
+
+
+@derivative(at_labels_, "x")
+def _(g: Any, labels: Any, ignored: Any, x_shape: tuple[int, ...]) -> Any:
+    return put_at_labels(g, labels, ignored, x_shape)
+
+
+@primitive()
+def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) -> Any:
+    """Return zeros with the elements of g at the labels, except ignored ones."""
+    result = zeros_beside(shape, g)
+    result[label_index(labels)] = g if ignored is None else np.where(ignored, 0, g)
+    return result
+
+
+@derivative(put_at_labels_, "g")
+def _(h: Any, labels: Any, ignored: Any) -> Any:
+    return at_labels(h, labels, ignored)
+
+
+at_labels: Callable[..., Any] = at_labels_.call
+put_at_labels: Callable[..., Any] = put_at_labels_.call
+
+
+@on_device_of_arguments
+def one_hot(labels: Any, num_classes: int = -1) -> Any:
+    """Return an array with an axis more, of zeros with a one at each label.
+
+    Args:
+        labels: integers from 0 to `num_classes - 1`, shape `(...)`.
+        num_classes: the length of the new axis; -1 for one more than the largest label.
+
+    Returns:
+        Integers, shape `(..., num_classes)`.
+
+    Raises:
+        ArgumentError: the labels are not integers, or there are none to count the classes of.
+        IndexRangeError: a label is not a class.
+
+    Source: torch.nn.functional.one_hot.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.one_hot(np.array([2, 0]))
+        array([[0, 0, 1],
+               [1, 0, 0]])
+    """
+    data = array_of(labels)
+    if data.dtype.kind not in "iu":
+        raise ArgumentError(f"one_hot takes integer labels, not {data.dtype}")
+    if num_classes == -1:
+        if not data.size:
+            raise ArgumentError(f"one_hot of labels of shape {data.shape} needs num_classes: there are none to count")
+        num_classes = int(data.max()) + 1
+    if num_classes < 1:
+        raise ArgumentError(f"one_hot takes num_classes of at least 1, or -1 to count them, not {num_classes}")
+    if data.size and (data.min() < 0 or data.max() >= num_classes):
+        worst = data.min() if data.min() < 0 else data.max()
+        raise IndexRangeError(f"one_hot got label {worst}, but there are {num_classes} classes: 0 to {num_classes - 1}")
+    result = (data[..., np.newaxis] == arange_beside(num_classes, data)).astype(np.int64)
+    return as_saved(result, labels) if isinstance(labels, TensorBase) else result

@@ -1,0 +1,395 @@
+"""Pooling: the maximum or the mean of each window over an image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.device_functions import by_kernel
+from ...core.arrays.interception import on_device_of_arguments
+from ...core.arrays.tensor_base import TensorBase
+from ...core.arrays.values import beside, zeros_beside
+from ...core.ops.single_precision import by_single, holds_half
+from ...core.recording.kernels import device_kernel
+from ...core.recording.primitive import derivative, primitive
+from ...core.settings.arguments import truth
+from ...core.tensor import asarray
+from ...errors import ArgumentError
+from .arguments import array_of, check_real, complex_error, pair, single
+from .layouts import empty_laid_like, in_order_of
+from .windows import Window, add_shifted, crop, pad, shifted, with_height, without_height
+
+__all__ = ["avg_pool1d", "avg_pool2d", "max_pool1d", "max_pool2d", "with_positions"]
+
+
+def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
+    """Return zeros for a padded image of which `shape` is the inner part."""
+    (above, below), (left, right) = window.padding
+    padded = empty_laid_like(like, (*shape[:-2], above + shape[-2] + below, left + shape[-1] + right))
+    padded.fill(0)
+    return padded
+
+
+# Maxima. The forward also finds the position of each maximum in its window; the rest is linear in x.
+
+
+def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
+    """Return the maximum of each window, and its number among the elements of the window, the first of equal ones."""
+    if x.__class__ is not np.ndarray and (found := by_kernel("find_maxima", x, window)) is not None:
+        return found  # type: ignore[no-any-return]
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    padded = pad(x, window.padding, lowest)
+    maxima: Any = None
+    choice: Any = None
+    for number, (row, column) in enumerate(window.offsets):
+        seen = shifted(padded, window, row, column)
+        if maxima is None:
+            maxima = seen.copy("K")
+            choice = np.zeros_like(maxima, np.min_scalar_type(math.prod(window.kernel)))
+        else:
+            # The numbers grow, so the maximum of the chosen ones is the last one. A NaN counts as the largest element.
+            above = np.logical_not(seen <= maxima)
+            np.maximum(choice, above * choice.dtype.type(number), out=choice)
+            np.maximum(maxima, seen, out=maxima)
+    return maxima, choice
+
+
+@primitive()
+def max_pool2d_(x: Any, maxima: Any, choice: Any, window: Window) -> Any:
+    """Return `maxima`, which were found before, together with the choice that the derivative needs."""
+    return maxima
+
+
+@derivative(max_pool2d_, "x")
+@device_kernel("scatter_windows(g, choice, x_shape, window)")
+def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
+    return scatter_chosen(g, choice, x_shape, window)
+
+
+@primitive()
+@device_kernel("scatter_windows(g, choice, shape, window)")
+def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
+    """Return images of zeros with each element of g added to the element that its window chose."""
+    g = in_order_of(choice, g)
+    padded = _zeros_around(shape, window, g)
+    for number, (row, column) in enumerate(window.offsets):
+        if window.is_disjoint:
+            np.multiply(g, choice == number, out=shifted(padded, window, row, column))
+        else:
+            add_shifted(padded, window, row, column, g * (choice == number))
+    return crop(padded, window.padding, shape[-2:])
+
+
+@derivative(scatter_chosen_, "g")
+def _(h: Any, choice: Any, window: Window) -> Any:
+    return gather_chosen(h, choice, window)
+
+
+@primitive()
+@device_kernel("gather_windows(x, choice, window)")
+def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
+    """Return the element of x that each window chose."""
+    padded = pad(x, window.padding)
+    total = zeros_beside(choice.shape, x) if x.__class__ is not np.ndarray else np.zeros_like(choice, x.dtype)
+    for number, (row, column) in enumerate(window.offsets):
+        total += shifted(padded, window, row, column) * (choice == number)
+    return total
+
+
+@derivative(gather_chosen_, "x")
+def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
+    return scatter_chosen(g, choice, x_shape, window)
+
+
+_max_pool2d = max_pool2d_.call
+scatter_chosen: Callable[..., Any] = scatter_chosen_.call
+gather_chosen: Callable[..., Any] = gather_chosen_.call
+
+
+def _pooling_window(
+    function: str, shape: tuple[int, ...], kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Window:
+    if len(shape) not in (3, 4):
+        raise ArgumentError(f"{function} takes x of shape (n, channels, height, width), not {shape}")
+    kernel = pair("kernel_size", kernel_size, 1)
+    steps = kernel if stride is None else pair("stride", stride, 1)
+    height, width = pair("padding", padding, 0)
+    if 2 * height > kernel[0] or 2 * width > kernel[1]:
+        raise ArgumentError(f"{function}: a padding of {(height, width)} is more than half of the kernel, {kernel}")
+    dilations = pair("dilation", dilation, 1)
+    around = ((height, height), (width, width))
+    is_ceiled = truth(ceil_mode, "ceil_mode")
+    return Window.over(function, shape[-2:], kernel, steps, around, dilations, ceil_mode=is_ceiled)
+
+
+#: To compute it takes as long as to launch two kernels.
+_known_window = lru_cache(maxsize=256)(_pooling_window)
+
+
+def _positions(choice: Any, window: Window, image: tuple[int, ...]) -> Any:
+    """Return the number in its image, row by row, of the element that each window has chosen."""
+    places = []
+    numbers = np.divmod(choice.astype(np.int64), window.kernel[1])
+    for axis, number in enumerate(numbers):
+        steps = np.arange(window.size[axis]) * window.stride[axis] - window.padding[axis][0]
+        place = number * window.dilation[axis] + beside(steps[:, np.newaxis] if axis == 0 else steps, choice)
+        # Where a window has only minus infinity, the first one may be of the padding: take the first of the image.
+        places.append(np.where(place < 0, place % window.dilation[axis], place))
+    return places[0] * image[1] + places[1]
+
+
+def with_positions(x: Any, maxima: Any, positions: Any) -> tuple[Any, Any]:
+    """Return maxima with their positions, which are a tensor if x is one."""
+    return maxima, asarray(positions) if isinstance(x, TensorBase) else positions
+
+
+@on_device_of_arguments
+def max_pool2d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the maximum of each window; of equal maxima, the first gets the gradient.
+
+    Args:
+        x: images, shape `(n, channels, height, width)` or `(channels, height, width)`.
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        padding: rows and columns of minus infinity on each side, an int or a pair, at most half the kernel.
+        dilation: steps between the elements of the window, an int or a pair.
+        ceil_mode: let the last windows reach beyond the image, if they begin inside.
+        return_indices: return the positions of the maxima too: their numbers in each image, row by row.
+
+    Returns:
+        A tensor of shape `(n, channels, rows, columns)`; with `return_indices` a pair of it and the positions.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.max_pool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.max_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2)
+        array([[[[ 5.,  7.],
+                 [13., 15.]]]])
+    """
+    data = array_of(x)
+    if data.dtype.kind == "c":
+        raise complex_error("max_pool2d", "x", data)
+    given = data.shape, kernel_size, stride, padding, dilation, ceil_mode
+    # The types of numbers are part of the key, but not those of the elements of a pair.
+    is_known = type(kernel_size) is type(padding) is type(dilation) is int and (stride is None or type(stride) is int)
+    window = (_known_window if is_known and type(ceil_mode) is bool else _pooling_window)("max_pool2d", *given)
+    maxima, choice = _find_maxima(data, window)
+    result = _max_pool2d(x, maxima, choice, window)
+    if not truth(return_indices, "return_indices"):
+        return result
+    return with_positions(x, result, _positions(choice, window, data.shape[-2:]))
+
+
+# Means.
+
+
+@primitive()
+@device_kernel("gather_windows(x, None, window)")
+def window_sums_(x: Any, window: Window) -> Any:
+    """Return the sum of each window."""
+    padded = pad(x, window.padding)
+    total: Any = None
+    for row, column in window.offsets:
+        seen = shifted(padded, window, row, column)
+        if total is None:
+            total = seen.copy("K")
+        else:
+            total += seen
+    return total
+
+
+@derivative(window_sums_, "x")
+def _(g: Any, x_shape: tuple[int, ...], window: Window) -> Any:
+    return window_sums_grad(g, x_shape, window)
+
+
+@primitive()
+@device_kernel("scatter_windows(g, None, shape, window)")
+def window_sums_grad_(g: Any, shape: tuple[int, ...], window: Window) -> Any:
+    """Return images of zeros with each element of g added to all of its window."""
+    padded = _zeros_around(shape, window, g)
+    for row, column in window.offsets:
+        add_shifted(padded, window, row, column, g)
+    return crop(padded, window.padding, shape[-2:])
+
+
+@derivative(window_sums_grad_, "g")
+def _(h: Any, window: Window) -> Any:
+    return window_sums(h, window)
+
+
+window_sums: Callable[..., Any] = window_sums_.call
+window_sums_grad: Callable[..., Any] = window_sums_grad_.call
+
+
+def avg_pool2d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: float | None = None,
+) -> Any:
+    """Return the mean of each window.
+
+    Args:
+        x: images, shape `(n, channels, height, width)` or `(channels, height, width)`.
+        kernel_size: height and width of the window, an int or a pair.
+        stride: steps of the window, an int or a pair; None for the kernel's size.
+        padding: rows and columns of zeros on each side, an int or a pair, at most half the kernel.
+        ceil_mode: let the last windows reach beyond the image, if they begin inside.
+        count_include_pad: count the padding's zeros in the mean.
+        divisor_override: divide each sum by this number rather than by the count.
+
+    Returns:
+        A tensor of shape `(n, channels, rows, columns)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.avg_pool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.avg_pool2d(np.arange(16.0).reshape(1, 1, 4, 4), 2)
+        array([[[[ 2.5,  4.5],
+                 [10.5, 12.5]]]])
+    """
+    data = array_of(x)
+    if data.itemsize == 2 and holds_half(x):
+        options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return by_single(avg_pool2d, None, x, *options)
+    window = _pooling_window("avg_pool2d", data.shape, kernel_size, stride, padding, 1, ceil_mode)
+    if divisor_override is not None:
+        if not divisor_override:
+            raise ArgumentError("avg_pool2d cannot divide by divisor_override=0")
+        return window_sums(x, window) * (1 / divisor_override)
+    heights, widths = pair("padding", padding, 0)
+    count_include_pad = truth(count_include_pad, "count_include_pad")
+    counts = [
+        _counts(data.shape[-2 + axis], around if count_include_pad else 0, window, axis, around)
+        for axis, around in ((0, heights), (1, widths))
+    ]
+    shares = 1 / np.multiply.outer(*counts).astype(data.dtype if data.dtype.kind in "fc" else np.float64)
+    if data.__class__ is not np.ndarray and (shares == shares[0, 0]).all():
+        # A number, which needs no copy to a device.
+        return window_sums(x, window) * shares[0, 0].item()
+    return window_sums(x, window) * beside(shares, data)
+
+
+def _counts(length: int, counted: int, window: Window, axis: int, around: int) -> Any:
+    """Return how many elements of each window lie in the image or up to `counted` positions around it."""
+    starts = np.arange(window.size[axis]) * window.stride[axis] - around
+    ends = starts + window.kernel[axis]
+    return np.minimum(ends, length + counted) - np.maximum(starts, -counted)
+
+
+# The same for sequences, which are images with one row.
+
+
+def max_pool1d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the maximum of each window; of equal maxima, the first gets the gradient.
+
+    Args:
+        x: sequences, shape `(n, channels, length)` or `(channels, length)`.
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        padding: how many times minus infinity on each side, at most half the kernel.
+        dilation: steps between the elements of the window.
+        ceil_mode: let the last window reach beyond the sequence, if it begins inside.
+        return_indices: return the positions of the maxima too.
+
+    Returns:
+        A tensor of shape `(n, channels, positions)`; with `return_indices` a pair of it and those positions.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.max_pool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.max_pool1d(np.array([[[1.0, 4.0, 2.0, 3.0]]]), 2)
+        array([[[4., 3.]]])
+    """
+    check_real("max_pool1d", x=x)
+    kernel, steps = _of_one_row("max_pool1d", x, kernel_size, stride)
+    around, dilations = (0, single("padding", padding, 0)), (1, single("dilation", dilation, 1))
+    found = max_pool2d(with_height(x), kernel, steps, around, dilations, ceil_mode, return_indices)
+    return tuple(map(without_height, found)) if return_indices else without_height(found)
+
+
+def avg_pool1d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """Return the mean of each window.
+
+    Args:
+        x: sequences, shape `(n, channels, length)` or `(channels, length)`.
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        padding: zeros on each side, at most half the kernel.
+        ceil_mode: let the last window reach beyond the sequence, if it begins inside.
+        count_include_pad: count the padding's zeros in the mean.
+
+    Returns:
+        A tensor of shape `(n, channels, positions)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.avg_pool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.avg_pool1d(np.array([[[1.0, 4.0, 2.0, 3.0]]]), 2)
+        array([[[2.5, 2.5]]])
+    """
+    kernel, steps = _of_one_row("avg_pool1d", x, kernel_size, stride)
+    around = (0, single("padding", padding, 0))
+    return without_height(avg_pool2d(with_height(x), kernel, steps, around, ceil_mode, count_include_pad))
+
+
+def _of_one_row(function: str, x: Any, kernel_size: Any, stride: Any) -> tuple[tuple[int, int], tuple[int, int] | None]:
+    """Return the kernel and the stride over images with one row."""
+    shape = array_of(x).shape
+    if len(shape) not in (2, 3):
+        raise ArgumentError(f"{function} takes x of shape (n, channels, length), not {shape}")
+    kernel = (1, single("kernel_size", kernel_size, 1))
+    return kernel, None if stride is None else (1, single("stride", stride, 1))

@@ -1,0 +1,464 @@
+"""Layers of one function of each element, or along an axis."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from ...core.settings.arguments import number, truth
+from ...core.tensor import Tensor
+from ...errors import ArgumentError
+from .. import init
+from ..functional.activations import elu, leaky_relu, relu, sigmoid, silu, softplus, tanh
+from ..functional.gaussian_units import gelu
+from ..functional.piecewise_activations import (
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    prelu,
+    relu6,
+    rrelu,
+    softshrink,
+    threshold,
+)
+from ..functional.smooth_activations import celu, glu, logsigmoid, mish, selu, softsign, tanhshrink
+from ..functional.softmaxes import log_softmax, softmax, softmin
+from .linear import Place, new_parameter, size
+from .module import Module
+
+__all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "RReLU",
+    "ReLU",
+    "ReLU6",
+    "SELU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+]
+
+
+class _Pointwise(Module):
+    """Abstract: a function of each element. PyTorch's `inplace` is taken, but no input is ever written into."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        truth(inplace, "inplace")
+
+
+@final
+class ReLU(_Pointwise):
+    """Computes `nn.relu`. Source: torch.nn.ReLU."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.relu(input)`."""
+        return relu(input)
+
+
+@final
+class LeakyReLU(_Pointwise):
+    """Computes `nn.leaky_relu`. Source: torch.nn.LeakyReLU."""
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.negative_slope = negative_slope
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.leaky_relu(input, negative_slope)`."""
+        return leaky_relu(input, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        """Return the slope."""
+        return f"negative_slope={self.negative_slope}"
+
+
+@final
+class ELU(_Pointwise):
+    """Computes `nn.elu`. Source: torch.nn.ELU."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.alpha = alpha
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.elu(input, alpha)`."""
+        return elu(input, self.alpha)
+
+    def extra_repr(self) -> str:
+        """Return alpha."""
+        return f"alpha={self.alpha}"
+
+
+@final
+class GELU(Module):
+    """Computes `nn.gelu`. Source: torch.nn.GELU."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        self.approximate = approximate
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.gelu(input, approximate)`."""
+        return gelu(input, self.approximate)
+
+    def extra_repr(self) -> str:
+        """Return the approximation."""
+        return f"approximate={self.approximate!r}"
+
+
+@final
+class SiLU(_Pointwise):
+    """Computes `nn.silu`. Source: torch.nn.SiLU."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.silu(input)`."""
+        return silu(input)
+
+
+@final
+class Sigmoid(Module):
+    """Computes `nn.sigmoid`. Source: torch.nn.Sigmoid."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.sigmoid(input)`."""
+        return sigmoid(input)
+
+
+@final
+class Tanh(Module):
+    """Computes `nn.tanh`. Source: torch.nn.Tanh."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.tanh(input)`."""
+        return tanh(input)
+
+
+@final
+class Softplus(Module):
+    """Computes `nn.softplus`. Source: torch.nn.Softplus."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        self.beta: float = beta
+        self.threshold: float = threshold
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.softplus(input, beta, threshold)`."""
+        return softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+@final
+class Softmax(Module):
+    """Computes `nn.softmax` along the axis `dim`. Source: torch.nn.Softmax."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.softmax(input, dim)`."""
+        return softmax(input, self.dim)
+
+    def extra_repr(self) -> str:
+        """Return the axis."""
+        return f"dim={self.dim}"
+
+
+@final
+class LogSoftmax(Module):
+    """Computes `nn.log_softmax` along the axis `dim`. Source: torch.nn.LogSoftmax."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.log_softmax(input, dim)`."""
+        return log_softmax(input, self.dim)
+
+    def extra_repr(self) -> str:
+        """Return the axis."""
+        return f"dim={self.dim}"
+
+
+@final
+class ReLU6(_Pointwise):
+    """Computes `nn.relu6`. Source: torch.nn.ReLU6."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.relu6(input)`."""
+        return relu6(input)
+
+
+@final
+class Hardtanh(_Pointwise):
+    """Computes `nn.hardtanh`. Source: torch.nn.Hardtanh."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.min_val: float = number(min_val, "min_val")
+        self.max_val: float = number(max_val, "max_val")
+        if self.max_val <= self.min_val:
+            raise ArgumentError(f"Hardtanh needs max_val above min_val, not {max_val} and {min_val}")
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.hardtanh(input, min_val, max_val)`."""
+        return hardtanh(input, self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+@final
+class Hardsigmoid(_Pointwise):
+    """Computes `nn.hardsigmoid`. Source: torch.nn.Hardsigmoid."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.hardsigmoid(input)`."""
+        return hardsigmoid(input)
+
+
+@final
+class Hardswish(_Pointwise):
+    """Computes `nn.hardswish`. Source: torch.nn.Hardswish."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.hardswish(input)`."""
+        return hardswish(input)
+
+
+@final
+class Hardshrink(Module):
+    """Computes `nn.hardshrink`. Source: torch.nn.Hardshrink."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.hardshrink(input, lambd)`."""
+        return hardshrink(input, self.lambd)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"lambd={self.lambd}"
+
+
+@final
+class Softshrink(Module):
+    """Computes `nn.softshrink`. Source: torch.nn.Softshrink."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.softshrink(input, lambd)`."""
+        return softshrink(input, self.lambd)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"lambd={self.lambd}"
+
+
+@final
+class Threshold(_Pointwise):
+    """Computes `nn.threshold`. Source: torch.nn.Threshold."""
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.threshold: float = threshold
+        self.value: float = value
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.threshold(input, threshold, value)`."""
+        return threshold(input, self.threshold, self.value)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"threshold={self.threshold}, value={self.value}"
+
+
+@final
+class Mish(_Pointwise):
+    """Computes `nn.mish`. Source: torch.nn.Mish."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.mish(input)`."""
+        return mish(input)
+
+
+@final
+class SELU(_Pointwise):
+    """Computes `nn.selu`. Source: torch.nn.SELU."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.selu(input)`."""
+        return selu(input)
+
+
+@final
+class CELU(_Pointwise):
+    """Computes `nn.celu`. Source: torch.nn.CELU."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.alpha = alpha
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.celu(input, alpha)`."""
+        return celu(input, self.alpha)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"alpha={self.alpha}"
+
+
+@final
+class LogSigmoid(Module):
+    """Computes `nn.logsigmoid`. Source: torch.nn.LogSigmoid."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.logsigmoid(input)`."""
+        return logsigmoid(input)
+
+
+@final
+class Softsign(Module):
+    """Computes `nn.softsign`. Source: torch.nn.Softsign."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.softsign(input)`."""
+        return softsign(input)
+
+
+@final
+class Tanhshrink(Module):
+    """Computes `nn.tanhshrink`. Source: torch.nn.Tanhshrink."""
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.tanhshrink(input)`."""
+        return tanhshrink(input)
+
+
+@final
+class GLU(Module):
+    """Computes `nn.glu` along the axis `dim`. Source: torch.nn.GLU."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.glu(input, dim)`."""
+        return glu(input, self.dim)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"dim={self.dim}"
+
+
+@final
+class Softmin(Module):
+    """Computes `nn.softmin` along the axis `dim`. Source: torch.nn.Softmin."""
+
+    def __init__(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.softmin(input, dim)`."""
+        return softmin(input, self.dim)
+
+    def extra_repr(self) -> str:
+        """Return the option."""
+        return f"dim={self.dim}"
+
+
+@final
+class Softmax2d(Module):
+    """Computes `nn.softmax` along the axis of the channels of images. Source: torch.nn.Softmax2d."""
+
+    def forward(self, input: Any) -> Any:
+        """Return the output, in the shape of the input.
+
+        Args:
+            input: shape `(n, channels, height, width)` or `(channels, height, width)`.
+        """
+        if np.ndim(input) not in (3, 4):
+            raise ArgumentError(
+                "Softmax2d takes an input of shape (n, channels, height, width) or (channels, height, width), not "
+                f"{np.shape(input)}"
+            )
+        return softmax(input, -3)
+
+
+@final
+class RReLU(_Pointwise):
+    """Computes `nn.rrelu`, with random slopes in a training and their mean after `eval()`. Source: torch.nn.RReLU."""
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.lower: float = lower
+        self.upper: float = upper
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.rrelu(input, lower, upper, training)`."""
+        return rrelu(input, self.lower, self.upper, self.training)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"lower={self.lower}, upper={self.upper}"
+
+
+@final
+class PReLU(Module):
+    """Computes `nn.prelu`, the slope of which for negative numbers is learned.
+
+    Args:
+        num_parameters: 1, or the number of channels, which are on axis 1 of the input.
+        init: the slope at first.
+        device: where the slopes live.
+        dtype: their dtype; None for the default one.
+
+    Attributes:
+        weight: the slopes, shape `(num_parameters,)`.
+
+    Source: torch.nn.PReLU.
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Place = None, dtype: Any = None) -> None:
+        self.num_parameters: int = size(num_parameters, "num_parameters")
+        self.init: float = number(init, "init")
+        self.weight: Tensor = new_parameter((self.num_parameters,), device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the slopes to `init`."""
+        init.constant_(self.weight, self.init)
+
+    def forward(self, input: Any) -> Any:
+        """Return `nn.prelu(input, weight)`."""
+        return prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        """Return the number of slopes."""
+        return f"num_parameters={self.num_parameters}"

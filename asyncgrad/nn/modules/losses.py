@@ -1,0 +1,418 @@
+"""Losses as modules."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, final
+
+from ...core.settings.arguments import truth
+from ...core.tensor import Tensor, asarray
+from ..functional.arguments import REDUCTIONS, check_reduction
+from ..functional.cross_entropy import cross_entropy, nll_loss
+from ..functional.distances import cosine_similarity, pairwise_distance
+from ..functional.losses import (
+    KL_REDUCTIONS,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    gaussian_nll_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+)
+from ..functional.margin_losses import (
+    cosine_embedding_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    triplet_margin_loss,
+)
+from .module import Module
+
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CosineSimilarity",
+    "CrossEntropyLoss",
+    "GaussianNLLLoss",
+    "HingeEmbeddingLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "MarginRankingLoss",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
+    "NLLLoss",
+    "PairwiseDistance",
+    "PoissonNLLLoss",
+    "SmoothL1Loss",
+    "SoftMarginLoss",
+    "TripletMarginLoss",
+]
+
+
+class _Loss(Module):
+    """Abstract base of losses, which reduce the losses of all elements by "mean", "sum" or "none"."""
+
+    _reductions: ClassVar[tuple[str, ...]] = REDUCTIONS
+
+    def __init__(self, reduction: str = "mean") -> None:
+        check_reduction(reduction, self._reductions)
+        self.reduction = reduction
+
+    def extra_repr(self) -> str:
+        """Return the reduction."""
+        return f"reduction={self.reduction!r}"
+
+
+def _constant(weight: Any) -> Tensor | None:
+    return None if weight is None else asarray(weight)
+
+
+@final
+class MSELoss(_Loss):
+    """Computes `nn.mse_loss`. Source: torch.nn.MSELoss."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.mse_loss(input, target, reduction)`."""
+        return mse_loss(input, target, self.reduction)
+
+
+@final
+class L1Loss(_Loss):
+    """Computes `nn.l1_loss`. Source: torch.nn.L1Loss."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.l1_loss(input, target, reduction)`."""
+        return l1_loss(input, target, self.reduction)
+
+
+@final
+class CrossEntropyLoss(_Loss):
+    """Computes `nn.cross_entropy`, whose options are this class's. Source: torch.nn.CrossEntropyLoss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.CrossEntropyLoss()(np.zeros((2, 4)), np.array([0, 3])).round(4)
+        np.float64(1.3863)
+    """
+
+    def __init__(
+        self, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
+    ) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", _constant(weight))
+        self.weight: Tensor | None
+        self.ignore_index: int = ignore_index
+        self.label_smoothing: float = label_smoothing
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return the loss of the logits `input` and the labels `target`."""
+        return cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+
+
+@final
+class NLLLoss(_Loss):
+    """Computes `nn.nll_loss`, whose options are this class's. Source: torch.nn.NLLLoss."""
+
+    def __init__(self, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", _constant(weight))
+        self.weight: Tensor | None
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return the loss of the log-probabilities `input` and the labels `target`."""
+        return nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+
+
+@final
+class BCEWithLogitsLoss(_Loss):
+    """Computes `nn.binary_cross_entropy_with_logits`. Source: torch.nn.BCEWithLogitsLoss."""
+
+    def __init__(self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", _constant(weight))
+        self.register_buffer("pos_weight", _constant(pos_weight))
+        self.weight: Tensor | None
+        self.pos_weight: Tensor | None
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return the loss of the logits `input` and the probabilities `target`."""
+        return binary_cross_entropy_with_logits(
+            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
+        )
+
+
+@final
+class SmoothL1Loss(_Loss):
+    """Computes `nn.smooth_l1_loss`, whose options are this class's. Source: torch.nn.SmoothL1Loss."""
+
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = beta
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.smooth_l1_loss(input, target)` with the options."""
+        return smooth_l1_loss(input, target, beta=self.beta, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"beta={self.beta}, {super().extra_repr()}"
+
+
+@final
+class HuberLoss(_Loss):
+    """Computes `nn.huber_loss`, whose options are this class's. Source: torch.nn.HuberLoss."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.delta = delta
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.huber_loss(input, target)` with the options."""
+        return huber_loss(input, target, delta=self.delta, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"delta={self.delta}, {super().extra_repr()}"
+
+
+@final
+class KLDivLoss(_Loss):
+    """Computes `nn.kl_div`, whose options are this class's. Source: torch.nn.KLDivLoss."""
+
+    _reductions = KL_REDUCTIONS
+
+    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__(reduction)
+        self.log_target: bool = truth(log_target, "log_target")
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.kl_div(input, target)` with the options."""
+        return kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"log_target={self.log_target}, {super().extra_repr()}"
+
+
+@final
+class BCELoss(_Loss):
+    """Computes `nn.binary_cross_entropy`, whose options are this class's. Source: torch.nn.BCELoss."""
+
+    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", _constant(weight))
+        self.weight: Tensor | None
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.binary_cross_entropy(input, target)` with the options."""
+        return binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
+
+
+@final
+class PoissonNLLLoss(_Loss):
+    """Computes `nn.poisson_nll_loss`, whose options are this class's. Source: torch.nn.PoissonNLLLoss."""
+
+    def __init__(self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.log_input: bool = truth(log_input, "log_input")
+        self.full: bool = truth(full, "full")
+        self.eps: float = eps
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.poisson_nll_loss(input, target)` with the options."""
+        return poisson_nll_loss(
+            input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
+        )
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"log_input={self.log_input}, full={self.full}, eps={self.eps}, {super().extra_repr()}"
+
+
+@final
+class GaussianNLLLoss(_Loss):
+    """Computes `nn.gaussian_nll_loss`, whose options are this class's. Source: torch.nn.GaussianNLLLoss."""
+
+    def __init__(self, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.full: bool = truth(full, "full")
+        self.eps: float = eps
+
+    def forward(self, input: Any, target: Any, var: Any) -> Any:
+        """Return `nn.gaussian_nll_loss(input, target, var)` with the options."""
+        return gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"full={self.full}, eps={self.eps}, {super().extra_repr()}"
+
+
+@final
+class HingeEmbeddingLoss(_Loss):
+    """Computes `nn.hinge_embedding_loss`, whose options are this class's. Source: torch.nn.HingeEmbeddingLoss."""
+
+    def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.margin = margin
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.hinge_embedding_loss(input, target)` with the options."""
+        return hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"margin={self.margin}, {super().extra_repr()}"
+
+
+@final
+class MarginRankingLoss(_Loss):
+    """Computes `nn.margin_ranking_loss`, whose options are this class's. Source: torch.nn.MarginRankingLoss."""
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.margin = margin
+
+    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+        """Return `nn.margin_ranking_loss(input1, input2, target)` with the options."""
+        return margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"margin={self.margin}, {super().extra_repr()}"
+
+
+@final
+class CosineEmbeddingLoss(_Loss):
+    """Computes `nn.cosine_embedding_loss`, whose options are this class's. Source: torch.nn.CosineEmbeddingLoss."""
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.margin = margin
+
+    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+        """Return `nn.cosine_embedding_loss(input1, input2, target)` with the options."""
+        return cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"margin={self.margin}, {super().extra_repr()}"
+
+
+@final
+class SoftMarginLoss(_Loss):
+    """Computes `nn.soft_margin_loss`. Source: torch.nn.SoftMarginLoss."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.soft_margin_loss(input, target)` with the options."""
+        return soft_margin_loss(input, target, reduction=self.reduction)
+
+
+@final
+class MultiLabelMarginLoss(_Loss):
+    """Computes `nn.multilabel_margin_loss`. Source: torch.nn.MultiLabelMarginLoss."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.multilabel_margin_loss(input, target)` with the options."""
+        return multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+@final
+class MultiLabelSoftMarginLoss(_Loss):
+    """Computes `nn.multilabel_soft_margin_loss`, with its options. Source: torch.nn.MultiLabelSoftMarginLoss."""
+
+    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", _constant(weight))
+        self.weight: Tensor | None
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.multilabel_soft_margin_loss(input, target)` with the options."""
+        return multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
+
+
+@final
+class TripletMarginLoss(_Loss):
+    """Computes `nn.triplet_margin_loss`, whose options are this class's. Source: torch.nn.TripletMarginLoss."""
+
+    def __init__(
+        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction)
+        self.margin: float = margin
+        self.p: float = p
+        self.eps: float = eps
+        self.swap: bool = truth(swap, "swap")
+
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+        """Return `nn.triplet_margin_loss(anchor, positive, negative)` with the options."""
+        return triplet_margin_loss(anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"margin={self.margin}, p={self.p}, eps={self.eps}, swap={self.swap}, {super().extra_repr()}"
+
+
+@final
+class MultiMarginLoss(_Loss):
+    """Computes `nn.multi_margin_loss`, whose options are this class's. Source: torch.nn.MultiMarginLoss."""
+
+    def __init__(self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", _constant(weight))
+        self.weight: Tensor | None
+        self.p: int = p
+        self.margin: float = margin
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """Return `nn.multi_margin_loss(input, target)` with the options."""
+        return multi_margin_loss(input, target, self.p, self.margin, self.weight, self.reduction)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"p={self.p}, margin={self.margin}, {super().extra_repr()}"
+
+
+@final
+class CosineSimilarity(Module):
+    """Computes `nn.cosine_similarity` along the axis `dim`. Source: torch.nn.CosineSimilarity."""
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
+        self.dim: int = dim
+        self.eps: float = eps
+
+    def forward(self, x1: Any, x2: Any) -> Any:
+        """Return `nn.cosine_similarity(x1, x2, dim, eps)`."""
+        return cosine_similarity(x1, x2, self.dim, self.eps)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"dim={self.dim}, eps={self.eps}"
+
+
+@final
+class PairwiseDistance(Module):
+    """Computes `nn.pairwise_distance`, whose options are this class's. Source: torch.nn.PairwiseDistance."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
+        self.norm: float = p
+        self.eps: float = eps
+        self.keepdim: bool = truth(keepdim, "keepdim")
+
+    def forward(self, x1: Any, x2: Any) -> Any:
+        """Return `nn.pairwise_distance(x1, x2, p, eps, keepdim)`."""
+        return pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"p={self.norm}, eps={self.eps}, keepdim={self.keepdim}"

@@ -1,0 +1,893 @@
+"""Module: a class of one's own whose attributes are tensors and other modules, and which is a tree of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from operator import setitem
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+
+from ...core.arrays.hooks import HookList, RemovableHandle
+from ...core.arrays.interception import on_device_of
+from ...core.graph.html import panel, table
+from ...core.graph.saved_hooks import prepare_write
+from ...core.settings.arguments import describe, truth
+from ...core.settings.loop_turn import keep_pace
+from ...core.tensor import Tensor, asarray
+from ...core.tree.registry import container_type, register_model
+from ...core.tree.structure import TreeStructure, are_equal, flatten
+from ...core.tree.structure import map as map_tree
+from ...errors import ArgumentError, ArgumentTypeError
+from ..versions import fitting_arrays, publish, take_snapshot
+
+__all__ = ["IncompatibleKeys", "Module", "Parameter"]
+
+#: How many modules a notebook shows of one.
+_ROWS = 100
+
+#: The attribute that holds a module's record, which is no part of the tree.
+_RECORD = "_record"
+
+
+def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802
+    """Return a new leaf that is a parameter of the Module to which it is assigned, alone or in a list or a dict.
+
+    Any leaf that requires grad is one.
+
+    Args:
+        data: a tensor, an array or numbers. An array is shared, not copied.
+        requires_grad: False for a parameter that is frozen.
+
+    Source: torch.nn.Parameter.
+    """
+    tensor = asarray(data).detach().requires_grad_()
+    return tensor if truth(requires_grad, "requires_grad") else tensor.requires_grad_(False)
+
+
+def _is_parameter(tensor: Tensor) -> bool:
+    """Return whether a tensor is a leaf that requires grad, or has required it before it was frozen."""
+    return tensor._grad_fn is None and tensor._meta is not None and tensor._meta.has_required_grad and tensor.is_leaf
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `load_state_dict` found beside the entries that it loaded; both lists are empty if all keys match."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+@final
+class _Record:
+    """What a module knows of its attributes, and its hooks."""
+
+    __slots__ = (
+        "children",
+        "differentiated",
+        "forward_hooks",
+        "forward_pre_hooks",
+        "in_containers",
+        "is_frozen",
+        "is_shared",
+        "origin",
+        "parameters",
+        "persistent",
+    )
+
+    def __init__(self) -> None:
+        #: The names of parameters, which they are also when they are frozen or None. A dict keeps their order.
+        self.parameters: dict[str, None] = {}
+        #: The names of buffers that are in the state dict.
+        self.persistent: set[str] = set()
+        #: The names of attributes that are children in the tree, whatever they hold.
+        self.children: frozenset[str] = frozenset()
+        #: The paths of parameters in lists, dicts and the like, which they are also when they are frozen.
+        self.in_containers: set[str] = set()
+        #: The paths of parameters that transforms differentiate with respect to although they do not require grad: in a
+        #: module that a tree function has made, those that are in the place of one that does.
+        self.differentiated: frozenset[str] = frozenset()
+        #: The module whose structure this one has, if a tree function has made it.
+        self.origin: Module | None = None
+        #: Whether several modules have this record.
+        self.is_shared = False
+        #: Whether the module is a snapshot.
+        self.is_frozen = False
+        self.forward_pre_hooks: HookList | None = None
+        self.forward_hooks: HookList | None = None
+
+    def copy(self) -> _Record:
+        """Return a record with the same hooks."""
+        record = _Record()
+        record.parameters, record.persistent = dict(self.parameters), set(self.persistent)
+        record.children, record.in_containers, record.origin = self.children, set(self.in_containers), self.origin
+        record.differentiated = self.differentiated
+        # What a transform calls is a module like this one, with the hooks that this one has.
+        record.forward_pre_hooks, record.forward_hooks = self.forward_pre_hooks, self.forward_hooks
+        return record
+
+    # The copies of a module that `copy.deepcopy` and `pickle` make have no hooks.
+    def __getstate__(self) -> Any:
+        return self.parameters, self.persistent, self.children, self.in_containers, self.differentiated
+
+    def __setstate__(self, state: Any) -> None:
+        self.parameters, self.persistent, self.children, self.in_containers, self.differentiated = state
+        self.origin = self.forward_pre_hooks = self.forward_hooks = None
+        self.is_shared = self.is_frozen = False
+
+
+class _Entry(NamedTuple):
+    """A tensor of a module, or what stands in its place in a tree like the module."""
+
+    path: str
+    value: Any
+    is_parameter: bool
+    is_persistent: bool
+
+
+class Module:
+    """Abstract base of models and their layers: a plain class whose tensors and modules are attributes.
+
+    A leaf that requires grad when it is assigned, or did before it was frozen, is a parameter, and stays one. Any other
+    tensor is a buffer; those made by `register_buffer` are in the state dict. Lists, tuples, dicts and dataclasses of
+    tensors and modules are walked, too. A subclass defines `forward`, which may be an `async def`; then its calls are
+    awaited.
+
+    A module is a tree (`ag.tree`), whose leaves are its tensors and those of the modules in it; all other attributes
+    are part of the structure. So `ag.func.value_and_grad(loss)(model, batch)` gives a module of gradients, in which
+    buffers and frozen parameters are None, and `ag.tree.map` gives a new module. Its tensors, such as those that are
+    made in `ag.no_grad()`, need not require grad: transforms differentiate with respect to those in the place of
+    parameters that do. (An optimizer takes it after `requires_grad_()`.) A tensor that is in two places of a module is
+    one parameter: transforms give its gradient at both, and `ag.tree.map` maps it once.
+
+    Attributes:
+        training: whether layers such as Dropout behave as in a training; see `train` and `eval`.
+
+    Source: torch.nn.Module.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad import nn
+        >>> class Line(nn.Module):
+        ...     def __init__(self):
+        ...         self.slope = ag.tensor([2.0], requires_grad=True)
+        ...         self.offset = ag.tensor([1.0], requires_grad=True)
+        ...     def forward(self, x):
+        ...         return self.slope * x + self.offset
+        >>> model = Line()
+        >>> model(np.array([3.0])).item()
+        7.0
+        >>> [name for name, _ in model.named_parameters()]
+        ['slope', 'offset']
+        >>> ag.sync.func.grad(lambda model, x: model(x).sum())(model, np.array([3.0])).slope.item()
+        3.0
+    """
+
+    training: bool
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return a module without attributes: so a subclass need not call `super().__init__()`."""
+        module = super().__new__(cls)
+        object.__setattr__(module, _RECORD, _Record())
+        object.__setattr__(module, "training", True)
+        return module
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        register_model(cls, _flatten_module, _unflatten_module, _differentiated)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the module's output; called by `module(...)`.
+
+        Raises:
+            NotImplementedError: the subclass does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no forward: write `def forward(self, x): ...` in it")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return `forward(*args, **kwargs)`, with the forward hooks run; an awaitable if `forward` is async."""
+        record: _Record = self._record
+        if record.forward_pre_hooks is None and record.forward_hooks is None:
+            return self.forward(*args, **kwargs)
+        steps = self._hooked_call(args, kwargs)
+        result = next(steps)
+        try:
+            while isinstance(result, Tensor) or not inspect.isawaitable(result):
+                result = steps.send(result)
+        except StopIteration as end:
+            return end.value
+        return _await_rest(steps, result)
+
+    # Attributes.
+
+    _record: _Record
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        record: _Record = self._record
+        if record.is_frozen:
+            self._check_not_frozen(name)
+        if isinstance(value, Tensor):
+            if name in record.parameters:
+                if not value.is_leaf:
+                    raise ArgumentError(
+                        f"{type(self).__name__}.{name} is a parameter, and {describe(value)} was computed by "
+                        f"{value.grad_fn.name if value.grad_fn else ''}: assign nn.Parameter(value), or keep what is "
+                        "computed in a variable"
+                    )
+            elif name not in record.persistent and _is_parameter(value):
+                self._own_record().parameters[name] = None
+        elif value is not None and name in record.parameters:
+            raise ArgumentTypeError(
+                f"{type(self).__name__}.{name} is a parameter, and cannot become {describe(value)}: assign a Tensor, "
+                f"or write `del module.{name}` first"
+            )
+        object.__setattr__(self, name, value)
+        if value is not None and container_type(type(value)) is not None and not isinstance(value, Module):
+            # Takes note of the parameters in it.
+            list(self._own_parts())
+
+    def __delattr__(self, name: str) -> None:
+        self._check_not_frozen(name)
+        object.__delattr__(self, name)
+        record = self._own_record()
+        record.parameters.pop(name, None)
+        record.persistent.discard(name)
+
+    def _own_record(self) -> _Record:
+        """Return the record, to change it: modules that tree functions have made share theirs."""
+        record: _Record = self._record
+        self._check_not_frozen("what belongs to")
+        if record.is_shared:
+            record = record.copy()
+            object.__setattr__(self, _RECORD, record)
+        return record
+
+    def register_parameter(self, name: str, param: Tensor | None) -> None:
+        """Set a parameter: a leaf, which may be frozen, or None for one that this module does without.
+
+        Raises:
+            ArgumentTypeError: `param` is no tensor.
+            ArgumentError: `param` is no leaf, or `name` is an attribute of something else.
+        """
+        _check_attribute(self, name, param)
+        self._own_record().parameters[name] = None
+        setattr(self, name, param)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Set a buffer: a tensor that belongs to the module's state and is not trained.
+
+        Args:
+            name: the name of the attribute.
+            tensor: the tensor, or None for one that this module does without.
+            persistent: whether it is in the state dict.
+
+        Raises:
+            ArgumentTypeError: `tensor` is no tensor.
+            ArgumentError: `name` is an attribute of something else.
+        """
+        _check_attribute(self, name, tensor)
+        if truth(persistent, "persistent"):
+            self._own_record().persistent.add(name)
+        object.__setattr__(self, name, tensor)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Set a submodule: the same as `setattr(self, name, module)`.
+
+        Raises:
+            ArgumentTypeError: `module` is no Module.
+        """
+        if module is not None and not isinstance(module, Module):
+            raise ArgumentTypeError(f"module must be a Module, not {describe(module)}")
+        setattr(self, name, module)
+
+    # What a module consists of.
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Yield the parameters, each once: those of this module first.
+
+        Args:
+            recurse: also those of the modules in it.
+        """
+        for _, param in self.named_parameters(recurse=recurse):
+            yield param
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield the parameters with their paths, such as "layers.0.weight".
+
+        Args:
+            prefix: the path of this module.
+            recurse: also those of the modules in it.
+            remove_duplicate: yield a parameter that is in several places once, under its first path.
+        """
+        for entry in self._entries(prefix, recurse, remove_duplicate):
+            if entry.is_parameter and entry.value is not None:
+                yield entry.path, entry.value
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Yield the tensors that are no parameters, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield the buffers with their paths; the arguments are those of `named_parameters`."""
+        for entry in self._entries(prefix, recurse, remove_duplicate):
+            if not entry.is_parameter and entry.value is not None:
+                yield entry.path, entry.value
+
+    def children(self) -> Iterator[Module]:
+        """Yield the modules that are attributes of this one, or in containers that are, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Yield those modules with their names."""
+        seen: set[int] = set()
+        for name, value in self._own_parts():
+            if isinstance(value, Module) and id(value) not in seen:
+                seen.add(id(value))
+                yield name, value
+
+    def modules(self) -> Iterator[Module]:
+        """Yield this module and all modules in it, each once."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
+        """Yield this module and all modules in it with their paths; that of this module is `prefix`.
+
+        Args:
+            prefix: the path of this module.
+            remove_duplicate: yield a module that is in several places once.
+        """
+        yield from self._named_modules(prefix, set() if remove_duplicate else None)
+
+    def get_submodule(self, target: str) -> Module:
+        """Return the module at a path, such as "layers.0"; this one for "".
+
+        Raises:
+            ArgumentError: there is none.
+        """
+        return self._at(target, "module", self.named_modules(remove_duplicate=False))  # type: ignore[no-any-return]
+
+    def get_parameter(self, target: str) -> Tensor:
+        """Return the parameter at a path, such as "layers.0.weight".
+
+        Raises:
+            ArgumentError: there is none.
+        """
+        return self._at(target, "parameter", self.named_parameters(remove_duplicate=False))  # type: ignore[no-any-return]
+
+    def get_buffer(self, target: str) -> Tensor:
+        """Return the buffer at a path, such as "layers.1.running_mean".
+
+        Raises:
+            ArgumentError: there is none.
+        """
+        return self._at(target, "buffer", self.named_buffers(remove_duplicate=False))  # type: ignore[no-any-return]
+
+    # State.
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+        """Return copies of the parameters and persistent buffers by their paths, with PyTorch's names and order.
+
+        Args:
+            prefix: what each path begins with.
+            keep_vars: return the tensors themselves.
+        """
+        keep_vars = truth(keep_vars, "keep_vars")
+        return {
+            prefix + path: tensor if keep_vars else tensor.detach().copy() for path, tensor in self._state().items()
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+        """Write the values of a state dict into the parameters and persistent buffers, all or none of them.
+
+        Args:
+            state_dict: tensors or arrays by path; also those of PyTorch. Of a tensor in two places, one path is enough.
+            strict: whether all keys must match. Otherwise those that do not are left out.
+
+        Returns:
+            The missing and the unexpected keys.
+
+        Raises:
+            ArgumentError: a shape differs, or with `strict` a key is missing or unexpected. The message names each by
+                its path, with both shapes, and nothing has changed.
+            ArgumentTypeError: `state_dict` is no mapping, or an entry no array.
+        """
+        self._check_not_frozen("the state")
+        if not isinstance(state_dict, Mapping):
+            raise ArgumentTypeError(
+                f"state_dict must be a dict of tensors, as model.state_dict() returns it, not {describe(state_dict)}"
+            )
+        own = self._state()
+        # A tensor in two places is also loaded by one of its paths: files of PyTorch's models have no more.
+        loaded = {id(tensor) for path, tensor in own.items() if path in state_dict}
+        missing = [path for path, tensor in own.items() if id(tensor) not in loaded]
+        found = IncompatibleKeys(missing, [*(set(state_dict) - set(own))])
+        found.unexpected_keys.sort(key=list(state_dict).index)
+        arrays, problems = fitting_arrays(own, state_dict, "the state dict")
+        if truth(strict, "strict"):
+            problems += [f"{path} is missing" for path in found.missing_keys]
+            problems += [f"{path} is unexpected" for path in found.unexpected_keys]
+        if problems:
+            shown = "; ".join(problems[:10]) + ("; ..." if len(problems) > 10 else "")
+            raise ArgumentError(f"the state dict does not fit {type(self).__name__}, and nothing was loaded: {shown}")
+        for path, array in arrays.items():
+            tensor = own[path]
+            prepare_write(tensor)
+            on_device_of(tensor._data, setitem, ..., array)
+            tensor._bump_version()
+        return found
+
+    def snapshot(self) -> Self:
+        """Return an immutable version of this module as it is now, in evaluation mode, without a copy of an array.
+
+        Its tensors share the arrays of this module's, read-only, and do not change: whoever writes into this module
+        next, an optimizer say, gives it new arrays. What reads a snapshot, also in another thread or over many turns of
+        the event loop, so sees one version. `ag.func` differentiates by the parameters of a snapshot as by this
+        module's, and an optimizer takes such gradients. Attributes that are no tensors are shared. Does not suspend.
+
+        Raises:
+            ArgumentError: on setting an attribute of the snapshot, or loading a state into it.
+
+        Example:
+            >>> import numpy as np, asyncgrad as ag
+            >>> from asyncgrad import nn
+            >>> model = nn.Linear(2, 1, bias=False)
+            >>> before = model.snapshot()
+            >>> _ = model.update({"weight": np.ones((1, 2))})
+            >>> model(np.ones(2)).tolist(), before.weight.tolist() == [[1.0, 1.0]]
+            ([2.0], False)
+        """
+        return take_snapshot(self)
+
+    def update(self, values: Mapping[str, Any] | Module) -> Self:
+        """Publish new values of parameters and buffers, all at once or none; return this module.
+
+        Arrays are taken over, not copied, and whoever has the old ones keeps them unchanged: snapshots, and views of
+        the parameters. Does not suspend, so that no other task of this event loop sees a part of the new values.
+
+        Args:
+            values: tensors or arrays by path, for some or all parameters and buffers; or a module of this structure,
+                such as `ag.tree.map` returns, in which None leaves a tensor as it is.
+
+        Raises:
+            ArgumentError: there is no such path, or a shape or dtype does not fit; the message names each by its path,
+                with both shapes, and nothing has changed.
+            ArgumentTypeError: a value is no array.
+        """
+        self._check_not_frozen("the state")
+        publish(self, dict(values._tensors()) if isinstance(values, Module) else values)
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Set `training` in this module and all modules in it; return this one."""
+        mode = truth(mode, "mode")
+        for module in self.modules():
+            if module.training is not mode:
+                module._check_not_frozen("training")
+            # A frozen dataclass refuses assignments.
+            object.__setattr__(module, "training", mode)
+        return self
+
+    def eval(self) -> Self:
+        """Do as `train(False)`."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Freeze all parameters, or make them require grad again; return this module."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        for module in self.modules():
+            if module._record.differentiated:
+                module._own_record().differentiated = frozenset()
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients of all parameters: to None, or to zeros."""
+        set_to_none = truth(set_to_none, "set_to_none")
+        for param in self.parameters():
+            if param.grad is not None:
+                param.grad = (
+                    None if set_to_none else Tensor(on_device_of(param._data, np.zeros_like), None, 0, param._device)
+                )
+
+    def to(self, device: Any = None, dtype: Any = None) -> Self:
+        """Move all tensors to a device, or convert the floating and complex ones to a dtype; return this module.
+
+        The module then has new tensors, and their gradients move along. So make its optimizer afterwards.
+
+        Args:
+            device: a device or its name; a dtype, or the name of a floating one, given in its place is one.
+            dtype: a floating dtype; complex tensors get the complex one of its precision.
+
+        Raises:
+            DeviceError: there is no such device.
+            ArgumentError: `dtype` is not floating.
+        """
+        if dtype is None and device is not None and _is_dtype(device):
+            device, dtype = None, device
+        kind = None if dtype is None else np.dtype(dtype)
+        if kind is not None and kind.kind not in "fc":
+            raise ArgumentError(f"a module computes in a floating dtype, not {kind}")
+        moved: dict[int, Tensor] = {}
+
+        def move(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            if id(value) not in moved:
+                moved[id(value)] = _moved(value, device, kind)
+            return moved[id(value)]
+
+        for module in self.modules():
+            for name, value in vars(module).items():
+                if name != _RECORD and not isinstance(value, Module) and _holds_parts(value):
+                    object.__setattr__(module, name, map_tree(move, value, is_leaf=_is_module))
+        return self
+
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
+        """Call a function with each module in this one, and then with this one; return it."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    # Hooks.
+
+    def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> RemovableHandle:
+        """Have `hook(module, args)` called before `forward`; what it returns, unless None, replaces the arguments.
+
+        With a hook that is an `async def`, calls of the module are awaited.
+        """
+        record = self._own_record()
+        if record.forward_pre_hooks is None:
+            record.forward_pre_hooks = HookList()
+        return record.forward_pre_hooks.add(hook)
+
+    def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> RemovableHandle:
+        """Have `hook(module, args, output)` called after `forward`; what it returns, unless None, is the output.
+
+        With a hook that is an `async def`, calls of the module are awaited.
+        """
+        record = self._own_record()
+        if record.forward_hooks is None:
+            record.forward_hooks = HookList()
+        return record.forward_hooks.add(hook)
+
+    def _hooked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
+        """Call hooks and `forward`; a generator that yields each result, and is sent it, awaited if need be."""
+        record: _Record = self._record
+        for hook in record.forward_pre_hooks.snapshot() if record.forward_pre_hooks else ():
+            changed = yield hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        output = yield self.forward(*args, **kwargs)
+        for hook in record.forward_hooks.snapshot() if record.forward_hooks else ():
+            changed = yield hook(self, args, output)
+            output = output if changed is None else changed
+        return output
+
+    # Walks.
+
+    def _at(self, target: str, what: str, named: Iterator[tuple[str, Any]]) -> Any:
+        """Return what is called `target` among named parts."""
+        found = dict(named)
+        if target not in found:
+            raise ArgumentError(f"{type(self).__name__} has no {what} {target!r}: {_known(found)}")
+        return found[target]
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the parameters and persistent buffers themselves, by their paths."""
+        return {
+            entry.path: entry.value
+            for entry in self._entries("", True, False)
+            if entry.value is not None and (entry.is_parameter or entry.is_persistent)
+        }
+
+    def _tensors(self) -> Iterator[tuple[str, Any]]:
+        """Yield what there is in place of each parameter and buffer, by its paths; None is left out."""
+        for entry in self._entries("", True, False):
+            if entry.value is not None:
+                yield entry.path, entry.value
+
+    def _check_not_frozen(self, what: str) -> None:
+        if self._record.is_frozen:
+            raise ArgumentError(
+                f"{what} of a snapshot of {type(self).__name__} cannot be changed: change the model, and take a new "
+                "model.snapshot()"
+            )
+
+    def _own_parts(self) -> Iterator[tuple[str, Any]]:
+        """Yield the tensors and modules of this module itself, also those in containers, by their paths from it."""
+        record = self._record
+        for name, value in vars(self).items():
+            if isinstance(value, (Tensor, Module)) or name in record.parameters or name in record.persistent:
+                yield name, value
+            elif name != _RECORD and (name in record.children or _holds_parts(value)):
+                leaves, structure = flatten(value, _is_leaf_of_module)
+                for path, leaf in zip(_dotted_paths(structure, name), leaves, strict=True):
+                    if isinstance(leaf, Tensor) and (leaf.requires_grad or _is_parameter(leaf)):
+                        record.in_containers.add(path)
+                    if isinstance(leaf, (Tensor, Module)) or name in record.children:
+                        yield path, leaf
+
+    def _entries(self, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[_Entry]:
+        """Yield the tensors of this module, and of those in it: for each module its parameters, then its buffers."""
+        seen: set[int] = set()
+        for module_path, module in self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]:
+            own = [
+                module._entry(module_path, name, value)
+                for name, value in module._own_parts()
+                if not isinstance(value, Module)
+            ]
+            for entry in sorted(own, key=lambda entry: not entry.is_parameter):
+                if remove_duplicate and entry.value is not None:
+                    if id(entry.value) in seen:
+                        continue
+                    seen.add(id(entry.value))
+                yield entry
+
+    def _entry(self, prefix: str, name: str, value: Any) -> _Entry:
+        record = self._record
+        # In a list or a dict, no name tells a frozen parameter from a buffer; both are state.
+        in_container = "." in name
+        is_parameter = name in record.parameters or name in record.in_containers
+        path = f"{prefix}.{name}" if prefix else name
+        return _Entry(path, value, is_parameter, in_container or name in record.persistent)
+
+    def _named_modules(self, path: str, seen: set[int] | None) -> Iterator[tuple[str, Module]]:
+        if seen is not None:
+            if id(self) in seen:
+                return
+            seen.add(id(self))
+        yield path, self
+        for name, value in self._own_parts():
+            if isinstance(value, Module):
+                yield from value._named_modules(f"{path}.{name}" if path else name, seen)
+
+    def _trained_paths(self) -> frozenset[str]:
+        """Return the paths of this module's own parameters that transforms differentiate with respect to."""
+        record: _Record = self._record
+        own = [(name, vars(self).get(name)) for name in record.parameters]
+        if record.in_containers:
+            own += [(path, value) for path, value in self._own_parts() if path in record.in_containers]
+        return record.differentiated | {
+            path for path, value in own if isinstance(value, Tensor) and value.requires_grad
+        }
+
+    def _parameter_values(self) -> list[tuple[str, Any]]:
+        """Return what stands for each parameter of the model, by path: in a module of gradients, a gradient or None."""
+        return [(path, _at_path(self, path)) for path, _ in (self._record.origin or self).named_parameters()]
+
+    def __copy__(self) -> Self:
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        vars(copied)[_RECORD] = self._record.copy()
+        return copied
+
+    # Text.
+
+    def extra_repr(self) -> str:
+        """Return the options of this module, as `repr` shows them."""
+        return ""
+
+    def __repr__(self) -> str:
+        count = sum(param.size for param in self.parameters() if hasattr(param, "size"))
+        frozen = sum(param.size for param in self.parameters() if not getattr(param, "requires_grad", True))
+        counted = f"  # {count:,} parameters" + (f", {frozen:,} of them frozen" if frozen else "")
+        return "\n".join(self._lines()) + counted
+
+    def _lines(self) -> list[str]:
+        parts = list(self._own_parts())
+        shapes = [f"{name} {tuple(value.shape)}" for name, value in parts if hasattr(value, "shape")]
+        inner = ", ".join(filter(None, [self.extra_repr(), *shapes]))
+        children = [(name, value) for name, value in parts if isinstance(value, Module)]
+        if not children:
+            return [f"{type(self).__name__}({inner})"]
+        lines = [f"{type(self).__name__}({inner}"]
+        for name, child in children:
+            first, *others = child._lines()
+            lines += [f"  ({name}): {first}", *[f"  {line}" for line in others]]
+        return [*lines, ")"]
+
+    def _repr_html_(self) -> str:
+        rows = [module._row(path) for path, module in self.named_modules()]
+        shown = rows if len(rows) <= _ROWS else rows[: _ROWS - 1]
+        if len(rows) > len(shown):
+            shown = [*shown, (f"… {len(rows) - len(shown):,} more modules", "", "", "", "")]
+        count = sum(param.size for param in self.parameters() if hasattr(param, "size"))
+        note = f"{count:,} parameters, in {'training' if self.training else 'evaluation'}"
+        head = ("path", "module", "tensors", "parameters", "trained")
+        return panel(type(self).__name__, table(head, shown, numbers=(3,)), note)
+
+    def _row(self, path: str) -> tuple[str, str, str, str, str]:
+        """Return what a notebook shows of this module without those in it."""
+        parts = [(name, value) for name, value in self._own_parts() if hasattr(value, "shape")]
+        own = [param for param in self.parameters(recurse=False) if hasattr(param, "size")]
+        trained = sum(param.size for param in own if getattr(param, "requires_grad", True))
+        count = sum(param.size for param in own)
+        options = self.extra_repr()
+        return (
+            path or "(itself)",
+            type(self).__name__ + (f"({options})" if options else ""),
+            ", ".join(f"{name} {tuple(value.shape)}" for name, value in parts),
+            f"{count:,}" if count else "",
+            "" if not count else "yes" if trained == count else "frozen" if not trained else f"{trained:,} of them",
+        )
+
+
+async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:
+    """Go on with a call from its first awaitable."""
+    try:
+        while True:
+            if not isinstance(result, Tensor) and inspect.isawaitable(result):
+                result = await result
+                # Not before: a coroutine that is cancelled there would never have been awaited.
+                await keep_pace()
+            result = steps.send(result)
+    except StopIteration as end:
+        return end.value
+
+
+def _flatten_module(module: Module) -> tuple[Sequence[Any], Any]:
+    record = module._record
+    names, static = [], []
+    for name, value in vars(module).items():
+        if name == _RECORD:
+            continue
+        if (
+            isinstance(value, (Tensor, Module))
+            or name in record.children
+            or name in record.parameters
+            or name in record.persistent
+            or _holds_parts(value)
+        ):
+            names.append(name)
+        else:
+            static.append((name, value))
+    return [vars(module)[name] for name in names], (tuple(names), _Static(static, module, names))
+
+
+@final
+class _Static:
+    """The attributes of a module that are no children, with its record: part of the structure of a tree."""
+
+    __slots__ = ("_attributes", "_entries", "_module", "_names", "_origin", "_record")
+
+    def __init__(self, entries: list[tuple[str, Any]], module: Module, names: list[str]) -> None:
+        self._entries = entries
+        self._names = names
+        self._module = module
+        self._record = module._record
+        self._origin = self._record.origin or module
+        self._attributes: dict[str, Any] | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of a new module, without its children."""
+        if self._attributes is None:
+            record = self._record.copy()
+            # A new module may have anything in place of the tensors, and its children are the same nevertheless.
+            record.children, record.origin, record.is_shared = frozenset(self._names), self._origin, True
+            record.differentiated = self._module._trained_paths()
+            self._attributes = {_RECORD: record, **dict(self._entries)}
+        return self._attributes
+
+    @property
+    def differentiated(self) -> frozenset[str]:
+        """The paths of parameters that transforms differentiate with respect to although they do not require grad."""
+        return self._record.differentiated
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Static):
+            return NotImplemented
+        mine, theirs = dict(self._entries), dict(other._entries)
+        return mine.keys() == theirs.keys() and all(are_equal(value, theirs[name]) for name, value in mine.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple([name for name, _ in self._entries]))
+
+
+def _unflatten_module(cls: type[Module], aux_data: Any, children: Sequence[Any]) -> Module:
+    names, static = aux_data
+    module = object.__new__(cls)
+    # Not by `__setattr__`, which takes tensors only for parameters: the children may be anything.
+    attributes = vars(module)
+    attributes.update(static.attributes())
+    attributes.update(zip(names, children, strict=True))
+    return module
+
+
+def _differentiated(aux_data: Any) -> frozenset[str]:
+    found: frozenset[str] = aux_data[1].differentiated
+    return found
+
+
+register_model(Module, _flatten_module, _unflatten_module, _differentiated)
+
+
+def _is_leaf_of_module(value: Any) -> bool:
+    # None stands for a parameter, in a module of gradients.
+    return value is None or isinstance(value, Module)
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, Module)
+
+
+#: Types that hold nothing; most attributes of a module that are no tensors have one of them.
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+
+
+def _holds_parts(value: Any) -> bool:
+    """Tell whether an attribute is a tensor, a module, or a container of some."""
+    if isinstance(value, (Tensor, Module)):
+        return True
+    if type(value) in _PLAIN or container_type(type(value)) is None:
+        return False
+    return any(isinstance(leaf, (Tensor, Module)) for leaf in flatten(value, _is_module)[0])
+
+
+def _at_path(module: Module, path: str) -> Any:
+    """Return what is at the path of a parameter; None where there is nothing any more."""
+    value: Any = module
+    for name in path.split("."):
+        if isinstance(value, Module):
+            value = vars(value).get(name)
+        elif value is not None and (kind := container_type(type(value))) is not None:
+            children, aux_data = kind.flatten(value)
+            labels = map(str, kind.labels(type(value), aux_data, len(children)))
+            value = dict(zip(labels, children, strict=True)).get(name)
+    return value
+
+
+def _dotted_paths(structure: TreeStructure, root: str) -> Iterator[str]:
+    if structure.kind is None:
+        yield root
+    for label, child in zip(structure.labels, structure.children, strict=True):
+        yield from _dotted_paths(child, f"{root}.{label}")
+
+
+def _check_attribute(module: Module, name: str, value: Any) -> None:
+    if not isinstance(name, str) or not name or "." in name:
+        raise ArgumentError(f"the name of a tensor in a module is a non-empty string without dots, not {name!r}")
+    if value is not None and not isinstance(value, Tensor):
+        raise ArgumentTypeError(f"{name} must be a Tensor or None, not {describe(value)}: write ag.tensor(...)")
+    if hasattr(module, name) and not isinstance(getattr(module, name), (Tensor, type(None))):
+        raise ArgumentError(f"{type(module).__name__} has an attribute {name!r} already, which is no tensor")
+
+
+def _moved(tensor: Tensor, device: Any, dtype: np.dtype[Any] | None) -> Tensor:
+    if tensor._history() is not None:
+        raise ArgumentError(
+            f"a tensor of shape {tensor.shape} in the module was computed, by {tensor.grad_fn!r}: only leaves move"
+        )
+    result = tensor.detach()
+    if dtype is not None and tensor.dtype.kind in "fc":
+        wanted = np.result_type(dtype, np.complex64) if tensor.dtype.kind == "c" and dtype.kind == "f" else dtype
+        result = result.astype(wanted)
+    if device is not None:
+        result = result.to(device)
+    if result.dtype == tensor.dtype and result._device is tensor._device:
+        return tensor
+    if tensor.requires_grad:
+        result.requires_grad_()
+    if tensor.grad is not None:
+        result.grad = _moved(tensor.grad.detach(), device, dtype)
+    return result
+
+
+#: The names of dtypes that no device has.
+_DTYPE_NAMES = frozenset({"float16", "float32", "float64", "longdouble", "complex64", "complex128"})
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, (np.dtype, type)) or (isinstance(value, str) and value in _DTYPE_NAMES)
+
+
+def _known(paths: Iterable[str]) -> str:
+    names = [path for path in paths if path]
+    return "there are " + ", ".join(names[:20]) + (", ..." if len(names) > 20 else "") if names else "there are none"

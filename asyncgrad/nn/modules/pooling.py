@@ -1,0 +1,123 @@
+"""Pooling as modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, final
+
+from ...core.settings.arguments import truth
+from ..functional.pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
+from .module import Module
+
+__all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
+
+
+class _Pool(Module):
+    """Abstract base of layers that pool windows."""
+
+    kernel_size: Any
+    stride: Any
+    padding: Any
+
+    def extra_repr(self) -> str:
+        """Return the window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _MaxPool(_Pool):
+    """Abstract base of layers that return the maximum of each window."""
+
+    #: The function that does it.
+    _pool: ClassVar[Callable[..., Any]]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        self.kernel_size: Any = kernel_size
+        self.stride: Any = kernel_size if stride is None else stride
+        self.padding = padding
+        self.dilation: Any = dilation
+        self.return_indices: bool = truth(return_indices, "return_indices")
+        self.ceil_mode: bool = truth(ceil_mode, "ceil_mode")
+
+    def forward(self, input: Any) -> Any:
+        """Return the maximum of each window, with `return_indices` together with its position."""
+        pool = type(self)._pool
+        options = (self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices)
+        return pool(input, *options)
+
+
+@final
+class MaxPool1d(_MaxPool):
+    """Computes `nn.max_pool1d`, whose options are this class's. Source: torch.nn.MaxPool1d."""
+
+    _pool = max_pool1d
+
+
+@final
+class MaxPool2d(_MaxPool):
+    """Computes `nn.max_pool2d`, whose options are this class's. Source: torch.nn.MaxPool2d."""
+
+    _pool = max_pool2d
+
+
+@final
+class AvgPool1d(_Pool):
+    """Computes `nn.avg_pool1d`, whose options are this class's. Source: torch.nn.AvgPool1d."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        self.kernel_size: Any = kernel_size
+        self.stride: Any = kernel_size if stride is None else stride
+        self.padding = padding
+        self.ceil_mode: bool = ceil_mode
+        self.count_include_pad: bool = count_include_pad
+
+    def forward(self, input: Any) -> Any:
+        """Return the mean of each window."""
+        return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+
+
+@final
+class AvgPool2d(_Pool):
+    """Computes `nn.avg_pool2d`, whose options are this class's. Source: torch.nn.AvgPool2d."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: float | None = None,
+    ) -> None:
+        self.kernel_size: Any = kernel_size
+        self.stride: Any = kernel_size if stride is None else stride
+        self.padding = padding
+        self.ceil_mode: bool = ceil_mode
+        self.count_include_pad: bool = count_include_pad
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Any) -> Any:
+        """Return the mean of each window."""
+        return avg_pool2d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )

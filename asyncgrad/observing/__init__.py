@@ -1,0 +1,1 @@
+"""What shows a graph or a run: profiles, pictures, progress displays and traces."""

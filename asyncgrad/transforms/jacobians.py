@@ -1,0 +1,208 @@
+"""Full Jacobians and Hessians, by one backward pass for each element of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import setitem
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.interception import on_device_of
+from ..core.arrays.values import zeros_beside
+from ..core.tensor import Tensor, asarray
+from ..errors import ArgumentTypeError, UnusedInputError
+from .arguments import (
+    as_inputs,
+    as_outputs,
+    as_scalar,
+    call,
+    check_call,
+    gradient_rows,
+    new_inputs,
+    require_history,
+    require_output_history,
+    transform_scope,
+    zeros_like,
+)
+
+__all__ = ["hessian", "jacobian", "require_real", "row_blocks", "stack_rows"]
+
+
+async def jacobian(
+    fn: Callable[..., Any], inputs: Any, *, create_graph: bool | None = None, strict: bool = False
+) -> Any:
+    """Return the Jacobian of `fn`: all first derivatives of each output with respect to each input.
+
+    Runs one backward pass for each element of the outputs, and yields to the event loop in between.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
+        inputs: its arguments, one or a tuple of them: tensors or arrays.
+        create_graph: record how the result is computed, to differentiate it again. None records inside
+            another transform, or if grad mode is on and an argument requires grad.
+        strict: raise if an output does not depend on an input, rather than return zeros.
+
+    Returns:
+        A tensor of shape `(*output.shape, *input.shape)` and the dtype of the input. If `fn` returns a tuple, or
+        `inputs` is a tuple, a tuple with one entry for each; if both are tuples, `jacobian[output][input]`.
+
+    Raises:
+        ArgumentTypeError: an output is complex.
+        UnusedInputError: with `strict`, an output does not depend on an input.
+
+    Source: torch.autograd.functional.jacobian.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     return (await ag.jacobian(lambda x: x * x, np.array([1.0, 2.0]))).numpy()
+        >>> ag.run(main())
+        array([[2., 0.],
+               [0., 4.]])
+    """
+    create_graph, strict = check_call("ag.jacobian", fn, inputs, create_graph, strict)
+    return await _jacobian_blocks(fn, inputs, create_graph, strict, "ag.jacobian: output {} of the function")
+
+
+async def hessian(
+    fn: Callable[..., Any], inputs: Any, *, create_graph: bool | None = None, strict: bool = False
+) -> Any:
+    """Return the Hessian of `fn`: all second derivatives with respect to each pair of inputs.
+
+    Args:
+        fn: a function or an `async def` of tensors that returns one number as a tensor.
+        inputs: its arguments, one or a tuple of them: tensors or arrays.
+        create_graph: record how the result is computed, to differentiate it again. None records inside
+            another transform, or if grad mode is on and an argument requires grad.
+        strict: raise if the value or its gradient does not depend on an input, rather than return zeros.
+
+    Returns:
+        A tensor of shape `(*input.shape, *input.shape)`. If `inputs` is a tuple, a tuple of tuples, with
+        `hessian[i][j]` of shape `(*inputs[i].shape, *inputs[j].shape)`.
+
+    Raises:
+        ArgumentTypeError: an input is complex.
+        InvalidRootError: `fn` does not return one number.
+        UnusedInputError: with `strict`, the value or its gradient does not depend on an input.
+
+    Source: torch.autograd.functional.hessian.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> async def main():
+        ...     h = await ag.hessian(lambda x, y: x * x * y, (np.array(3.0), np.array(5.0)))
+        ...     return [[block.item() for block in row] for row in h]
+        >>> ag.run(main())
+        [[10.0, 6.0], [6.0, 0.0]]
+    """
+    output_name = "ag.hessian: the gradient of the function with respect to input {}"
+    create_graph, strict = check_call("ag.hessian", fn, inputs, create_graph, strict)
+    given, is_tuple = as_inputs(inputs, "ag.hessian")
+
+    value_name = "ag.hessian: the value of the function"
+
+    async def value(*points: Tensor) -> Any:
+        output = as_scalar(await call(fn, *points), "ag.hessian")
+        if strict:
+            require_output_history((output,), value_name)
+        return output.reshape(())
+
+    async def gradient(*points: Tensor) -> Any:
+        first = await _jacobian_blocks(value, points, True, False, value_name)
+        if strict:
+            require_history(first, f"{output_name} is constant")
+        return first
+
+    blocks = await _jacobian_blocks(gradient, given, create_graph, strict, output_name)
+    return blocks if is_tuple else blocks[0][0]
+
+
+async def _jacobian_blocks(
+    fn: Callable[..., Any], inputs: Any, create_graph: bool | None, strict: bool, output_name: str
+) -> Any:
+    """Return the Jacobian; in errors, `output_name` names the transform and an output, with `{}` for its index."""
+    where = output_name.partition(":")[0]
+    with transform_scope(create_graph, inputs) as keeps_history:
+        points, is_tuple = new_inputs(inputs, keeps_history, where)
+        outputs, outputs_are_tuple = as_outputs(await call(fn, *points), where)
+        if strict:
+            require_output_history(outputs, output_name)
+        require_real(outputs, output_name)
+
+        def check(index: int, rows: Sequence[tuple[Tensor | None, ...]]) -> None:
+            if strict:
+                _check_rows(rows, output_name.format(index), bool(create_graph))
+
+        by_output = await row_blocks(outputs, points, keeps_history, check)
+        blocks = tuple([block if is_tuple else block[0] for block in by_output])
+        return blocks if outputs_are_tuple else blocks[0]
+
+
+async def row_blocks(
+    outputs: Sequence[Tensor],
+    points: Sequence[Tensor],
+    keeps_history: bool,
+    check: Callable[[int, Sequence[tuple[Tensor | None, ...]]], None] | None = None,
+) -> list[tuple[Tensor, ...]]:
+    """Return for each output the blocks of the Jacobian for all points, row by row.
+
+    Args:
+        outputs: computed from the points.
+        points: the tensors to differentiate with respect to.
+        keeps_history: record how the blocks are computed.
+        check: called with the index of each output and its rows, in which None is an undefined gradient.
+    """
+    blocks = []
+    for index, output in enumerate(outputs):
+        rows = await gradient_rows(output, points, create_graph=keeps_history)
+        if check is not None:
+            check(index, rows)
+        blocks.append(
+            tuple(
+                [
+                    stack_rows([row[position] for row in rows], output, point, keeps_history)
+                    for position, point in enumerate(points)
+                ]
+            )
+        )
+    return blocks
+
+
+def require_real(outputs: Sequence[Tensor], output_name: str) -> None:
+    """Raise unless all outputs are real; in errors, `output_name` names one, with `{}` for its index."""
+    for index, output in enumerate(outputs):
+        if output.dtype.kind == "c":
+            raise ArgumentTypeError(
+                f"{output_name.format(index)} is complex, but a Jacobian has one row for each element of a real "
+                "output: differentiate its real and imaginary parts, np.real and np.imag, one by one"
+            )
+
+
+def _check_rows(rows: Sequence[tuple[Tensor | None, ...]], output: str, create_graph: bool) -> None:
+    for row in rows:
+        for index, gradient in enumerate(row):
+            if gradient is None:
+                raise UnusedInputError(
+                    f"{output} does not depend on input {index}, which strict=True does not allow: write "
+                    "strict=False for zeros"
+                )
+            if create_graph and not gradient.requires_grad:
+                raise UnusedInputError(
+                    f"{output} has a constant Jacobian with respect to input {index}, "
+                    "which strict=True with create_graph=True does not allow"
+                )
+
+
+def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, keeps_history: bool) -> Tensor:
+    """Return the rows of one block of a Jacobian as one tensor, with zeros for undefined rows."""
+    shape = (*output.shape, *point.shape)
+    if keeps_history and any(row is not None and row.requires_grad for row in rows):
+        complete = [zeros_like(point) if row is None else row for row in rows]
+        joined: Any = complete[0] if len(complete) == 1 else np.stack(complete)
+        return joined.reshape(shape)  # type: ignore[no-any-return]
+    block = zeros_beside((len(rows), *point.shape), point._data)
+    for index, row in enumerate(rows):
+        if row is not None:
+            on_device_of(block, setitem, index, row._data)
+    return asarray(block.reshape(shape), device=point.device)

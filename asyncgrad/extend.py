@@ -1,5 +1,6 @@
 """The facade for extensions, which add rules, nodes and devices."""
 
+from .core.einops_backend import register_einops as register_einops
 from .core.engine.device import Device as Device
 from .core.graph.node import Edge as Edge
 from .core.graph.node import Node as Node
@@ -8,7 +9,7 @@ from .core.recording.primitive import Primitive as Primitive
 from .core.recording.primitive import derivative as derivative
 from .core.recording.primitive import primitive as primitive
 
-__all__ = ["Device", "Edge", "Node", "Primitive", "TraceableNode", "derivative", "primitive"]
+__all__ = ["Device", "Edge", "Node", "Primitive", "TraceableNode", "derivative", "primitive", "register_einops"]
 
 
 def __dir__() -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import os
 import threading
 import weakref
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, final
 
 from asyncgrad.core.engine.device import Device, Job, loop_thread, worker_died_error
+from asyncgrad.core.settings.process import call_in_forked_children
 from asyncgrad.errors import DeviceError
 
 from ._serving import FairLock, Server
@@ -220,8 +220,7 @@ def _reset_all() -> None:
         device._reset()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all)
+call_in_forked_children(_reset_all)
 
 
 def open_device(index: int | None) -> ThreadDevice:

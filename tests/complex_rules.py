@@ -20,7 +20,7 @@ from asyncgrad import sync
 from asyncgrad.core.recording.primitive import Primitive
 from asyncgrad.core.recording.primitive_node import PrimitiveNode
 from asyncgrad.errors import AsyncgradError
-from asyncgrad.testing.jacobian_check import JacobianCheck, Tolerance
+from asyncgrad.transforms.jacobian_check import JacobianCheck, Tolerance
 from tests.ops.finite_differences import Case, flat
 
 __all__ = ["Verdict", "all_primitives", "complex_points", "in_complex_dtypes", "primitives_in", "verdict"]

@@ -24,61 +24,54 @@ LAYER_OF = {
     "asyncgrad.core.function": "function",
     "asyncgrad.core.engine": "engine",
     "asyncgrad.core": "tensor",
-    "asyncgrad.extend": "facades of the core",
-    "asyncgrad.random": "facades of the core",
-    "asyncgrad.tree": "facades of the core",
-    "asyncgrad.numpy": "transforms",
+    "asyncgrad.extend": "tensor",
+    "asyncgrad.random": "tensor",
+    "asyncgrad.tree": "tensor",
+    "asyncgrad.func": "transforms",
+    "asyncgrad.functional": "transforms",
+    "asyncgrad.sync": "transforms",
     "asyncgrad.transforms": "transforms",
-    "asyncgrad.func": "facades of transforms",
-    "asyncgrad.functional": "facades of transforms",
-    "asyncgrad.memory": "memory",
-    "asyncgrad.data": "models",
-    "asyncgrad.nn": "models",
-    "asyncgrad.optim": "models",
-    "asyncgrad.scipy": "scipy",
+    "asyncgrad.numpy": "numpy",
     "asyncgrad.observing": "observing",
-    "asyncgrad.engine": "facades of observing",
-    "asyncgrad.graph": "facades of observing",
+    "asyncgrad.data": "data",
+    "asyncgrad.memory": "memory",
+    "asyncgrad.nn": "nn",
+    "asyncgrad.optim": "optim",
+    "asyncgrad.scipy": "scipy",
+    "asyncgrad.distributed": "distributed",
+    "asyncgrad.learn": "learn",
     "asyncgrad.testing": "testing",
-    "asyncgrad.sync": "sync",
-    "asyncgrad.distributed": "services",
-    "asyncgrad.learn": "services",
+    "asyncgrad.engine": "facade",
+    "asyncgrad.graph": "facade",
     "asyncgrad.devices": "devices",
 }
 
-#: From the bottom to the top; a layer may import those below it.
-LAYERS = (
-    "errors",
-    "settings",
-    "arrays",
-    "tree",
-    "graph",
-    "recording",
-    "views",
-    "ops",
-    "function",
-    "engine",
-    "tensor",
-    "facades of the core",
-    "transforms",
-    "facades of transforms",
-    "memory",
-    "models",
-    "scipy",
-    "observing",
-    "facades of observing",
-    "testing",
-    "sync",
-    "services",
-    "facade",
+#: From the bottom to the top; layers of one row stand side by side.
+ROWS = (
+    ("errors",),
+    ("settings",),
+    ("arrays",),
+    ("tree",),
+    ("graph",),
+    ("recording",),
+    ("views",),
+    ("ops",),
+    ("function",),
+    ("engine",),
+    ("tensor",),
+    ("transforms", "numpy", "observing"),
+    ("memory", "scipy", "nn", "optim", "data"),
+    ("learn", "distributed", "testing"),
+    ("facade",),
 )
+LAYERS = tuple(layer for row in ROWS for layer in row)
 
+#: What a layer may import besides itself: the rows below it.
+MAY_IMPORT = {
+    layer: {below for row in ROWS[:height] for below in row} for height, row in enumerate(ROWS) for layer in row
+}
 #: Forward and backward are columns side by side.
-FORWARD = {"recording", "views", "ops", "function"}
-
-#: What a layer may import besides itself.
-MAY_IMPORT = {layer: set(LAYERS[:height]) for height, layer in enumerate(LAYERS)}
-MAY_IMPORT["engine"] -= FORWARD
+MAY_IMPORT["engine"] -= {"recording", "views", "ops", "function"}
 MAY_IMPORT["devices"] = set()
 
 #: The modules that a device may import, beyond devices/ itself.
@@ -96,6 +89,7 @@ DEVICES_MAY_IMPORT = {
     "asyncgrad.core.arrays.values",
     "asyncgrad.core.recording.formula",
     "asyncgrad.core.recording.kernels",
+    "asyncgrad.core.settings.process",
     "asyncgrad.core.settings.source",
 }
 
@@ -160,6 +154,64 @@ PURE = (
     "asyncgrad.core.engine.graph_task",
     "asyncgrad.core.engine.queues",
 )
+
+# --- what happens to the process ------------------------------------------------------------------
+
+#: The one module that has effects on the process.
+HAS_EFFECTS = "asyncgrad.core.settings.process"
+
+#: Functions that change what the whole process sees.
+EFFECTS_BY_CALL = {
+    "asyncio.set_event_loop",
+    "asyncio.set_event_loop_policy",
+    "atexit.register",
+    "copyreg.pickle",
+    "gc.disable",
+    "gc.enable",
+    "gc.freeze",
+    "gc.set_debug",
+    "gc.set_threshold",
+    "locale.setlocale",
+    "logging.basicConfig",
+    "logging.captureWarnings",
+    "logging.disable",
+    "numpy.random.seed",
+    "numpy.random.set_state",
+    "numpy.set_printoptions",
+    "numpy.seterr",
+    "numpy.seterrcall",
+    "os.chdir",
+    "os.putenv",
+    "os.register_at_fork",
+    "os.umask",
+    "os.unsetenv",
+    "random.seed",
+    "resource.setrlimit",
+    "signal.set_wakeup_fd",
+    "signal.signal",
+    "socket.setdefaulttimeout",
+    "sys.addaudithook",
+    "sys.set_asyncgen_hooks",
+    "sys.set_coroutine_origin_tracking_depth",
+    "sys.setprofile",
+    "sys.setrecursionlimit",
+    "sys.setswitchinterval",
+    "sys.settrace",
+    "threading.setprofile",
+    "threading.settrace",
+    "threading.stack_size",
+    "tracemalloc.start",
+    "uvloop.install",
+    "warnings.catch_warnings",
+    "warnings.filterwarnings",
+    "warnings.resetwarnings",
+    "warnings.simplefilter",
+}
+#: All functions of these.
+EFFECTS_BY_MODULE = {"faulthandler"}
+#: Methods that change what they are called on: a list or dict of a module that is not ours, or a logger.
+CHANGES = {"add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+CHANGES_OF_LOGGERS = {"addFilter", "addHandler", "setLevel"}
 
 # --- sizes ---------------------------------------------------------------------------------------
 
@@ -272,6 +324,73 @@ def imported_again(source: Source) -> list[str]:
 
 def _aliases_of(statement: ast.stmt) -> list[ast.alias]:
     return statement.names if isinstance(statement, (ast.Import, ast.ImportFrom)) else []
+
+
+def process_effects(source: Source) -> list[str]:
+    """Nothing of a module that is not ours is changed, and no hook of the process is set, but where all effects are."""
+    if source.module == HAS_EFFECTS:
+        return []
+    names = _names_of_others(source.tree)
+    return [
+        source.at(node, f"{effect} changes the process: do it in {HAS_EFFECTS}, which lists its effects")
+        for node in ast.walk(source.tree)
+        for effect in (*_assigned(node, names), *_called(node, names))
+    ]
+
+
+def _names_of_others(tree: ast.Module) -> dict[str, str]:
+    """What the names stand for that a file has of modules which are not ours: `np` is numpy."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return {name: meant for name, meant in found.items() if not _is_ours(meant)}
+
+
+def _assigned(node: ast.AST, names: dict[str, str]) -> Iterator[str]:
+    """What a statement assigns to, or deletes, of modules that are not ours."""
+    targets: list[ast.expr] = []
+    if isinstance(node, (ast.Assign, ast.Delete)):
+        targets = [one for each in node.targets for one in (each.elts if isinstance(each, ast.Tuple) else [each])]
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        targets = [node.target]
+    yield from (ast.unparse(one) for one in targets if not isinstance(one, ast.Name) and _meant(one, names))
+
+
+def _called(node: ast.AST, names: dict[str, str]) -> Iterator[str]:
+    """What a call changes of the process."""
+    if not isinstance(node, ast.Call):
+        return
+    called = _meant(node.func, names) or ""
+    if isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr") and _meant(node.args[0], names):
+        yield f"{node.func.id}({ast.unparse(node.args[0])})"
+    elif called in EFFECTS_BY_CALL or called.partition(".")[0] in EFFECTS_BY_MODULE:
+        yield called
+    elif isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        # A module itself may have a function of that name, as `np.insert`.
+        of_module = node.func.attr in CHANGES and _meant(owner, names) and not _is_module(owner, names)
+        if of_module or (node.func.attr in CHANGES_OF_LOGGERS and "getLogger" in ast.unparse(owner)):
+            yield ast.unparse(node.func)
+
+
+def _is_module(node: ast.expr, names: dict[str, str]) -> bool:
+    """Tell whether it is what an `import` has named, and no name that is taken from a module, and no attribute."""
+    return isinstance(node, ast.Name) and "." not in names.get(node.id, ".")
+
+
+def _meant(node: ast.expr, names: dict[str, str]) -> str | None:
+    """The full name of what an attribute, an element or the dict of a module that is not ours stands for."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Call):
+        return _meant(node.args[0], names) if _is_name(node.func, "vars") and node.args else None
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        owner = _meant(node.value, names)
+        return owner and (f"{owner}.{node.attr}" if isinstance(node, ast.Attribute) else owner)
+    return None
 
 
 def sizes(source: Source) -> list[str]:

@@ -71,6 +71,10 @@ def test_what_is_imported_at_run_time_is_not_imported_again_for_type_hints():
     assert each_file_holds(rules.imported_again, HOUSE.sources)
 
 
+def test_what_happens_to_the_process_happens_in_one_module():
+    assert each_file_holds(rules.process_effects, HOUSE.package)
+
+
 def test_functions_stay_short():
     assert each_file_holds(rules.sizes, HOUSE.sources)
 

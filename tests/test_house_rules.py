@@ -67,7 +67,7 @@ def module_name(path: str) -> str:
         ("core/arrays/values.py", "from ..graph.node import Node", "may not import asyncgrad.core.graph.node (graph)"),
         ("core/graph/node.py", "from ..ops.sums import sum", "may not import asyncgrad.core.ops.sums (ops)"),
         ("core/graph/node.py", "from ..engine import engine", "may not import asyncgrad.core.engine.engine (engine)"),
-        ("core/graph/node.py", "from ...graph import Node", "may not import asyncgrad.graph (facades of observing)"),
+        ("core/graph/node.py", "from ...graph import Node", "may not import asyncgrad.graph (facade)"),
         ("core/ops/sums.py", "from ..engine.engine import E", "may not import asyncgrad.core.engine.engine (engine)"),
         ("core/views/nodes.py", "import asyncgrad.core.engine.engine", "may not import asyncgrad.core.engine.engine"),
         ("core/views/nodes.py", "from ..ops.sums import sum", "may not import asyncgrad.core.ops.sums (ops)"),
@@ -78,11 +78,18 @@ def module_name(path: str) -> str:
             "may not import asyncgrad.core.views.nodes (views)",
         ),
         ("core/engine/engine.py", "from ..ops import sums", "may not import asyncgrad.core.ops.sums (ops)"),
-        ("core/tensor.py", "from ..sync import backward", "may not import asyncgrad.sync (sync)"),
+        ("core/tensor.py", "from ..sync import backward", "may not import asyncgrad.sync (transforms)"),
         ("core/tensor.py", "from .. import Tensor", "may not import asyncgrad (facade)"),
-        ("nn/__init__.py", "from ..sync import backward", "asyncgrad.nn (models) may not import asyncgrad.sync (sync)"),
         ("sync.py", "import asyncgrad as ag", "may not import asyncgrad (facade)"),
         ("sync.py", "from . import devices", "imports asyncgrad.devices: devices are found by name"),
+        ("sync.py", "from .testing import gradcheck", "may not import asyncgrad.testing (testing)"),
+        ("numpy.py", "from .scipy import special", "may not import asyncgrad.scipy (scipy)"),
+        ("nn/__init__.py", "from ..optim import SGD", "may not import asyncgrad.optim (optim)"),
+        ("optim.py", "from .nn import Module", "may not import asyncgrad.nn (nn)"),
+        ("scipy.py", "from .nn import relu", "may not import asyncgrad.nn (nn)"),
+        ("learn.py", "from .distributed import stage", "may not import asyncgrad.distributed (distributed)"),
+        ("distributed.py", "from .learn import Learner", "may not import asyncgrad.learn (learn)"),
+        ("observing/trace.py", "from ..memory import checkpoint", "may not import asyncgrad.memory (memory)"),
         ("__init__.py", "from .devices.cpu import Cpu as Cpu", "imports asyncgrad.devices.cpu: devices are found"),
     ],
 )
@@ -118,7 +125,8 @@ def test_imports_down_the_layers_are_no_violation(build: Any):
             "asyncgrad/graph.py": "from .core.views.nodes import CopySlices as CopySlices",
             "asyncgrad/core/ops/sums.py": "import numpy\nfrom ..graph.node import Node\nfrom ..views.nodes import X",
             "asyncgrad/core/tensor.py": "from .engine.engine import Engine\nfrom .ops.sums import sum",
-            "asyncgrad/sync.py": "from .core.engine.engine import Engine\nfrom .nn import relu",
+            "asyncgrad/sync.py": "from .core.engine.engine import Engine",
+            "asyncgrad/nn/__init__.py": "from ..sync import backward",
         }
     )
 
@@ -280,6 +288,55 @@ def test_an_import_for_type_hints_of_what_is_imported_at_run_time_is_named(build
     assert rules.imported_again(house["asyncgrad.sync"]) == [
         "asyncgrad/sync.py:4: ast is imported at run time anyway: do not import it for type hints again"
     ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import warnings\nwarnings._showwarnmsg = show",
+        "import sys\nsys.meta_path.insert(0, finder)",
+        "import sys\nsys.meta_path[:] = []",
+        "import sys\nsys.excepthook = show",
+        "import sys\nsys.excepthook, x = show, 1",
+        "import sys\ndel sys.modules['a']",
+        "import gc\ngc.callbacks.append(f)",
+        "import gc\ngc.set_threshold(1)",
+        "from gc import set_threshold\nset_threshold(1)",
+        "import atexit\natexit.register(f)",
+        "import os\nos.register_at_fork(after_in_child=f)",
+        "import os\nos.environ['A'] = 'b'",
+        "from os import environ\nenviron['A'] = 'b'",
+        "import os\nos.environ.update(a='b')",
+        "from os import environ\nenviron.update(a='b')",
+        "import signal as s\ns.signal(1, f)",
+        "import faulthandler\nfaulthandler.enable()",
+        "import numpy as np\nnp.sum.__doc__ = ''",
+        "import numpy as np\nnp.seterr(all='ignore')",
+        "import numpy as np\nsetattr(np, 'sum', f)",
+        "import linecache\nvars(linecache)['cache'] = {}",
+        "import linecache\nlinecache.cache.pop('a')",
+        "import logging\nlogging.getLogger('a').addHandler(h)",
+        "import warnings\nwarnings.simplefilter('ignore')",
+    ],
+)
+def test_an_effect_on_the_process_is_named_but_in_the_module_of_effects(build: Any, code: str):
+    house = build({"asyncgrad/core/tensor.py": code, "asyncgrad/core/settings/process.py": code})
+
+    (violation,) = rules.process_effects(house["asyncgrad.core.tensor"])
+
+    assert violation.startswith("asyncgrad/core/tensor.py:2: ")
+    assert rules.process_effects(house["asyncgrad.core.settings.process"]) == []
+
+
+def test_what_reads_the_process_or_changes_what_is_ones_own_is_no_effect(build: Any):
+    code = (
+        "import os, sys, numpy as np\nfrom .a import table\n"
+        "x = os.environ.get('A'); y = sys.modules.get('a'); own = {}; own['a'] = 1; own.update(b=2)\n"
+        "table['a'] = np.add; self.x = np.insert(a, 0, 1); heapq.heappush(own, 1)"
+    )
+    house = build({"asyncgrad/core/tensor.py": code})
+
+    assert rules.process_effects(house["asyncgrad.core.tensor"]) == []
 
 
 def test_a_long_function_is_named_and_a_long_file_is_not(build: Any):

@@ -28,6 +28,14 @@ def matrix(requires_grad: bool = False) -> Any:
 
 # --- einops --------------------------------------------------------------------------------------
 
+
+def registered_einops() -> Any:
+    einops = pytest.importorskip("einops")
+    # Other tests have used tensors before it was imported.
+    ag.extend.register_einops()
+    return einops
+
+
 #: Each as a function of einops and of an array.
 EINOPS_CALLS = {
     "rearrange": lambda einops, x: einops.rearrange(x, "b c -> c b"),
@@ -46,7 +54,7 @@ EINOPS_CALLS = {
 
 @pytest.mark.parametrize("name", EINOPS_CALLS)
 def test_einops_on_tensors_gives_what_it_gives_on_arrays(name: str) -> None:
-    einops = pytest.importorskip("einops")
+    einops = registered_einops()
 
     result = EINOPS_CALLS[name](einops, matrix())
 
@@ -56,13 +64,13 @@ def test_einops_on_tensors_gives_what_it_gives_on_arrays(name: str) -> None:
 
 @pytest.mark.parametrize("name", EINOPS_CALLS)
 def test_the_gradients_of_einops_functions_are_right(name: str) -> None:
-    einops = pytest.importorskip("einops")
+    einops = registered_einops()
 
     assert sync.gradcheck(lambda x: EINOPS_CALLS[name](einops, x), (matrix(requires_grad=True),))
 
 
 def test_einops_asnumpy_gives_the_values_of_a_tensor_that_requires_grad() -> None:
-    einops = pytest.importorskip("einops")
+    einops = registered_einops()
 
     assert np.array_equal(einops.asnumpy(matrix(requires_grad=True)), VALUES)
 
@@ -75,6 +83,26 @@ def test_einops_knows_tensors_whichever_is_imported_first(imports: str) -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert result.stdout.strip() == "(2, 1)"
+
+
+def test_einops_that_is_imported_after_the_first_tensor_knows_tensors_once_it_is_told() -> None:
+    pytest.importorskip("einops")
+    program = (
+        "import gc, asyncgrad as ag; t = ag.tensor([[1.0, 2.0]]); import einops\n"
+        "for _ in range(2): ag.extend.register_einops()\n"
+        "gc.collect(); print(einops.rearrange(t, 'b c -> c b').shape)"
+    )
+
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert result.stdout.strip() == "(2, 1)"
+
+
+def test_einops_that_is_not_there_is_said_to_be_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "einops._backends", None)
+
+    with pytest.raises(ImportError, match="pip install einops"):
+        ag.extend.register_einops()
 
 
 def test_asyncgrad_does_not_import_einops() -> None:

@@ -28,7 +28,7 @@ NAVIGATION = {
     "Start here": ("tutorial", "notebooks/*"),
     "How-to guides": (
         *("guides", "training", "serving", "sharing", "memory", "trees", "scipy", "interoperability"),
-        *("devices", "distributed", "security", "gpu", "streams", "profiling", "visualizing", "observing"),
+        *("devices", "distributed", "security", "gpu", "streams", "profiling", "visualizing", "observing", "process"),
     ),
     "Reference": ("reference", "coverage", "pytorch-names", "hips-names"),
     "Explanation": ("engine", "layout", "views", "performance"),

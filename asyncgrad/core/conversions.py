@@ -252,9 +252,13 @@ def _of_scipy(path: str) -> str:
 
 def _module_of_ours(package: str) -> ModuleType | None:
     """Return the module of asyncgrad.scipy for a package of SciPy's; None if there is none."""
-    found = load_beside("scipy")
-    for name in package.split("."):
-        found = getattr(found, name, None)
+    try:
+        found = load_beside("scipy")
+        for name in package.split("."):
+            found = getattr(found, name, None)
+    except ImportError:
+        # Of a SciPy that is too old.
+        return None
     return found if isinstance(found, ModuleType) else None
 
 
@@ -379,6 +383,10 @@ def _root(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
+#: The operators of sparse matrices that convert the operand on the right.
+_SPARSE_OPERATORS = ("__matmul__", "__mul__", "__truediv__")
+
+
 def is_asked_by_sparse_operator() -> bool:
     """Return whether SciPy converts a tensor for an operator of a sparse matrix on its left.
 
@@ -387,13 +395,10 @@ def is_asked_by_sparse_operator() -> bool:
     """
     if "scipy.sparse" not in sys.modules:
         return False
-    frame = sys._getframe(2)
-    if not str(frame.f_globals.get("__name__", "")).startswith("scipy.sparse."):
-        return False
-    name = frame.f_code.co_name
-    if name != "_multiply_2d_with_broadcasting":
-        return name in ("_matmul_dispatch", "_divide")
-    # The method `multiply` would return NotImplemented to the user; the operator gives way.
-    while frame.f_back is not None and frame.f_code.co_name in ("_multiply_2d_with_broadcasting", "multiply"):
+    frame: FrameType | None = sys._getframe(2)
+    # A method, such as `multiply`, would return NotImplemented to the user; the operator gives way.
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("scipy.sparse."):
+        if frame.f_code.co_name in _SPARSE_OPERATORS:
+            return True
         frame = frame.f_back
-    return frame.f_code.co_name == "__mul__"
+    return False

@@ -1,39 +1,56 @@
 """einops on tensors: `einops.rearrange(t, "b c -> c b")` and all its other functions, with gradients.
 
-einops asks the subclasses of its AbstractBackend which of them knows a type. So a subclass is made as soon as both
-asyncgrad and einops have been imported, in whichever order; asyncgrad itself imports nothing of einops.
+einops asks the subclasses of its AbstractBackend which of them knows a type. So a subclass is made when tensors are
+first used, if einops has been imported by then, and else by `register_einops`. asyncgrad imports nothing of einops
+unasked, and puts nothing into Python's imports to notice it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
-from typing import Any, cast, final
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from .arrays.tensor_base import TensorBase
 
-__all__ = ["register_with_einops"]
+__all__ = ["register_einops", "register_imported_einops"]
 
 _MODULE = "einops._backends"
 
 
-def register_with_einops() -> None:
-    """Tell einops of tensors: at once if it has been imported, else as soon as it is."""
-    module = sys.modules.get(_MODULE)
-    if module is None:
-        sys.meta_path.insert(0, _Finder())
-    else:
-        _register(module)
+def register_einops() -> None:
+    """Have the functions of einops take tensors, from now on, with gradients.
+
+    They do by themselves where einops was imported before the first use of asyncgrad, as it is where both stand at the
+    top of a program. Elsewhere, call this once.
+
+    Raises:
+        ImportError: there is no einops.
+
+    Example:
+        >>> import asyncgrad as ag, importlib.util
+        >>> if importlib.util.find_spec("einops"):
+        ...     ag.extend.register_einops()
+    """
+    try:
+        base = import_module(_MODULE).AbstractBackend
+    except ImportError as error:
+        raise ImportError("ag.extend.register_einops needs einops: pip install einops") from error
+    if not any(issubclass(one, base) for one in _BACKENDS):
+        _BACKENDS.append(type("AsyncgradBackend", (_TensorBackend, base), {}))
 
 
-def _register(module: ModuleType) -> None:
-    backend = type("AsyncgradBackend", (_TensorBackend, vars(module)["AbstractBackend"]), {})
-    # A class knows its subclasses by weak references only: einops' module keeps this one alive.
-    vars(module)[backend.__name__] = backend
+def register_imported_einops() -> None:
+    """Do that if einops has been imported."""
+    if _MODULE in sys.modules:
+        register_einops()
+
+
+#: A class knows its subclasses by weak references only: this keeps the one that is made.
+_BACKENDS: list[type] = []
 
 
 class _TensorBackend:
@@ -64,39 +81,3 @@ class _TensorBackend:
 
     def einsum(self, pattern: str, *operands: Any) -> Any:
         return np.einsum(pattern, *operands)
-
-
-@final
-class _Finder:
-    """Finds einops' module of backends where Python would, once, and has the backend registered when it has run."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != _MODULE:
-            return None
-        # Another thread may have found the module at the same time, and removed this.
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = cast("Any", _RegisteringLoader(spec.loader))
-        return spec
-
-
-@final
-class _RegisteringLoader:
-    """Loads a module by another loader, and then registers the backend."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        spec = module.__spec__
-        if spec is not None:
-            # What asks the module for its source or its resources afterwards finds the loader that knows them.
-            spec.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        _register(module)

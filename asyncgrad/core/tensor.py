@@ -37,7 +37,7 @@ from .arrays.tensor_base import AutogradMeta, TensorBase, ViewMeta
 from .arrays.values import is_foreign, is_number_dtype, moved_array, on_device, raw, refuse_sparse, register_tensor
 from .backward import backward
 from .conversions import array_advice, is_asked_by_sparse_operator, is_plain_conversion, number_advice
-from .einops_backend import register_with_einops
+from .einops_backend import register_imported_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
 from .given_data import array_of_data, refuse_masked_data
 from .graph.html import facts, panel, pre
@@ -1246,7 +1246,7 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
 # Pickles of tensors name it.
 asarray.__module__ = "asyncgrad"
 
-register_with_einops()
+register_imported_einops()
 
 
 # It copies arrays of a device.

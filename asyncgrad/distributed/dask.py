@@ -19,10 +19,9 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.values import owned
-from ..core.engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask, start_task
 from ..core.settings.arguments import describe
 from ..errors import ArgumentTypeError, WorkerLostError
-from ..learn.calls import start_task
 from .failures import unknown_worker
 from .host import StageHost
 from .open_stages import OpenStages

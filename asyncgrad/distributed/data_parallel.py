@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from ..core.engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask, start_task
 from ..core.graph.leaf import get_gradient_edge
 from ..core.settings.arguments import describe, truth, whole_number
 from ..core.settings.context import CURRENT_GRAPH_TASK, no_grad
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import leaves as leaves_of
 from ..errors import ArgumentTypeError, DeviceError, GraphError, ReplicaError
-from ..learn.calls import start_task
 from ..nn.modules.module import Module
 from .collective import Collective
 from .together import start_unawaited, wait_until_done

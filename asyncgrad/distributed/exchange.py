@@ -12,8 +12,7 @@ import contextvars
 from collections.abc import Mapping
 from typing import Any, final
 
-from ..core.engine.eager_task import EagerTask
-from ..learn.calls import start_task
+from ..core.engine.eager_task import EagerTask, start_task
 from .together import retrieve, wait_until_done
 from .wire import read_bytes
 

@@ -21,14 +21,14 @@ import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.backward import grad as differentiate
-from ..core.engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.exec_info import count_reachable
+from ..core.engine.measured_calls import ALWAYS_ON_WORKER, MeasuredCalls
 from ..core.engine.offloading import call_on_worker
 from ..core.graph.leaf import get_gradient_edge
 from ..core.settings.context import GENERATOR, enable_grad, no_grad
 from ..core.tensor import Tensor, asarray
 from ..errors import GraphError, UnknownCallError, UnknownStageError
-from ..learn.calls import ALWAYS_ON_WORKER, MeasuredCalls, start_task
 from .definition import Definition, Program
 from .finite import check_gradients, finite_step
 from .ledger import Contribution, GradientLedger

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
+from ..core.engine.measured_calls import ALWAYS_ON_WORKER
 from ..core.settings.arguments import describe, number, whole_number
 from ..core.settings.scheduling import OFFLOAD_THRESHOLD
 from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError
-from ..learn.calls import ALWAYS_ON_WORKER
 from .authentication import authenticator
 from .definition import Definition
 from .failures import describe_error, describe_to_stranger

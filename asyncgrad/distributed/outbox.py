@@ -9,8 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, final
 
-from ..core.engine.eager_task import EagerTask
-from ..learn.calls import start_task
+from ..core.engine.eager_task import EagerTask, start_task
 from .together import retrieve, wait_until_done
 from .transport import Request
 

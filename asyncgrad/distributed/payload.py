@@ -13,6 +13,7 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.arrays.values import is_foreign
 from ..core.settings.arguments import describe
+from ..core.tree.as_json import CONTAINER, from_json, to_json
 from ..errors import ArgumentTypeError, DeviceError, PayloadError
 
 __all__ = ["arrays_of", "check_size", "pack", "size_of", "unpack"]
@@ -30,7 +31,11 @@ def pack(value: Any, what: str = "a stage") -> tuple[Any, list[Any]]:
         DeviceError: a tensor is in the memory of a GPU.
     """
     found: list[Any] = []
-    return _skeleton(value, found, what), found
+
+    def leaf(part: Any, _: str) -> Any:
+        return _leaf(part, found, what)
+
+    return to_json(value, leaf, what), found
 
 
 def arrays_of(leaves: Sequence[Any]) -> list[Any]:
@@ -38,7 +43,7 @@ def arrays_of(leaves: Sequence[Any]) -> list[Any]:
     return [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in leaves]
 
 
-def _skeleton(value: Any, found: list[Any], what: str) -> Any:
+def _leaf(value: Any, found: list[Any], what: str) -> Any:
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
         value = np.asarray(value)
     if isinstance(value, TensorBase) and is_foreign(value._data):
@@ -53,10 +58,9 @@ def _skeleton(value: Any, found: list[Any], what: str) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
-        # Named, since a transport may turn the one into the other.
-        return {"list" if isinstance(value, list) else "tuple": [_skeleton(item, found, what) for item in value]}
+        return CONTAINER
     if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in value):
-        return {"dict": [[key, _skeleton(item, found, what)] for key, item in value.items()]}
+        return CONTAINER
     raise ArgumentTypeError(
         f"{what} takes and returns arrays, tensors, numbers, strings and None, in lists, tuples and dicts, "
         f"not {describe(value)}"
@@ -64,17 +68,18 @@ def _skeleton(value: Any, found: list[Any], what: str) -> Any:
 
 
 def unpack(skeleton: Any, leaves: Sequence[Any]) -> Any:
-    """Return the tree of a skeleton, with `leaves` in place of its arrays."""
-    if not isinstance(skeleton, dict):
-        return skeleton
-    ((kind, content),) = skeleton.items()
-    if kind == "array":
-        return leaves[content]
-    if kind == "list":
-        return [unpack(item, leaves) for item in content]
-    if kind == "tuple":
-        return tuple([unpack(item, leaves) for item in content])
-    return {key: unpack(item, leaves) for key, item in content}
+    """Return the tree of a skeleton, with `leaves` in place of its arrays.
+
+    Raises:
+        ValueError: `pack` makes no such skeleton.
+    """
+
+    def leaf(kind: str, content: Any) -> Any:
+        if kind == "array":
+            return leaves[content]
+        raise ValueError(f"a tree has arrays, lists, tuples and dicts, and no {kind}")
+
+    return from_json(skeleton, leaf)
 
 
 def size_of(arrays: Sequence[Any]) -> int:

@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.backward import backward, grad
+from ..core.engine.measured_calls import MeasuredCalls
 from ..core.function.function import Function
 from ..core.function.once_differentiable import once_differentiable
 from ..core.graph.leaf import AccumulateGrad
@@ -20,7 +21,6 @@ from ..core.settings.context import enable_grad, is_grad_enabled
 from ..core.tensor import Tensor, asarray, tensor
 from ..core.tree.structure import TreeStructure, flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError, GraphError
-from ..learn.calls import MeasuredCalls
 from .together import run_together
 
 __all__ = ["pipeline"]

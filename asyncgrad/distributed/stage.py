@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
-from ..core.engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.observation import NODES_ELSEWHERE
 from ..core.graph.naming import identify
 from ..core.settings.context import CURRENT_NODE, is_grad_enabled
 from ..core.tensor import Tensor, asarray, tensor
 from ..core.tree.structure import leaves as leaves_of
 from ..errors import ArgumentError, RemoteError, StageLost, UnknownCallError, UnknownStageError, WorkerLostError
-from ..learn.calls import start_task
 from .calls import Call, StageCall
 from .definition import Definition
 from .failures import restore_error

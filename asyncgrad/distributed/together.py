@@ -7,8 +7,7 @@ import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from ..core.engine.eager_task import EagerTask
-from ..learn.calls import start_task
+from ..core.engine.eager_task import EagerTask, start_task
 
 __all__ = ["retrieve", "run_patiently", "run_together", "start_unawaited", "wait_until_done"]
 

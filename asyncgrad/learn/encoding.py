@@ -1,4 +1,4 @@
-"""Trees as JSON: what a journal and a checkpoint hold, without pickles, so that reading them runs no code."""
+"""What a journal and a checkpoint hold: trees as JSON, without pickles, so that reading them runs no code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..core.arrays.values import is_foreign
 from ..core.settings.arguments import describe
 from ..core.tensor import Tensor, asarray
+from ..core.tree.as_json import CONTAINER, from_json, to_json
 from ..errors import ArgumentTypeError
 
 __all__ = ["array_as_text", "array_of_text", "decode", "encode"]
@@ -27,6 +28,14 @@ def encode(value: Any, put: Callable[[Any], Any], path: str) -> Any:
     Raises:
         ArgumentTypeError: it holds something else; the message names the place.
     """
+
+    def leaf(part: Any, place: str) -> Any:
+        return _leaf(part, put, place)
+
+    return to_json(value, leaf, path)
+
+
+def _leaf(value: Any, put: Callable[[Any], Any], path: str) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if is_foreign(value):
@@ -38,36 +47,34 @@ def encode(value: Any, put: Callable[[Any], Any], path: str) -> Any:
         return {"array": put(value)}
     if isinstance(value, np.generic) and value.dtype.kind not in "OV":
         return {"scalar": put(np.asarray(value))}
-    if type(value) in (list, tuple):
-        parts = [encode(part, put, f"{path}[{index}]") for index, part in enumerate(value)]
-        return {"list" if type(value) is list else "tuple": parts}
     if isinstance(value, Mapping):
-        return {"dict": [[_key(key, path), encode(part, put, f"{path}[{key!r}]")] for key, part in value.items()]}
+        for key in value:
+            if type(key) not in (str, int, float, bool):
+                raise ArgumentTypeError(f"a key of {path} must be a string or a number, not {describe(key)}")
+        return CONTAINER
+    if type(value) in (list, tuple):
+        return CONTAINER
     raise ArgumentTypeError(
         f"{path} cannot be written to the disk: give dicts, lists and tuples of arrays, numbers, strings and None, not "
         f"{describe(value)}"
     )
 
 
-def _key(key: Any, path: str) -> Any:
-    if type(key) not in (str, int, float, bool):
-        raise ArgumentTypeError(f"a key of {path} must be a string or a number, not {describe(key)}")
-    return key
-
-
 def decode(value: Any, get: Callable[[Any], Any]) -> Any:
-    """Return the tree that `encode` was given; `get` returns the array that `put` was given."""
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind == "array":
-        return get(content)
-    if kind == "scalar":
-        return get(content)[()]
-    if kind == "dict":
-        return {key: decode(part, get) for key, part in content}
-    parts = [decode(part, get) for part in content]
-    return parts if kind == "list" else tuple(parts)
+    """Return the tree that `encode` was given; `get` returns the array that `put` was given.
+
+    Raises:
+        ValueError: `encode` writes no such thing.
+    """
+
+    def leaf(kind: str, content: Any) -> Any:
+        if kind == "array":
+            return get(content)
+        if kind == "scalar":
+            return get(content)[()]
+        raise ValueError(f"a tree has arrays, scalars, lists, tuples and dicts, and no {kind}")
+
+    return from_json(value, leaf)
 
 
 def array_as_text(array: Any) -> list[Any]:

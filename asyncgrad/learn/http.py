@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
+from ..core.engine.eager_task import start_task
 from ..core.settings.arguments import describe, number
 from ..core.settings.scheduling import no_full_collections
 from ..errors import (
@@ -26,7 +27,6 @@ from ..errors import (
     LearnerClosedError,
     RequestError,
 )
-from .calls import start_task
 
 __all__ = ["connections", "exception_handlers", "lifespan", "read_json", "run_for_client"]
 

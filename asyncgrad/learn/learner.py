@@ -19,7 +19,8 @@ import numpy as np
 
 from ..core.backward import backward
 from ..core.engine.device import Device, device
-from ..core.engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask, start_task
+from ..core.engine.measured_calls import MeasuredCalls
 from ..core.settings.arguments import check_function, describe, number, whole_number
 from ..core.settings.context import GENERATOR, no_grad
 from ..core.tensor import Tensor, tensor
@@ -40,7 +41,6 @@ from ..memory.checkpoint.steps import ContextAwaitable
 from ..nn.modules.module import Module
 from ..optim.clipping import clip_grad_norm
 from ..optim.optimizer import Optimizer
-from .calls import MeasuredCalls, start_task
 from .directory import ModelDirectory
 from .pending import PendingExample, PendingExamples
 from .predictions import PredictionQueue

@@ -9,12 +9,11 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.engine.eager_task import EagerTask
+from ..core.engine.eager_task import EagerTask, start_task
 from ..core.tensor import Tensor
 from ..core.tree.structure import flatten, unflatten
 from ..data.stacking import stack
 from ..errors import ArgumentError, BusyError
-from .calls import start_task
 
 __all__ = ["PredictionQueue", "batch_key"]
 

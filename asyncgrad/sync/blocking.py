@@ -12,12 +12,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from .. import functional as _functional
-from .. import testing as _testing
 from ..core.backward import backward as _backward
 from ..core.backward import grad as _grad
 from ..core.settings.arguments import check_function
 from ..core.settings.context import is_kind
 from ..core.tensor import Tensor
+from ..transforms.gradient_check import gradcheck as _gradcheck
+from ..transforms.gradient_check import gradgradcheck as _gradgradcheck
 from .driving import bind, choose_driver, make_blocking, run_on_own_loop, run_without_suspending
 
 __all__ = [
@@ -195,7 +196,7 @@ def hessian() -> None:
     """
 
 
-@_blocking_form_of(_testing.gradcheck)
+@_blocking_form_of(_gradcheck)
 def gradcheck() -> None:
     """Return True if the gradients of `fn` agree with finite differences; the blocking form of `ag.gradcheck`.
 
@@ -207,7 +208,7 @@ def gradcheck() -> None:
     """
 
 
-@_blocking_form_of(_testing.gradgradcheck)
+@_blocking_form_of(_gradgradcheck)
 def gradgradcheck() -> None:
     """Return True if the second derivatives of `fn` agree with finite differences; blocking `ag.gradgradcheck`.
 

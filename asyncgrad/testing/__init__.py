@@ -1,13 +1,13 @@
 """Tools for users' tests: gradcheck, the exploration of schedules, checks of stores and devices, simulated devices."""
 
+from ..transforms.gradient_check import gradcheck as gradcheck
+from ..transforms.gradient_check import gradgradcheck as gradgradcheck
 from .device_contract import DEVICE_CHECKS as DEVICE_CHECKS
 from .device_contract import check_device as check_device
 from .explore import Exploration as Exploration
 from .explore import Schedule as Schedule
 from .explore import explore as explore
 from .explore import run_with_seed as run_with_seed
-from .gradient_check import gradcheck as gradcheck
-from .gradient_check import gradgradcheck as gradgradcheck
 from .memory_store import MemoryStore as MemoryStore
 from .schedule_loop import ScheduleLoop as ScheduleLoop
 from .simulated import SimulatedAccelerator as SimulatedAccelerator

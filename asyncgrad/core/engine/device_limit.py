@@ -7,7 +7,6 @@ since nodes of the inner backward may need it; so nesting never deadlocks.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from contextvars import ContextVar
 from heapq import heapify, heappop, heappush
@@ -16,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from ...errors import BlockingError, DeviceError
 from ..settings.context import BLOCKING
+from ..settings.process import call_in_forked_children
 from .loops import OneShotEvent, running_loop
 
 if TYPE_CHECKING:
@@ -166,9 +166,8 @@ PERMIT: ContextVar[Permit | None] = ContextVar("asyncgrad_permit", default=None)
 
 _semaphores: WeakKeyDictionary[Device, _PrioritySemaphore] = WeakKeyDictionary()
 
-if hasattr(os, "register_at_fork"):
-    # The bodies that hold permits run in the parent alone.
-    os.register_at_fork(after_in_child=_semaphores.clear)
+# The bodies that hold permits run in the parent alone.
+call_in_forked_children(_semaphores.clear)
 
 
 async def acquire_permit(device: Device, priority: tuple[int, int]) -> Permit:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-__all__ = ["EagerTask"]
+__all__ = ["EagerTask", "start_task"]
 
 
 @final
@@ -261,3 +261,12 @@ class EagerTask(asyncio.Future[Any]):
     def set_exception(self, exception: Any) -> None:
         """Raise RuntimeError: the exception of a task is what its coroutine raises."""
         raise RuntimeError("a task does not support set_exception")
+
+
+def start_task(
+    coroutine: Any, context: Context, name: str, on_end: Callable[[EagerTask], None] | None = None
+) -> EagerTask:
+    """Return a task on the running loop, whose first step has been run."""
+    task = EagerTask(coroutine, loop=asyncio.get_running_loop(), context=context, name=name, on_end=on_end)
+    task.start()
+    return task

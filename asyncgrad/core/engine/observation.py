@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from ..graph.anomaly import line_of
 from ..graph.naming import identify
 from ..settings.context import BLOCKING
+from ..settings.process import silence_unconfigured_logs
 from ..settings.scheduling import CLOCK
 from .exec_info import count_reachable
 
@@ -45,7 +46,7 @@ LOG = logging.getLogger("asyncgrad.engine")
 #: each backward looks, and asking LOG takes 1,300 instructions. What is not in it is to be asked.
 LOG_IS_ENABLED: dict[int, bool] = getattr(LOG, "_cache", {})
 # So that a program that configures no logging sees nothing, as Python asks of libraries.
-logging.getLogger("asyncgrad").addHandler(logging.NullHandler())
+silence_unconfigured_logs()
 
 
 class BackwardObserver:

@@ -12,6 +12,7 @@ from typing import Any, Self, final
 
 from ...errors import ArgumentError, ArgumentTypeError
 from ..settings.arguments import describe
+from ..settings.process import set_signal_handler
 from .describe import describe_running
 
 __all__ = ["SignalDump", "dump_on_signal"]
@@ -28,7 +29,7 @@ class SignalDump:
         self.signal: signal.Signals = number
         self._file = file
         self._is_open = True
-        self._former: Any = signal.signal(number, self._handle)
+        self._former: Any = set_signal_handler(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Write the description, and call the former handler; called in the main thread between two lines of it."""
@@ -53,7 +54,7 @@ class SignalDump:
             while isinstance(owner := getattr(former, "__self__", None), SignalDump) and not owner._is_open:
                 former = owner._former
             # None is the handler of a program in C, which Python cannot restore.
-            signal.signal(self.signal, signal.SIG_DFL if former is None else former)
+            set_signal_handler(self.signal, signal.SIG_DFL if former is None else former)
 
     def __enter__(self) -> Self:
         return self

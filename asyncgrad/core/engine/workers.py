@@ -6,16 +6,15 @@ does not keep the interpreter alive; at exit the running jobs are waited for. A 
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import logging
-import os
 import threading
 from heapq import heappop, heappush
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from ...errors import DeviceError
+from ..settings.process import call_at_exit, call_in_forked_children
 
 if TYPE_CHECKING:
     from ..settings.scheduling import Quota
@@ -163,9 +162,8 @@ class WorkerPool:
 
 #: The worker threads of this process.
 WORKER_POOL = WorkerPool()
-atexit.register(WORKER_POOL.close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=WORKER_POOL.reset)
+call_at_exit(WORKER_POOL.close)
+call_in_forked_children(WORKER_POOL.reset)
 
 
 def statistics() -> Statistics:

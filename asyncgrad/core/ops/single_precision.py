@@ -8,7 +8,6 @@ needs none of this: see half.py.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from ..arrays.half import is_half, single
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import raw
 from ..settings.callers import ROUNDING
+from ..settings.process import without_warnings
 from .casting import cast
 from .dispatch import write
 
@@ -55,9 +55,9 @@ def by_single(
         finished = results if wide else _each(_rounded, results)
     else:
         # The function has warned of what there is to warn of.
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            values = plain(*map(raw, args), **{name: raw(value) for name, value in kwargs.items()})
+        with np.errstate(all="ignore"):
+            given = {name: raw(value) for name, value in kwargs.items()}
+            values = without_warnings(lambda: plain(*map(raw, args), **given))
         finished = _each(_with_value, results, values)
     return finished if out is None else write(out, finished)
 

@@ -14,6 +14,7 @@ from ..arrays.axes import array_like, arrays_together, kept_shape, laid_like, re
 from ..arrays.foreign import placed
 from ..arrays.values import beside, is_foreign, on_host, raw
 from ..recording.primitive import RULES
+from ..settings.process import without_warnings
 from .diagonals import diag
 from .dispatch import write
 from .indexing import lines_over, sort, take
@@ -210,10 +211,8 @@ def nanquantile(
         positions = shares.reshape(fractions.shape + (1,) * counts.ndim) * (counts - 1)
     else:
         # It has warned of lines of nans.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            recorded_fractions(q, method)
-            positions = quantile_ranks(np.nanquantile, a, q, axis, method, weights)
+        recorded_fractions(q, method)
+        positions = without_warnings(lambda: quantile_ranks(np.nanquantile, a, q, axis, method, weights))
         positions = beside(np.where(np.isnan(positions), -1.0, positions), counts)
     below = np.floor(raw(positions)).astype(int)
     result = lower = take_at(ordered, below)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from .process import replace_display_of_warnings
 from .source import GENERATED
 
 __all__ = ["ROUNDING", "WRITING", "is_own_file", "shorten_traceback", "show_warnings_at_the_caller"]
@@ -64,8 +65,12 @@ def shorten_traceback(error: BaseException) -> None:
 
 def show_warnings_at_the_caller() -> None:
     """From now on have warnings of asyncgrad, and of libraries that it calls, shown at the line that called it."""
-    show: Callable[[warnings.WarningMessage], None] = warnings._showwarnmsg  # type: ignore[attr-defined]
+    replace_display_of_warnings(_display_at_the_caller)
 
+
+def _display_at_the_caller(
+    show: Callable[[warnings.WarningMessage], None],
+) -> Callable[[warnings.WarningMessage], None]:
     def show_at_the_caller(message: warnings.WarningMessage) -> None:
         frame = _caller(message)
         if frame is None:
@@ -73,7 +78,7 @@ def show_warnings_at_the_caller() -> None:
         else:
             _issue_again(message, frame)
 
-    warnings._showwarnmsg = show_at_the_caller  # type: ignore[attr-defined]
+    return show_at_the_caller
 
 
 def _caller(message: warnings.WarningMessage) -> FrameType | None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from .context import Mode
+from .process import set_collection_thresholds
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -243,7 +244,7 @@ class _FullCollections:
             self._holders += 1
             if self._holders == 1:
                 self._before = gc.get_threshold()
-                gc.set_threshold(*self._before[:2], self._NEVER)
+                set_collection_thresholds(*self._before[:2], self._NEVER)
 
     def extend_hold(self) -> bool:
         """Add a hold if there is one already; tell whether there was."""
@@ -259,7 +260,7 @@ class _FullCollections:
             young, middle, old = gc.get_threshold()
             # A threshold that other code has set meanwhile stays.
             if not self._holders and old == self._NEVER:
-                gc.set_threshold(young, middle, self._before[2])
+                set_collection_thresholds(young, middle, self._before[2])
 
 
 FULL_COLLECTIONS = _FullCollections()

@@ -9,7 +9,9 @@ from __future__ import annotations
 import linecache
 from typing import Any
 
-__all__ = ["GENERATED", "run_source", "show_source"]
+from .process import keep_lines
+
+__all__ = ["GENERATED", "run_source"]
 
 #: What the file name of generated code begins with.
 GENERATED = "<asyncgrad: "
@@ -28,10 +30,5 @@ def run_source(text: str, what: str, namespace: dict[str, Any]) -> None:
     while linecache.cache.get(name, ("", None, lines))[2:3] != (lines,):
         number += 1
         name = f"{GENERATED}{what}, {number}>"
-    show_source(name, lines)
+    keep_lines(name, lines)
     exec(compile(text, name, "exec"), namespace)  # noqa: S102
-
-
-def show_source(name: str, lines: list[str]) -> None:
-    """Have tracebacks show the lines of a file that is not on disk, until `linecache.cache` loses its name."""
-    linecache.cache[name] = (sum(map(len, lines)), None, lines, name)

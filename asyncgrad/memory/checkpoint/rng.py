@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from ...core.settings.arguments import describe
+from ...core.settings.process import has_effect, set_random_state
 from ...errors import ArgumentTypeError
 from ...numpy.random.sampling import Sampler
 
@@ -35,13 +36,13 @@ class RandomStreams:
 
     def states(self) -> list[Any]:
         """Return the current states of the streams."""
-        return [_GLOBAL.state(), *map(_get_state, self._sources)]
+        return [_GLOBAL.state() if has_effect("random") else None, *map(_get_state, self._sources)]
 
     def exchange(self, states: list[Any]) -> list[Any]:
         """Set the states of the streams; return those they had."""
         before = self.states()
         if before[0] is not states[0]:
-            np.random.set_state(states[0])  # noqa: NPY002
+            set_random_state(states[0])
         for source, state in zip(self._sources, states[1:], strict=True):
             _set_state(source, state)
         return before
@@ -118,7 +119,7 @@ def _kept_normal(bits: Any, memory: bytes) -> float | None:
         first = np.random.standard_normal()  # noqa: NPY002
         if _memory(bits) == memory:
             state = np.random.get_state(legacy=False)  # noqa: NPY002
-            np.random.set_state({**state, "has_gauss": 1, "gauss": first})  # noqa: NPY002
+            set_random_state({**state, "has_gauss": 1, "gauss": first})
             return first
         np.random.standard_normal()  # noqa: NPY002
         ctypes.memmove(bits.ctypes.state_address, memory, len(memory))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from typing import Protocol
+
+from ...core.settings.process import call_in_forked_children
 
 __all__ = ["reset_in_children"]
 
@@ -29,5 +30,4 @@ def _after_fork() -> None:
         one.reset_in_child()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+call_in_forked_children(_after_fork)

@@ -20,14 +20,14 @@ gradient as soon as that is complete.
 from __future__ import annotations
 
 import builtins
-import linecache
 from bisect import bisect
 from itertools import groupby, pairwise
 from math import prod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, final
 
-from ...settings.source import GENERATED, show_source
+from ...settings.process import forget_lines, keep_lines
+from ...settings.source import GENERATED
 from .emit import (
     CARRIED,
     MAX_COMPARED_LEAVES,
@@ -692,13 +692,13 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
     entry_namespace["segments"] = tuple([functions[name] for name in segment_names[1:]])
     program.run = functions["backward"]
     # Tracebacks show the lines that linecache holds.
-    show_source(program.filename, program.text)
+    keep_lines(program.filename, program.text)
     return program
 
 
 def forget_source(program: Program) -> None:
     """Drop the source lines of a Program that are kept for tracebacks."""
-    linecache.cache.pop(program.filename, None)
+    forget_lines(program.filename)
 
 
 def _code_of(source: str, filename: str) -> CodeType:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable
-from contextvars import Context, ContextVar
+from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, final
 
-from ..core.engine.eager_task import EagerTask
-from ..core.engine.offloading import compute_on_worker
-from ..core.settings.scheduling import LOOP_BUDGET
+from ..settings.scheduling import LOOP_BUDGET
+from .offloading import compute_on_worker
 
-__all__ = ["ALWAYS_ON_WORKER", "MeasuredCalls", "start_task"]
+__all__ = ["ALWAYS_ON_WORKER", "MeasuredCalls"]
 
 #: Whether a worker makes each call, also where those before were short: where somebody is told by the loop's turns
 #: whether this process is alive, one long call is too many.
@@ -50,12 +48,3 @@ class MeasuredCalls:
             seconds = perf_counter() - began
             known = self._seconds if self._seconds < float("inf") else seconds
             self._seconds = (known + seconds) / 2
-
-
-def start_task(
-    coroutine: Any, context: Context, name: str, on_end: Callable[[EagerTask], None] | None = None
-) -> EagerTask:
-    """Return a task on the running loop, whose first step has been run."""
-    task = EagerTask(coroutine, loop=asyncio.get_running_loop(), context=context, name=name, on_end=on_end)
-    task.start()
-    return task

@@ -12,7 +12,7 @@ from ..core.settings.context import enable_grad
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import flatten_each
 from ..errors import InvalidGradientError
-from ..transforms.arguments import gradients, zeros_like
+from .arguments import gradients, zeros_like
 from .jacobian_check import (
     JacobianCheck,
     Tolerance,

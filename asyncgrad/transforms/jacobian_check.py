@@ -21,7 +21,7 @@ from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import LEAF, flatten_each, paths, unflatten_each
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
-from ..transforms.arguments import call, gradient_rows, gradients, zeros_like
+from .arguments import call, gradient_rows, gradients, zeros_like
 
 __all__ = [
     "JacobianCheck",

@@ -1,0 +1,135 @@
+"""Every effect that asyncgrad has on the process around it, beyond objects of its own; no other module has any.
+
+Each has a name, by which the environment variable ASYNCGRAD_WITHOUT switches it off: ASYNCGRAD_WITHOUT="warnings exit".
+docs/process.md says what is lost then. `tests/test_process.py` holds this module to be all.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import linecache
+import logging
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+
+__all__ = [
+    "EFFECTS",
+    "call_at_exit",
+    "call_in_forked_children",
+    "forget_lines",
+    "has_effect",
+    "keep_lines",
+    "replace_display_of_warnings",
+    "set_collection_thresholds",
+    "set_random_state",
+    "set_signal_handler",
+    "silence_unconfigured_logs",
+    "without_warnings",
+]
+
+#: What happens, and why, by the name that switches it off. The last three happen by functions that the user calls.
+EFFECTS = {
+    "warnings": "Python shows warnings by a function of asyncgrad, which names the line that called asyncgrad",
+    "filters": "warnings are ignored while NumPy computes again what has warned before",
+    "source": "linecache keeps the lines of generated source, so that tracebacks show them",
+    "log": "the logger `asyncgrad` has a handler that drops records, so that a program without logging shows none",
+    "exit": "the exit of the interpreter waits for bodies that run on workers, so that none is cut off",
+    "fork": "a forked child starts its own workers, devices and stores, whose threads and locks are its parent's",
+    "random": "a recomputation of `ag.checkpoint` sets the state that `np.random` had before, and puts its own back",
+    "signal": "`ag.engine.dump_on_signal` sets the handler of a signal, and puts the former one back",
+    "collector": "`ag.no_full_collections` sets a threshold of the garbage collector, and puts the former one back",
+}
+
+
+def _switched_off() -> frozenset[str]:
+    name = "ASYNCGRAD_WITHOUT"
+    given = frozenset(os.environ.get(name, "").replace(",", " ").split())
+    unknown = sorted(given - EFFECTS.keys())
+    if unknown:
+        raise ArgumentError(
+            f"the environment variable {name} has {', '.join(unknown)}: it takes names of {', '.join(EFFECTS)}, with "
+            "blanks between them"
+        )
+    return given
+
+
+_OFF = _switched_off()
+
+
+def has_effect(name: str) -> bool:
+    """Tell whether an effect is not switched off."""
+    return name not in _OFF
+
+
+def replace_display_of_warnings(make: Callable[[Callable[[Any], None]], Callable[[Any], None]]) -> None:
+    """Have Python show warnings by what `make` returns of the function that shows them now."""
+    if "warnings" not in _OFF:
+        warnings._showwarnmsg = make(warnings._showwarnmsg)  # type: ignore[attr-defined]
+
+
+def without_warnings(function: Callable[[], Any]) -> Any:
+    """Return what a function returns; no warning is shown meanwhile, in any thread."""
+    if "filters" in _OFF:
+        return function()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function()
+
+
+def keep_lines(name: str, lines: list[str]) -> None:
+    """Have tracebacks show the lines of a file that is not on disk."""
+    if "source" not in _OFF:
+        linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+
+
+def forget_lines(name: str) -> None:
+    """Keep the lines of a file no longer."""
+    linecache.cache.pop(name, None)
+
+
+def silence_unconfigured_logs() -> None:
+    """Show no record of asyncgrad's loggers in a program that has configured no logging."""
+    if "log" not in _OFF:
+        logging.getLogger("asyncgrad").addHandler(logging.NullHandler())
+
+
+def call_at_exit(function: Callable[[], Any]) -> None:
+    """Call a function at the exit of the interpreter."""
+    if "exit" not in _OFF:
+        atexit.register(function)
+
+
+def call_in_forked_children(function: Callable[[], Any]) -> None:
+    """Call a function in each child that is forked from now on, where there are such."""
+    if "fork" not in _OFF and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
+
+
+def set_signal_handler(number: signal.Signals, handler: Any) -> Any:
+    """Set the handler of a signal, and return the former one.
+
+    Raises:
+        ArgumentError: it is switched off.
+    """
+    if "signal" in _OFF:
+        raise ArgumentError("ASYNCGRAD_WITHOUT has signal, so no handler is set: take it out of the variable")
+    return signal.signal(number, handler)
+
+
+def set_collection_thresholds(young: int, middle: int, old: int) -> None:
+    """Set the thresholds of Python's garbage collector."""
+    if "collector" not in _OFF:
+        gc.set_threshold(young, middle, old)
+
+
+def set_random_state(state: Any) -> None:
+    """Set the state of NumPy's global stream, `np.random`."""
+    np.random.set_state(state)  # noqa: NPY002

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..core.settings.arguments import describe
 from ..errors import ArgumentError, ArgumentTypeError
+from .text import check_text
 
 __all__ = ["authenticator", "bearer"]
 
@@ -65,19 +66,28 @@ async def _named_by(authenticate: Callable[[Any], Any], http: Any) -> str | None
         found = await found
     if found is not None and (not isinstance(found, str) or not found):
         raise ArgumentTypeError(f"authenticate returns the name of a client or None, not {describe(found)}")
-    return found
+    # It may come out of what a client has sent. Nobody has such a name.
+    return found if found is None or _is_text(found) else None
+
+
+def _is_text(name: str) -> bool:
+    try:
+        check_text(name, "the name of a client")
+    except ArgumentError:
+        return False
+    return True
 
 
 def _name(name: Any) -> str:
     if not isinstance(name, str):
         raise ArgumentTypeError(f"keys belong to the names of clients, not to {describe(name)}")
-    return name
+    return check_text(name, "the name of a client")
 
 
 def _key(key: Any) -> bytes:
     if not isinstance(key, (str, bytes)):
         raise ArgumentTypeError(f"a key is a string or bytes, not {describe(key)}")
-    found = key.encode() if isinstance(key, str) else key
+    found = check_text(key, "a key").encode() if isinstance(key, str) else key
     if not found or not all(0x21 <= byte < 0x7F for byte in found):
         raise ArgumentError(
             "a key consists of visible ASCII characters, at least one: secrets.token_urlsafe() makes one"

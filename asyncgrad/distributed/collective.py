@@ -10,7 +10,8 @@ import asyncio
 import concurrent.futures
 import hmac
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -19,6 +20,8 @@ from ..core.settings.arguments import describe, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError, ReplicaError, WorkerLostError
 from .failures import restore_error
 from .payload import check_size
+from .text import check_text
+from .together import compute, start_lasting
 from .transport import Reply, Request, Transport
 
 __all__ = ["Collective", "InProcessGroup", "RemoteGroup"]
@@ -101,25 +104,33 @@ class InProcessGroup:
 
     def give(self, rank: int, key: tuple[int, ...], array: np.ndarray) -> concurrent.futures.Future[np.ndarray]:
         """Add what a replica gives; return the future of the sum."""
+        future, add_up = self.collect(rank, key, array)
+        if add_up is not None:
+            add_up()
+        return future
+
+    def collect(
+        self, rank: int, key: tuple[int, ...], array: np.ndarray
+    ) -> tuple[concurrent.futures.Future[np.ndarray], Callable[[], None] | None]:
+        """Add what a replica gives; return the future of the sum, and what makes it once all have given theirs."""
         future: concurrent.futures.Future[np.ndarray] = concurrent.futures.Future()
         with self._lock:
             if key[0] in self._aborted:
                 future.set_exception(ReplicaError(self._aborted[key[0]][0]))
-                return future
+                return future, None
             if key[0] in self._decided:
                 future.set_exception(ReplicaError(f"round {key[0]} of this group is over: a new run needs a new group"))
-                return future
+                return future, None
             waiting = self._waiting.setdefault(key, {})
             waiting[rank] = array, future
             if len(waiting) < self._size:
-                return future
+                return future, None
             del self._waiting[key]
             if len(key) == 1:
                 self._decided[key[0]] = None
                 while len(self._decided) > _REMEMBERED:
                     del self._decided[next(iter(self._decided))]
-        _resolve(key, [waiting[each] for each in range(self._size)])
-        return future
+        return future, partial(_resolve, key, [waiting[each] for each in range(self._size)])
 
     def held_bytes(self) -> int:
         """Return the bytes of the arrays that wait for those of other replicas."""
@@ -211,7 +222,7 @@ class RemoteGroup:
         self.timeout: float = number(timeout, "timeout", 0)
         if secret is not None and not isinstance(secret, str):
             raise ArgumentTypeError(f"secret is a string, as secrets.token_urlsafe() makes one, not {describe(secret)}")
-        self._secret = {} if secret is None else {"secret": secret}
+        self._secret = {} if secret is None else {"secret": check_text(secret, "secret")}
 
     def member(self, rank: int) -> Collective:
         """Return the Collective of one replica."""
@@ -303,7 +314,7 @@ class GroupHost:
         """Return the bytes of arrays that replicas have given, and some for each round that is remembered."""
         arrays = list(self._futures.values())
         done = [one.result() for one in arrays if one.done() and not one.cancelled() and one.exception() is None]
-        return sum(one.nbytes for one in done) + _KEY_BYTES * len(arrays) + self._group.held_bytes()
+        return sum(one.nbytes for one in done) + _KEY_BYTES * (len(arrays) + self._size) + self._group.held_bytes()
 
     def check(self, secret: Any) -> None:
         """Raise unless a secret is that of the group.
@@ -329,7 +340,11 @@ class GroupHost:
         if future is None:
             for known in [one for one in self._futures if one[0] == rank and one[1][0] < key[0]]:
                 del self._futures[known]
-            future = self._futures[rank, key] = self._group.give(rank, key, array)
+            future, add_up = self._group.collect(rank, key, array)
+            self._futures[rank, key] = future
+            if add_up is not None:
+                # All wait for it, whoever of them may go.
+                _ = start_lasting(compute(add_up, self._size * array.nbytes), "sum the arrays of replicas")
         # Whoever waits may go: what it has given is given.
         loop = asyncio.get_running_loop()
         ended = loop.create_future()

@@ -104,11 +104,11 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
             return
         self._is_leaving = True
         try:
-            await self._hand_over(worker, self._host.hand_over())
+            await self._hand_over(worker, self._host, self._host.hand_over())
         finally:
             self._host.leave()
 
-    async def _hand_over(self, worker: Any, requests: Sequence[Request]) -> None:
+    async def _hand_over(self, worker: Any, host: StageHost, requests: Sequence[Request]) -> None:
         if not requests:
             return
         try:
@@ -121,6 +121,9 @@ class HostPlugin(distributed.WorkerPlugin):  # type: ignore[misc]
         if not others:
             return
         for number, request in enumerate(requests):
+            if not host.has_stage(request.stage):
+                # Dropped while others were handed over.
+                continue
             await _adopt(worker, [*others[number % len(others) :], *others[: number % len(others)]], request)
 
 

@@ -61,4 +61,10 @@ def finite_step(program: Program, options: Mapping[str, Any]) -> None:
 
 
 def _is_finite(array: Any) -> bool:
-    return array is None or array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+    if array is None or array.dtype.kind not in "fc":
+        return True
+    if 0 in array.strides:
+        # A broadcast array of hundreds of megabytes may have come in a hundred bytes
+        # (test_what_is_looked_at_for_nan_is_what_was_sent).
+        array = array[tuple([slice(None if stride else 1) for stride in array.strides])]
+    return bool(np.isfinite(array).all())

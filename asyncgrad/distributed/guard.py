@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from ..errors import ArgumentError, BusyError, UnknownStageError
-from .collective import check_secret
 from .definition import Definition
 from .exclusive import owned_by
 from .host import StageHost
 from .hosted_stage import Holding
+from .ledger import NAME_BYTES
 from .limits import Limits
-from .payload import size_of
+from .payload import held_by
 from .transport import Reply, Request
 
 __all__ = ["Guard"]
@@ -37,6 +37,10 @@ _OF_REPLICAS = frozenset(("abort", "all_reduce"))
 #: Messages of so many bytes are read whatever a client holds: it must be able to free that.
 _SMALL = 1 << 16
 
+#: How many names of steps and backward passes a stage remembers whatever its client holds: it must be able to make a
+#: step, and to roll back.
+_FEW_NAMES = 16
+
 #: How short the secret of a group may be: nobody guesses 128 bits, as 22 characters of `secrets.token_urlsafe` have.
 _SECRET = 16
 
@@ -51,6 +55,8 @@ class _Stage:
     name: str
     touched: float
     requests: int = 0
+    #: How many of them make it.
+    making: int = 0
 
 
 @final
@@ -75,7 +81,6 @@ class _Group:
     """A group of replicas: who made it, and whose each replica is."""
 
     client: str
-    secret: str
     members: dict[int, str] = field(default_factory=dict)
 
 
@@ -120,8 +125,8 @@ class Guard:
         self._groups: dict[str, _Group] = {}
 
     @contextmanager
-    def arriving(self, client: str, size: int) -> Iterator[Callable[[Request], None]]:
-        """Count a message of a client while it arrives and is answered; yields what counts its arrays instead.
+    def arriving(self, client: str, size: int) -> Iterator[Callable[[int, Request], None]]:
+        """Count a message of a client while it arrives and is answered; yields what counts what has come instead.
 
         Raises:
             BusyError: the client has too much under way, or holds too much.
@@ -143,7 +148,7 @@ class Guard:
             )
             count(size)
             # A broadcast array is larger than its message.
-            yield lambda request: count(size_of(request.arrays) - size)
+            yield lambda length, request: count(max(length, held_by(request.arrays)) - size)
         finally:
             count(-counted)
             mine.requests -= 1
@@ -180,23 +185,30 @@ class Guard:
         found = mine.stages.get(request.stage)
         if found is None:
             if request.op == "drop":
-                return Reply()
+                # The host remembers it: what makes the stage may come later.
+                name = _name_at_host(client, request.stage)
+                return await self._host.handle(replace(request, stage=name), client)
             unknown = UnknownStageError(f"there is no stage {request.stage} here")
             return Reply({"error": self._describe(unknown)})
-        reply = await self._answer(mine, found, request)
-        if not self._host.has_stage(found.name) or (is_new and "error" in reply.fields):
-            # Not by every request to drop it: one may come after the stage was made again.
-            mine.stages.pop(request.stage, None)
+        reply = await self._answer(client, mine, found, request)
+        is_gone = not self._host.has_stage(found.name) or (is_new and "error" in reply.fields)
+        if is_gone and not found.making and mine.stages.get(request.stage) is found:
+            # Not by every request to drop it: one may come after the stage was made again, or while it is
+            # (test_a_stage_that_is_made_by_a_second_request_belongs_to_its_client).
+            del mine.stages[request.stage]
         return reply
 
-    async def _answer(self, mine: _Client, found: _Stage, request: Request) -> Reply:
+    async def _answer(self, client: str, mine: _Client, found: _Stage, request: Request) -> Reply:
         found.touched = self._clock()
+        is_making = request.op == "create"
         found.requests += 1
+        found.making += is_making
         try:
             with self._counted(mine, found, request):
-                reply = await self._host.handle(replace(request, stage=found.name))
+                reply = await self._host.handle(replace(request, stage=found.name), client)
         finally:
             found.requests -= 1
+            found.making -= is_making
             found.touched = self._clock()
         if request.op == "forward":
             try:
@@ -213,7 +225,12 @@ class Guard:
         fields, limits, adds = request.fields, self._limits, 0
         here = self._holding(found)
         transaction, call = fields.get("transaction"), (found.name, fields.get("key", ""))
-        if transaction and request.op != "roll_back" and transaction not in here.transactions:
+        names = _count_names(fields, here)
+        if names and here.names + names > _FEW_NAMES:
+            # Guarded by test_names_that_a_stage_remembers_count_as_held.
+            limits.check_held(self._held(mine) + NAME_BYTES * names)
+        is_begun = transaction and (request.op != "roll_back" or "task" in fields)
+        if is_begun and transaction not in here.transactions:
             count = sum(len(one.transactions) for one in self._holdings(mine)) + 1
             limits.check_count(
                 count, "max_transactions", "backward passes that have not ended", "end or cancel earlier ones"
@@ -223,7 +240,7 @@ class Guard:
             count = sum(len(one.calls) for one in self._holdings(mine)) + len(mine.calls) + 1
             limits.check_count(count, "max_calls", "calls under way", "run the backward of earlier ones, or drop them")
             mine.calls.add(call)
-            adds = size_of(request.arrays)
+            adds = held_by(request.arrays)
         if request.op == "backward" and fields["wants_params"]:
             adds = here.parameters
         mine.coming += adds
@@ -279,6 +296,7 @@ class Guard:
                 f"stage {request.stage} is one of {found.registered!r}, and is not made again of {name!r}: close it"
             )
         await self._expire()
+        self._forget_unmade()
         if request.stage not in mine.stages:
             self._limits.check_count(len(mine.stages) + 1, "max_stages", "stages", "close some, or try again later")
             others = [one.registered for each in self._clients.values() for one in each.stages.values()]
@@ -295,6 +313,13 @@ class Guard:
                 if one.touched < before and not one.requests and not self._holding(one).is_running:
                     del each.stages[stage]
                     await self._host.handle(Request("drop", one.name))
+
+    def _forget_unmade(self) -> None:
+        """Forget stages that failed to be made after the request to make them had been given up."""
+        for each in self._clients.values():
+            for stage, one in list(each.stages.items()):
+                if not one.requests and not self._host.has_stage(one.name):
+                    del each.stages[stage]
 
     # --- groups ----------------------------------------------------------------------------------
 
@@ -315,19 +340,35 @@ class Guard:
                 return Reply()
             count = sum(one.client == client for one in self._groups.values()) + 1
             self._limits.check_count(count, "max_groups", "groups", "close one that has ended")
-            found = _Group(client, secret)
-        check_secret(found.secret, secret)
+            found = _Group(client)
+        else:
+            self._host.check_group(name, secret)
         if request.op != "drop":
             rank, size = request.fields["rank"], request.fields["size"]
             if not 0 <= rank < size:
                 raise ArgumentError(f"rank is a number from 0 to {size - 1}, not {rank}")
             if found.members.get(rank, client) != client:
                 raise PermissionError(f"replica {rank} of this group is another client's")
-            if request.op == "all_reduce":
-                self._limits.check_held(sum(held.values()) + size_of(request.arrays))
+            if request.op == "all_reduce" or name not in self._groups:
+                # Something is remembered of each of its replicas.
+                adds = held_by(request.arrays) + (0 if name in self._groups else NAME_BYTES * size)
+                self._limits.check_held(sum(held.values()) + adds)
             found.members[rank] = client
             self._groups[name] = found
         return await self._host.handle(request)
+
+
+def _count_names(fields: Mapping[str, Any], here: Holding) -> int:
+    """Return how many names a request may add to what a stage remembers."""
+    transaction = fields.get("transaction")
+    is_new = transaction is not None and transaction not in here.transactions
+    return (
+        len(fields.get("dead", ()))
+        + len(fields.get("effects", ()))
+        + ("effect" in fields)
+        + ("task" in fields)
+        + is_new
+    )
 
 
 def _name_at_host(client: str, stage: str) -> str:

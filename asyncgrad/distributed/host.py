@@ -14,19 +14,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, final
 
+from ..core.engine.eager_task import EagerTask
+from ..core.engine.measured_calls import ALWAYS_ON_WORKER
+from ..core.engine.offloading import call_on_worker
 from ..errors import UnknownStageError
 from .collective import GroupHost
 from .definition import Definition
+from .dropped import DroppedStages
 from .failures import describe_error
-from .hosted_stage import Holding, HostedStage
+from .hosted_stage import NOTHING_HELD, Holding, HostedStage
 from .payload import arrays_of, check_size, pack, unpack
-from .together import wait_until_done
+from .together import start_lasting, wait_until_done
 from .transport import Reply, Request
 
 __all__ = ["StageHost"]
-
-#: How many stages that were dropped are remembered, so that a request to create one that comes late is refused.
-_REMEMBERED = 4096
 
 
 def _identity(value: Any) -> Any:
@@ -83,21 +84,28 @@ class StageHost:
         self._max_bytes = max_bytes
         self._clock = clock
         self._stages: dict[str, HostedStage] = {}
-        #: Up to which attempt stages were dropped, so that what comes late brings none back.
-        self._dropped: dict[str, int] = {}
+        #: What makes a stage on a worker thread. Nothing else is asked of that stage meanwhile.
+        self._making: dict[str, EagerTask] = {}
+        #: So that what comes late brings none back.
+        self._dropped = DroppedStages()
         self._groups: dict[str, GroupHost] = {}
         #: Set when the worker leaves, and done when others have its stages.
         self._leaving: asyncio.Event | None = None
         #: When to look next for what has been kept too long.
         self._expires_at = clock()
 
-    async def handle(self, request: Request) -> Reply:
+    async def handle(self, request: Request, client: str = "") -> Reply:
         """Answer a request; an error becomes a part of the reply.
 
         What has begun goes on if the caller is cancelled: only the request "cancel" ends it.
+
+        Args:
+            request: the request.
+            client: whose it is, where clients do not trust each other: of each, as many stages that were dropped are
+                remembered.
         """
         try:
-            reply = await self._answer(request)
+            reply = await self._answer(request, client)
             check_size(reply.arrays, self._max_bytes, f"the reply of stage {request.stage} to {request.op!r}")
             return reply
         except Exception as error:
@@ -115,6 +123,7 @@ class StageHost:
                     stage.close()
             for name in [one for one, group in self._groups.items() if group.touched < now - self._stage_ttl]:
                 del self._groups[name]
+            self._dropped.expire(now - self._stage_ttl)
 
     def counts(self) -> dict[str, int]:
         """Return how many stages, calls, transactions and running requests are here."""
@@ -127,31 +136,44 @@ class StageHost:
         }
 
     def has_stage(self, name: str) -> bool:
-        """Tell whether a stage is here."""
-        return name in self._stages
+        """Tell whether a stage is here, or is being made."""
+        return name in self._stages or name in self._making
 
     def holds(self, name: str) -> Holding:
         """Return what is kept here for a stage."""
         stage = self._stages.get(name)
-        return Holding(set(), set(), 0, 0, False) if stage is None else stage.holds()
+        return NOTHING_HELD if stage is None else stage.holds()
 
     def groups(self) -> dict[str, int]:
         """Return how many bytes each group holds, by its name."""
         return {name: group.held_bytes() for name, group in self._groups.items()}
 
-    async def _answer(self, request: Request) -> Reply:
+    def check_group(self, name: str, secret: Any) -> None:
+        """Raise unless a secret is that of a group here.
+
+        Raises:
+            PermissionError: it is another.
+        """
+        self._groups[name].check(secret)
+
+    async def _answer(self, request: Request, client: str) -> Reply:
         fields = request.fields
         if request.op == "ping":
             return Reply(dict(self.counts()))
+        if request.op == "drop" and not fields.get("group") and (attempt := fields.get("attempt")) is not None:
+            # At once, and also of a stage that is not here: the request to create it may come later, or it may be in
+            # the making (test_a_drop_that_overtakes_its_create_leaves_no_stage).
+            self._dropped.note(client, request.stage, attempt, self._clock())
+            self.expire()
         await self._wait_for_effect(request.stage)
         if self._leaving is not None and request.op != "drop":
             # What was done here now would be lost: the stages have been packed.
             await self._leaving.wait()
             raise UnknownStageError(f"stage {request.stage} has left with its worker")
         if request.op == "create":
-            return self._create(request.stage, fields)
+            return await self._create(client, request.stage, fields)
         if request.op == "adopt":
-            return self._adopt(request.stage, fields, request.arrays)
+            return await self._adopt(client, request.stage, fields, request.arrays)
         if request.op in ("all_reduce", "abort"):
             self.expire()
             group = self._groups.get(request.stage)
@@ -175,9 +197,17 @@ class StageHost:
         return reply
 
     async def _wait_for_effect(self, name: str) -> None:
-        """Wait until no worker thread changes a stage (test_nothing_is_asked_of_a_stage_while_a_step_runs)."""
-        while (stage := self._stages.get(name)) is not None and stage.applying is not None:
-            await wait_until_done(stage.applying)
+        """Wait until no worker thread makes or changes a stage.
+
+        Guarded by test_nothing_is_asked_of_a_stage_while_a_step_runs and
+        test_nothing_is_asked_of_a_stage_while_it_is_made.
+        """
+        while (task := self._making.get(name) or self._applying(name)) is not None:
+            await wait_until_done(task)
+
+    def _applying(self, name: str) -> EagerTask | None:
+        stage = self._stages.get(name)
+        return None if stage is None else stage.applying
 
     def _find(self, name: str, fields: dict[str, Any]) -> HostedStage:
         """Return a stage, if the request is one of the attempt that is here, and comes when it may.
@@ -197,38 +227,52 @@ class StageHost:
             raise UnknownStageError(f"stage {name} is {'whole' if stage.is_whole else 'not whole yet'} here")
         return stage
 
-    def _create(self, name: str, fields: dict[str, Any]) -> Reply:
+    async def _create(self, client: str, name: str, fields: dict[str, Any]) -> Reply:
         stage, attempt = self._stages.get(name), fields["attempt"]
-        if attempt <= self._dropped.get(name, 0) or (stage is not None and attempt < stage.attempt):
+        if attempt <= self._dropped.attempt(client, name) or (stage is not None and attempt < stage.attempt):
             # A late copy: it would undo all that came after (test_late_copies_of_requests_change_nothing).
             raise UnknownStageError(f"stage {name} was brought here, or was dropped, after attempt {attempt}")
         if stage is None or attempt > stage.attempt:
             # What another worker has handed over, or what home still has here after its connection broke.
             is_kept = stage is not None and stage.is_whole and stage.attempt >= fields.get("known", math.inf)
             if not is_kept:
-                stage = self._begin(name, fields)
+                stage = await self._begin(client, name, fields)
             assert stage is not None
             stage.attempt, stage.was_kept = attempt, is_kept
         return Reply({"parameters": len(stage.ledger.params), "kept": stage.was_kept, "version": stage.version})
 
-    def _begin(self, name: str, fields: dict[str, Any]) -> HostedStage:
+    async def _begin(self, client: str, name: str, fields: dict[str, Any]) -> HostedStage:
         if "definition" not in fields:
             raise UnknownStageError(f"there is no stage {name} here")
         definition = self._load(fields["definition"])
         if (before := self._stages.pop(name, None)) is not None:
             before.close()
-        stage = self._stages[name] = HostedStage(definition, fields["definition"], self._allow_nonfinite)
-        stage.is_whole = not fields.get("is_incomplete")
-        stage.touch(self._clock(), {})
+        task = start_lasting(self._make(client, name, definition, fields), "make a stage")
+        if not task.done():
+            self._making[name] = task
+            await wait_until_done(task)
+        stage: HostedStage = task.result()
         return stage
+
+    async def _make(self, client: str, name: str, definition: Definition, fields: dict[str, Any]) -> HostedStage:
+        try:
+            # An owner's class or optimizer may take long to make.
+            on_worker = ALWAYS_ON_WORKER.get()
+            program = await call_on_worker(definition.build) if on_worker else definition.build()
+            stage = HostedStage(program, fields["definition"], self._allow_nonfinite)
+            if fields["attempt"] <= self._dropped.attempt(client, name):
+                stage.close()
+                raise UnknownStageError(f"stage {name} was dropped while it was made")
+            stage.attempt, stage.is_whole = fields["attempt"], not fields.get("is_incomplete")
+            stage.touch(self._clock(), {})
+            self._stages[name] = stage
+            return stage
+        finally:
+            self._making.pop(name, None)
 
     def _drop(self, name: str, fields: dict[str, Any]) -> Reply:
         """Drop a stage, unless it has been brought here again by a later attempt than home knew."""
         stage, attempt = self._stages.get(name), fields.get("attempt")
-        if attempt is not None:
-            self._dropped[name] = max(attempt, self._dropped.pop(name, 0))
-            while len(self._dropped) > _REMEMBERED:
-                del self._dropped[next(iter(self._dropped))]
         if stage is not None and (attempt is None or stage.attempt <= attempt):
             del self._stages[name]
             stage.close()
@@ -264,11 +308,9 @@ class StageHost:
         assert self._leaving is not None
         self._leaving.set()
 
-    def _adopt(self, name: str, fields: dict[str, Any], arrays: list[Any]) -> Reply:
-        stage = self._stages.get(name)
+    async def _adopt(self, client: str, name: str, fields: dict[str, Any], arrays: list[Any]) -> Reply:
         # Home may have been faster, and a copy may come late.
-        if stage is None and fields["attempt"] > self._dropped.get(name, 0):
-            stage = self._begin(name, fields)
-            stage.attempt = fields["attempt"]
+        if name not in self._stages and fields["attempt"] > self._dropped.attempt(client, name):
+            stage = await self._begin(client, name, fields)
             stage.adopt(unpack(fields["state"], arrays))
         return Reply()

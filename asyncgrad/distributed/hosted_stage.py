@@ -11,7 +11,6 @@ commit, by the number of its transaction.
 
 from __future__ import annotations
 
-import contextvars
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +20,7 @@ import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
 from ..core.backward import grad as differentiate
-from ..core.engine.eager_task import EagerTask, start_task
+from ..core.engine.eager_task import EagerTask
 from ..core.engine.exec_info import count_reachable
 from ..core.engine.measured_calls import ALWAYS_ON_WORKER, MeasuredCalls
 from ..core.engine.offloading import call_on_worker
@@ -29,19 +28,19 @@ from ..core.graph.leaf import get_gradient_edge
 from ..core.settings.context import GENERATOR, enable_grad, no_grad
 from ..core.tensor import Tensor, asarray
 from ..errors import GraphError, UnknownCallError, UnknownStageError
-from .definition import Definition, Program
+from .definition import Program
 from .finite import check_gradients, finite_step
-from .ledger import Contribution, GradientLedger
-from .payload import arrays_of, pack, size_of, unpack
-from .together import retrieve, wait_until_done
+from .ledger import NAME_BYTES, Contribution, GradientLedger
+from .payload import arrays_of, held_by, pack, size_of, unpack
+from .together import compute, start_lasting, wait_until_done
 from .transport import Reply, Request
 
-__all__ = ["Holding", "HostedStage"]
+__all__ = ["NOTHING_HELD", "Holding", "HostedStage"]
 
-#: How many calls that were given up are remembered, so that a forward that comes late is not kept.
+#: How many calls that were given up are remembered, so that a forward that comes late is not kept, and how many
+#: characters their keys may have in all: those of asyncgrad have a few.
 _REMEMBERED = 4096
-#: What an effect that is remembered counts for.
-_EFFECT_BYTES = 512
+_REMEMBERED_CHARACTERS = 1 << 16
 
 
 @final
@@ -52,13 +51,17 @@ class Holding(NamedTuple):
     calls: set[str]
     #: The transactions that somebody has asked for, and that have not ended.
     transactions: set[int]
-    #: The bytes of inputs and outputs of calls, and of gradients that are not final.
+    #: The bytes of inputs and outputs of calls, and of gradients that are not final, and some for each name.
     size: int
+    #: How many effects, transactions and contributions are remembered by their names.
+    names: int
     #: The bytes that one backward adds to it.
     parameters: int
     #: Whether something runs for it.
     is_running: bool
 
+
+NOTHING_HELD = Holding(set(), set(), 0, 0, 0, False)
 
 #: By the name of a request, the method that answers it.
 _METHODS = {
@@ -83,7 +86,7 @@ _METHODS = {
 class _SavedCall:
     """A forward whose graph is kept: its inputs, those parameters among them that have come from home, and roots."""
 
-    __slots__ = ("inputs", "outputs", "reply", "roots", "touched")
+    __slots__ = ("inputs", "reply", "roots", "size", "touched")
 
     def __init__(self, inputs: list[Any], roots: list[Any], reply: Reply, touched: float) -> None:
         self.inputs = inputs
@@ -91,18 +94,23 @@ class _SavedCall:
         self.roots = roots
         #: For a second request of the same forward; dropped by the first backward.
         self.reply: Reply | None = reply
-        #: The bytes of the outputs.
-        self.outputs = size_of(reply.arrays)
+        #: The bytes of the inputs and outputs.
+        self.size = held_by(arrays_of(inputs)) + held_by(reply.arrays)
         self.touched = touched
 
 
 @final
 class HostedStage:
-    """One stage: its program, its graphs by key, and its gradients."""
+    """One stage: its program, its graphs by key, and its gradients.
 
-    def __init__(self, definition: Definition, exported: Any, allow_nonfinite: bool = True) -> None:
+    Args:
+        program: what its definition has made.
+        exported: the definition as it came.
+        allow_nonfinite: whether gradients, and what a step makes of them, may be NaN or infinite.
+    """
+
+    def __init__(self, program: Program, exported: Any, allow_nonfinite: bool = True) -> None:
         self._allow_nonfinite = allow_nonfinite
-        #: The definition as it came.
         self.exported = exported
         #: Which attempt of its home to bring it to a worker it is here by.
         self.attempt = -1
@@ -112,10 +120,11 @@ class HostedStage:
         self.is_whole = True
         self._is_loaded = False
         self.is_closed = False
-        self.program: Program = definition.build()
+        self.program: Program = program
         # Gradients that nobody has asked this stage for are not to enter its first step.
         self.program.zero_grad()
         self.ledger = GradientLedger([param for param in self.program.params if param.requires_grad])
+        self._parameter_bytes = size_of(arrays_of(self.ledger.params))
         #: How often its state has changed.
         self.version = 0
         #: The effects from a number on that have been applied or refused: None, or the error that it raised.
@@ -124,10 +133,12 @@ class HostedStage:
         self.calls: dict[str, _SavedCall] = {}
         #: What runs, by the request that began it.
         self.running: dict[tuple[Any, ...], EagerTask] = {}
-        #: The effect that a worker thread applies. Nothing else is asked of the stage meanwhile: it would see a half.
+        #: What a worker thread applies: an effect, or a sum of gradients. Nothing else is asked of the stage meanwhile:
+        #: it would see a half.
         self.applying: EagerTask | None = None
         self._touched: dict[int, float] = {}
         self._given_up: dict[str, None] = {}
+        self._given_up_characters = 0
         self._forward_calls = MeasuredCalls()
         #: When somebody has asked for anything last.
         self.touched = 0.0
@@ -160,14 +171,20 @@ class HostedStage:
         return await self._run_once(("forward", key), lambda: self._forward(fields, arrays))
 
     async def _forward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
-        leaves = [_leaf(array, needs) for array, needs in zip(arrays, fields["needs"], strict=True)]
-        params = leaves[: fields.get("params", 0)]
-        args = unpack({"tuple": fields["inputs"]}, leaves[len(params) :])
-        keywords = unpack(fields.get("keywords", {"dict": []}), leaves[len(params) :])
+        leaves: list[Any] = []
+
+        def compute() -> Any:
+            # Where the function runs: thousands of arrays, or numbers in lists, take long to make inputs of.
+            leaves.extend(_leaf(array, needs) for array, needs in zip(arrays, fields["needs"], strict=True))
+            params = leaves[: fields.get("params", 0)]
+            args = unpack({"tuple": fields["inputs"]}, leaves[len(params) :])
+            keywords = unpack(fields.get("keywords", {"dict": []}), leaves[len(params) :])
+            return self.program.call(params, args, keywords)
+
         saves = fields.get("saves", False)
         GENERATOR.set(np.random.default_rng([self.program.definition.seed, fields["number"]]))
         with enable_grad() if saves else no_grad():
-            found = await self._forward_calls.call(self.program.call, params, args, keywords)
+            found = await self._forward_calls.call(compute)
         skeleton, outputs = pack(found, "a stage")
         is_tracked = [isinstance(one, TensorBase) and one._requires_grad() for one in outputs]
         reply = Reply({"outputs": skeleton, "differentiable": is_tracked}, arrays_of(outputs))
@@ -209,8 +226,8 @@ class HostedStage:
                 allow_unused=True,
             )
         found = [None if grad is None else grad.numpy() for grad in grads]
-        if not self._allow_nonfinite:
-            check_gradients(found[len(inputs) :])
+        if params and not self._allow_nonfinite:
+            await compute(partial(check_gradients, found[len(inputs) :]), self._parameter_bytes)
         if params:
             self.ledger.add(transaction, contribution, found[len(inputs) :])
         if not fields["keep"]:
@@ -232,20 +249,23 @@ class HostedStage:
 
     def _give_up(self, key: str) -> None:
         self.calls.pop(key, None)
+        if key in self._given_up:
+            return
         self._given_up[key] = None
-        while len(self._given_up) > _REMEMBERED:
-            del self._given_up[next(iter(self._given_up))]
+        self._given_up_characters += len(key)
+        while len(self._given_up) > _REMEMBERED or self._given_up_characters > _REMEMBERED_CHARACTERS:
+            oldest = next(iter(self._given_up))
+            del self._given_up[oldest]
+            self._given_up_characters -= len(oldest)
 
     async def _run_once(self, which: tuple[Any, ...], make: Callable[[], Any]) -> Reply:
         """Run a coroutine, or wait for the one that runs for the same request; it outlives its caller."""
         task = self.running.get(which)
         if task is None:
-            task = start_task(make(), contextvars.copy_context(), f"{which[0]} of a stage")
+            task = start_lasting(make(), f"{which[0]} of a stage")
             if not task.done():
                 self.running[which] = task
                 task.add_done_callback(lambda _: self.running.pop(which, None))
-                # All who wait may have been cancelled: nobody else looks at its error then.
-                task.add_done_callback(retrieve)
         await wait_until_done(task)
         if self.is_closed:
             raise UnknownStageError("the stage was dropped, or brought here again, while it was asked")
@@ -257,6 +277,9 @@ class HostedStage:
 
     async def prepare(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Sum what a transaction has added; name what is missing."""
+        return await self._sum(self._prepare, fields)
+
+    def _prepare(self, fields: dict[str, Any]) -> Reply:
         missing = self.ledger.prepare(fields["transaction"], map(Contribution.from_json, fields["contributions"]))
         if not self._allow_nonfinite:
             # Sums of finite gradients may be infinite.
@@ -265,16 +288,30 @@ class HostedStage:
 
     async def commit(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Add the sums of a transaction to the gradients; or name what is missing."""
-        reply = await self.prepare(fields, [])
+        return await self._sum(self._commit, fields)
+
+    def _commit(self, fields: dict[str, Any]) -> Reply:
+        reply = self._prepare(fields)
         if not reply.fields["missing"]:
             self.version += self.ledger.commit(fields["transaction"])
             reply.fields["version"] = self.version
         return reply
 
+    async def _sum(self, work: Callable[[dict[str, Any]], Reply], fields: dict[str, Any]) -> Reply:
+        """Do what sums gradients of the parameters; nothing else is asked of the stage meanwhile."""
+        size = self._parameter_bytes * (1 + len(fields["contributions"]) + len(self.ledger))
+        reply: Reply = await self._alone(compute(partial(work, fields), size), "sum the gradients of a stage")
+        return reply
+
     async def roll_back(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Take away what a transaction, or one backward in it, has added; end what runs for it."""
         transaction, task = fields["transaction"], fields.get("task")
-        self.version += self.ledger.roll_back(transaction, task)
+        if task is None and self.ledger.is_committed(transaction):
+            # What is left is summed again.
+            work, size = partial(self.ledger.roll_back, transaction), self._parameter_bytes * len(self.ledger)
+            self.version += await self._alone(compute(work, size), "roll a stage back")
+        else:
+            self.version += self.ledger.roll_back(transaction, task)
         for which, running in list(self.running.items()):
             if which[0] == "backward" and which[2] == transaction and task in (None, which[3].task[1]):
                 running.cancel()
@@ -329,16 +366,25 @@ class HostedStage:
             raise GraphError(f"effect {effect} of a stage comes after its home has given it up")
         if effect not in self._effects:
             self._effects[effect], self.version = None, self.version + 1
-            task = start_task(self._apply(effect, apply), contextvars.copy_context(), "an effect on a stage")
-            if not task.done():
-                self.applying = task
-                # It outlives its caller, as what runs for a call does.
-                task.add_done_callback(retrieve)
-                await wait_until_done(task)
-            task.result()
+            await self._alone(self._apply(effect, apply), "an effect on a stage")
         elif (failed := self._effects[effect]) is not None:
             raise failed.with_traceback(None)
-        return self._report(fields["wants_state"])
+        return await self._report(fields["wants_state"])
+
+    async def _alone(self, coroutine: Any, name: str) -> Any:
+        """Return the result of what a worker thread does to the state, while nothing else is asked of the stage."""
+        task = start_lasting(self._end_applying(coroutine), name)
+        if not task.done():
+            self.applying = task
+            await wait_until_done(task)
+        return task.result()
+
+    async def _end_applying(self, coroutine: Any) -> Any:
+        try:
+            return await coroutine
+        finally:
+            # At once: who waits for it looks whether there is another.
+            self.applying = None
 
     async def _apply(self, effect: int, apply: Callable[[], None]) -> None:
         try:
@@ -350,8 +396,6 @@ class HostedStage:
             # Not the error itself, whose traceback refers to what it was raised in.
             self._effects[effect] = GraphError(f"effect {effect} of a stage raised {type(error).__name__} before")
             raise
-        finally:
-            self.applying = None
 
     async def outcome(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Tell which of some effects have been applied, and refuse the others from now on."""
@@ -360,20 +404,21 @@ class HostedStage:
             if effect >= self._effects_floor:
                 self._effects.setdefault(effect, GraphError(f"effect {effect} of a stage was given up by its home"))
                 applied += [effect] if self._effects[effect] is None else []
-        reply = self._report(fields["wants_state"])
+        reply = await self._report(fields["wants_state"])
         reply.fields["applied"] = applied
         return reply
 
     async def state(self, fields: dict[str, Any], _: list[Any]) -> Reply:
         """Return the state."""
-        return self._report(True)
+        return await self._report(True)
 
     async def load_state(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
         """Begin with a state that another worker had, in which some effects are applied; once."""
         if not self._is_loaded:
             # A copy that comes late would undo the commits that home has repeated since.
             self._is_loaded = True
-            self.program.load_state(unpack(fields["state"], arrays))
+            load = partial(self.program.load_state, unpack(fields["state"], arrays))
+            await self._alone(compute(load, size_of(arrays)), "load the state of a stage")
             self._effects = dict.fromkeys(fields["effects"])
         return Reply({"version": self.version})
 
@@ -381,10 +426,14 @@ class HostedStage:
         """Answer a request that only carries notices."""
         return Reply()
 
-    def _report(self, wants_state: bool) -> Reply:
+    async def _report(self, wants_state: bool) -> Reply:
         """Return the version, and the state if it is wanted."""
         if not wants_state:
             return Reply({"version": self.version})
+        reply: Reply = await self._alone(compute(self._copy_state, self._parameter_bytes), "copy the state of a stage")
+        return reply
+
+    def _copy_state(self) -> Reply:
         skeleton, arrays = pack(self.program.state(), "the state of a stage")
         fields = {"state": skeleton, "version": self.version, "effects": self._applied()}
         # Copies: the reply may be sent after the next step.
@@ -440,13 +489,14 @@ class HostedStage:
 
     def holds(self) -> Holding:
         """Return what is kept here."""
-        calls = sum(size_of(arrays_of(call.inputs)) + call.outputs for call in self.calls.values())
-        size = calls + self.ledger.held_bytes() + _EFFECT_BYTES * len(self._effects)
+        names = len(self._effects) + self.ledger.names()
+        size = sum(call.size for call in self.calls.values()) + self.ledger.held_bytes() + NAME_BYTES * names
         return Holding(
             set(self.calls),
             set(self._touched),
             size,
-            size_of(arrays_of(self.ledger.params)),
+            names,
+            self._parameter_bytes,
             bool(self.running) or self.applying is not None,
         )
 

@@ -18,9 +18,10 @@ from .finite import check_inputs
 from .guard import Guard
 from .host import StageHost
 from .limits import Limits
+from .payload import size_of
 from .requests import check_request
 from .transport import Reply, Request
-from .wire import CONTENT_TYPE, check_length, decode, encode, message_bytes, read_bytes
+from .wire import CONTENT_TYPE, check_length, decode, encode, head_bytes, message_bytes, read_bytes
 
 try:
     from starlette.applications import Starlette
@@ -32,8 +33,11 @@ except ImportError as error:
 
 __all__ = ["http_app"]
 
-#: Messages of more bytes are read and written on a worker thread: the loop has other clients.
+#: Messages of more bytes are read and written on a worker thread, and so are those with larger heads, or with more
+#: arrays or other things in a list: the loop has other clients (test_what_takes_long_to_read_is_read_on_a_worker).
 _LARGE = 1 << 18
+_LARGE_HEAD = 1 << 14
+_MANY = 256
 
 #: What a stranger may send to ask whether the server is there.
 _PING = 1 << 12
@@ -151,17 +155,17 @@ class _Endpoint:
         try:
             return await self._call(http)
         except PayloadError as error:
-            return PlainTextResponse(str(error), 413)
+            return _refusal(error, 413)
         except BusyError as error:
-            return PlainTextResponse(str(error), 429)
+            return _refusal(error, 429)
         except PermissionError as error:
-            return PlainTextResponse(str(error), 403)
+            return _refusal(error, 403)
         except TimeoutError:
             return PlainTextResponse(f"the request did not arrive within {self._seconds:g} s", 408)
         except ClientDisconnect:
             return PlainTextResponse("the client has gone", 400)
         except _NotARequestError as error:
-            return PlainTextResponse(f"this is no request of a stage: {error}", 400)
+            return _refusal(f"this is no request of a stage: {error}", 400)
 
     async def _call(self, http: Any) -> Any:
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
@@ -175,16 +179,17 @@ class _Endpoint:
             check_length(size, limit, "the request")
         with self._guard.arriving(client, limit if size is None else size) as count:
             data = await self._read(http, limit)
-            request, error = await _apart(len(data), self._decode, data)
+            is_large = len(data) > _LARGE or head_bytes(data) > _LARGE_HEAD
+            request, error = await _apart(is_large, self._decode, data)
+            count(len(data), request)
             del data
-            count(request)
             # What is answered while it computes tells clients that the server is there: functions, and bodies of
             # backward passes, run on workers, however short they were so far
             # (test_a_server_that_computes_answers_whether_it_is_there).
             ALWAYS_ON_WORKER.set(True)
             OFFLOAD_THRESHOLD.set(0.0)
             reply = Reply({"error": self._tell(error)}) if error else await self._guard.handle(client, request)
-            body = await _apart(sum(one.nbytes for one in reply.arrays if one is not None), _encode, reply)
+            body = await _apart(_is_large(reply), _encode, reply)
         return Response(body, media_type=CONTENT_TYPE)
 
     async def _call_of_stranger(self, http: Any) -> Any:
@@ -230,13 +235,26 @@ class _NotARequestError(Exception):
     """A body is no request."""
 
 
+def _refusal(why: object, status: int) -> Any:
+    # It may quote what a client sent, of which no bytes can be made.
+    return PlainTextResponse(str(why).encode(errors="backslashreplace"), status)
+
+
 def _encode(reply: Reply) -> bytes:
     return encode({"fields": reply.fields}, reply.arrays)
 
 
-async def _apart(size: int, work: Callable[[Any], Any], value: Any) -> Any:
+def _is_large(reply: Reply) -> bool:
+    return (
+        len(reply.arrays) > _MANY
+        or size_of(reply.arrays) > _LARGE
+        or any(isinstance(one, list) and len(one) > _MANY for one in reply.fields.values())
+    )
+
+
+async def _apart(is_large: bool, work: Callable[[Any], Any], value: Any) -> Any:
     """Return what a function makes of a message: on a worker thread if that is large."""
-    return await asyncio.to_thread(work, value) if size > _LARGE else work(value)
+    return await asyncio.to_thread(work, value) if is_large else work(value)
 
 
 def _content_length(http: Any) -> int | None:

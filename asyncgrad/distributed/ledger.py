@@ -23,10 +23,10 @@ from ..core.tensor import Tensor, tensor
 from ..errors import GraphError, UnknownTransactionError
 from .payload import size_of
 
-__all__ = ["Contribution", "GradientLedger"]
+__all__ = ["NAME_BYTES", "Contribution", "GradientLedger"]
 
-#: What the name of a transaction or a contribution counts for, with the entry that has it.
-_NAME_BYTES = 512
+#: What the name of an effect, a transaction or a contribution counts for, with the entry that has it.
+NAME_BYTES = 512
 
 
 class Contribution(NamedTuple):
@@ -92,13 +92,15 @@ class GradientLedger:
         [2.0]
     """
 
-    __slots__ = ("_base", "_committed", "_ended", "_floor", "_open", "_written", "params")
+    __slots__ = ("_base", "_committed", "_ended", "_floor", "_numbers", "_open", "_written", "params")
 
     def __init__(self, params: Sequence[Tensor]) -> None:
         self.params: list[Tensor] = list(params)
         self._open: dict[int, _Open] = {}
         #: Transactions that may still be rolled back, in the order of their commits.
         self._committed: list[_Committed] = []
+        #: Their numbers: a client may ask for thousands (test_a_long_list_of_backward_passes_is_looked_up_at_once).
+        self._numbers: set[int] = set()
         #: The gradients without those.
         self._base: list[Any] = []
         #: The gradients as this wrote them, to notice that other code has set them.
@@ -113,12 +115,19 @@ class GradientLedger:
         return len(self._open) + len(self._committed)
 
     def held_bytes(self) -> int:
-        """Return the bytes of gradients that are not final, and some for each name that is remembered."""
-        pending = [grads for one in self._open.values() for grads in one.contributions.values()]
-        summed = [sums for one in self._open.values() for sums in one.sums or ()]
-        committed = [sums for one in self._committed for sums in one.sums]
+        """Return the bytes of gradients that are not final."""
+        # Lists, since a worker thread may change the ledger meanwhile.
+        opened = list(self._open.values())
+        pending = [grads for one in opened for grads in list(one.contributions.values())]
+        summed = [sums for one in opened for sums in one.sums or ()]
+        committed = [sums for one in list(self._committed) for sums in one.sums]
         arrays = [grad for grads in [*pending, *summed, *committed] for grad in grads if grad is not None]
-        return size_of(arrays) + _NAME_BYTES * (len(self._ended) + len(self._open) + len(pending))
+        return size_of(arrays)
+
+    def names(self) -> int:
+        """Return how many transactions, contributions and failed backward passes are remembered."""
+        each = sum(1 + len(one.contributions) + len(one.dead_tasks) for one in list(self._open.values()))
+        return each + len(self._ended) + len(self._committed)
 
     def prepared(self, transaction: int) -> list[Any]:
         """Return the sums of a transaction that has been prepared, and not committed."""
@@ -133,8 +142,12 @@ class GradientLedger:
         """
         if self.is_dead(transaction, contribution.task[1]):
             raise GraphError(f"backward {transaction} has ended, and a gradient of it came later")
-        if not self._is_committed(transaction):
+        if transaction not in self._numbers:
             self._open.setdefault(transaction, _Open()).contributions.setdefault(contribution, grads)
+
+    def is_committed(self, transaction: int) -> bool:
+        """Tell whether a transaction has been committed, and may be rolled back."""
+        return transaction in self._numbers
 
     def is_dead(self, transaction: int, task: int) -> bool:
         """Tell whether a transaction has ended, or one backward in it has failed."""
@@ -143,26 +156,25 @@ class GradientLedger:
         return transaction in self._open and task in self._open[transaction].dead_tasks
 
     def prepare(self, transaction: int, expected: Iterable[Contribution]) -> list[Contribution]:
-        """Sum the expected contributions in order; or sum nothing, and return those that are missing.
+        """Sum the expected contributions in order, each once; or sum nothing, and return those that are missing.
 
         Raises:
             GraphError: the transaction has been rolled back.
         """
         if transaction < self._floor or self._ended.get(transaction) is False:
             raise GraphError(f"backward {transaction} has ended, and cannot be prepared")
-        if transaction in self._ended or self._is_committed(transaction):
+        if transaction in self._ended or transaction in self._numbers:
             return []
         found = self._open.setdefault(transaction, _Open())
-        order = sorted(expected)
-        if missing := [one for one in order if one not in found.contributions]:
+        # One that is named twice is summed once (test_a_contribution_that_is_named_twice_counts_once).
+        once = dict.fromkeys(expected)
+        if missing := [one for one in once if one not in found.contributions]:
             return missing
-        tasks = dict.fromkeys(one.task for one in order)
+        by_task: dict[tuple[int, int], list[list[Any]]] = {}
+        for one in sorted(once):
+            by_task.setdefault(one.task, []).append(found.contributions[one])
         found.sums = [
-            [
-                _sum([found.contributions[one][at] for one in order if one.task == task])
-                for at in range(len(self.params))
-            ]
-            for task in tasks
+            [_sum([grads[at] for grads in each]) for at in range(len(self.params))] for each in by_task.values()
         ]
         return []
 
@@ -172,7 +184,7 @@ class GradientLedger:
         Raises:
             UnknownTransactionError: it has not been prepared here.
         """
-        if self._ended.get(transaction) or self._is_committed(transaction):
+        if self._ended.get(transaction) or transaction in self._numbers:
             return False
         found = self._open.get(transaction)
         if found is None or found.sums is None:
@@ -187,7 +199,7 @@ class GradientLedger:
         What comes of it later is refused.
         """
         if task is not None:
-            if not self.is_dead(transaction, task) and not self._is_committed(transaction):
+            if not self.is_dead(transaction, task) and transaction not in self._numbers:
                 found = self._open.setdefault(transaction, _Open())
                 found.dead_tasks.add(task)
                 for one in [one for one in found.contributions if one.task[1] == task]:
@@ -197,31 +209,35 @@ class GradientLedger:
             return False
         self._open.pop(transaction, None)
         self._ended.setdefault(transaction, False)
-        self._notice_others()
-        kept = [one for one in self._committed if one.transaction != transaction]
-        if len(kept) == len(self._committed):
+        if transaction in self._numbers:
+            self._notice_others()
+        if transaction not in self._numbers:
             return False
-        self._committed = kept
+        self._numbers.discard(transaction)
+        self._committed = [one for one in self._committed if one.transaction != transaction]
         self._write()
+        self._forget_final()
         return True
 
     def finish(self, transaction: int) -> None:
         """Make a transaction final: its backward has succeeded as a whole."""
+        if transaction not in self._numbers:
+            return
         self._notice_others()
-        for index, one in enumerate(self._committed):
+        for one in self._committed:
             if one.transaction == transaction:
                 self._ended[transaction] = True
-                if index == 0:
-                    self._base = self._with(self._base, one)
-                    del self._committed[0]
-                else:
-                    # Not the first: those before may be rolled back, so its sums stay apart, under no name.
-                    one.transaction = None
-                break
+                self._numbers.discard(transaction)
+                # If it is not the first, those before may be rolled back: its sums stay apart, under no name.
+                one.transaction = None
+        self._forget_final()
         while self._committed and self._committed[0].transaction is None:
             self._base = self._with(self._base, self._committed.pop(0))
-        if not self._committed:
-            self._base, self._written = [], []
+
+    def _forget_final(self) -> None:
+        """If no transaction may be rolled back any more, `.grad` is all that is needed."""
+        if not self._numbers:
+            self._committed, self._base, self._written = [], [], []
 
     def raise_floor(self, floor: int) -> None:
         """Note that home has forgotten all transactions below a number: they are final or have been rolled back."""
@@ -253,15 +269,14 @@ class GradientLedger:
         """Make all that is committed final: an optimizer is to use the gradients, or they are dropped."""
         self._ended.update((one.transaction, True) for one in self._committed if one.transaction is not None)
         self._committed, self._base, self._written = [], [], []
-
-    def _is_committed(self, transaction: int) -> bool:
-        return any(one.transaction == transaction for one in self._committed)
+        self._numbers.clear()
 
     def _append(self, more: list[_Committed]) -> None:
         self._notice_others()
         if not self._committed:
             self._base = [None if param.grad is None else param.grad.numpy() for param in self.params]
         self._committed += more
+        self._numbers.update(one.transaction for one in more if one.transaction is not None)
         self._write()
 
     def _notice_others(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, final
 
 from ..core.engine.eager_task import EagerTask, start_task
 from .together import retrieve, wait_until_done
-from .transport import Request
+from .transport import MOST_LISTED, Request
 
 __all__ = ["Outbox"]
 
@@ -97,7 +97,8 @@ def _add(waiting: deque[Request], request: Request) -> None:
     if name is not None:
         same = (request.op, request.stage, _without(request, name))
         for other in reversed(waiting):
-            if (other.op, other.stage, _without(other, name)) == same:
+            is_full = len(other.fields.get(name, ())) + len(request.fields[name]) > MOST_LISTED
+            if not is_full and (other.op, other.stage, _without(other, name)) == same:
                 other.fields[name].extend(request.fields[name])
                 return
         # Its own list, since others are added to it.

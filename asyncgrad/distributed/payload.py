@@ -16,7 +16,11 @@ from ..core.settings.arguments import describe
 from ..core.tree.as_json import CONTAINER, from_json, to_json
 from ..errors import ArgumentTypeError, DeviceError, PayloadError
 
-__all__ = ["arrays_of", "check_size", "pack", "size_of", "unpack"]
+__all__ = ["arrays_of", "check_size", "held_by", "pack", "size_of", "unpack"]
+
+#: How many arrays any message may have, and what each beyond them counts for: an object, with what refers to it.
+_FEW_ARRAYS = 64
+_ARRAY_BYTES = 512
 
 
 def pack(value: Any, what: str = "a stage") -> tuple[Any, list[Any]]:
@@ -85,6 +89,11 @@ def unpack(skeleton: Any, leaves: Sequence[Any]) -> Any:
 def size_of(arrays: Sequence[Any]) -> int:
     """Return the bytes of arrays, None among them."""
     return sum(0 if array is None else array.nbytes for array in arrays)
+
+
+def held_by(arrays: Sequence[Any]) -> int:
+    """Return the bytes that arrays take where they are kept: however small, thousands of them take megabytes."""
+    return size_of(arrays) + _ARRAY_BYTES * max(0, len(arrays) - _FEW_ARRAYS)
 
 
 def check_size(arrays: Sequence[Any], limit: int, what: str) -> None:

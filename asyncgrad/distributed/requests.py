@@ -10,12 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from .payload import unpack
-from .transport import Request
+from .text import check_text
+from .transport import MOST_LISTED, Request
 
 __all__ = ["check_request"]
 
 #: How long a name may be: of a stage, a call, a transaction.
 _NAME = 256
+#: How many numbers the key of an array of replicas may have: their round, and what else names it.
+_GROUP_KEY = 16
+#: How many replicas a group may have: of each something is remembered.
+_REPLICAS = 4096
+#: How many runs of a stage one backward may have.
+_CONTRIBUTIONS = 1 << 14
 #: How deep the lists and dicts of a request may be nested.
 _DEPTH = 64
 #: The integers of a request; beyond it they are no numbers of calls or steps.
@@ -32,9 +39,11 @@ def check_request(request: Request, allow_nonfinite: bool) -> None:
     Raises:
         TypeError, ValueError, LookupError: it does not.
     """
-    if len(request.stage) > _NAME:
-        raise ValueError(f"the name of its stage has {len(request.stage)} characters, and may have {_NAME}")
-    _check_numbers(request.fields, allow_nonfinite, _DEPTH)
+    for what, name in (("operation", request.op), ("stage", request.stage)):
+        if len(name) > _NAME:
+            raise ValueError(f"the name of its {what} has {len(name)} characters, and may have {_NAME}")
+        check_text(name, f"the name of its {what}")
+    _check_values(request.fields, allow_nonfinite, _DEPTH)
     needed = _NEEDED.get(request.op, {})
     if request.op not in _WITHOUT_STAGE:
         needed = {"attempt": _is_integer, **needed}
@@ -65,7 +74,7 @@ def _check_forward(request: Request) -> None:
     unpack(fields.get("keywords", {"dict": []}), request.arrays)
 
 
-def _check_numbers(value: Any, allow_nonfinite: bool, depth: int) -> None:
+def _check_values(value: Any, allow_nonfinite: bool, depth: int) -> None:
     if depth < 0:
         raise ValueError(f"its fields are nested more than {_DEPTH} deep")
     if isinstance(value, float) and not allow_nonfinite and not math.isfinite(value):
@@ -74,7 +83,12 @@ def _check_numbers(value: Any, allow_nonfinite: bool, depth: int) -> None:
         raise ValueError("it says an integer of more than 64 bits")
     if isinstance(value, (list, dict)):
         for one in value if isinstance(value, list) else value.values():
-            _check_numbers(one, allow_nonfinite, depth - 1)
+            _check_values(one, allow_nonfinite, depth - 1)
+    if isinstance(value, dict):
+        for name in value:
+            check_text(name, "the name of a field")
+    elif isinstance(value, str):
+        check_text(value, "what it says")
 
 
 def _is_name(value: Any) -> bool:
@@ -90,11 +104,24 @@ def _is_bool(value: Any) -> bool:
 
 
 def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_name, value))
+    return isinstance(value, list) and len(value) <= MOST_LISTED and all(map(_is_name, value))
 
 
 def _are_integers(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_integer, value))
+
+
+def _are_few_integers(value: Any) -> bool:
+    # As many as a home tells at a time (test_no_list_of_a_request_is_longer_than_a_home_s).
+    return _are_integers(value) and len(value) <= MOST_LISTED
+
+
+def _is_group_key(value: Any) -> bool:
+    return _are_integers(value) and 1 <= len(value) <= _GROUP_KEY
+
+
+def _is_group_size(value: Any) -> bool:
+    return _is_integer(value) and 1 <= value <= _REPLICAS
 
 
 def _are_floors(value: Any) -> bool:
@@ -113,7 +140,7 @@ def _is_contribution(value: Any) -> bool:
 
 
 def _are_contributions(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_contribution, value))
+    return isinstance(value, list) and len(value) <= _CONTRIBUTIONS and all(map(_is_contribution, value))
 
 
 def _is_dict(value: Any) -> bool:
@@ -142,10 +169,10 @@ _NEEDED: dict[str, dict[str, _Check]] = {
     "step": {"effect": _is_integer, "options": _is_dict, "zero_grad": _is_bool, "wants_state": _is_bool},
     "zero_grad": {"effect": _is_integer, "wants_state": _is_bool},
     "restore": {"effect": _is_integer, "state": _is_dict, "wants_state": _is_bool},
-    "outcome": {"effects": _are_integers, "wants_state": _is_bool},
-    "load_state": {"effects": _are_integers, "state": _is_dict},
-    "all_reduce": {"rank": _is_integer, "size": _is_integer, "key": _are_integers},
-    "abort": {"rank": _is_integer, "size": _is_integer, "round": _is_integer, "reason": _is_name},
+    "outcome": {"effects": _are_few_integers, "wants_state": _is_bool},
+    "load_state": {"effects": _are_few_integers, "state": _is_dict},
+    "all_reduce": {"rank": _is_integer, "size": _is_group_size, "key": _is_group_key},
+    "abort": {"rank": _is_integer, "size": _is_group_size, "round": _is_integer, "reason": _is_name},
 }
 
 #: What is not asked of a stage, or of it whatever attempt has brought it here.
@@ -156,8 +183,8 @@ _KNOWN: dict[str, _Check] = {
     "key": _is_name,
     "transaction": _is_integer,
     "secret": _is_name,
-    "finish": _are_integers,
-    "dead": _are_integers,
+    "finish": _are_few_integers,
+    "dead": _are_few_integers,
     "floors": _are_floors,
     "task": _is_integer,
     "attempt": _is_integer,

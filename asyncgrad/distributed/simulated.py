@@ -72,7 +72,9 @@ class SimulatedTransport:
         """Have a worker leave in an orderly way: another one gets its stages, with their state."""
         others = [one for one in await self.workers() if one != worker]
         for request in self._hosts[worker].hand_over():
-            await self.call(others[0], request)
+            # It may have been dropped while others were handed over.
+            if self._hosts[worker].has_stage(request.stage):
+                await self.call(others[0], request)
         self._hosts[worker].leave()
         self.kill(worker)
 

@@ -21,15 +21,23 @@ from ..core.graph.naming import identify
 from ..core.settings.context import CURRENT_NODE, is_grad_enabled
 from ..core.tensor import Tensor, asarray, tensor
 from ..core.tree.structure import leaves as leaves_of
-from ..errors import ArgumentError, RemoteError, StageLost, UnknownCallError, UnknownStageError, WorkerLostError
+from ..errors import (
+    ArgumentError,
+    BusyError,
+    RemoteError,
+    StageLost,
+    UnknownCallError,
+    UnknownStageError,
+    WorkerLostError,
+)
 from .calls import Call, StageCall
 from .definition import Definition
 from .failures import restore_error
 from .ledger import Contribution
 from .payload import arrays_of, check_size, pack, size_of, unpack
-from .together import retrieve, run_together, wait_until_done
+from .together import run_together, start_lasting, wait_until_done
 from .transactions import Run
-from .transport import Reply, Request, Transport
+from .transport import MOST_LISTED, Reply, Request, Transport
 
 __all__ = ["Stage"]
 
@@ -305,7 +313,7 @@ class Stage:
         """Bring the stage to its worker, and find out which effects that were given up it has applied."""
         await self.start()
         while self._unsure:
-            unsure = sorted(self._unsure)
+            unsure = sorted(self._unsure)[:MOST_LISTED]
             reply = await self.ask("outcome", {"effects": unsure, "wants_state": self._backup}, [])
             for effect in unsure:
                 self._note_outcome(effect, effect in reply.fields["applied"])
@@ -354,7 +362,7 @@ class Stage:
             if not self._is_started:
                 await self._move(self._epoch, None)
             epoch, worker = self._epoch, self._address()
-            final, dead = list(self._final), list(self._dead)
+            final, dead = list(self._final)[:MOST_LISTED], list(self._dead)[:MOST_LISTED]
             notices: dict[str, Any] = {"floors": self._floors()}
             if final or dead:
                 notices |= {"finish": final, "dead": dead}
@@ -459,8 +467,8 @@ class Stage:
         epoch = self._epoch
         try:
             await self._ask_worker(self._address(), "roll_back", fields, [])
-        except (WorkerLostError, RemoteError, PermissionError, LookupError):
-            # It has gone, and its gradients with it; or the connection.
+        except (WorkerLostError, RemoteError, PermissionError, LookupError, BusyError):
+            # It has gone, and its gradients with it; or the connection; or it hears of it with the next request.
             return
         if task is None and self._epoch == epoch:
             self._dead.discard(transaction)
@@ -508,9 +516,7 @@ class Stage:
             moving = self._moving
             if moving is None or moving.done():
                 # One that is done has failed when all who waited had been cancelled: it tells nothing of this time.
-                moving = self._moving = start_task(self._relocate(lost), contextvars.copy_context(), "move a stage")
-                # All who wait may be cancelled: nobody else looks at its error then.
-                moving.add_done_callback(retrieve)
+                moving = self._moving = start_lasting(self._relocate(lost), "move a stage")
             try:
                 await wait_until_done(moving)
             finally:

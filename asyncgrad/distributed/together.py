@@ -8,8 +8,29 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from ..core.engine.eager_task import EagerTask, start_task
+from ..core.engine.measured_calls import ALWAYS_ON_WORKER
+from ..core.engine.offloading import call_on_worker
 
-__all__ = ["retrieve", "run_patiently", "run_together", "start_unawaited", "wait_until_done"]
+__all__ = [
+    "compute",
+    "retrieve",
+    "run_patiently",
+    "run_together",
+    "start_lasting",
+    "start_unawaited",
+    "wait_until_done",
+]
+
+#: From how many bytes on they are summed and looked at on a worker thread, where the loop has other clients.
+_LARGE = 1 << 18
+
+
+async def compute(work: Callable[[], Any], size: int) -> Any:
+    """Return what a function returns, which looks at so many bytes: on a worker thread if that takes long.
+
+    Only where somebody is told by the turns of the loop whether this process is alive.
+    """
+    return await call_on_worker(work) if size > _LARGE and ALWAYS_ON_WORKER.get() else work()
 
 
 async def run_together(coroutines: Iterable[Coroutine[Any, Any, Any]], name: str) -> list[Any]:
@@ -85,6 +106,15 @@ async def run_patiently(
             retrieve(task)
         raise
     return task.result()
+
+
+def start_lasting(coroutine: Coroutine[Any, Any, Any], name: str) -> EagerTask:
+    """Return a task in this context, whose first step has been run, and that goes on if all who wait are cancelled."""
+    task = start_task(coroutine, contextvars.copy_context(), name)
+    if not task.done():
+        # Nobody else looks at its error then.
+        task.add_done_callback(retrieve)
+    return task
 
 
 def start_unawaited(coroutine: Coroutine[Any, Any, Any], running: set[EagerTask], name: str) -> None:

@@ -8,7 +8,11 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-__all__ = ["Reply", "Request", "Transport"]
+__all__ = ["MOST_LISTED", "Reply", "Request", "Transport"]
+
+#: How many calls, transactions or effects a home names in one list of a request: what it has to say beyond that comes
+#: with the next. A server of strangers refuses more.
+MOST_LISTED = 4096
 
 
 @final

@@ -16,7 +16,17 @@ import numpy as np
 from ..errors import ArgumentError, PayloadError
 from .payload import check_size
 
-__all__ = ["CONTENT_TYPE", "check_length", "compact", "decode", "encode", "expand", "message_bytes", "read_bytes"]
+__all__ = [
+    "CONTENT_TYPE",
+    "check_length",
+    "compact",
+    "decode",
+    "encode",
+    "expand",
+    "head_bytes",
+    "message_bytes",
+    "read_bytes",
+]
 
 #: What a message is, as HTTP names it: a page of a browser cannot post it to another site unasked.
 CONTENT_TYPE = "application/octet-stream"
@@ -26,6 +36,12 @@ _HEAD_BYTES = 1 << 20
 
 #: The most arrays: each is an object of hundreds of bytes, however small it is.
 _ARRAYS = 1 << 14
+
+#: The most axes of an array, as NumPy has it.
+_AXES = 64
+
+#: How long the name of a dtype of numbers may be: ">c16" is one.
+_DTYPE = 8
 
 #: Heads and arrays begin at multiples of this, so that arrays are aligned where they lie.
 _ALIGNMENT = 16
@@ -71,7 +87,7 @@ def decode(data: bytearray, max_bytes: int | None = None) -> tuple[dict[str, Any
         PayloadError: its arrays are larger than they may be.
     """
     try:
-        length = int.from_bytes(data[:_ALIGNMENT], "little")
+        length = head_bytes(data)
         begin = _ALIGNMENT + length
         if len(data) < begin:
             raise ValueError(f"it has {len(data)} bytes, and its head alone {begin}")
@@ -82,6 +98,13 @@ def decode(data: bytearray, max_bytes: int | None = None) -> tuple[dict[str, Any
                 f"a message says {length} bytes besides its arrays, and may say {_HEAD_BYTES}: send arrays as arrays"
             )
         head = json.loads(bytes(data[_ALIGNMENT:begin]))
+        if 2 * begin > len(data):
+            # Arrays that share the memory of a message keep all of it for as long as they are kept themselves
+            # (test_a_small_array_keeps_no_head_alive).
+            begin += -begin % _ALIGNMENT
+            if begin > len(data):
+                raise ValueError(f"it has {len(data)} bytes, and its head with its padding {begin}")
+            data, begin = data[begin:], 0
         specs = head.pop("arrays")
         if len(specs) > _ARRAYS:
             raise PayloadError(f"a message has {len(specs)} arrays, and may have {_ARRAYS}: stack them")
@@ -137,6 +160,12 @@ def expand(block: np.ndarray, layout: Sequence[Sequence[int]] | None) -> np.ndar
     if layout is None:
         return block
     order, backwards, shape = layout
+    # Each of them once: a flip takes a microsecond, and a head has room for tens of thousands
+    # (test_a_list_of_axes_that_no_array_has_is_refused_at_once).
+    if len(order) != block.ndim or len(backwards) > block.ndim or len(set(backwards)) < len(backwards):
+        raise ValueError(f"a layout of {len(order)} axes, {len(backwards)} of them backwards, is none of {block.ndim}")
+    if len(shape) > _AXES:
+        raise ValueError(f"an array of {len(shape)} axes is none")
     found = block.transpose(np.argsort(order))
     for axis in backwards:
         found = np.flip(found, axis)
@@ -144,11 +173,13 @@ def expand(block: np.ndarray, layout: Sequence[Sequence[int]] | None) -> np.ndar
 
 
 def _array_at(data: bytearray, begin: int, dtype: str, shape: list[int]) -> np.ndarray:
-    kind = np.dtype(dtype)
-    if not isinstance(dtype, str) or kind.kind not in "biufc":
-        raise ValueError(f"{dtype!r} is no dtype of numbers")
-    if not all(isinstance(size, int) and size >= 0 for size in shape):
-        raise ValueError(f"{shape!r} is no shape")
+    # Before NumPy reads it: as a list of fields it may be as long as a head.
+    kind = np.dtype(dtype) if isinstance(dtype, str) and len(dtype) <= _DTYPE else None
+    if kind is None or kind.kind not in "biufc":
+        raise ValueError(f"{str(dtype)[:80]!r} is no dtype of numbers")
+    # Before it is multiplied: a product of many integers takes seconds.
+    if len(shape) > _AXES or not all(isinstance(size, int) and 0 <= size < 1 << 63 for size in shape):
+        raise ValueError(f"{str(shape)[:80]} is no shape")
     count = math.prod(shape)
     if begin + count * kind.itemsize > len(data):
         raise ValueError(f"an array of shape {shape} and dtype {dtype} is longer than the message")
@@ -159,6 +190,11 @@ def _array_at(data: bytearray, begin: int, dtype: str, shape: list[int]) -> np.n
 
 def _padding(length: int) -> bytes:
     return bytes(-length % _ALIGNMENT)
+
+
+def head_bytes(data: bytearray) -> int:
+    """Return how many bytes a message says that its head has: each takes far more time to read than one of an array."""
+    return int.from_bytes(data[:_ALIGNMENT], "little")
 
 
 def message_bytes(max_bytes: int) -> int:

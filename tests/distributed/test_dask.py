@@ -11,7 +11,7 @@ from distributed import Client, LocalCluster
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.distributed import DaskTransport, RemoteGroup, RemoteModule, Request, stage
+from asyncgrad.distributed import DaskTransport, Definition, RemoteGroup, RemoteModule, Request, stage
 from asyncgrad.errors import ArgumentTypeError, PayloadError, WorkerLostError
 from tests.distributed.parts import (
     check_layouts,
@@ -70,6 +70,19 @@ def test_a_remote_module_learns_at_its_worker(client, workers):
 
     assert losses == sorted(losses, reverse=True)
     assert left == [0, 0, 0]
+
+
+def test_a_drop_that_overtakes_its_create_leaves_no_stage_at_a_worker(client, workers):
+    async def main():
+        transport = DaskTransport(client)
+        definition = transport.export(Definition(np.sin))
+        before = (await transport.call(workers[0], Request("ping", ""))).fields["stages"]
+        await transport.call(workers[0], Request("drop", "early", {"attempt": 1}))
+        late = await transport.call(workers[0], Request("create", "early", {"attempt": 1, "definition": definition}))
+        after = (await transport.call(workers[0], Request("ping", ""))).fields["stages"]
+        return late.fields["error"]["type"], after - before
+
+    assert ag.run(main()) == ("UnknownStageError", 0)
 
 
 def test_an_error_of_a_users_own_type_arrives_as_that(client, workers):

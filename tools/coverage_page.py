@@ -20,7 +20,7 @@ import asyncgrad as ag
 import asyncgrad.scipy
 from asyncgrad.core.ops.nondifferentiable import NONDIFFERENTIABLE, SAVING, NonDifferentiable
 from asyncgrad.core.recording.primitive import RULES
-from asyncgrad.scipy.left_out import LEFT_OUT
+from asyncgrad.scipy.unsupported import LEFT_OUT
 
 __all__ = ["PAGE", "VERSION", "kind_of", "page"]
 

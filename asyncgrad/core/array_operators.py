@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError
-from .arrays.foreign import explain_refusal, name_shapes
+from .arrays.device_arrays import explain_refusal, name_shapes
 from .arrays.tensor_base import TensorBase
-from .arrays.values import is_foreign, is_labelled, raw, refuse_masked, refuse_sparse, zeros_beside
+from .arrays.values import is_device_array, is_labelled, raw, refuse_masked, refuse_sparse, zeros_like
 from .ops.linear_algebra import matmul
 from .settings.lazy import load_beside
 
@@ -130,11 +130,11 @@ def compare_unlike(tensor: TensorBase, other: Any, is_equal: bool, error: TypeEr
 
     NumPy answers that, and where it defers to the class of `other`, its NotImplemented stays as it is.
     """
-    if is_foreign(tensor._data):
+    if is_device_array(tensor._data):
         # NumPy cannot answer for such an array.
         if isinstance(other, (TensorBase, np.ndarray, list, tuple)):
             return defer_or_raise(other, error, "equal" if is_equal else "not_equal", tensor)
-        unequal = zeros_beside(tensor._data.shape, tensor._data, bool)
+        unequal = zeros_like(tensor._data, tensor._data.shape, bool)
         return type(tensor)(unequal if is_equal else ~unequal, None, 0, tensor._device)
     result = tensor._data.__eq__(raw(other)) if is_equal else tensor._data.__ne__(raw(other))
     if result is NotImplemented:

@@ -223,7 +223,7 @@ async def capture(
     data = root._data
     # One real number.
     if len(outputs) == 1 and grad_outputs[0] is None and not data.shape and data.dtype.kind == "f":
-        ones = values.ones_beside((), data)
+        ones = values.ones_like((), data)
         node = root._grad_fn
         edge = gradient_edge(root) if node is None or root._view is not None else Edge(node, root._output_nr)
         assert edge is not None
@@ -464,9 +464,9 @@ def _as_gradients(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[A
         return (given,)
     if given.__class__ in (list, tuple):
         return given
-    is_one = isinstance(given, (str, bytes, bytearray)) or values.is_foreign(given)
+    is_one = isinstance(given, (str, bytes, bytearray)) or values.is_device_array(given)
     if not is_one and isinstance(tensors, (TensorBase, GradientEdge)):
-        is_one = not any(isinstance(item, (TensorBase, np.ndarray)) or values.is_foreign(item) for item in given)
+        is_one = not any(isinstance(item, (TensorBase, np.ndarray)) or values.is_device_array(item) for item in given)
     return (given,) if is_one else given
 
 
@@ -546,7 +546,7 @@ def _make_implicit_gradient(index: int, root: Root, metadata: InputMetadata) -> 
         )
     device = metadata.device
     if device is not None and not device.has_host_arrays and isinstance(root, TensorBase):
-        return values.ones_beside(metadata.shape, root._data)
+        return values.ones_like(metadata.shape, root._data)
     # The same as np.ones, in a third of the time.
     ones = np.empty(metadata.shape, metadata.dtype)
     ones.fill(1)
@@ -556,13 +556,13 @@ def _make_implicit_gradient(index: int, root: Root, metadata: InputMetadata) -> 
 def _check_gradient(index: int, root: Root, gradient: Any, metadata: InputMetadata) -> Any:
     if not isinstance(gradient, TensorBase):
         values.refuse_masked(gradient)
-        is_foreign = values.is_foreign(gradient)
-        if not (is_foreign or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
+        is_device_array = values.is_device_array(gradient)
+        if not (is_device_array or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
             raise GradientTypeError(
                 f"the gradient of root {index} ({_label(root)}) must be a tensor or an array, not "
                 f"{describe(gradient)}: write np.asarray(...)"
             )
-        if not is_foreign:
+        if not is_device_array:
             gradient = values.on_device(np.asarray(gradient), metadata.device)
     elif metadata.device not in (None, gradient._device):
         raise InvalidGradientError(

@@ -34,12 +34,11 @@ from .array_operators import (
 from .arrays.hooks import HookList, RemovableHandle
 from .arrays.interception import add_entry_methods, add_entry_names
 from .arrays.tensor_base import AutogradMeta, TensorBase, ViewMeta
-from .arrays.values import is_foreign, is_number_dtype, moved_array, on_device, raw, refuse_sparse, register_tensor
+from .arrays.values import is_device_array, is_number_dtype, moved_array, on_device, raw, refuse_sparse, register_tensor
 from .backward import backward
 from .conversions import array_advice, is_asked_by_sparse_operator, is_plain_conversion, number_advice
 from .einops_backend import register_imported_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
-from .given_data import array_of_data, refuse_masked_data
 from .graph.html import facts, panel, pre
 from .graph.naming import identify
 from .graph.saved import version_of
@@ -73,6 +72,7 @@ from .settings.arguments import describe, truth
 from .settings.callers import shorten_traceback
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
 from .settings.lazy import load_beside
+from .tensor_data import array_of_data, refuse_masked_data
 from .views.history import regenerate
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ class Tensor(TensorBase):
             ArgumentTypeError: the tensor is on a device whose arrays are not NumPy's.
         """
         data = self._data
-        if data.__class__ is not np.ndarray and is_foreign(data):
+        if data.__class__ is not np.ndarray and is_device_array(data):
             raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
         return data.view()  # type: ignore[no-any-return]
 
@@ -315,7 +315,7 @@ class Tensor(TensorBase):
         `float(t)` does the same, except in a function that a transform differentiates, where it raises.
         """
         data = self._data
-        if index and data.__class__ is not np.ndarray and is_foreign(data):
+        if index and data.__class__ is not np.ndarray and is_device_array(data):
             # The method of another library may take no index.
             place = index[0] if len(index) == 1 else index
             data, index = data[place] if isinstance(place, tuple) else data.reshape(-1)[place], ()
@@ -469,7 +469,7 @@ class Tensor(TensorBase):
         # Whole numbers and truth values have no derivative: no history is lost with them.
         if self._requires_grad() and (dtype is None or np.dtype(dtype).kind not in "biu"):
             self._needs_no_grad("an ndarray", "t.numpy()", *array_advice(self, RULES.__contains__))
-        if self._data.__class__ is not np.ndarray and is_foreign(self._data):
+        if self._data.__class__ is not np.ndarray and is_device_array(self._data):
             raise self._not_on_host("converting to an ndarray", "t.to('cpu').numpy()")
         if copy is None:
             return np.asarray(self._data, dtype)

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.arrays.values import is_foreign
+from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
 from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
@@ -280,7 +280,7 @@ def make_source(given: Any, size: int | None, drop_last: bool) -> Source | Async
     # A list is a sequence of examples, also if these are arrays.
     if not isinstance(given, list):
         leaves = flatten(given)[0]
-        if leaves and all(isinstance(leaf, (Tensor, np.ndarray)) or is_foreign(leaf) for leaf in leaves):
+        if leaves and all(isinstance(leaf, (Tensor, np.ndarray)) or is_device_array(leaf) for leaf in leaves):
             return ArraySource(given, size, drop_last)
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
         return SequenceSource(given, size, drop_last)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from .host import StageHost as StageHost
     from .http import HttpTransport as HttpTransport
     from .http_app import http_app as http_app
-    from .making import RemoteModule as RemoteModule
-    from .making import stage as stage
+    from .new_stage import RemoteModule as RemoteModule
+    from .new_stage import stage as stage
     from .pipeline import pipeline as pipeline
     from .simulated import SimulatedTransport as SimulatedTransport
     from .stage import Stage as Stage
@@ -68,7 +68,7 @@ if not TYPE_CHECKING:
             ".host": ["StageHost"],
             ".http": ["HttpTransport"],
             ".http_app": ["http_app"],
-            ".making": ["RemoteModule", "stage"],
+            ".new_stage": ["RemoteModule", "stage"],
             ".pipeline": ["pipeline"],
             ".simulated": ["SimulatedTransport"],
             ".stage": ["Stage"],

@@ -18,10 +18,10 @@ import numpy as np
 
 from ..core.settings.arguments import describe, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError, ReplicaError, WorkerLostError
+from .concurrency import compute, start_lasting
 from .failures import restore_error
 from .payload import check_size
 from .text import check_text
-from .together import compute, start_lasting
 from .transport import Reply, Request, Transport
 
 __all__ = ["Collective", "InProcessGroup", "RemoteGroup"]

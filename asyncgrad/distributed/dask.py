@@ -22,12 +22,12 @@ from ..core.arrays.values import owned
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.settings.arguments import describe
 from ..errors import ArgumentTypeError, WorkerLostError
+from .concurrency import run_patiently
 from .failures import unknown_worker
 from .host import StageHost
 from .open_stages import OpenStages
 from .outbox import Outbox
 from .payload import size_of
-from .together import run_patiently
 from .transport import Reply, Request
 from .wire import compact, expand
 

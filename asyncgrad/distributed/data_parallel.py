@@ -25,7 +25,7 @@ from ..core.tree.structure import leaves as leaves_of
 from ..errors import ArgumentTypeError, DeviceError, GraphError, ReplicaError
 from ..nn.modules.module import Module
 from .collective import Collective
-from .together import start_unawaited, wait_until_done
+from .concurrency import start_unawaited, wait_until_done
 
 if TYPE_CHECKING:
     from ..core.engine.graph_task import GraphTask

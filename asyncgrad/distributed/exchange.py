@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, final
 
 from ..core.engine.eager_task import EagerTask, start_task
-from .together import retrieve, wait_until_done
+from .concurrency import retrieve, wait_until_done
 from .wire import read_bytes
 
 __all__ = ["Exchange"]

@@ -19,12 +19,12 @@ from ..core.engine.measured_calls import ALWAYS_ON_WORKER
 from ..core.engine.offloading import call_on_worker
 from ..errors import UnknownStageError
 from .collective import GroupHost
+from .concurrency import start_lasting, wait_until_done
 from .definition import Definition
 from .dropped import DroppedStages
 from .failures import describe_error
 from .hosted_stage import NOTHING_HELD, Holding, HostedStage
 from .payload import arrays_of, check_size, pack, unpack
-from .together import start_lasting, wait_until_done
 from .transport import Reply, Request
 
 __all__ = ["StageHost"]

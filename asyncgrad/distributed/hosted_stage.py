@@ -28,11 +28,11 @@ from ..core.graph.leaf import get_gradient_edge
 from ..core.settings.context import GENERATOR, enable_grad, no_grad
 from ..core.tensor import Tensor, asarray
 from ..errors import GraphError, UnknownCallError, UnknownStageError
+from .concurrency import compute, start_lasting, wait_until_done
 from .definition import Program
 from .finite import check_gradients, finite_step
 from .ledger import NAME_BYTES, Contribution, GradientLedger
 from .payload import arrays_of, held_by, pack, size_of, unpack
-from .together import compute, start_lasting, wait_until_done
 from .transport import Reply, Request
 
 __all__ = ["NOTHING_HELD", "Holding", "HostedStage"]

@@ -15,6 +15,7 @@ from ..core.engine.eager_task import EagerTask
 from ..core.settings.arguments import describe, number
 from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, RemoteError, WorkerLostError
 from .authentication import bearer
+from .concurrency import run_patiently, wait_until_done
 from .definition import Definition
 from .exchange import Exchange
 from .failures import unknown_worker
@@ -22,7 +23,6 @@ from .open_stages import OpenStages
 from .outbox import Outbox
 from .replies import checked
 from .stage import Stage
-from .together import run_patiently, wait_until_done
 from .transport import Reply, Request
 from .wire import CONTENT_TYPE, decode, encode, message_bytes
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, final
 
 from ..core.engine.eager_task import EagerTask, start_task
-from .together import retrieve, wait_until_done
+from .concurrency import retrieve, wait_until_done
 from .transport import MOST_LISTED, Request
 
 __all__ = ["Outbox"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
-from ..core.arrays.values import is_foreign
+from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
 from ..core.tree.as_json import CONTAINER, from_json, to_json
 from ..errors import ArgumentTypeError, DeviceError, PayloadError
@@ -50,7 +50,7 @@ def arrays_of(leaves: Sequence[Any]) -> list[Any]:
 def _leaf(value: Any, found: list[Any], what: str) -> Any:
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
         value = np.asarray(value)
-    if isinstance(value, TensorBase) and is_foreign(value._data):
+    if isinstance(value, TensorBase) and is_device_array(value._data):
         raise DeviceError(
             f"{what} takes and returns tensors in the memory of the host, which it can send, and not one of shape "
             f"{value._data.shape} on '{value._device}': write t.to('cpu')"

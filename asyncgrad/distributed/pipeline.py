@@ -21,7 +21,7 @@ from ..core.settings.context import enable_grad, is_grad_enabled
 from ..core.tensor import Tensor, asarray, tensor
 from ..core.tree.structure import TreeStructure, flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError, GraphError
-from .together import run_together
+from .concurrency import run_together
 
 __all__ = ["pipeline"]
 

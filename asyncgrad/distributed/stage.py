@@ -31,11 +31,11 @@ from ..errors import (
     WorkerLostError,
 )
 from .calls import Call, StageCall
+from .concurrency import run_together, start_lasting, wait_until_done
 from .definition import Definition
 from .failures import restore_error
 from .ledger import Contribution
 from .payload import arrays_of, check_size, pack, size_of, unpack
-from .together import run_together, start_lasting, wait_until_done
 from .transactions import Run
 from .transport import MOST_LISTED, Reply, Request, Transport
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from ..core.engine.current import queue_callback
 from ..core.settings.context import CURRENT_GRAPH_TASK
 from ..errors import GraphError
+from .concurrency import run_together
 from .ledger import Contribution
-from .together import run_together
 
 if TYPE_CHECKING:
     from ..core.engine.graph_task import GraphTask

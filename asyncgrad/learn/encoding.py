@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.values import is_foreign
+from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
 from ..core.tensor import Tensor, asarray
 from ..core.tree.as_json import CONTAINER, from_json, to_json
@@ -38,7 +38,7 @@ def encode(value: Any, put: Callable[[Any], Any], path: str) -> Any:
 def _leaf(value: Any, put: Callable[[Any], Any], path: str) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if is_foreign(value):
+    if is_device_array(value):
         # What an optimizer keeps beside parameters on a GPU.
         value = asarray(value)
     if isinstance(value, Tensor):

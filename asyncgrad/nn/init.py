@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.interception import on_device_of_arguments
-from ..core.arrays.values import beside
+from ..core.arrays.values import as_like
 from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.arguments import describe, number
 from ..core.tensor import Tensor
@@ -263,7 +263,7 @@ def _check(tensor: Any) -> Tensor:
 @on_device_of_arguments
 def _write(tensor: Tensor, values: Any) -> Tensor:
     prepare_write(tensor)
-    tensor._data[...] = beside(values.astype(tensor.dtype), tensor._data)
+    tensor._data[...] = as_like(values.astype(tensor.dtype), tensor._data)
     tensor._bump_version()
     return tensor
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.arrays.copy_on_write import share_array
 from ..core.arrays.interception import on_device_of_arguments
-from ..core.arrays.values import beside, is_writeable
+from ..core.arrays.values import as_like, is_writeable
 from ..core.settings.arguments import describe
 from ..core.tensor import Tensor
 from ..core.tree.structure import map as map_tree
@@ -84,7 +84,7 @@ def fitting_arrays(own: Mapping[str, Tensor], given: Mapping[str, Any], where: s
         elif not np.can_cast(array.dtype, tensor.dtype, "same_kind") and array.dtype.kind not in "iu":
             problems.append(f"{path} has dtype {tensor.dtype}, but in {where} {array.dtype}")
         else:
-            arrays[path] = beside(array, tensor._data)
+            arrays[path] = as_like(array, tensor._data)
     return arrays, problems
 
 

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.arrays.values import empty_beside
+from ..core.arrays.values import empty_like
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_range
@@ -106,7 +106,7 @@ class Adagrad(ElementwiseOptimizer):
 
 
 def _first_sum(param: Any, group: Group) -> Any:
-    total = empty_beside(param)
+    total = empty_like(param)
     real_view(total).fill(group["initial_accumulator_value"])
     return total
 

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.arrays.values import zeros_beside
+from ..core.arrays.values import zeros_like
 from ..core.settings.arguments import truth
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
@@ -66,7 +66,7 @@ class _AdamFamily(ElementwiseOptimizer):
         return FusedUpdate(formula, (param, *arrays.values(), grad), 1 + len(names), numbers, {"step": step, **arrays})
 
     def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
-        arrays = {name: zeros_beside(param.shape, param) for name in _state_names(group)}
+        arrays = {name: zeros_like(param, param.shape) for name in _state_names(group)}
         return {"step": 0, **arrays}
 
     def _updater(self, like: Any, group: Group) -> Update:

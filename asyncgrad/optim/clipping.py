@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.interception import on_device_of, on_device_of_arguments
-from ..core.arrays.values import as_array, is_foreign, numbers_of
+from ..core.arrays.values import as_array, is_device_array, numbers_of
 from ..core.settings.arguments import number, truth
 from ..core.tensor import Tensor
 from ..core.tree.registry import container_type
@@ -186,7 +186,7 @@ class _Gradients:
 
 
 def _as_list(given: Any) -> Any:
-    if isinstance(given, Iterable) and not isinstance(given, (str, np.ndarray)) and not is_foreign(given):
+    if isinstance(given, Iterable) and not isinstance(given, (str, np.ndarray)) and not is_device_array(given):
         return list(given)
     return given
 
@@ -199,7 +199,7 @@ def _norm_type(norm_type: Any) -> float:
 
 def _norms(arrays: list[Any], order: float) -> list[float]:
     """Return the norm of each array."""
-    if order != 2.0 or not any(map(is_foreign, arrays)):
+    if order != 2.0 or not any(map(is_device_array, arrays)):
         return [_norm(array, order) for array in arrays]
     flat = [array.reshape(-1) for array in arrays]
     squares = numbers_of([_square(one) for one in flat])

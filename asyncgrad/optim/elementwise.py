@@ -14,7 +14,7 @@ from ..core.arrays.current_devices import keep_device, several_devices, use_devi
 from ..core.arrays.current_streams import follow_streams
 from ..core.arrays.device_work import record_step
 from ..core.arrays.interception import on_device_of
-from ..core.arrays.values import empty_beside
+from ..core.arrays.values import empty_like
 from ..core.engine.device import Device
 from ..core.graph.saved import version_of
 from ..core.graph.saved_hooks import begin_writes
@@ -47,11 +47,11 @@ class Scratch(dict[tuple[int, ...], tuple[Any, ...]]):
     def __init__(self, like: Any, count: int) -> None:
         super().__init__()
         # An empty array, since `like` itself would be kept alive.
-        self._like = empty_beside(like, (0,))
+        self._like = empty_like(like, (0,))
         self._count = count
 
     def __missing__(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
-        arrays = self[shape] = tuple([empty_beside(self._like, shape) for _ in range(self._count)])
+        arrays = self[shape] = tuple([empty_like(self._like, shape) for _ in range(self._count)])
         return arrays
 
 

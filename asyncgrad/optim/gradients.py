@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.interception import on_device_of
-from ..core.arrays.values import is_foreign
+from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
 from ..core.tensor import Tensor
 from ..core.tree.registry import container_type
@@ -26,7 +26,7 @@ def check_array(name: str, leaf: Any) -> None:
     Raises:
         ArgumentTypeError: it is neither.
     """
-    if not isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not is_foreign(leaf):
+    if not isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not is_device_array(leaf):
         raise ArgumentTypeError(f"{name} must be a tensor or an array, not {describe(leaf)}")
 
 
@@ -106,7 +106,7 @@ def gradients_like(
         if grad is None:
             continue
         array = np.asarray(grad) if isinstance(grad, np.generic) else grad._data if isinstance(grad, Tensor) else grad
-        if not isinstance(array, np.ndarray) and not is_foreign(array):
+        if not isinstance(array, np.ndarray) and not is_device_array(array):
             raise ArgumentTypeError(
                 f"{_nth(names or paths(structure, what), places[index])} must be a tensor, an array or None, not "
                 f"{describe(grad)}"

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.arrays.current_devices import several_devices, steps_on_device
 from ..core.arrays.current_streams import follow_streams
 from ..core.arrays.one_device import check_one_device
-from ..core.arrays.values import is_foreign, numbers_of
+from ..core.arrays.values import is_device_array, numbers_of
 from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.arguments import number, whole_number
 from ..core.tensor import Tensor
@@ -276,7 +276,7 @@ class _Iterations:
 def _dot(x: Any, y: Any) -> Any:
     """Return a product as a number; as an array where the host would have to wait for it."""
     product = np.vdot(x, y)
-    return product if is_foreign(product) else float(product)
+    return product if is_device_array(product) else float(product)
 
 
 def _flat(arrays: list[Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.arrays.values import zeros_beside
+from ..core.arrays.values import zeros_like
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_betas, check_range
@@ -63,7 +63,7 @@ class Lion(ElementwiseOptimizer):
         check_betas(group, "(0.9, 0.99)")
 
     def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
-        return {"exp_avg": zeros_beside(param.shape, param)}
+        return {"exp_avg": zeros_like(param, param.shape)}
 
     def _updater(self, like: Any, group: Group) -> Update:
         is_complex, has_decay = like.dtype.kind == "c", bool(group["weight_decay"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.interception import on_device_of
-from ..core.arrays.values import is_foreign, is_writeable, raw
+from ..core.arrays.values import is_device_array, is_writeable, raw
 from ..core.engine.device import moved_to
 from ..core.engine.offloading import call_on_worker
 from ..core.settings.arguments import describe, number, truth
@@ -498,4 +498,4 @@ def _copy_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or is_foreign(value)
+    return isinstance(value, np.ndarray) or is_device_array(value)

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.arrays.values import zeros_beside
+from ..core.arrays.values import zeros_like
 from ..core.settings.arguments import truth
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
@@ -76,7 +76,7 @@ class RMSprop(ElementwiseOptimizer):
         truth(group["centered"], "centered")
 
     def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
-        return {"step": 0, **{name: zeros_beside(param.shape, param) for name in _state_names(group)}}
+        return {"step": 0, **{name: zeros_like(param, param.shape) for name in _state_names(group)}}
 
     def _updater(self, like: Any, group: Group) -> Update:
         is_complex, centered = like.dtype.kind == "c", group["centered"]

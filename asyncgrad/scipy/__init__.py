@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.settings.lazy import attach
-from .extra import SCIPY_VERSION as SCIPY_VERSION
+from .requirement import SCIPY_VERSION as SCIPY_VERSION
 
 if TYPE_CHECKING:
     from . import fft as fft

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from numpy.exceptions import AxisError
 
 from ..core.arrays.tensor_base import TensorBase
-from ..core.arrays.values import is_foreign
+from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
 from ..errors import ArgumentTypeError
 
@@ -133,7 +133,7 @@ def _not_on_device(called: str, args: Any, kwargs: dict[str, Any], error: Except
     """Return what to raise where the device of an argument lacks what a function calls, in the words of its library."""
     if type(error) in (TypeError, NotImplementedError):
         for one in (*args, *kwargs.values()):
-            if isinstance(one, TensorBase) and is_foreign(one._data):
+            if isinstance(one, TensorBase) and is_device_array(one._data):
                 return ArgumentTypeError(
                     f"{called} is not available on {one._device}, or not for such arguments ({error}): move the tensor "
                     "by t.to('cpu')"

@@ -21,7 +21,7 @@ from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError
 from .arguments import floating
 from .error_names import name_errors
-from .left_out import refuse
+from .unsupported import refuse
 
 __all__ = [
     "dct",

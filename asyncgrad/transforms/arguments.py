@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.tensor_base import CreationMeta
-from ..core.arrays.values import is_foreign, zeros_beside
+from ..core.arrays.values import is_device_array, zeros_like
 from ..core.backward import capture
 from ..core.settings.arguments import check_function, describe, truth
 from ..core.settings.context import GRAD_MODE, IN_TRANSFORM, set_grad_mode
@@ -49,7 +49,7 @@ __all__ = [
     "require_output_history",
     "require_tensor",
     "transform_scope",
-    "zeros_like",
+    "zeros_like_tensor",
 ]
 
 _ARRAYS = (Tensor, np.ndarray, np.generic, float, complex, int)
@@ -120,7 +120,7 @@ def as_tensor(given: Any, what: str) -> Tensor:
     Raises:
         GradientTypeError: it is neither.
     """
-    if not (isinstance(given, _ARRAYS) or is_foreign(given)):
+    if not (isinstance(given, _ARRAYS) or is_device_array(given)):
         hint = "" if container_type(type(given)) is None else ": the transforms of asyncgrad.func take trees of arrays"
         raise GradientTypeError(f"{what} must be a tensor or an array, not {_kind(given)}{hint}")
     return asarray(given)
@@ -250,9 +250,9 @@ def new_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tenso
     ), is_tuple
 
 
-def zeros_like(tensor: Tensor) -> Tensor:
+def zeros_like_tensor(tensor: Tensor) -> Tensor:
     """Return zeros with the shape, dtype and device of `tensor`."""
-    return asarray(zeros_beside(tensor.shape, tensor._data), device=tensor.device)
+    return asarray(zeros_like(tensor._data, tensor.shape), device=tensor.device)
 
 
 async def gradients(
@@ -332,7 +332,10 @@ def fill_missing(
                     f"{constant.format(index)}, which strict=True with create_graph=True does not allow"
                 )
     return tuple(
-        [zeros_like(tensor) if gradient is None else gradient for gradient, tensor in zip(grads, like, strict=True)]
+        [
+            zeros_like_tensor(tensor) if gradient is None else gradient
+            for gradient, tensor in zip(grads, like, strict=True)
+        ]
     )
 
 
@@ -439,7 +442,7 @@ def _without_history(value: Any) -> str:
             ": it has no history, so no gradient would flow. Return the tensor itself, without float(t), t.item(), "
             "t.tolist() or the functions of math"
         )
-    if isinstance(value, (np.ndarray, np.generic)) or is_foreign(value):
+    if isinstance(value, (np.ndarray, np.generic)) or is_device_array(value):
         return (
             ": it has no history, so no gradient would flow. Compute it from the arguments by NumPy's functions, "
             "without t.numpy() or t.item()"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, final
 
 import numpy as np
 
-from ..core.arrays.values import is_foreign
+from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
 from ..core.settings.context import GRAD_MODE, IN_TRANSFORM
 from ..core.tensor import Tensor, asarray, leaf_on
@@ -307,7 +307,7 @@ class TransformCall:
         kind = type(leaf)
         if kind is float or kind is int:
             return leaf_on(np.array(leaf, np.float64))
-        is_array = isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_foreign(leaf)
+        is_array = isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_device_array(leaf)
         if leaf.dtype.kind not in "iufc" if is_array else not isinstance(leaf, (float, complex)):
             raise self._leaf_error(index, leaf)
         tensor = leaf if isinstance(leaf, Tensor) else asarray(leaf)
@@ -473,7 +473,7 @@ def _as_result(tensor: Tensor, given: Any) -> Any:
         return tensor.detach()
     array = tensor._data
     if type(array) is not np.ndarray:
-        if is_foreign(array):
+        if is_device_array(array):
             return array
         array = tensor.numpy()
     # A gradient may be a read-only broadcast of one number.
@@ -483,7 +483,7 @@ def _as_result(tensor: Tensor, given: Any) -> Any:
 
 def _hint(name: str, leaf: Any) -> str:
     """Return what to write in place of a leaf that is not a number."""
-    if isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_foreign(leaf):
+    if isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_device_array(leaf):
         return f"write {name}.astype(float)"
     if hasattr(leaf, "__array__"):
         return f"write np.asarray({name})"

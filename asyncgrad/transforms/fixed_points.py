@@ -20,7 +20,7 @@ from ..core.tensor import Tensor, asarray
 from ..core.tree.registry import container_type
 from ..core.tree.structure import flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError, BlockingError, ConvergenceError
-from .arguments import call, fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like
+from .arguments import call, fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like_tensor
 from .calls import TransformCall
 from .captured import CapturedTensors
 
@@ -354,7 +354,7 @@ async def _solve_adjoint(adjoint: _Problem, saved: Tensors, grads: Tensors) -> T
         if not 0 < scale < math.inf:
             return grads
         grads = tuple([grad / scale for grad in grads])
-    found = await _solve(adjoint, (*saved, *grads), tuple([zeros_like(grad) for grad in grads]))
+    found = await _solve(adjoint, (*saved, *grads), tuple([zeros_like_tensor(grad) for grad in grads]))
     return tuple([(part * scale).astype(grad.dtype, copy=False) for part, grad in zip(found, grads, strict=True)])
 
 

@@ -12,7 +12,7 @@ from ..core.settings.context import enable_grad
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import flatten_each
 from ..errors import InvalidGradientError
-from .arguments import gradients, zeros_like
+from .arguments import gradients, zeros_like_tensor
 from .jacobian_check import (
     JacobianCheck,
     Tolerance,
@@ -154,7 +154,8 @@ def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) 
         points = [arguments[index] for index in wanted]
         found = await gradients(outputs, points, starts, create_graph=True)
         return tuple(
-            zeros_like(point) if gradient is None else gradient for gradient, point in zip(found, points, strict=True)
+            zeros_like_tensor(point) if gradient is None else gradient
+            for gradient, point in zip(found, points, strict=True)
         )
 
     return first_gradients

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, overload
 
-from ..core.arrays.values import ones_beside
+from ..core.arrays.values import ones_like
 from ..core.backward import capture
 from ..core.settings.arguments import check_function, truth
 from ..core.tensor import Tensor, asarray
 from ..errors import InvalidRootError
-from .arguments import argument_positions, as_scalar, check_argnums, conjugates, require_complex, zeros_like
+from .arguments import argument_positions, as_scalar, check_argnums, conjugates, require_complex, zeros_like_tensor
 from .calls import TransformCall, named_after
 
 __all__ = ["elementwise_grad", "grad", "value_and_grad"]
@@ -206,7 +206,9 @@ async def _differentiate(
         found: Sequence[Tensor | None] = (None,) * len(points)
         if points and (root._grad_fn is not None or root._requires_grad()):
             found = await capture((root,), (start,), points, keeps_history, keeps_history)
-        complete = tuple([zeros_like(point) if one is None else one for one, point in zip(found, points, strict=True)])
+        complete = tuple(
+            [zeros_like_tensor(point) if one is None else one for one, point in zip(found, points, strict=True)]
+        )
         if holomorphic:
             complete = conjugates(complete)
     trees = transform_call.like_points(complete, keeps_history)
@@ -221,4 +223,4 @@ def _ones_like(output: Tensor, where: str, holomorphic: bool) -> Tensor:
             f"{where}: the function must return real numbers, not {output.dtype}: take the real part, or write "
             "holomorphic=True for the complex derivative"
         )
-    return asarray(ones_beside(output.shape, output._data), device=output.device)
+    return asarray(ones_like(output._data, output.shape), device=output.device)

@@ -21,7 +21,7 @@ from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import LEAF, flatten_each, paths, unflatten_each
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
-from .arguments import call, gradient_rows, gradients, zeros_like
+from .arguments import call, gradient_rows, gradients, zeros_like_tensor
 
 __all__ = [
     "JacobianCheck",
@@ -241,7 +241,7 @@ class JacobianCheck:
         captured = await gradients(
             outputs,
             [self._entries[index] for index in self._wanted],
-            [zeros_like(output) for output in outputs],
+            [zeros_like_tensor(output) for output in outputs],
             create_graph=False,
             retain_graph=True,
         )
@@ -254,7 +254,7 @@ class JacobianCheck:
 
     async def _expect_zeros(self, outputs: Sequence[Tensor], points: Sequence[Tensor]) -> None:
         """Raise unless a backward that starts from zeros gives zeros."""
-        starts = [zeros_like(output) for output in outputs]
+        starts = [zeros_like_tensor(output) for output in outputs]
         found = await gradients(outputs, points, starts, create_graph=False, retain_graph=True)
         self._require_zeros(found, "all gradients that the backward starts from are zero")
 
@@ -273,7 +273,7 @@ class JacobianCheck:
             ]
             what = f"the gradient of {', '.join(map(self._output, sorted(chosen)))} is undefined and no other is set"
             try:
-                found = await grad(roots, points, list(map(zeros_like, roots)), allow_unused=True)
+                found = await grad(roots, points, list(map(zeros_like_tensor, roots)), allow_unused=True)
             except Exception as error:
                 raise GradcheckError(f"the backward failed where {what}: {error}") from error
             self._require_zeros(found, what)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.interception import on_device_of
-from ..core.arrays.values import zeros_beside
+from ..core.arrays.values import zeros_like
 from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentTypeError, UnusedInputError
 from .arguments import (
@@ -23,7 +23,7 @@ from .arguments import (
     require_history,
     require_output_history,
     transform_scope,
-    zeros_like,
+    zeros_like_tensor,
 )
 
 __all__ = ["hessian", "jacobian", "require_real", "row_blocks", "stack_rows"]
@@ -198,10 +198,10 @@ def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, kee
     """Return the rows of one block of a Jacobian as one tensor, with zeros for undefined rows."""
     shape = (*output.shape, *point.shape)
     if keeps_history and any(row is not None and row.requires_grad for row in rows):
-        complete = [zeros_like(point) if row is None else row for row in rows]
+        complete = [zeros_like_tensor(point) if row is None else row for row in rows]
         joined: Any = complete[0] if len(complete) == 1 else np.stack(complete)
         return joined.reshape(shape)  # type: ignore[no-any-return]
-    block = zeros_beside((len(rows), *point.shape), point._data)
+    block = zeros_like(point._data, (len(rows), *point.shape))
     for index, row in enumerate(rows):
         if row is not None:
             on_device_of(block, setitem, index, row._data)

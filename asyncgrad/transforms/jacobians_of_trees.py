@@ -16,7 +16,7 @@ from .arguments import (
     gradient_rows,
     gradients,
     require_complex,
-    zeros_like,
+    zeros_like_tensor,
 )
 from .calls import TransformCall, named_after
 from .jacobians import require_real, row_blocks, stack_rows
@@ -225,12 +225,12 @@ async def _columns_of_jacobian(
     """Return for each output the blocks of the Jacobian for all inputs, column by column."""
     # `grad_outputs @ J` is linear in `grad_outputs`, so the gradient of each of its elements is a column of J; both
     # gradients conjugate a complex J.
-    grad_outputs = tuple([zeros_like(output).requires_grad_() for output in outputs])
+    grad_outputs = tuple([zeros_like_tensor(output).requires_grad_() for output in outputs])
     grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True)
     by_point = []
     for point, product in zip(points, grad_inputs, strict=True):
         columns = await gradient_rows(
-            zeros_like(point) if product is None else product, grad_outputs, create_graph=keeps_history
+            zeros_like_tensor(point) if product is None else product, grad_outputs, create_graph=keeps_history
         )
         by_point.append(
             [

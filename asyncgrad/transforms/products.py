@@ -19,7 +19,7 @@ from .arguments import (
     require_history,
     require_output_history,
     transform_scope,
-    zeros_like,
+    zeros_like_tensor,
 )
 
 __all__ = ["hvp", "jvp", "vhp", "vjp"]
@@ -242,7 +242,7 @@ async def _record_gradient(
 
 def _new_grad_outputs(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return leaves to pass as grad_outputs; a backward is linear in them, so any values give the same derivative."""
-    return tuple(zeros_like(tensor).requires_grad_() for tensor in tensors)
+    return tuple(zeros_like_tensor(tensor).requires_grad_() for tensor in tensors)
 
 
 def _detach_unless_kept(vector: tuple[Tensor, ...] | None, keeps_history: bool) -> tuple[Tensor, ...] | None:

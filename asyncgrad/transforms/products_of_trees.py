@@ -10,7 +10,7 @@ from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
 from ..core.tree.structure import leaves
 from ..errors import ArgumentTypeError
-from .arguments import fill_missing, gradients, transform_scope, zeros_like
+from .arguments import fill_missing, gradients, transform_scope, zeros_like_tensor
 from .calls import TransformCall
 from .products import vhp
 
@@ -268,7 +268,7 @@ async def _linearized(
     points = transform_call.new_points(keeps_history)
     outputs = await transform_call(*points)
     # `grad_outputs @ J` is linear in `grad_outputs`, so a backward through it multiplies J by a vector.
-    grad_outputs = tuple([zeros_like(output).requires_grad_() for output in outputs])
+    grad_outputs = tuple([zeros_like_tensor(output).requires_grad_() for output in outputs])
     grad_inputs = await gradients(outputs, points, grad_outputs, create_graph=True, retain_graph=True)
 
     async def multiply(vector: Tensors, keeps_product: bool) -> Tensors:

@@ -17,7 +17,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, optim, sync
 from asyncgrad.core.arrays.interception import on_device_of
-from asyncgrad.core.arrays.values import is_foreign
+from asyncgrad.core.arrays.values import is_device_array
 from asyncgrad.core.engine.device import device_of_array
 from asyncgrad.core.graph import cost
 from asyncgrad.core.graph.saved import SavedMemory
@@ -127,7 +127,9 @@ def test_the_state_of_an_optimizer_moves_to_the_device_that_loads_it(device: Any
     here.optimizer.load_state_dict(elsewhere.optimizer.state_dict())
 
     for model in (there, elsewhere):
-        arrays = [value for state in model.optimizer.state.values() for value in state.values() if is_foreign(value)]
+        arrays = [
+            value for state in model.optimizer.state.values() for value in state.values() if is_device_array(value)
+        ]
         assert {device_of_array(array) for array in arrays} == {model.x.device}
     assert here.train(2) == expected.train(2)
 
@@ -365,7 +367,7 @@ def test_memory_of_a_device_is_let_go_once_it_is_stored(run: Any) -> None:
         async with ag.graph.save_on_cpu(min_bytes=1):
             loss = (np.tanh(x) * 2).sum()
         gc.collect()
-        held = [one for one in gc.get_referrers(accelerator) if is_foreign(one) and one is not x._data]
+        held = [one for one in gc.get_referrers(accelerator) if is_device_array(one) and one is not x._data]
         del loss
         return held
 
@@ -672,5 +674,5 @@ def test_an_array_of_the_host_that_a_function_or_a_hook_returns_goes_to_the_devi
 
     assert y.tolist() == [2.0, 4.0]
     assert grad.tolist() == [6.0, 6.0]
-    assert is_foreign(y._data)
-    assert is_foreign(grad._data)
+    assert is_device_array(y._data)
+    assert is_device_array(grad._data)

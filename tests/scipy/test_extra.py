@@ -21,7 +21,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.core.ops import RULES
 from asyncgrad.errors import MissingDerivativeError, RequiresGradError
-from asyncgrad.scipy.left_out import LEFT_OUT
+from asyncgrad.scipy.unsupported import LEFT_OUT
 
 
 def _run(code: str) -> str:

@@ -13,7 +13,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ConvergenceWarning, RequiresGradError
 from asyncgrad.scipy import integrate, optimize
-from asyncgrad.scipy.left_out import LEFT_OUT
+from asyncgrad.scipy.unsupported import LEFT_OUT
 
 PARAMETERS, START = np.array([0.7, 1.2]), np.array([0.3, 0.2])
 

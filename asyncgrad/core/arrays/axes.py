@@ -10,10 +10,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from .tensor_base import TensorBase
-from .values import as_array, beside, check_numbers, raw
+from .values import as_array, as_like, check_numbers, raw
 
 __all__ = [
-    "array_beside",
+    "tensor_like",
     "array_like",
     "arrays_together",
     "axis_index",
@@ -49,19 +49,19 @@ def array_like(value: Any) -> Any:
     return value if value.__class__ is np.ndarray or isinstance(value, TensorBase) else as_array(value)
 
 
-def array_beside(value: Any, other: Any) -> Any:
+def tensor_like(value: Any, other: Any) -> Any:
     """Return `value` as an array, and where `other` is a tensor as a tensor, so that the result is one too."""
     value = array_like(value)
     if isinstance(other, TensorBase) and not isinstance(value, TensorBase):
         check_numbers("a function", value.dtype, (value,))
-        return type(other)(beside(value, other._data), None, 0, other._device)
+        return type(other)(as_like(value, other._data), None, 0, other._device)
     return value
 
 
 def arrays_together(values: Sequence[Any]) -> list[Any]:
     """Return all values as tensors if one of them is a tensor, else as arrays."""
     template = next((value for value in values if isinstance(value, TensorBase)), None)
-    return [array_beside(value, template) for value in values]
+    return [tensor_like(value, template) for value in values]
 
 
 def axis_index(axis: Any, ndim: int) -> int:

@@ -1,4 +1,4 @@
-"""Work on asynchronous devices, as those see it who record when the device does it: profiles.
+"""Observers of the work on asynchronous devices: a profile records when the device does each piece of it.
 
 A function of such a device returns before its work is done, so the time that a call takes does not tell. A recorder
 puts an event with the time on the stream before the work and one after it. While something records, and there is a

@@ -25,20 +25,20 @@ from .tensor_base import TensorBase
 __all__ = [
     "add",
     "add_into",
-    "arange_beside",
+    "arange_like",
     "as_array",
-    "beside",
+    "as_like",
     "cast",
     "check_numbers",
     "clone",
     "clone_like",
     "counted",
-    "empty_beside",
+    "empty_like",
     "given_on_device",
     "has_memory",
     "has_nan",
     "array_interface",
-    "is_foreign",
+    "is_device_array",
     "is_labelled",
     "is_number_dtype",
     "is_writeable",
@@ -52,7 +52,7 @@ __all__ = [
     "own_copy",
     "owned",
     "on_host",
-    "ones_beside",
+    "ones_like",
     "raw",
     "refuse_masked",
     "refuse_masked_within",
@@ -62,7 +62,7 @@ __all__ = [
     "sum_to",
     "wrap",
     "zeros",
-    "zeros_beside",
+    "zeros_like",
 ]
 
 #: The class of the tensors that `wrap` makes, and its default device; set when `Tensor` registers itself.
@@ -79,7 +79,11 @@ def wrap(value: Any, device: Any) -> Any:
 
     A `device` of None means the default device: a Function applied to no tensor has no device.
     """
-    if value.__class__ is not np.ndarray and not isinstance(value, (np.ndarray, np.generic)) and not is_foreign(value):
+    if (
+        value.__class__ is not np.ndarray
+        and not isinstance(value, (np.ndarray, np.generic))
+        and not is_device_array(value)
+    ):
         return value
     tensor_class, default_device = _registered
     if device is None:
@@ -109,7 +113,7 @@ def moved_array(array: Any, source: Any, target: Any) -> Any:
     return host if target.has_host_arrays and not source.has_host_arrays else target.from_host(host)
 
 
-def is_foreign(value: Any) -> bool:
+def is_device_array(value: Any) -> bool:
     """Tell whether this is an array of another library that NumPy's functions accept."""
     return (
         hasattr(type(value), "__array_function__")
@@ -132,7 +136,7 @@ def as_array(value: Any) -> Any:
     if value.__class__ is np.ndarray:
         return value
     refuse_masked(value)
-    return value if is_foreign(value) else np.asarray(value)
+    return value if is_device_array(value) else np.asarray(value)
 
 
 def result_array(value: Any) -> Any:
@@ -164,59 +168,59 @@ def refuse_masked(value: Any) -> None:
         )
 
 
-def beside(array: Any, other: Any) -> Any:
+def as_like(array: Any, other: Any) -> Any:
     """Return a new NumPy array as an array of the type and device of `other`, as NumPy's `like=` does."""
-    if other.__class__ is np.ndarray or not is_foreign(other) or is_foreign(array):
+    if other.__class__ is np.ndarray or not is_device_array(other) or is_device_array(array):
         return array
     return _asarray(array, like=other)
 
 
-def zeros_beside(shape: tuple[int, ...], other: Any, dtype: Any = None) -> Any:
+def zeros_like(other: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
     """Return an array of zeros of the type and device of the array `other`, and of its dtype unless one is given."""
-    if other.__class__ is np.ndarray or not is_foreign(other):
+    if other.__class__ is np.ndarray or not is_device_array(other):
         return np.zeros(shape, dtype or other.dtype)
     return _zeros(shape, dtype or other.dtype, like=other)
 
 
-def ones_beside(shape: int | tuple[int, ...], other: Any) -> Any:
+def ones_like(other: Any, shape: int | tuple[int, ...]) -> Any:
     """Return an array of ones of the type, dtype and device of the array `other`."""
-    if other.__class__ is np.ndarray or not is_foreign(other):
+    if other.__class__ is np.ndarray or not is_device_array(other):
         # The same as np.ones, in half of the time for a short array.
         ones = np.empty(shape, other.dtype)
         ones.fill(1)
         return ones
-    return _foreign_ones(other, shape)
+    return _device_ones(other, shape)
 
 
-def _foreign_ones(other: Any, shape: Any) -> Any:
+def _device_ones(other: Any, shape: Any) -> Any:
     if (kernel := kernel_of("ones", other)) is not None:
         return kernel(shape, other.dtype)
     # np.ones(like=) passes on a keyword that CuPy does not know.
     return np.ones_like(other, order="C", shape=shape)
 
 
-def arange_beside(length: int, other: Any) -> Any:
+def arange_like(other: Any, length: int) -> Any:
     """Return the numbers below `length` as an array of the type and device of the array `other`."""
-    if other.__class__ is np.ndarray or not is_foreign(other):
+    if other.__class__ is np.ndarray or not is_device_array(other):
         return np.arange(length)
     return _arange(length, like=other)
 
 
-def empty_beside(other: Any, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Any:
+def empty_like(other: Any, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Any:
     """Return an uninitialised C-ordered array of the type and device of the array `other`.
 
     Its shape and its dtype are those of `other` unless they are given.
     """
     if shape is None:
         shape = other.shape
-    if other.__class__ is np.ndarray or not is_foreign(other):
+    if other.__class__ is np.ndarray or not is_device_array(other):
         return np.empty(shape, dtype or other.dtype)
     return _empty_like(other, dtype or other.dtype, order="C", shape=shape)
 
 
 # On the device of the array that they are to be beside, where its library has several: see interception.py.
 _arange, _asarray, _empty_like, _zeros = np.arange, np.asarray, np.empty_like, np.zeros
-add_entry_names(globals(), "_arange", "_asarray", "_empty_like", "_foreign_ones", "_zeros")
+add_entry_names(globals(), "_arange", "_asarray", "_empty_like", "_device_ones", "_zeros")
 
 
 def refuse_masked_within(sequence: Any) -> None:
@@ -240,7 +244,7 @@ def refuse_masked_within(sequence: Any) -> None:
 def on_host(value: Any) -> np.ndarray:
     """Return a value as a NumPy array that Python can read; for an array of another library, wait for its values."""
     refuse_masked(value)
-    return np.asarray(value.tolist(), value.dtype) if is_foreign(value) else np.asarray(value)
+    return np.asarray(value.tolist(), value.dtype) if is_device_array(value) else np.asarray(value)
 
 
 def array_interface(array: Any) -> Any:
@@ -327,7 +331,7 @@ def zeros(shape: tuple[int, ...], dtype: Any, device: Any = None) -> Any:
     if device is None or device.has_host_arrays:
         return np.zeros(shape, dtype)
     # Only one number is copied to the device.
-    return zeros_beside(shape, device.from_host(np.zeros((), dtype)))
+    return zeros_like(device.from_host(np.zeros((), dtype)), shape)
 
 
 def scalar(value: Any, dtype: Any, device: Any = None) -> Any:
@@ -400,7 +404,7 @@ def owned(array: np.ndarray) -> np.ndarray:
 
 def has_memory(value: Any) -> bool:
     """Tell whether a value is an array, NumPy's or another library's, whose memory views may share."""
-    return isinstance(value, np.ndarray) or is_foreign(value)
+    return isinstance(value, np.ndarray) or is_device_array(value)
 
 
 def has_nan(value: Any) -> bool:
@@ -416,7 +420,7 @@ def numbers_of(arrays: Sequence[Any]) -> list[Any]:
     """Return arrays without axes as numbers of Python; those of a device by one copy, for which the host waits."""
     places: dict[Any, list[int]] = {}
     for index, array in enumerate(arrays):
-        place = (type(array), array.dtype, repr(getattr(array, "device", None))) if is_foreign(array) else None
+        place = (type(array), array.dtype, repr(getattr(array, "device", None))) if is_device_array(array) else None
         places.setdefault(place, []).append(index)
     found = list(arrays)
     for place, indices in places.items():

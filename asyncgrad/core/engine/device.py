@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from ...errors import ArgumentTypeError, DeviceError
 from ..arrays.device_work import note_timed_device
 from ..arrays.one_device import several_met
-from ..arrays.values import is_foreign, moved_array, on_device
+from ..arrays.values import is_device_array, moved_array, on_device
 from ..settings.arguments import describe
 from ..settings.context import CURRENT_STREAMS, DEFAULT_DEVICE, Mode
 from .call_streams import CallStream
@@ -576,7 +576,7 @@ def moved_to(array: Any, target: Device, home: Device | None = None) -> Any:
         ArgumentTypeError: an array of another library does not say where it lives, and not on this device, which has
             NumPy's.
     """
-    if not is_foreign(array):
+    if not is_device_array(array):
         return on_device(array, target)
     home = home or device_of_array(array)
     if home is None:

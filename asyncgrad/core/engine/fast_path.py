@@ -213,7 +213,7 @@ class FastPath:
     def _add_by_kernel(self, node: Node, total: Any, grad: Any) -> None:
         """Add a gradient of a device that has functions of its own to the sum at a node of one input.
 
-        The sum is owned as that of input number 0, which `run` does not look for: it would add by an operator.
+        The sum is marked as made by the engine, so that the next gradient is added into it, in place of a new array.
         """
         if (node, 0) in self._owned:
             self._buffers[node] = values.add_into(total, grad)

@@ -575,7 +575,7 @@ class FunctionNode(SavingNode):
                     f"{self._subject()} {describe(grad)} for {self._argument_name(index)} of forward, "
                     "which was no tensor: return None there"
                 )
-            if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_foreign(grad)):
+            if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_device_array(grad)):
                 raise GradientTypeError(
                     f"{self._subject()} {describe(grad)} for {self._argument_name(index)} of forward: "
                     "return a tensor, an array or None"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from ..arrays.tensor_base import CreationMeta, TensorBase
-from ..arrays.values import counted, has_memory, is_foreign, wrap
+from ..arrays.values import counted, has_memory, is_device_array, wrap
 from ..graph.leaf import gradient_edge
 from ..graph.node import Edge, Node
 from ..graph.packed import Packed, unpack_all, unpack_now
@@ -440,4 +440,4 @@ def _is_output(leaf: Any) -> bool:
     """Tell whether a leaf of an output is a tensor, or becomes one."""
     if isinstance(leaf, (np.ndarray, np.generic)):
         return leaf.dtype.kind in "biufc"
-    return isinstance(leaf, TensorBase) or is_foreign(leaf)
+    return isinstance(leaf, TensorBase) or is_device_array(leaf)

@@ -82,7 +82,7 @@ def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, v
     # has no dtype.)
     if (
         consumer.meta is None
-        and (is_array or values.is_foreign(value))
+        and (is_array or values.is_device_array(value))
         and value.shape == consumer.shape
         and value.dtype is consumer.dtype
     ):

@@ -12,18 +12,26 @@ import numpy as np
 
 from ...errors import ArgumentTypeError
 from ..arrays.axes import array_like, axis_index
-from ..arrays.foreign import add_at, check_places, explain_refusal, is_mask, name_shapes, placed, refuse_foreign
+from ..arrays.device_arrays import (
+    add_at,
+    check_places,
+    explain_refusal,
+    is_mask,
+    name_shapes,
+    placed,
+    refuse_device_arrays,
+)
 from ..arrays.one_device import check_one_device
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import (
-    arange_beside,
+    arange_like,
     as_array,
-    beside,
-    empty_beside,
-    is_foreign,
+    as_like,
+    empty_like,
+    is_device_array,
     raw,
     refuse_masked,
-    zeros_beside,
+    zeros_like,
 )
 from ..recording.primitive import RULES, derivative, primitive
 from ..settings.arguments import describe
@@ -70,8 +78,8 @@ def _(g: Any, index: Any) -> Any:
     if is_mask(index):
         return picked
     array = raw(g)
-    order = arange_beside(picked.size, array).reshape(picked.shape)
-    last = empty_beside(array, dtype=np.intp)
+    order = arange_like(array, picked.size).reshape(picked.shape)
+    last = empty_like(array, dtype=np.intp)
     last[index] = order
     counts = last[index] == order
     return picked if counts.__class__ is np.ndarray and counts.all() else np.where(counts, picked, 0)
@@ -107,7 +115,7 @@ def setitem(a: Any, index: Any, value: Any) -> None:
                 if np.ndim(raw(value)) and np.ndim(a._data[index]) == 0:
                     # Newer versions of NumPy refuse to write an array, even one of length 1, into one element.
                     bare = raw(value)
-                    np.zeros(1, a._data.dtype)[0] = np.zeros(bare.shape) if is_foreign(bare) else bare
+                    np.zeros(1, a._data.dtype)[0] = np.zeros(bare.shape) if is_device_array(bare) else bare
                 items = (*items, Ellipsis)
             copy_into_part(a, items, (part, (items,)), value)
             return
@@ -150,7 +158,7 @@ def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
     is_sum = ufunc in (np.add, np.subtract)
     if not is_sum:
         instead = "write t[index] = ..., where the index names no element twice"
-        refuse_foreign(f"numpy.{ufunc.__name__}.at", (a,), instead)
+        refuse_device_arrays(f"numpy.{ufunc.__name__}.at", (a,), instead)
     if write_unrecorded(lambda array, *values: _write_bare_at(ufunc, array, index, *values), a, *values):
         return
     if is_sum:
@@ -167,7 +175,7 @@ def write_at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> None:
 
 def _write_bare_at(ufunc: np.ufunc, array: Any, index: Any, *values: Any) -> None:
     """Run a ufunc in place on the elements of an array at indices; of other libraries' arrays, a sum or difference."""
-    if array.__class__ is np.ndarray or not is_foreign(array):
+    if array.__class__ is np.ndarray or not is_device_array(array):
         ufunc.at(array, index, *values)
     else:
         (value,) = values
@@ -210,7 +218,7 @@ def _plainly(name: str, function: Callable[..., Any], target: Any, *others: Any)
     for other in others:
         refuse_masked(other)
     # Another library's function takes less: it is done by an index.
-    return not is_foreign(raw(target)) and write_unrecorded(function, target, *others)
+    return not is_device_array(raw(target)) and write_unrecorded(function, target, *others)
 
 
 def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:
@@ -219,9 +227,9 @@ def _repeated(values: Any, places: Any, target: Any, casting: Any) -> Any:
     Raises:
         TypeError: they cannot be cast to the dtype of the target, as in NumPy.
     """
-    if not isinstance(values, (TensorBase, np.ndarray, np.generic)) and not is_foreign(values):
+    if not isinstance(values, (TensorBase, np.ndarray, np.generic)) and not is_device_array(values):
         # NumPy makes arrays of that dtype from numbers and lists, which fails for complex numbers in a real dtype.
-        values = beside(np.asarray(values, target.dtype), raw(target))
+        values = as_like(np.asarray(values, target.dtype), raw(target))
     elif not np.can_cast(raw(values).dtype, target.dtype, casting):
         raise ArgumentTypeError(
             f"cannot write values of dtype {raw(values).dtype} into an array of dtype {target.dtype} according to the "
@@ -240,7 +248,7 @@ def _write_repeated(a: Any, places: Any, values: Any, turns: Any, casting: Any) 
         TypeError: they cannot be cast to the dtype of `a`, as in NumPy.
     """
     if not math.prod(np.shape(raw(values))):
-        _write_at(a, places[:0], zeros_beside((0,), raw(a)))
+        _write_at(a, places[:0], zeros_like(raw(a), (0,)))
     else:
         _write_at(a, places, _repeated(values, turns, a, casting))
 

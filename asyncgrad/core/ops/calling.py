@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.axes import array_beside, array_like, axis_index
+from ..arrays.axes import array_like, axis_index, tensor_like
 from ..arrays.values import as_array, raw
 from ..recording.primitive import RULES
 from .indexing import getitem
@@ -61,7 +61,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
         raise ValueError(
             f"numpy.apply_along_axis needs at least one slice to call the function with; arr has shape {arr.shape}"
         )
-    results = [array_beside(func1d(moved[(*index, ...)], *args, **kwargs), arr) for index in indices]
+    results = [tensor_like(func1d(moved[(*index, ...)], *args, **kwargs), arr) for index in indices]
     dtype, shape = results[0].dtype, results[0].shape
     rows = [one if one.shape == shape else np.broadcast_to(one, shape) for one in results]
     together = reshape(stack(rows, dtype=dtype, casting="unsafe"), (*lengths, *shape))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import DeviceError
-from ..arrays.foreign import as_dtype
+from ..arrays.device_arrays import as_dtype
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import check_numbers, is_foreign
+from ..arrays.values import check_numbers, is_device_array
 from ..graph.leaf import accumulator
 from ..graph.wrappers import register_wrapper
 from ..recording.primitive import RULES
@@ -57,7 +57,7 @@ def moved(source: Any, data: Any, device: Any) -> Any:
 def cast(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", copy: bool = True) -> Any:
     """Return the elements of a tensor in another dtype; the tensor itself where there is nothing to copy."""
     data = a._data
-    if data.__class__ is not np.ndarray and is_foreign(data):
+    if data.__class__ is not np.ndarray and is_device_array(data):
         result = as_dtype(data, dtype, casting, order, copy)
     else:
         result = data.astype(dtype, order, casting, True, copy)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from ..arrays.axes import array_like, axis_tuple, in_columns, in_rows, inverse_permutation, laid_like
-from ..arrays.foreign import as_dtype
-from ..arrays.values import is_foreign, raw, zeros_beside
+from ..arrays.device_arrays import as_dtype
+from ..arrays.values import is_device_array, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from ..views.writing import copy_into
 from .subscripts import parse
@@ -35,7 +35,7 @@ def contract_one_(x: Any, labels: str, output: str) -> Any:
 @primitive()
 def put_on_diagonal_(g: Any, kept: str, labels: str, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape, with `g` at equal indices of all axes that share a letter."""
-    total = zeros_beside(shape, g)
+    total = zeros_like(g, shape)
     np.einsum(f"{labels}->{kept}", total)[...] = g
     return total
 
@@ -178,7 +178,7 @@ def einsum(
         dtype = np.result_type(*map(raw, arrays))
     if dtype is not None:
         arrays = [
-            as_dtype(array, dtype, casting) if is_foreign(array) else array.astype(dtype, casting=casting)
+            as_dtype(array, dtype, casting) if is_device_array(array) else array.astype(dtype, casting=casting)
             for array in arrays
         ]
     if len(arrays) == 1:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.axes import array_like, axis_index, inverse_permutation
-from ..arrays.foreign import placed
+from ..arrays.device_arrays import placed
 from ..arrays.values import raw
 from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write

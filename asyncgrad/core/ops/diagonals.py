@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.axes import array_like
-from ..arrays.values import is_writeable, zeros_beside
+from ..arrays.values import is_writeable, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
 from .shaping import reshape
@@ -24,7 +24,7 @@ def diagonal_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 @primitive()
 def put_diagonal_(g: Any, shape: tuple[int, ...], offset: int, axis1: int, axis2: int) -> Any:
     """Return zeros of a shape with `g` on the diagonals."""
-    total = zeros_beside(shape, g)
+    total = zeros_like(g, shape)
     view = np.diagonal(total, offset, axis1, axis2)
     if not is_writeable(view):
         view.flags.writeable = True

@@ -11,11 +11,11 @@ import numpy as np
 
 from ...errors import DeviceError, MissingDerivativeError
 from ..arrays.axes import laid_by_ufunc
-from ..arrays.foreign import as_dtype, explain_refusal, name_shapes, rename_refusal
+from ..arrays.device_arrays import as_dtype, explain_refusal, name_shapes, rename_refusal
 from ..arrays.interception import add_entry_names, entered, interceptors
 from ..arrays.one_device import check_one_device, several_met
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import is_foreign, raw, refuse_masked
+from ..arrays.values import is_device_array, raw, refuse_masked
 from ..graph.naming import close_names, ufunc_name
 from ..recording.primitive import RULES
 from ..settings.lazy import load_beside
@@ -191,7 +191,7 @@ def _cast_operands(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any, casting
 
 
 def _cast(value: Any, wanted: np.dtype[Any], casting: Any) -> Any:
-    if is_foreign(value):
+    if is_device_array(value):
         return as_dtype(value, wanted, casting)
     if hasattr(value, "astype"):
         return value.astype(wanted, casting=casting)
@@ -209,10 +209,10 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
     """
     mask, masked = raw(where), RULES[np.where]
     outs = out if isinstance(out, tuple) else (out,)
-    if mask.__class__ is not np.ndarray and is_foreign(mask):
+    if mask.__class__ is not np.ndarray and is_device_array(mask):
         # A library whose ufuncs take no mask computes everywhere; what is no number there is of the ones.
         found = rule(
-            *(masked(mask, one, 1) if isinstance(one, TensorBase) or is_foreign(one) else one for one in inputs)
+            *(masked(mask, one, 1) if isinstance(one, TensorBase) or is_device_array(one) else one for one in inputs)
         )
         for one, part in zip(outs, found if isinstance(found, tuple) else (found,), strict=True):
             copy_into(one, part, mask)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.values import is_foreign
+from ..arrays.values import is_device_array
 from ..recording.kernels import fused
 from ..recording.primitive import Primitive, derivative, differentiable, primitive
 
@@ -140,7 +140,7 @@ def i0_derivative(x: Any, order: int) -> Any:
     The mean over evenly spaced angles is exact but for terms that fall off faster than any power of their number.
     """
     sizes = np.abs(x)
-    if sizes.__class__ is not np.ndarray and is_foreign(sizes):
+    if sizes.__class__ is not np.ndarray and is_device_array(sizes):
         found = float(np.max(np.where(np.isnan(sizes), 0, sizes))) if sizes.size else 0.0
     else:
         found = float(np.fmax.reduce(sizes, None, initial=0.0))

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...errors import InPlaceError
 from ..arrays.axes import array_like
-from ..arrays.foreign import clipped
-from ..arrays.values import beside, is_foreign, raw
+from ..arrays.device_arrays import clipped
+from ..arrays.values import as_like, is_device_array, raw
 from ..recording.kernels import FusedFormula, device_variant, fused
 from ..recording.primitive import PRIMITIVES, RULES, Primitive, derivative, differentiable, primitive
 from .dispatch import write
@@ -105,7 +105,7 @@ def _clip_of(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
 @fused(_clip_of)
 def clip_(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
     """Return `a` kept between two bounds, either of which may be None."""
-    if a.__class__ is not np.ndarray and is_foreign(a):
+    if a.__class__ is not np.ndarray and is_device_array(a):
         return clipped(a, low, high, dtype)
     return np.clip(a, low, high, dtype=dtype)
 
@@ -188,7 +188,7 @@ def where(condition: Any, *choices: Any) -> Any:
     if condition.__class__ in (bool, list, tuple):
         # CuPy takes none of these.
         for one in choices:
-            condition = beside(condition, raw(one))
+            condition = as_like(condition, raw(one))
     return where_(condition, *choices)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...errors import GraphError, MissingDerivativeError
 from ..arrays.axes import array_like
-from ..arrays.foreign import largest_size, named
+from ..arrays.device_arrays import largest_size, named
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import is_foreign, raw
+from ..arrays.values import is_device_array, raw
 from ..recording.decomposition import decomposition, joint_derivative
 from ..recording.primitive import RULES, derivative, primitive
 from ..settings.context import GRAD_MODE
@@ -91,7 +91,7 @@ def _checked_independent(r: Any) -> Any:
     """
     diagonal = np.abs(np.diagonal(raw(r), 0, -2, -1))
     is_singular = (diagonal <= np.finfo(diagonal.dtype).eps * largest_size(diagonal)).any(-1)
-    if is_foreign(is_singular):
+    if is_device_array(is_singular):
         return np.where(is_singular[..., np.newaxis, np.newaxis], np.nan, r)
     if is_singular.any():
         raise GraphError(

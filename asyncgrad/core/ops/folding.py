@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.axes import array_beside, array_like, axis_index, kept_shape, reduced_axes
+from ..arrays.axes import array_like, axis_index, kept_shape, reduced_axes, tensor_like
 from ..arrays.values import on_host, raw
 from ..recording.primitive import RULES
 from .dispatch import FOLDS, call_ufunc, write
@@ -54,7 +54,7 @@ def reduce(
     if start is None:
         running, rest = getitem(lines, 0), rest[1:]
     else:
-        running = np.broadcast_to(array_beside(start, lines).astype(lines.dtype), lines.shape[1:])
+        running = np.broadcast_to(tensor_like(start, lines).astype(lines.dtype), lines.shape[1:])
     for index in rest:
         folded = ufunc(running, getitem(lines, index))
         running = folded if mask is None else np.where(mask[index], folded, running)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ..arrays.axes import array_like, axis_tuple
-from ..arrays.values import beside, raw
+from ..arrays.values import as_like, raw
 from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
 from .rearranging import roll
@@ -88,7 +88,7 @@ def _scale_paired(g: Any, axis: int, length: int, factor: float) -> Any:
     factors[0] = 1
     if length % 2 == 0:
         factors[-1] = 1
-    return g * beside(factors.reshape((-1,) + (1,) * (g.ndim - 1 - axis)), raw(g))
+    return g * as_like(factors.reshape((-1,) + (1,) * (g.ndim - 1 - axis)), raw(g))
 
 
 # The primitives.

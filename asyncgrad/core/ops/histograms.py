@@ -16,9 +16,9 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ..arrays.axes import arrays_together
-from ..arrays.foreign import add_at, as_dtype
+from ..arrays.device_arrays import add_at, as_dtype
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import beside, is_foreign, raw, zeros_beside
+from ..arrays.values import as_like, is_device_array, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from ..settings.context import GRAD_MODE
 from .nondifferentiable import NonDifferentiable
@@ -54,7 +54,7 @@ def even_edges_(first: Any, last: Any, edges: Any) -> Any:
 
 def _shares(edges: Any) -> Any:
     """Return which part of the way from the first edge to the last one each edge has come."""
-    return beside(np.linspace(0, 1, len(edges)).astype(raw(edges).real.dtype), raw(edges))
+    return as_like(np.linspace(0, 1, len(edges)).astype(raw(edges).real.dtype), raw(edges))
 
 
 @derivative(even_edges_, "first")
@@ -118,7 +118,7 @@ def _sums(places: Any, weights: Any, counts: Any) -> Any:
     dtype = weights.dtype if counts.dtype.kind == "i" else np.dtype(float)
     given = as_dtype(weights, np.result_type(dtype, float), "safe", copy=False)
     # What is outside of all bins goes to one more.
-    sums = zeros_beside((counts.size + 1,), given)
+    sums = zeros_like(given, (counts.size + 1,))
     add_at(sums, np.where(places < 0, counts.size, places), given, is_zero=True)
     return np.reshape(sums[:-1], counts.shape).astype(dtype, copy=False)
 
@@ -146,7 +146,9 @@ def _found(
     weighed = isinstance(weights, TensorBase)
     array = raw(weights)
     # Another library may add floats in any order, and counts exactly.
-    is_summed_here = weighed and array.__class__ is not np.ndarray and is_foreign(array) and array.dtype.kind in "fc"
+    is_summed_here = (
+        weighed and array.__class__ is not np.ndarray and is_device_array(array) and array.dtype.kind in "fc"
+    )
     result, plain_edges = plain(*args, None, None if is_summed_here else weights.detach() if weighed else weights)
     given = zip(plain_edges, columns, bins, ranges, strict=True)
     edges = [_with_history(edge, *of_axis) for edge, *of_axis in given]
@@ -195,7 +197,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """Return the edges of the bins of a histogram."""
-    if is_foreign(raw(a)):
+    if is_device_array(raw(a)):
         # CuPy has no function for the edges alone.
         return histogram(a, bins, range)[1]
     edges = _histogram_bin_edges(a, bins, range, raw(weights))

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..arrays.foreign import explain_refusal, name_shapes
+from ..arrays.device_arrays import explain_refusal, name_shapes
 from ..arrays.interception import add_entry
 from ..arrays.one_device import mixed_devices
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import is_foreign, refuse_masked, refuse_sparse
+from ..arrays.values import is_device_array, refuse_masked, refuse_sparse
 from ..graph.creation import announce
 from ..graph.leaf import gradient_edge
 from ..graph.node import THREADS, Edge, Node, next_order
@@ -49,7 +49,7 @@ def written_by(function: Callable[..., Any], bare: Callable[[Any, Any], Any]) ->
         if result is target:
             return
         # CuPy has no @= and makes a new array.
-        if not is_foreign(target) or np.shape(result) != target.shape:
+        if not is_device_array(target) or np.shape(result) != target.shape:
             raise TypeError(f"an array of shape {target.shape} cannot be written into by {type(other).__name__}")
         np.copyto(target, result)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.axes import array_beside, array_like, axis_index, in_rows, laid_like, reduced_axes
-from ..arrays.foreign import add_at, axes_led_by, check_places, choice_numbers, is_mask, taken
+from ..arrays.axes import array_like, axis_index, in_rows, laid_like, reduced_axes, tensor_like
+from ..arrays.device_arrays import add_at, axes_led_by, check_places, choice_numbers, is_mask, taken
 from ..arrays.interception import add_entry_names
 from ..arrays.one_device import check_one_device
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import add_into, arange_beside, as_array, is_foreign, on_host, raw, refuse_masked, zeros_beside
+from ..arrays.values import add_into, arange_like, as_array, is_device_array, on_host, raw, refuse_masked, zeros_like
 from ..recording.kernels import adds_by, device_variant
 from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
@@ -65,7 +65,7 @@ def part_(a: Any, index: Any) -> Any:
 @primitive()
 def put_part_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape with `g` at a basic index."""
-    total = zeros_beside(shape, g)
+    total = zeros_like(g, shape)
     total[index] = g
     return total
 
@@ -97,7 +97,7 @@ def pick_(a: Any, index: Any) -> Any:
 @primitive()
 def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape with `g` added at an advanced index."""
-    total = zeros_beside(shape, g)
+    total = zeros_like(g, shape)
     if is_mask(index):
         total[index] = g
         return total
@@ -159,7 +159,7 @@ def raw_index(index: Any) -> Any:
         return tuple(raw_index(item) for item in index)
     if index.__class__ in _BASIC:
         return index
-    if isinstance(index, (TensorBase, np.ndarray)) or is_foreign(index):
+    if isinstance(index, (TensorBase, np.ndarray)) or is_device_array(index):
         refuse_masked(index)
         array = raw(index)
         if array.ndim == 0 and array.dtype.kind in "biu":
@@ -210,7 +210,7 @@ def is_basic(index: Any) -> bool:
 @primitive()
 def take_(a: Any, indices: Any, axis: int, mode: str) -> Any:
     """Return the elements at indices along an axis."""
-    if a.__class__ is not np.ndarray and is_foreign(a):
+    if a.__class__ is not np.ndarray and is_device_array(a):
         return taken(a, indices, axis, mode)
     return np.take(a, indices, axis, mode=mode)  # type: ignore[call-overload]
 
@@ -246,7 +246,7 @@ RULES[np.take] = take
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return for each row of `arr` along an axis the elements at its own row of indices."""
-    arr, places = array_beside(arr, indices), np.copy(raw(indices))
+    arr, places = tensor_like(arr, indices), np.copy(raw(indices))
     if places.dtype.kind not in "iu":
         raise IndexError(f"take_along_axis needs indices of an integer dtype, not {places.dtype}")
     if axis is None:
@@ -263,7 +263,7 @@ RULES[np.take_along_axis] = take_along_axis
 def grid_along(places: Any, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
     """Return the index of an array of that shape that picks, for each row along an axis, its own row of places."""
     return tuple(
-        places if one == axis else arange_beside(length, places).reshape(length, *(1,) * (len(shape) - one - 1))
+        places if one == axis else arange_like(places, length).reshape(length, *(1,) * (len(shape) - one - 1))
         for one, length in enumerate(shape)
     )
 
@@ -273,7 +273,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     chosen = as_array(raw(condition))
     if chosen.ndim != 1:
         raise ValueError(f"compress needs conditions in one row, and these have {chosen.ndim} axes")
-    return take(array_beside(a, condition), np.flatnonzero(chosen), axis, out)
+    return take(tensor_like(a, condition), np.flatnonzero(chosen), axis, out)
 
 
 RULES[np.compress] = compress
@@ -281,7 +281,7 @@ RULES[np.compress] = compress
 
 def extract(condition: Any, arr: Any) -> Any:
     """Return in one row the elements where the condition holds."""
-    return take(array_beside(arr, condition), np.flatnonzero(as_array(raw(condition))))
+    return take(tensor_like(arr, condition), np.flatnonzero(as_array(raw(condition))))
 
 
 RULES[np.extract] = extract
@@ -290,20 +290,20 @@ RULES[np.extract] = extract
 @primitive()
 def delete_(arr: Any, obj: Any, axis: int) -> Any:
     """Return `arr` without the elements at `obj`, which nobody changes later, along an axis."""
-    if is_foreign(arr):
+    if is_device_array(arr):
         check_places((*(slice(None),) * axis, obj), arr.shape)
     return np.delete(arr, obj, axis)
 
 
 @derivative(delete_, "arr")
 def _(g: Any, arr_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
-    left = np.delete(arange_beside(arr_shape[axis], obj), obj)
+    left = np.delete(arange_like(obj, arr_shape[axis]), obj)
     return put(g, (*(slice(None),) * axis, left), arr_shape)
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     """Return `arr` without the elements at `obj` along an axis."""
-    arr = array_beside(arr, obj)
+    arr = tensor_like(arr, obj)
     if axis is None:
         arr, axis = (arr if arr.ndim == 1 else ravel(arr)), 0
     if not isinstance(obj, slice):
@@ -348,7 +348,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         number = np.choose(names, np.arange(len(arrays)), mode=mode)  # type: ignore[call-overload]
     else:
         number = choice_numbers(names, len(arrays), mode)
-    together = np.stack([np.broadcast_to(array_beside(choice, a), shape) for choice in arrays])
+    together = np.stack([np.broadcast_to(tensor_like(choice, a), shape) for choice in arrays])
     places = np.broadcast_to(number, shape)
     result = pick(together, (places, *grid_along(places, shape, -1)))
     if isinstance(choices, (TensorBase, np.ndarray)):
@@ -375,7 +375,7 @@ def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, 
     if axis is None:
         a, axis = reshape(a, -1), 0
     array = raw(a)
-    if array.__class__ is not np.ndarray and is_foreign(array):
+    if array.__class__ is not np.ndarray and is_device_array(array):
         # Its own sort is stable, whatever is asked for.
         return take_along_axis(a, np.argsort(array, axis), axis)
     return laid_like(take_along_axis(a, np.argsort(array, axis, kind, order, stable=stable), axis), a)
@@ -389,7 +389,7 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect"
     if axis is None:
         a, axis = reshape(a, -1), 0
     array = raw(a)
-    if array.__class__ is not np.ndarray and is_foreign(array):
+    if array.__class__ is not np.ndarray and is_device_array(array):
         return take_along_axis(a, np.argpartition(array, on_host(raw(kth)).tolist(), axis), axis)
     return laid_like(take_along_axis(a, np.argpartition(array, raw(kth), axis, kind, order), axis), a)
 

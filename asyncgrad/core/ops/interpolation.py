@@ -10,9 +10,9 @@ import numpy as np
 
 from ...errors import ArgumentTypeError, MissingDerivativeError
 from ..arrays.axes import array_like, axis_tuple, in_rows, inverse_permutation, kept_shape, laid_like, reduced_axes
-from ..arrays.foreign import placed
+from ..arrays.device_arrays import placed
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import beside, is_foreign, on_host, raw
+from ..arrays.values import as_like, is_device_array, on_host, raw
 from ..recording.primitive import RULES, derivative, primitive
 from ..settings.context import GRAD_MODE
 from .cumulative import rows
@@ -86,10 +86,10 @@ def quantile(
         if recorded is not None:
             positions = recorded * (ordered.shape[0] - 1)
         weight = (positions - below).astype(fractions.dtype).reshape(fractions.shape + (1,) * (ordered.ndim - 1))
-        weight = weight if isinstance(weight, TensorBase) else beside(weight, raw(lower))
+        weight = weight if isinstance(weight, TensorBase) else as_like(weight, raw(lower))
         result = lower + (take(ordered, above, 0) - lower) * weight
     has_nan = np.isnan(raw(ordered)[-1])
-    if is_foreign(has_nan) or np.any(has_nan):
+    if is_device_array(has_nan) or np.any(has_nan):
         result = np.where(has_nan, np.nan, result)
     result = in_rows(result)
     if keepdims:
@@ -163,7 +163,7 @@ def take_at(ordered: Any, positions: Any) -> Any:
     """Return the elements of each line, along the first axis, at its own positions; the first for one that is -1."""
     lines = positions.shape[positions.ndim - ordered.ndim + 1 :]
     rows = np.maximum(positions.reshape(-1, *lines), 0)
-    return reshape(take_along_axis(ordered, beside(rows, raw(ordered)), 0), positions.shape)
+    return reshape(take_along_axis(ordered, as_like(rows, raw(ordered)), 0), positions.shape)
 
 
 def fractions_of_percentages(q: Any, dtype: Any, weights: Any = None) -> Any:

@@ -9,12 +9,12 @@ from typing import Any, final
 import numpy as np
 
 from ..arrays.axes import array_like, axis_index
+from ..arrays.device_arrays import placed
 from ..arrays.device_functions import own_function
-from ..arrays.foreign import placed
 from ..arrays.interception import call_intercepted
 from ..arrays.one_device import mixed_devices
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import as_array, check_numbers, is_foreign
+from ..arrays.values import as_array, check_numbers, is_device_array
 from ..graph.leaf import gradient_edge
 from ..graph.wrappers import register_wrapper
 from ..recording.handwritten_node import HandwrittenNode
@@ -133,7 +133,7 @@ def concatenate(
     if axis is None:
         arrays, axis = [reshape(array_like(array), -1) for array in arrays], 0
     raw = _raw(arrays)
-    if raw and dtype is None and casting == "same_kind" and is_foreign(raw[0]):
+    if raw and dtype is None and casting == "same_kind" and is_device_array(raw[0]):
         function = own_function(np.concatenate, raw[0])
         data = call_intercepted("Concatenate", function, raw, axis)
     else:
@@ -153,7 +153,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
     """Return arrays of one shape laid side by side along a new axis."""
     arrays = list(arrays)
     raw = _raw(arrays)
-    if raw and is_foreign(raw[0]):
+    if raw and is_device_array(raw[0]):
         data = call_intercepted("Stack", np.stack, raw, axis, dtype=dtype, casting=casting)
     else:
         data = np.stack(raw, axis, dtype=dtype, casting=casting)

@@ -12,7 +12,7 @@ from ...errors import MissingDerivativeError
 from ..arrays.interception import add_operation
 from ..arrays.one_device import mixed_devices
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import as_array, beside, check_numbers, is_foreign, on_host, refuse_masked
+from ..arrays.values import as_array, as_like, check_numbers, is_device_array, on_host, refuse_masked
 from ..recording.primitive import RULES
 from ..settings.context import GRAD_MODE
 
@@ -163,39 +163,39 @@ def _bare(value: Any, tensors: list[TensorBase]) -> Any:
 
 
 def _wrapped(result: Any, template: TensorBase, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    if result.__class__ is np.ndarray or isinstance(result, (np.ndarray, np.generic)) or is_foreign(result):
+    if result.__class__ is np.ndarray or isinstance(result, (np.ndarray, np.generic)) or is_device_array(result):
         if result.dtype.kind not in "biufc":
             check_numbers(function.__name__, result.dtype, args)
         return template.__class__(as_array(result), None, 0, template._device)
     if result.__class__ is tuple or (
-        result.__class__ is list and result and (isinstance(result[0], np.ndarray) or is_foreign(result[0]))
+        result.__class__ is list and result and (isinstance(result[0], np.ndarray) or is_device_array(result[0]))
     ):
         return result.__class__(_wrapped(part, template, function, args) for part in result)
     return result
 
 
 def _argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> Any:
-    if is_foreign(a):
+    if is_device_array(a):
         # Its own is stable, whatever is asked for, and knows no options.
         return np.argsort(a, axis)
     return np.argsort(a, axis, kind, order, stable=stable)
 
 
 def _argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None) -> Any:
-    if is_foreign(a):
+    if is_device_array(a):
         return np.argpartition(a, on_host(kth).tolist(), axis)
     return np.argpartition(a, kth, axis, kind, order)
 
 
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    if is_foreign(a):
+    if is_device_array(a):
         return np.sum(a != 0, axis, np.intp, keepdims=keepdims)
     return np.count_nonzero(a, axis, keepdims=keepdims)
 
 
 def _as_array_beside(value: Any, other: Any) -> Any:
     """Return a number or a sequence of such as an array beside another one, and an array as it is."""
-    return value if hasattr(value, "shape") else beside(np.asarray(value), other)
+    return value if hasattr(value, "shape") else as_like(np.asarray(value), other)
 
 
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
@@ -214,10 +214,10 @@ def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 def _lexsort(keys: Any, axis: int = -1) -> Any:
-    if isinstance(keys, (tuple, list)) and any(map(is_foreign, keys)):
+    if isinstance(keys, (tuple, list)) and any(map(is_device_array, keys)):
         # Its own takes one array, of keys along one axis.
         keys = np.stack(keys)
-    if is_foreign(keys):
+    if is_device_array(keys):
         if keys.ndim > 2:
             raise NotImplementedError(f"keys of shape {keys.shape[1:]} rather than of one axis")
         return np.lexsort(keys)
@@ -233,7 +233,9 @@ def _logical(ufunc: np.ufunc) -> Callable[..., Any]:
     """Return a logical ufunc, which takes complex arrays of other libraries, too: CuPy's does not."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if (args[0].__class__ is not np.ndarray or args[-1].__class__ is not np.ndarray) and any(map(is_foreign, args)):
+        if (args[0].__class__ is not np.ndarray or args[-1].__class__ is not np.ndarray) and any(
+            map(is_device_array, args)
+        ):
             args = tuple([one != 0 if _is_complex(one) else one for one in args])
         return ufunc(*args, **kwargs)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays.axes import array_like, axis_tuple, kept_shape, spread, sum_over
-from ..arrays.foreign import eye_beside
-from ..arrays.values import beside, raw
+from ..arrays.device_arrays import eye_like
+from ..arrays.values import as_like, raw
 from ..recording.primitive import RULES, derivative, primitive
 from .extremes import absolute
 from .reductions import max, min, sum
@@ -192,7 +192,7 @@ def _with_inverse(x: Any) -> tuple[Any, Any, Any]:
         return x, inv(wide) if x.dtype.kind in "fc" and x.dtype.itemsize > 2 else inv(x), False
     except np.linalg.LinAlgError:
         singular = _are_singular(raw(wide))
-    x = np.where(singular[..., np.newaxis, np.newaxis], eye_beside(x.shape[-1], x.dtype, x), x)
+    x = np.where(singular[..., np.newaxis, np.newaxis], eye_like(x, x.shape[-1], x.dtype), x)
     return x, inv(x.astype(wide.dtype, copy=False)), singular
 
 
@@ -205,5 +205,5 @@ def _are_singular(x: Any) -> Any:
     except np.linalg.LinAlgError:
         if x.ndim != 2 or x.shape[0] != x.shape[1]:
             raise
-        return beside(np.array(True), x)
-    return beside(np.array(False), x)
+        return as_like(np.array(True), x)
+    return as_like(np.array(False), x)

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import MissingDerivativeError
 from ..arrays.axes import array_like, in_rows, laid_like
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import is_foreign, raw
+from ..arrays.values import is_device_array, raw
 from ..recording.primitive import RULES, derivative, primitive
 from .indexing import put
 from .nondifferentiable import NonDifferentiable
@@ -50,7 +50,7 @@ def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ..
 @primitive()
 def pad_elements(array: Any, pad_width: tuple[tuple[int, int], ...], mode: str) -> Any:
     """Return the array with a border of its own elements around it."""
-    if array.__class__ is not np.ndarray and is_foreign(array):
+    if array.__class__ is not np.ndarray and is_device_array(array):
         # By indices, since CuPy's own pad wraps around otherwise than NumPy's where the border is the longer one.
         for axis, width in enumerate(pad_width):
             if width != (0, 0):

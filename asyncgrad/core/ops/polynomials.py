@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentTypeError
-from ..arrays.axes import array_beside, array_like, arrays_together
-from ..arrays.foreign import eye_beside, placed
-from ..arrays.values import arange_beside, ones_beside, raw, zeros_beside
+from ..arrays.axes import array_like, arrays_together, tensor_like
+from ..arrays.device_arrays import eye_like, placed
+from ..arrays.values import arange_like, ones_like, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from .convolution import convolve
 from .joining import concatenate, stack
@@ -41,7 +41,7 @@ def _coefficients(*polynomials: Any) -> list[Any]:
 def polyval(p: Any, x: Any) -> Any:
     """Return the values of a polynomial, by Horner's rule."""
     p, x = placed(p, x)
-    result = array_beside(np.zeros_like(raw(x)), p)
+    result = tensor_like(np.zeros_like(raw(x)), p)
     for index in range(p.shape[0]):
         result = result * x + p[index]
     return result
@@ -60,7 +60,7 @@ def vander_(x: Any, count: int, increasing: bool) -> Any:
 def _(g: Any, x: Any, count: int, increasing: bool) -> Any:
     if count < 2:
         return np.zeros_like(x)
-    powers = arange_beside(count, raw(x))
+    powers = arange_like(raw(x), count)
     powers = powers if increasing else count - 1 - powers
     kept = slice(1, None) if increasing else slice(None, -1)
     slopes = np.vander(x, count - 1, increasing) * powers[kept].astype(raw(x).real.dtype)
@@ -84,7 +84,7 @@ RULES[np.vander] = vander
 def _pad_to_length(row: Any, length: int) -> Any:
     """Return a polynomial with zeros prepended up to a length."""
     missing = length - row.shape[0]
-    return concatenate((zeros_beside((missing,), raw(row)), row)) if missing > 0 else row
+    return concatenate((zeros_like(raw(row), (missing,)), row)) if missing > 0 else row
 
 
 def polyadd(a1: Any, a2: Any) -> Any:
@@ -149,7 +149,7 @@ def polyder(p: Any, m: int = 1) -> Any:
         raise ValueError(f"numpy.polyder takes m=0 or more, not {m}: for an integral, write np.polyint(p, {-m})")
     (p,) = _coefficients(p) if isinstance(p, np.poly1d) else (array_like(p),)
     for _ in range(m):
-        p = p[:-1] * (p.shape[0] - 1 - arange_beside(p.shape[0] - 1, raw(p)))
+        p = p[:-1] * (p.shape[0] - 1 - arange_like(raw(p), p.shape[0] - 1))
     return p
 
 
@@ -159,13 +159,13 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     if m < 0:
         raise ValueError(f"numpy.polyint takes m=0 or more, not {m}: for a derivative, write np.polyder(p, {-m})")
     (p,) = _coefficients(p) if isinstance(p, np.poly1d) else (array_like(p),)
-    k = zeros_beside((m,), raw(p), float) if k is None else atleast_1d(placed(k, p)[0])
+    k = zeros_like(raw(p), (m,), float) if k is None else atleast_1d(placed(k, p)[0])
     if k.shape[0] == 1 and m > 1:
-        k = k[0] * ones_beside((m,), zeros_beside((), raw(p), float))
+        k = k[0] * ones_like(zeros_like(raw(p), (), float), (m,))
     if k.shape[0] < m:
         raise ValueError(f"numpy.polyint with m={m} takes one constant of integration, or {m}, not {k.shape[0]}")
     for index in range(m):
-        p = concatenate((p / (p.shape[0] - arange_beside(p.shape[0], raw(p))), k[index : index + 1]))
+        p = concatenate((p / (p.shape[0] - arange_like(raw(p), p.shape[0])), k[index : index + 1]))
     return p
 
 
@@ -187,7 +187,7 @@ def poly(seq_of_zeros: Any) -> Any:
         raise ValueError(f"numpy.poly takes a row of roots or a square matrix, not an array of shape {zeros.shape}")
     if not zeros.shape[0]:
         return 1.0
-    one = ones_beside((1,), raw(zeros))
+    one = ones_like(raw(zeros), (1,))
     result: Any = one
     for place in range(zeros.shape[0]):
         result = convolve(result, concatenate((one, -zeros[place : place + 1])))
@@ -208,19 +208,19 @@ def roots(p: Any) -> Any:
         raise ValueError(f"numpy.roots takes a row of coefficients, not an array with {p.ndim} axes")
     found = np.flatnonzero(raw(p))
     if not found.size:
-        return array_beside(np.array([]), p)
+        return tensor_like(np.array([]), p)
     trailing = p.shape[0] - int(found[-1]) - 1
     p = p[int(found[0]) : int(found[-1]) + 1]
     p = p if p.dtype.kind in "fc" else p.astype(float)
     count = p.shape[0] - 1
     if not count:
-        return array_beside(np.zeros(trailing), p)
-    below = eye_beside(count, p.dtype, p)[: count - 1]
+        return tensor_like(np.zeros(trailing), p)
+    below = eye_like(p, count, p.dtype)[: count - 1]
     companion = concatenate(((-p[1:] / p[0])[np.newaxis], below))
     values = np.linalg.eigvals(companion)
     if p.dtype.kind == "f" and not np.any(raw(values).imag):
         values = np.real(values)  # since NumPy 2.5, eigvals returns them complex; roots does not
-    return concatenate((values, zeros_beside((trailing,), raw(values))))
+    return concatenate((values, zeros_like(raw(values), (trailing,))))
 
 
 RULES[np.roots] = roots
@@ -241,7 +241,7 @@ def _check_points(x: Any, y: Any, deg: int, w: Any) -> tuple[Any, Any, Any]:
         )
     if w is None:
         return x, y, None
-    w = array_beside(w, x) + 0.0
+    w = tensor_like(w, x) + 0.0
     if w.shape != x.shape:
         raise TypeError(f"numpy.polyfit takes one weight for each of the {x.shape[0]} points, not shape {w.shape}")
     if w.dtype.kind == "c" and "f" in (x.dtype.kind, y.dtype.kind):
@@ -268,7 +268,7 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
     if int(raw(rank)) != order and not full:
         warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=4)
     if full:
-        return found, residuals, rank, singular, array_beside(rcond, x) if isinstance(rcond, np.generic) else rcond
+        return found, residuals, rank, singular, tensor_like(rcond, x) if isinstance(rcond, np.generic) else rcond
     if not cov:
         return found
     covariance = np.linalg.inv(dot(powers.T, powers)) / outer(scale, scale)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.axes import array_beside, axis_tuple
+from ..arrays.axes import axis_tuple, tensor_like
 from ..arrays.values import on_host, raw
 from ..recording.primitive import RULES, derivative, primitive
 from .indexing import take
@@ -105,7 +105,7 @@ def _shape_of_copies(shape: tuple[int, ...], repeats: int, axis: int) -> tuple[i
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Return each element along an axis several times: all equally often, or each as its own count says."""
-    a, counts = array_beside(a, repeats), on_host(raw(repeats))
+    a, counts = tensor_like(a, repeats), on_host(raw(repeats))
     a, axis = line(a, axis)
     if counts.ndim > 1:
         raise ValueError(f"repeat takes one count, or a row of them, not an array of shape {counts.shape}")
@@ -136,7 +136,7 @@ def _(g: Any, A_shape: tuple[int, ...], reps: tuple[int, ...]) -> Any:
 
 def tile(A: Any, reps: Any) -> Any:
     """Return copies of the whole array side by side, a given number along each axis."""
-    return tile_(array_beside(A, reps), tuple(int(count) for count in np.ravel(raw(reps))))
+    return tile_(tensor_like(A, reps), tuple(int(count) for count in np.ravel(raw(reps))))
 
 
 RULES[np.tile] = tile

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays.axes import (
-    array_beside,
     array_like,
     kept_shape,
     laid_like,
@@ -20,11 +19,12 @@ from ..arrays.axes import (
     smallest_over,
     spread,
     sum_over,
+    tensor_like,
 )
 from ..arrays.device_functions import own_function
 from ..arrays.interception import on_device_of_arguments
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import as_array, is_foreign, raw
+from ..arrays.values import as_array, is_device_array, raw
 from ..recording.kernels import device_variant
 from ..recording.primitive import RULES, derivative, primitive
 from .cumulative import product_of_others, real_if_asked
@@ -102,7 +102,7 @@ def _initial(value: Any, result: Any) -> Any:
         return value
     number = as_array(value).astype(result.dtype)[()]
     # In a comparison NumPy makes an array of its own number, which stands beside no other library's.
-    return number.item() if isinstance(number, np.generic) and is_foreign(raw(result)) else number
+    return number.item() if isinstance(number, np.generic) and is_device_array(raw(result)) else number
 
 
 RULES[np.sum] = sum
@@ -168,9 +168,9 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         return by_single(average, np.average, a, axis, weights, returned, keepdims=keepdims)
     if weights is None:
         result = _mean(a, axis, None, keepdims)
-        total = array_beside(np.full_like(raw(result), math.prod(a.shape) / math.prod(result.shape), order="C"), result)
+        total = tensor_like(np.full_like(raw(result), math.prod(a.shape) / math.prod(result.shape), order="C"), result)
     else:
-        weights = _along(array_beside(weights, a), a, axis)
+        weights = _along(tensor_like(weights, a), a, axis)
         # As in NumPy, the weights are summed in the dtype of the result, which may be complex where they are real.
         dtype = np.result_type(a.dtype, weights.dtype, *(() if a.dtype.kind in "fc" else (np.float64,)))
         total = _sum(weights, axis, dtype, keepdims)
@@ -233,7 +233,7 @@ def _(g: Any, a: Any, out: Any, axis: Any, ddof: Any, keepdims: bool) -> Any:
 def _root(variance: Any) -> Any:
     """Return the square root of a variance, whose gradient at 0 is 0, as that of std."""
     flat = raw(variance) == 0
-    if not is_foreign(flat) and not np.any(flat):
+    if not is_device_array(flat) and not np.any(flat):
         return np.sqrt(variance)
     return laid_like(np.where(flat, 0, np.sqrt(np.where(flat, 1, variance))), variance)
 
@@ -299,7 +299,7 @@ def prod_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -
 @derivative(prod_, "a")
 def _(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     # Of elements on a GPU it is not asked whether one is 0, for the host would have to wait.
-    if not is_foreign(raw(a)) and _is_normal(raw(out)):
+    if not is_device_array(raw(a)) and _is_normal(raw(out)):
         return spread(g * out, a.shape, axis, keepdims) / a
     return spread(g, a.shape, axis, keepdims) * product_of_others(a, reduced_axes(axis if a.ndim else None, a.ndim))
 
@@ -342,7 +342,7 @@ RULES[np.prod] = prod
 @primitive()
 def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the largest element along axes."""
-    if a.__class__ is not np.ndarray and is_foreign(a):
+    if a.__class__ is not np.ndarray and is_device_array(a):
         return np.max(a, axis=axis, keepdims=keepdims)
     return largest_over(a, axis, None, None, keepdims)
 
@@ -350,7 +350,7 @@ def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
 @primitive()
 def min_(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the smallest element along axes."""
-    if a.__class__ is not np.ndarray and is_foreign(a):
+    if a.__class__ is not np.ndarray and is_device_array(a):
         return np.min(a, axis=axis, keepdims=keepdims)
     return smallest_over(a, axis, None, None, keepdims)
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentTypeError, DeviceError
-from ..arrays.axes import array_beside, array_like, axis_index, laid_like
-from ..arrays.foreign import placed
+from ..arrays.axes import array_like, axis_index, laid_like, tensor_like
+from ..arrays.device_arrays import placed
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import beside, is_foreign, on_host, raw, zeros_beside
+from ..arrays.values import as_like, is_device_array, on_host, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from .cumulative import cumprod, cumsum
 from .indexing import put
@@ -43,7 +43,7 @@ def _fractions(shape: tuple[int, ...], axis: int, endpoint: bool) -> Any:
 
 def _as_real(fractions: Any, g: Any) -> Any:
     """Return fractions in the real dtype of a gradient, on its device."""
-    return beside(fractions.astype(raw(g).real.dtype), raw(g))
+    return as_like(fractions.astype(raw(g).real.dtype), raw(g))
 
 
 @primitive()
@@ -109,7 +109,7 @@ RULES[np.logspace] = logspace
 @primitive()
 def geomspace_(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     """Return numbers from `start` to `stop` in geometric progression."""
-    if is_foreign(start) or is_foreign(stop):
+    if is_device_array(start) or is_device_array(stop):
         return _geometric(start, stop, num, endpoint, dtype, axis)
     return np.geomspace(start, stop, num, endpoint, dtype, axis)
 
@@ -155,7 +155,7 @@ RULES[np.geomspace] = geomspace
 @primitive()
 def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Any:
     """Return the differences of neighbours in the flattened array, between `to_begin` and `to_end`."""
-    if ary.__class__ is not np.ndarray and is_foreign(ary):
+    if ary.__class__ is not np.ndarray and is_device_array(ary):
         to_end, to_begin = (None if ends is None else placed(ends, ary)[0] for ends in (to_end, to_begin))
     return np.ediff1d(ary, to_end, to_begin)
 
@@ -164,9 +164,9 @@ def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Any:
 def _(g: Any, ary_shape: tuple[int, ...], to_begin: Any) -> Any:
     count = math.prod(ary_shape)
     if count < 2:
-        return zeros_beside(ary_shape, raw(g))
+        return zeros_like(raw(g), ary_shape)
     before = 0 if to_begin is None else np.size(raw(to_begin))
-    end = zeros_beside((1,), raw(g))
+    end = zeros_like(raw(g), (1,))
     return -np.reshape(np.diff(g[before : before + count - 1], prepend=end, append=end), ary_shape)
 
 
@@ -218,7 +218,7 @@ RULES[np.unwrap] = unwrap
 @primitive()
 def insert_(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     """Return `arr` with values inserted before indices along an axis; the node saves `obj`, which must not change."""
-    if arr.__class__ is not np.ndarray and is_foreign(arr):
+    if arr.__class__ is not np.ndarray and is_device_array(arr):
         return _inserted(arr, obj, values, axis)
     return np.insert(arr, obj, values, axis)
 
@@ -260,7 +260,7 @@ def _(g: Any, arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """Return `arr` with values inserted before indices along an axis; with axis None, `arr` is flattened."""
-    arr = array_beside(arr, obj)
+    arr = tensor_like(arr, obj)
     if axis is None:
         arr, axis = (arr if arr.ndim == 1 else ravel(arr)), 0
     if not isinstance(obj, slice):
@@ -288,7 +288,7 @@ def resize_(a: Any, new_shape: Any) -> Any:
 def _(g: Any, a_shape: tuple[int, ...]) -> Any:
     count = math.prod(a_shape)
     if not count:
-        return zeros_beside(a_shape, raw(g))
+        return zeros_like(raw(g), a_shape)
     positions = np.arange(math.prod(g.shape)) % count
     return np.reshape(put(np.reshape(g, -1), positions, (count,)), a_shape)
 

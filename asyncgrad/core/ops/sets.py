@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.axes import array_beside, array_like, arrays_together, axis_index
-from ..arrays.foreign import add_at, as_dtype
-from ..arrays.values import is_foreign, raw, zeros_beside
+from ..arrays.axes import array_like, arrays_together, axis_index, tensor_like
+from ..arrays.device_arrays import add_at, as_dtype
+from ..arrays.values import is_device_array, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from .indexing import getitem, sort, take
 from .joining import concatenate
@@ -51,7 +51,7 @@ def unique(
         axis = axis_index(axis, ar.ndim)
         values = moveaxis(take(moveaxis(ar, axis, 0), first, 0), 0, axis)
     found = [first, *others] if return_index else others
-    return (values, *(array_beside(one, ar) for one in found)) if found else values
+    return (values, *(tensor_like(one, ar) for one in found)) if found else values
 
 
 RULES[np.unique] = unique
@@ -102,7 +102,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     is_known = assume_unique and raw(first).__class__ is np.ndarray
     _, here, there = np.intersect1d(raw(first), raw(second), is_known, True)
     values = take(reshape(first, -1), here).astype(np.result_type(first.dtype, second.dtype), copy=False)
-    return (values, array_beside(here, first), array_beside(there, first)) if return_indices else values
+    return (values, tensor_like(here, first), tensor_like(there, first)) if return_indices else values
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
@@ -117,7 +117,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     values = raw(ordered)
     if not values.size:
         return ordered
-    end = zeros_beside((1,), values, bool)
+    end = zeros_like(values, (1,), bool)
     same = np.concatenate((end, values[1:] == values[:-1], end))
     return getitem(ordered, ~(same[1:] | same[:-1]))
 
@@ -131,7 +131,7 @@ RULES[np.setxor1d] = setxor1d
 @primitive()
 def bincount_(x: Any, weights: Any, minlength: int) -> Any:
     """Return the sum of the weights for each int."""
-    if x.__class__ is not np.ndarray and is_foreign(x):
+    if x.__class__ is not np.ndarray and is_device_array(x):
         return _bincount_of(x, weights, minlength)
     return np.bincount(x, weights, minlength)
 
@@ -142,7 +142,7 @@ def _bincount_of(x: Any, weights: Any, minlength: int) -> Any:
     # Of no ints, CuPy returns ints, whatever the weights are.
     if x.size:
         given = as_dtype(weights, float, "safe", copy=False)
-        counts = zeros_beside(counts.shape, given)
+        counts = zeros_like(given, counts.shape)
         add_at(counts, x, given, is_zero=True)
     return counts
 
@@ -155,8 +155,8 @@ def _(g: Any, x: Any) -> Any:
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     """Return the count of each int from 0 on, or the sum of its weights."""
     if weights is None:
-        return array_beside(np.bincount(raw(x), None, minlength), x)
-    x, weights = np.copy(raw(x)), array_beside(weights, x)
+        return tensor_like(np.bincount(raw(x), None, minlength), x)
+    x, weights = np.copy(raw(x)), tensor_like(weights, x)
     if x.shape != weights.shape:
         raise ValueError(f"numpy.bincount takes one weight for each int, not {weights.shape} of them for {x.shape}")
     return bincount_.call(x, weights, minlength)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays.axes import array_like, arrays_together, axis_index, axis_tuple, inverse_permutation
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import as_array, is_foreign
+from ..arrays.values import as_array, is_device_array
 from ..recording.primitive import RULES, derivative, primitive
 
 __all__ = [
@@ -285,7 +285,7 @@ RULES[np.broadcast_to] = broadcast_to
 @primitive(views=True)
 def broadcast_beside_(array: Any, shape: Any) -> Any:
     """Return a view in a larger shape that is writable as in NumPy, with a warning."""
-    if is_foreign(array):
+    if is_device_array(array):
         return np.broadcast_to(array, shape)
     return np.broadcast_arrays(array, np.broadcast_to(False, shape))[0]
 
@@ -356,7 +356,7 @@ RULES[np.ix_] = ix_
 @primitive(np.copy)
 def copy_(a: Any, order: str = "K", subok: bool = False) -> Any:
     """Return a copy; gradients flow through it."""
-    if is_foreign(a):
+    if is_device_array(a):
         return a.copy(order)
     return np.array(a, order=order, copy=True)  # type: ignore[call-overload]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...errors import ArgumentError, GraphError
 from ..arrays.axes import array_like, arrays_together
-from ..arrays.foreign import named
-from ..arrays.values import as_array, is_foreign, raw
+from ..arrays.device_arrays import named
+from ..arrays.values import as_array, is_device_array, raw
 from ..recording.decomposition import decomposition, joint_derivative
 from ..recording.primitive import RULES, derivative, primitive
 from .linear_algebra import adjoint, product
@@ -164,7 +164,7 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
 @primitive(superlinear=True)
 def pinv_(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Any:
     """Return the pseudo-inverses of matrices."""
-    if a.__class__ is not np.ndarray and is_foreign(a):
+    if a.__class__ is not np.ndarray and is_device_array(a):
         return _pseudo_inverse(a, rcond, hermitian, rtol)
     return np.linalg.pinv(a, rcond, hermitian, rtol=rtol)
 

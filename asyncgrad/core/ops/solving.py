@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays.axes import array_like
-from ..arrays.foreign import eye_beside
-from ..arrays.values import beside, is_foreign, raw
+from ..arrays.device_arrays import eye_like
+from ..arrays.values import as_like, is_device_array, raw
 from ..recording.primitive import RULES, derivative, primitive
 from .linear_algebra import adjoint, product
 from .nondifferentiable import NonDifferentiable
@@ -79,14 +79,14 @@ RULES[np.linalg.matrix_power] = matrix_power
 def _identity(a: Any) -> Any:
     """Return identity matrices of the shape and dtype of `a`."""
     result = np.empty_like(a)
-    result[...] = eye_beside(a.shape[-1], a.dtype, a)
+    result[...] = eye_like(a, a.shape[-1], a.dtype)
     return result
 
 
 @primitive(superlinear=True)
 def solve_(a: Any, b: Any) -> Any:
     """Return x with `a @ x == b`, for matrices `b`."""
-    if a.__class__ is not np.ndarray and is_foreign(a):
+    if a.__class__ is not np.ndarray and is_device_array(a):
         # NumPy broadcasts the stacks of matrices.
         stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         a, b = (np.broadcast_to(one, (*stack, *one.shape[-2:])) for one in (a, b))
@@ -228,7 +228,7 @@ def cholesky_(a: Any, upper: bool) -> Any:
     """Return the triangular factors of positive definite matrices."""
     if not upper:
         return np.linalg.cholesky(a)
-    if a.__class__ is not np.ndarray and is_foreign(a):
+    if a.__class__ is not np.ndarray and is_device_array(a):
         # Another library's function gives lower triangles alone.
         return adjoint(np.linalg.cholesky(adjoint(a)))
     return np.linalg.cholesky(a, upper=True)
@@ -247,7 +247,7 @@ def _lower_with_half_of_diagonal(side: int, like: Any) -> Any:
     """Return a matrix of ones below the diagonal, halves on it and zeros above, as real numbers on a device."""
     weights = np.tri(side, dtype=raw(like).real.dtype)
     weights.flat[:: side + 1] = 0.5
-    return beside(weights, raw(like))
+    return as_like(weights, raw(like))
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:

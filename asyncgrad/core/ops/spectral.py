@@ -17,9 +17,9 @@ import numpy as np
 
 from ...errors import GraphError
 from ..arrays.axes import array_like
-from ..arrays.foreign import eye_beside, largest_size, named
+from ..arrays.device_arrays import eye_like, largest_size, named
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import arange_beside, is_foreign, raw, zeros_beside
+from ..arrays.values import arange_like, is_device_array, raw, zeros_like
 from ..recording.decomposition import decomposition, joint_derivative
 from ..recording.primitive import RULES, derivative, primitive
 from ..settings.context import GRAD_MODE
@@ -81,10 +81,10 @@ def check_distinct(name: str, what: str, distinct: Any, *grads: Any) -> None:
         GraphError: the gradient of a vector of a repeated value is not 0.
     """
     side = distinct.shape[-1]
-    repeated = ~(distinct | eye_beside(side, bool, distinct))
+    repeated = ~(distinct | eye_like(distinct, side, bool))
     if not repeated.any():
         return
-    used = zeros_beside((*distinct.shape[:-2], side), distinct)
+    used = zeros_like(distinct, (*distinct.shape[:-2], side))
     for grad in grads:
         if grad is not None:
             used = used | (raw(grad) != 0).any(-2)
@@ -151,7 +151,7 @@ def mirrored(a: Any, UPLO: str) -> Any:
     """
     data: Any = raw(a)
     is_recorded = isinstance(a, TensorBase) and a._requires_grad() and GRAD_MODE.get()
-    if not is_recorded or is_foreign(data) or not data.size or data.ndim < 2 or data.shape[-1] != data.shape[-2]:
+    if not is_recorded or is_device_array(data) or not data.size or data.ndim < 2 or data.shape[-1] != data.shape[-2]:
         return a
     limit = 16 * np.finfo(data.dtype).eps * np.abs(data).max()
     if UPLO not in ("L", "U", "l", "u") or not np.abs(data - data.conj().swapaxes(-1, -2)).max() > limit:
@@ -241,9 +241,9 @@ def _(g: Any, a: Any, out: Any) -> Any:
 def _match_nearest(values: Any, others: Any) -> Any:
     """Return a matrix that tells for each value, in its row, which of the others is nearest to it."""
     if not values.size:
-        return zeros_beside((*values.shape, values.shape[-1]), values, bool)
+        return zeros_like(values, (*values.shape, values.shape[-1]), bool)
     nearest = np.argmin(np.abs(values[..., np.newaxis] - others[..., np.newaxis, :]), -1)
-    return nearest[..., np.newaxis] == arange_beside(values.shape[-1], values)
+    return nearest[..., np.newaxis] == arange_like(values, values.shape[-1])
 
 
 eigvals: Callable[..., Any] = eigvals_.call

@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays.axes import inverse_permutation
 from ..arrays.device_functions import by_kernel, own_function
 from ..arrays.tensor_base import CreationMeta, TensorBase
-from ..arrays.values import is_foreign, raw, zeros_beside
+from ..arrays.values import is_device_array, raw, zeros_like
 from ..graph.leaf import gradient_edge
 from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
@@ -79,7 +79,7 @@ class PiecesNode(HandwrittenNode):
         shapes = [metadata.shape if metadata is not None else () for metadata in self._metadata]
         missing = {shape for shape, grad in zip(shapes, grads, strict=True) if grad is None}
         # Pieces of one shape share their zeros.
-        zeros = {shape: zeros_beside(shape, raw(first), first.dtype) for shape in missing}
+        zeros = {shape: zeros_like(raw(first), shape, first.dtype) for shape in missing}
         return self.joined([zeros[shape] if grad is None else grad for shape, grad in zip(shapes, grads, strict=True)])
 
     def joined(self, grads: Sequence[Any]) -> Any:
@@ -166,7 +166,7 @@ class UnstackNode(PiecesNode):
         # Zeros among tensors may be a bare array.
         if any(issubclass(kind, TensorBase) for kind in set(map(type, grads))):
             return np.stack(grads)
-        if not is_foreign(first):
+        if not is_device_array(first):
             # Of arrays of one shape and dtype, the same as np.stack in a fraction of the time.
             return np.array(grads)
         # In the order of memory, each subarray is usually one block, and the place of the first axis is between others.
@@ -180,7 +180,7 @@ class UnstackNode(PiecesNode):
 
     def joined_with_zeros(self, grads: Sequence[Any], first: Any) -> Any:
         """Stack the gradients; of a few subarrays, no array of zeros is made for each of the others."""
-        if isinstance(first, TensorBase) or is_foreign(first):
+        if isinstance(first, TensorBase) or is_device_array(first):
             return super().joined_with_zeros(grads, first)
         total = np.zeros((len(grads), *first.shape), first.dtype)
         for index, grad in enumerate(grads):
@@ -203,7 +203,9 @@ def unstacked(array: TensorBase) -> Iterator[Any]:
         piece = data[index]
         # A write into the array while its subarrays are taken gives it a new history.
         if node is None or edge != before:
-            order = tuple(sorted(range(data.ndim), key=lambda axis: -data.strides[axis])) if is_foreign(data) else ()
+            order = (
+                tuple(sorted(range(data.ndim), key=lambda axis: -data.strides[axis])) if is_device_array(data) else ()
+            )
             metadata = InputMetadata(piece.shape, piece.dtype, device)
             node, before = UnstackNode(edge, (metadata,) * len(data), order, device), edge
             if mode is not True:

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...errors import ArgumentTypeError
 from ..arrays.axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
-from ..arrays.foreign import placed
-from ..arrays.values import beside, is_foreign, on_host, raw
+from ..arrays.device_arrays import placed
+from ..arrays.values import as_like, is_device_array, on_host, raw
 from ..recording.primitive import RULES
 from ..settings.process import without_warnings
 from .diagonals import diag
@@ -68,7 +68,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
         result = (take(ordered, length // 2 - 1, 0) + result) / 2
     # Sorting puts nans last, and the median of values with a nan is nan.
     is_nan = np.isnan(raw(ordered)[-1])
-    if is_foreign(is_nan) or np.any(is_nan):
+    if is_device_array(is_nan) or np.any(is_nan):
         result = np.where(is_nan, np.nan, result)
     if a.shape and math.prod(a.shape):
         result = laid_like(result, _first_elements(raw(a), axes))
@@ -128,7 +128,7 @@ def _extreme_ignoring_nans(plain: Callable[..., Any], replacement: float) -> Cal
         is_nan = np.isnan(raw(a))
         result = plain(np.where(is_nan, replacement, a), axis, None, keepdims, **kwargs)
         all_nan = np.all(is_nan, axis=axis, keepdims=keepdims)
-        result = np.where(all_nan, np.nan, result) if is_foreign(all_nan) or np.any(all_nan) else result
+        result = np.where(all_nan, np.nan, result) if is_device_array(all_nan) or np.any(all_nan) else result
         return result if out is None else write(out, result)
 
     reduction.__name__ = f"nan{plain.__name__}"
@@ -207,13 +207,13 @@ def nanquantile(
     ordered, counts = _sort_and_count(a, axes)
     if method == "linear" and weights is None:
         recorded = recorded_fractions(q, method)
-        shares = beside(fractions, counts) if recorded is None else recorded
+        shares = as_like(fractions, counts) if recorded is None else recorded
         positions = shares.reshape(fractions.shape + (1,) * counts.ndim) * (counts - 1)
     else:
         # It has warned of lines of nans.
         recorded_fractions(q, method)
         positions = without_warnings(lambda: quantile_ranks(np.nanquantile, a, q, axis, method, weights))
-        positions = beside(np.where(np.isnan(positions), -1.0, positions), counts)
+        positions = as_like(np.where(np.isnan(positions), -1.0, positions), counts)
     below = np.floor(raw(positions)).astype(int)
     result = lower = take_at(ordered, below)
     if method not in PICKING_METHODS:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.values import is_foreign, raw
+from ..arrays.values import is_device_array, raw
 from ..recording.kernels import EXPRESSIONS, fused
 from ..recording.primitive import Primitive, derivative, differentiable, primitive
 
@@ -186,7 +186,7 @@ def over_square_distance_(value: Any, y: Any, x: Any) -> Any:
     # test_the_gradient_beside_an_array_of_another_dtype_is_that_beside_its_numbers guards it.
     dtype = np.result_type(x, y)
     square = np.multiply(x, x, dtype=dtype) + np.multiply(y, y, dtype=dtype)
-    if square.__class__ is not np.ndarray and is_foreign(square):
+    if square.__class__ is not np.ndarray and is_device_array(square):
         return _over_square_of_hypot(value, y, x)
     # NumPy's hypot takes ten times as long as the rest.
     limits = np.finfo(square.dtype)

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ..arrays.axes import axis_index
+from ..arrays.device_arrays import refuse_device_arrays
 from ..arrays.device_functions import own_function
-from ..arrays.foreign import refuse_foreign
-from ..arrays.values import is_foreign, raw, zeros_beside
+from ..arrays.values import is_device_array, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from ..views.geometry import Slice, TensorGeometry
 from ..views.strided import put_at
@@ -22,7 +22,7 @@ __all__ = ["as_strided", "sliding_window_view"]
 @primitive(views=True)
 def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable: bool) -> Any:
     """Return a view of all windows; the axes of a window come last."""
-    if x.__class__ is not np.ndarray and is_foreign(x):
+    if x.__class__ is not np.ndarray and is_device_array(x):
         # CuPy takes each axis once; windows of windows are the same. All views of such an array can be written into.
         make = own_function(np.lib.stride_tricks.sliding_window_view, x)
         for length, axis in zip(lengths, axes, strict=True):
@@ -35,7 +35,7 @@ def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable:
 @primitive()
 def put_windows_(g: Any, shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """Return zeros of a shape with each window added at its position; windows may overlap."""
-    total = zeros_beside(shape, g)
+    total = zeros_like(g, shape)
     for start in itertools.product(*map(range, lengths)):
         index: list[Any] = [slice(None)] * len(shape)
         for axis, first in zip(axes, start, strict=True):
@@ -92,7 +92,7 @@ def as_strided(a: Any, shape: Any, strides: Any) -> Any:
     Raises:
         ArgumentError: the view would reach beyond the memory of `a`.
     """
-    refuse_foreign("numpy.lib.stride_tricks.as_strided", (a,), "make the view by indexing, reshape or transpose")
+    refuse_device_arrays("numpy.lib.stride_tricks.as_strided", (a,), "make the view by indexing, reshape or transpose")
     array: Any = raw(a)
     whole = TensorGeometry(array.shape, array.strides, 0, array.dtype)
     view = TensorGeometry(tuple(shape), tuple(strides), 0, array.dtype)

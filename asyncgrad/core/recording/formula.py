@@ -79,8 +79,8 @@ _NO_FORMULA = (
 )
 
 
-#: What a formula tells numbers from arrays by, where each parameter is known to be the one or the other, and what it
-#: repeats operations by, where the number of them is known.
+#: Python's functions that a formula may call while it is traced: to ask whether a parameter is a number or an array,
+#: which is known then, and to repeat an operation a number of times that is known.
 _CALLED_BUILTINS = ("isinstance", "bool", "int", "float", "complex", "range", "reversed")
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.foreign import explain_refusal, name_shapes
+from ..arrays.device_arrays import explain_refusal, name_shapes
 from ..arrays.interception import add_wrapper
 from ..arrays.tensor_base import CreationMeta, VersionCounter
 from ..arrays.values import check_numbers, is_labelled, refuse_sparse

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from ...errors import InPlaceError
-from ..arrays.values import array_interface, is_foreign, is_writeable
+from ..arrays.values import array_interface, is_device_array, is_writeable
 from ..settings.arguments import truth
 from ..settings.context import Mode
 
@@ -177,8 +177,8 @@ class Slice(NamedTuple):
 
     def copy_like_base(self, array: Any) -> Any:
         """Return a copy of `array` with the memory layout of the base."""
-        if is_foreign(array):
-            return self._copy_foreign(array)
+        if is_device_array(array):
+            return self._copy_device_array(array)
         if self.is_contiguous:
             return np.array(array, self.base.dtype, order="C")
         low, high = self.base.reach()
@@ -187,7 +187,7 @@ class Slice(NamedTuple):
         copy[...] = array
         return copy
 
-    def _copy_foreign(self, array: Any) -> Any:
+    def _copy_device_array(self, array: Any) -> Any:
         """Return a copy with the base's order of axes, for an array of another library: no np.ndarray views it."""
         shape, strides = self.base.shape, self.base.strides
         axes = sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))

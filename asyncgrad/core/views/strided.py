@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import raw, zeros_beside
+from ..arrays.values import raw, zeros_like
 from ..recording.primitive import derivative, primitive
 from .geometry import Slice, ViewLocation, ViewReplay
 
@@ -55,7 +55,7 @@ def _(h: Any, location: Slice) -> Any:
 
 @derivative(replace_part_, "a")
 def _(h: Any, location: ViewLocation) -> Any:
-    return replace_at(h, zeros_beside((), raw(h), location.view.dtype), location)
+    return replace_at(h, zeros_like(raw(h), (), location.view.dtype), location)
 
 
 @derivative(replace_part_, "value")

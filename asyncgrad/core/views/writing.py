@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import ArgumentError, InPlaceError
 from ..arrays.interception import add_entry_names, entered, interceptors
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import array_interface, as_array, beside, own_copy, raw
+from ..arrays.values import array_interface, as_array, as_like, own_copy, raw
 from ..graph.creation import announce, call_unseen, is_watched, show
 from ..graph.leaf import gradient_edge
 from ..graph.node import Edge, Node
@@ -261,7 +261,7 @@ def copy_into(out: Any, source: Any, where: Any = True, copy: Callable[[Any, Any
     if write_unrecorded(copy, out, source):
         return out
     check_write(out)
-    mask = None if where is True else beside(as_array(raw(where)), out._data).astype(bool)
+    mask = None if where is True else as_like(as_array(raw(where)), out._data).astype(bool)
     run_writer(copy, out, source)
     node = CopyBackwards(gradient_edge(out), _edge_of(source, out._data.ndim), out, mask)
     if out._view is None:

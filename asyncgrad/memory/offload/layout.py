@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ...core.arrays.values import is_foreign
+from ...core.arrays.values import is_device_array
 
 __all__ = ["Layout"]
 
@@ -45,7 +45,7 @@ class Layout:
     def can_hold(array: Any) -> bool:
         """Return whether bytes are enough to restore the array; they are not for objects and subclasses."""
         return (
-            (type(array) is np.ndarray or is_foreign(array))
+            (type(array) is np.ndarray or is_device_array(array))
             and not array.dtype.hasobject
             and array.dtype.kind in _KINDS
             and array.nbytes > 0

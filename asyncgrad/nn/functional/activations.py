@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import as_array, empty_beside
+from ...core.arrays.values import as_array, empty_like
 from ...core.ops.trigonometric import tanh as tanh_
 from ...core.recording.kernels import fused
 from ...core.recording.primitive import derivative, primitive
@@ -36,7 +36,7 @@ def relu_(x: Any) -> Any:
     if x.__class__ is np.ndarray:
         zeros = np.zeros(x.shape, x.dtype) if x.flags.c_contiguous else np.zeros_like(x)
         return np.maximum(x, zeros, out=zeros)
-    return np.maximum(x, 0, out=empty_beside(x))
+    return np.maximum(x, 0, out=empty_like(x))
 
 
 @derivative(relu_, "x")
@@ -152,7 +152,7 @@ def sigmoid_(x: Any) -> Any:
     if x.__class__ is not np.ndarray or x.dtype.kind != "f":
         x = floating(as_array(x))
         if x.__class__ is not np.ndarray:
-            return _foreign_logistic(x)
+            return _device_logistic(x)
     # A copy negated in place is faster than np.negative(x) for a view, and is an array even if x has no axes.
     value = x.copy()
     np.negative(value, value)
@@ -161,8 +161,8 @@ def sigmoid_(x: Any) -> Any:
     return np.reciprocal(value, value)
 
 
-def _foreign_logistic(x: Any) -> Any:
-    value = np.negative(x, out=empty_beside(x))
+def _device_logistic(x: Any) -> Any:
+    value = np.negative(x, out=empty_like(x))
     np.exp(value, out=value)
     value += 1
     return np.reciprocal(value, out=value)
@@ -259,7 +259,7 @@ def _silu_slope(x: Any, s: Any) -> Any:
 def silu_grad_(g: Any, x: Any) -> Any:
     """Return g times the derivative of silu, s (1 + x (1 - s)) where s = sigmoid(x)."""
     s = logistic(x)
-    value = np.subtract(1, s, out=empty_beside(s))
+    value = np.subtract(1, s, out=empty_like(s))
     value *= x
     value += 1
     value *= s

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.values import beside
+from ...core.arrays.values import as_like
 from ...core.ops.single_precision import in_single
 from ...errors import ArgumentError
 from .arguments import array_of, check_real, complex_error, floating
@@ -33,7 +33,7 @@ def _shares(length: int, count: int, data: Any) -> Any:
     matrix = np.zeros((count, length), data.dtype)
     for row, (start, end) in zip(matrix, _bounds(length, count), strict=True):
         row[start:end] = 1 / (end - start)
-    return beside(matrix, data)
+    return as_like(matrix, data)
 
 
 def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int, int]:

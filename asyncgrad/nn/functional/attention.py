@@ -10,7 +10,7 @@ import numpy as np
 from ...core.arrays.device_functions import by_kernel, kernel_of
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
-from ...core.arrays.values import beside, is_foreign
+from ...core.arrays.values import as_like, is_device_array
 from ...core.ops.single_precision import by_single, holds_half
 from ...core.recording.kernels import device_kernel, device_variant
 from ...core.recording.primitive import derivative, primitive
@@ -191,7 +191,7 @@ def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
     if not fits:
         raise ArgumentError(f"attn_mask of shape {data.shape} does not broadcast to the scores' shape, {shape}")
     if data.dtype.kind == "b":
-        return beside(data, scores) if has_kernel else _numbers(data, scores)
+        return as_like(data, scores) if has_kernel else _numbers(data, scores)
     return check_mask("attn_mask", attn_mask)
 
 
@@ -208,7 +208,7 @@ def check_mask(name: str, mask: Any) -> Any:
 
 
 def _causal(scores: Any) -> Any:
-    like = {"like": scores} if is_foreign(scores) else {}
+    like = {"like": scores} if is_device_array(scores) else {}
     return np.tri(scores.shape[-2], scores.shape[-1], dtype=bool, **like)
 
 
@@ -216,4 +216,4 @@ def _numbers(mask: Any, scores: Any) -> Any:
     """Return the numbers that stand for truth values in a sum with the scores; numbers as they are."""
     if mask.dtype.kind != "b":
         return mask
-    return beside(np.where(mask, 0.0, -np.inf).astype(scores.dtype), scores)
+    return as_like(np.where(mask, 0.0, -np.inf).astype(scores.dtype), scores)

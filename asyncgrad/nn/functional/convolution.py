@@ -20,7 +20,7 @@ import numpy as np
 
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.one_device import check_operands_beside
-from ...core.arrays.values import empty_beside, zeros_beside
+from ...core.arrays.values import empty_like, zeros_like
 from ...core.recording.kernels import device_kernel, device_variant
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
@@ -38,7 +38,7 @@ LARGEST = 1 << 22
 #: From so many pixels on, images that lie one after the other are multiplied one by one where a window is a pixel.
 PIXELS = 64
 #: The chunk for arrays of another library: on a device a call costs more than its cache saves.
-FOREIGN_CHUNK = 1 << 26
+DEVICE_CHUNK = 1 << 26
 
 
 @final
@@ -55,7 +55,7 @@ class _Workspace(threading.local):
         """Return an array of arbitrary content, to be used before the next call; for NumPy in the kept memory."""
         count = prod(shape) * dtype.itemsize
         if like.__class__ is not np.ndarray or dtype.kind not in "fc" or count > LARGEST:
-            return empty_beside(like, shape, dtype)
+            return empty_like(like, shape, dtype)
         if self.memory is None or self.memory.size < count:
             self.memory = np.empty(count, np.uint8)
         return self.memory[:count].view(dtype).reshape(shape)
@@ -77,7 +77,7 @@ def _parts(window: Window, groups: int, rows: int, n: int, like: Any) -> Iterato
         like: an array, of the dtype of the windows.
     """
     is_numpy = like.__class__ is np.ndarray
-    chunk, positions = CHUNK if is_numpy else FOREIGN_CHUNK, window.size[0] * window.size[1]
+    chunk, positions = CHUNK if is_numpy else DEVICE_CHUNK, window.size[0] * window.size[1]
     bytes_each = max(1, rows * n * like.itemsize)
     step = max(1, chunk // (bytes_each * positions))
     for first in range(0, groups, step):
@@ -150,7 +150,7 @@ def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
             bias = bias.reshape(groups, -1, 1)
             pixels = np.add(pixels, bias, out=pixels if pixels.dtype == bias.dtype else None)
         return _of_pixels(pixels, (n, filters, rows, columns))
-    result = empty_beside(x, (filters, rows * columns * n), np.result_type(x, weight))
+    result = empty_like(x, (filters, rows * columns * n), np.result_type(x, weight))
     products = result.reshape(groups, filters // groups, rows * columns * n)
     matrices = _by_group(weight, groups)
     for some, part, windows in _columns(x, window, groups):
@@ -216,7 +216,7 @@ def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Wind
     by_group = _grads_by_group(g, groups)
     (above, below), (left, right) = window.padding
     padded_shape = (channels, above + height + below, left + width + right, n)
-    padded = zeros_beside(padded_shape, g, np.result_type(g, weight))
+    padded = zeros_like(g, padded_shape, np.result_type(g, weight))
     each, weights = channels // groups, matrices.shape[1]
     for some, tile in _parts(window, groups, weights, n, padded):
         count = (tile.stop - tile.start) * n
@@ -244,7 +244,7 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
 @device_kernel("conv2d_weight_grad(g, x, shape, window, groups)")
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its filters."""
-    result = zeros_beside(shape, g, np.result_type(g, x))
+    result = zeros_like(g, shape, np.result_type(g, x))
     total = _by_group(result, groups)
     if window.is_pixel:
         pixels = _pixels(x, groups)

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.arrays.device_functions import by_kernel
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
-from ...core.arrays.values import as_array, beside
+from ...core.arrays.values import as_array, as_like
 from ...core.ops.single_precision import in_single
 from ...core.recording.kernels import device_variant
 from ...core.recording.primitive import derivative, primitive
@@ -215,7 +215,7 @@ def _against_probabilities(logits: Any, target: Any, weight: Any, reduction: str
 def _by_class(weight: Any, other: Any) -> Any:
     """Return the weights as an array beside an array or tensor that broadcasts along the class axis of that."""
     other = array_of(other)
-    return beside(constant("cross_entropy", "weight", weight), other).reshape(-1, *(1,) * max(0, other.ndim - 2))
+    return as_like(constant("cross_entropy", "weight", weight), other).reshape(-1, *(1,) * max(0, other.ndim - 2))
 
 
 def _canonicalize(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int, ...]]:

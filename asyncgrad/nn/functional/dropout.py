@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import beside, raw
+from ...core.arrays.values import as_like, raw
 from ...core.recording.kernels import fused
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
@@ -63,5 +63,5 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
     rng = generator() if rng is None else rng
     data = array_of(x)
     # Drawn on the host whatever the device, so that a seed gives the same mask everywhere.
-    keep = beside(raw(rng.random(data.shape, np.float32)) >= p, data)
+    keep = as_like(raw(rng.random(data.shape, np.float32)) >= p, data)
     return masked(x, keep, 1 / (1 - p) if p < 1 else 0.0)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import as_array, empty_beside
+from ...core.arrays.values import as_array, empty_like
 from ...core.recording.kernels import C_FUNCTIONS, FusedFormula, fused
 
 __all__ = ["erfc", "normal_cdf", "normal_pdf_into"]
@@ -105,7 +105,7 @@ VANISHING = 28.0
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     """Return the polynomial at x, by Horner's rule in one array of its own."""
-    value = np.multiply(x, coefficients[0], out=empty_beside(x))
+    value = np.multiply(x, coefficients[0], out=empty_like(x))
     for coefficient in coefficients[1:-1]:
         value += coefficient
         value *= x
@@ -221,7 +221,7 @@ normal_cdf: FusedFormula = FusedFormula(_normal_cdf)
 @np.errstate(over="ignore")
 def normal_pdf_into(x: Any) -> Any:
     """Return the density of the normal distribution at each x, in a new array."""
-    value = np.square(x, out=empty_beside(x))
+    value = np.square(x, out=empty_like(x))
     value *= -0.5
     np.exp(value, out=value)
     value *= 1 / math.sqrt(2 * math.pi)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.values import empty_beside
+from ...core.arrays.values import empty_like
 from ...core.recording.kernels import COMPILERS, FusedFormula, fused
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
@@ -96,7 +96,7 @@ _LARGEST_SQUARE = 1e4
 @np.errstate(over="ignore")
 def _gate_of(x: Any) -> Any:
     """Return the gate of an array, in a new array."""
-    value = np.square(x, out=empty_beside(x))
+    value = np.square(x, out=empty_like(x))
     value *= -2 * INNER * CUBIC
     value -= 2 * INNER
     value *= x
@@ -141,7 +141,7 @@ def gelu_tanh_grad_(g: Any, x: Any, gate: Any) -> Any:
     """Return g (gate + gate (1 - gate) x 2 a (1 + 3 b x**2))."""
     if gate is None:
         gate = _gate(x)
-    value = np.square(x, out=empty_beside(x))
+    value = np.square(x, out=empty_like(x))
     np.minimum(value, _LARGEST_SQUARE, out=value)
     value *= 6 * INNER * CUBIC
     value += 2 * INNER

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import arange_beside, beside, is_foreign, zeros_beside
+from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_like
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError, IndexRangeError
 from .arguments import array_of, as_saved, constant, is_outside
@@ -57,7 +57,7 @@ def labels_beside(function: str, labels: Any, scores: Any, ignore_index: int) ->
         kept, classes = labels[labels != ignore_index], scores.shape[1]
         if kept.size and (kept.min() < 0 or kept.max() >= classes):
             raise _range_error(function, kept.min() if kept.min() < 0 else kept.max(), classes, ignore_index)
-    return beside(labels.astype(np.int64, copy=False), scores)
+    return as_like(labels.astype(np.int64, copy=False), scores)
 
 
 def _range_error(function: str, label: Any, classes: int, ignore_index: int) -> IndexRangeError:
@@ -88,10 +88,10 @@ def select(
     shape = scores.shape
     classes = shape[1]
     labels = labels.reshape(shape[0], *shape[2:])
-    weights = None if weight is None else beside(constant(function, "weight", weight), scores)
+    weights = None if weight is None else as_like(constant(function, "weight", weight), scores)
     if weights is not None and weights.shape != (classes,):
         raise ArgumentError(f"{function} needs a weight of shape ({classes},), one for each class, not {weights.shape}")
-    if labels.__class__ is not np.ndarray and is_foreign(labels):
+    if labels.__class__ is not np.ndarray and is_device_array(labels):
         return _select_unseen(labels, classes, dtype, weights, ignore_index, reduction)
     given, ignored = labels, None
     if labels.size:
@@ -105,9 +105,9 @@ def select(
     if weights is None:
         count = labels.size if ignored is None else labels.size - int(np.count_nonzero(ignored))
         scale = (1 / count if count else np.nan) if reduction == "mean" else 1.0
-        return Selection(beside(labels, scores), None if ignored is None else beside(ignored, scores), scale, scale)
-    if scores.__class__ is not np.ndarray and is_foreign(scores):
-        return _select_unseen(beside(given, scores), classes, dtype, weights, ignore_index, reduction)
+        return Selection(as_like(labels, scores), None if ignored is None else as_like(ignored, scores), scale, scale)
+    if scores.__class__ is not np.ndarray and is_device_array(scores):
+        return _select_unseen(as_like(given, scores), classes, dtype, weights, ignore_index, reduction)
     coefficient = weights[labels].astype(dtype)
     if ignored is not None:
         coefficient[ignored] = 0
@@ -138,15 +138,15 @@ def _select_unseen(labels: Any, classes: int, dtype: Any, weights: Any, ignore_i
 
 def in_dtype(scale: Any, dtype: Any) -> Any:
     """Return a number as it is, and one in an array as an array of a dtype, so that products with it are of that."""
-    return scale.astype(dtype) if is_foreign(scale) else scale
+    return scale.astype(dtype) if is_device_array(scale) else scale
 
 
 def label_index(labels: Any) -> tuple[Any, ...]:
     """Return the index that picks, from an array of shape (n, classes) or (n, classes, d), the labelled elements."""
-    samples = arange_beside(len(labels), labels)
+    samples = arange_like(labels, len(labels))
     if labels.ndim == 1:
         return samples, labels
-    return samples[:, np.newaxis], labels, arange_beside(labels.shape[1], labels)
+    return samples[:, np.newaxis], labels, arange_like(labels, labels.shape[1])
 
 
 @primitive()
@@ -166,7 +166,7 @@ def _(g: Any, labels: Any, ignored: Any, x_shape: tuple[int, ...]) -> Any:
 @primitive()
 def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros with the elements of g at the labels, except ignored ones."""
-    result = zeros_beside(shape, g)
+    result = zeros_like(g, shape)
     result[label_index(labels)] = g if ignored is None else np.where(ignored, 0, g)
     return result
 
@@ -216,5 +216,5 @@ def one_hot(labels: Any, num_classes: int = -1) -> Any:
     if data.size and (data.min() < 0 or data.max() >= num_classes):
         worst = data.min() if data.min() < 0 else data.max()
         raise IndexRangeError(f"one_hot got label {worst}, but there are {num_classes} classes: 0 to {num_classes - 1}")
-    result = (data[..., np.newaxis] == arange_beside(num_classes, data)).astype(np.int64)
+    result = (data[..., np.newaxis] == arange_like(data, num_classes)).astype(np.int64)
     return as_saved(result, labels) if isinstance(labels, TensorBase) else result

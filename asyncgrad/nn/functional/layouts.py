@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import empty_beside
+from ...core.arrays.values import empty_like
 
 __all__ = ["copy_images", "empty_laid_like", "images_first", "images_last", "in_order_of", "with_spaced_rows"]
 
@@ -26,7 +26,7 @@ def empty_laid_like(x: Any, shape: tuple[int, ...]) -> Any:
     """Return an uninitialised array of a shape with as many axes as `x`, which lie in memory in the same order."""
     if x.__class__ is np.ndarray and not x.flags.c_contiguous:
         return np.empty_like(x, shape=shape)
-    return empty_beside(x, shape)
+    return empty_like(x, shape)
 
 
 def with_spaced_rows(x: Any) -> Any:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.device_arrays import add_at
 from ...core.arrays.device_functions import by_kernel, own_function
-from ...core.arrays.foreign import add_at
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import add_into, beside, is_foreign, zeros_beside
+from ...core.arrays.values import add_into, as_like, is_device_array, zeros_like
 from ...core.graph.saved_hooks import prepare_write
 from ...core.recording.kernels import adds_by, device_variant
 from ...core.recording.primitive import derivative, primitive
@@ -243,7 +243,7 @@ def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | 
 @primitive()
 def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int | None) -> Any:
     """Return a table of zeros with each row of `g` added to the row of its index, except the padding row."""
-    table = zeros_beside(shape, g)
+    table = zeros_like(g, shape)
     if indices.__class__ is np.ndarray:
         # np.add.at is fast only in one dimension.
         positions = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
@@ -308,7 +308,7 @@ def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) 
 def _frequencies(indices: Any, table: Any) -> Any:
     """Return for each index how often it is among the indices, shape (..., 1)."""
     counts = np.bincount(indices.reshape(-1), minlength=len(table))[indices]
-    return beside(counts[..., np.newaxis].astype(table.dtype), table)
+    return as_like(counts[..., np.newaxis].astype(table.dtype), table)
 
 
 @on_device_of_arguments
@@ -356,7 +356,7 @@ def embedding(
     if data.dtype.kind not in "iu":
         raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
     rows, found = shape[0], None
-    is_checked = data.__class__ is np.ndarray or not is_foreign(data) or table.dtype.kind not in "fc"
+    is_checked = data.__class__ is np.ndarray or not is_device_array(data) or table.dtype.kind not in "fc"
     if is_checked:
         lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
         if lowest < 0 or highest >= rows:
@@ -371,4 +371,4 @@ def embedding(
             raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
         padding_idx %= rows
     counts = _frequencies(data, table) if truth(scale_grad_by_freq, "scale_grad_by_freq") else None
-    return _rows_at(weight, beside(data, table), padding_idx, found, counts)
+    return _rows_at(weight, as_like(data, table), padding_idx, found, counts)

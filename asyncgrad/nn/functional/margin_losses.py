@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
-from ...core.arrays.values import arange_beside, as_array, beside
+from ...core.arrays.values import arange_like, as_array, as_like
 from ...core.ops.composites import composite
 from ...core.ops.single_precision import in_single
 from ...core.recording.kernels import fused
@@ -261,16 +261,16 @@ def multi_margin_loss(
     classes = data.shape[-1]
     _check_classes("multi_margin_loss", labels, classes)
     scores, labels = np.reshape(input, (-1, classes)), labels.reshape(-1)
-    labels = beside(labels, data)
+    labels = as_like(labels, data)
     right = np.expand_dims(at_labels(scores, labels, None), 1)
     gaps = relu(margin - right + scores)
-    gaps = np.where(labels[:, np.newaxis] == arange_beside(classes, data), 0, gaps if p == 1 else gaps * gaps)
+    gaps = np.where(labels[:, np.newaxis] == arange_like(data, classes), 0, gaps if p == 1 else gaps * gaps)
     losses = np.sum(gaps, axis=1) / classes
     if weight is not None:
         weights = constant("multi_margin_loss", "weight", weight)
         if weights.shape != (classes,):
             raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")
-        losses = losses * beside(weights, data)[labels]
+        losses = losses * as_like(weights, data)[labels]
     return reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
 
 
@@ -316,8 +316,8 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     is_listed = np.cumsum(labels < 0, axis=1) == 0
     labels = np.where(is_listed, labels, 0)
     _check_classes("multilabel_margin_loss", labels, classes)
-    labels, is_listed = beside(labels, data), beside(is_listed, data)
-    is_label = labels[:, :, np.newaxis] == arange_beside(classes, data)
+    labels, is_listed = as_like(labels, data), as_like(is_listed, data)
+    is_label = labels[:, :, np.newaxis] == arange_like(data, classes)
     is_right = np.any(is_label & is_listed[:, :, np.newaxis], axis=1)
     right = np.take_along_axis(scores, labels, axis=1)
     gaps = relu(1 - np.expand_dims(right, 2) + np.expand_dims(scores, 1))

@@ -22,7 +22,7 @@ import numpy as np
 from ...core.arrays.device_functions import by_kernel
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
-from ...core.arrays.values import ones_beside
+from ...core.arrays.values import ones_like
 from ...core.ops.single_precision import by_single, holds_half
 from ...core.recording.kernels import device_kernel, device_variant
 from ...core.recording.primitive import derivative, primitive
@@ -150,7 +150,7 @@ def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, i
     matrix = (mean.shape[0], math.prod(shape))
     value = _standardize_rows(x.reshape(matrix), mean, inverse)
     value *= g.reshape(matrix)
-    total = ones_beside(matrix[0], value) @ value
+    total = ones_like(value, matrix[0]) @ value
     return total if len(shape) == 1 else total.reshape(shape)
 
 

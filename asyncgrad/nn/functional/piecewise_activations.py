@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.one_device import check_operands_beside
-from ...core.arrays.values import as_array, beside, raw
+from ...core.arrays.values import as_array, as_like, raw
 from ...core.ops.composites import composite
 from ...core.recording.kernels import fused
 from ...core.recording.primitive import derivative, primitive
@@ -399,4 +399,4 @@ def rrelu(
     rng = generator() if rng is None else rng
     kind = data.dtype if data.dtype.kind == "f" else np.dtype(np.float64)
     slopes = np.asarray(raw(rng.uniform(lower, upper, data.shape)), kind)
-    return _prelu(x, beside(slopes, data))
+    return _prelu(x, as_like(slopes, data))

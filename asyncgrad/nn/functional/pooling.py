@@ -12,7 +12,7 @@ import numpy as np
 from ...core.arrays.device_functions import by_kernel
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import beside, zeros_beside
+from ...core.arrays.values import as_like, zeros_like
 from ...core.ops.single_precision import by_single, holds_half
 from ...core.recording.kernels import device_kernel
 from ...core.recording.primitive import derivative, primitive
@@ -94,7 +94,7 @@ def _(h: Any, choice: Any, window: Window) -> Any:
 def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
     """Return the element of x that each window chose."""
     padded = pad(x, window.padding)
-    total = zeros_beside(choice.shape, x) if x.__class__ is not np.ndarray else np.zeros_like(choice, x.dtype)
+    total = zeros_like(x, choice.shape) if x.__class__ is not np.ndarray else np.zeros_like(choice, x.dtype)
     for number, (row, column) in enumerate(window.offsets):
         total += shifted(padded, window, row, column) * (choice == number)
     return total
@@ -136,7 +136,7 @@ def _positions(choice: Any, window: Window, image: tuple[int, ...]) -> Any:
     numbers = np.divmod(choice.astype(np.int64), window.kernel[1])
     for axis, number in enumerate(numbers):
         steps = np.arange(window.size[axis]) * window.stride[axis] - window.padding[axis][0]
-        place = number * window.dilation[axis] + beside(steps[:, np.newaxis] if axis == 0 else steps, choice)
+        place = number * window.dilation[axis] + as_like(steps[:, np.newaxis] if axis == 0 else steps, choice)
         # Where a window has only minus infinity, the first one may be of the padding: take the first of the image.
         places.append(np.where(place < 0, place % window.dilation[axis], place))
     return places[0] * image[1] + places[1]
@@ -294,7 +294,7 @@ def avg_pool2d(
     if data.__class__ is not np.ndarray and (shares == shares[0, 0]).all():
         # A number, which needs no copy to a device.
         return window_sums(x, window) * shares[0, 0].item()
-    return window_sums(x, window) * beside(shares, data)
+    return window_sums(x, window) * as_like(shares, data)
 
 
 def _counts(length: int, counted: int, window: Window, axis: int, around: int) -> Any:

@@ -25,7 +25,7 @@ import numpy as np
 from ...core.arrays.device_functions import by_kernel
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import is_foreign
+from ...core.arrays.values import is_device_array
 from ...core.function.function import Function
 from ...core.settings.context import is_grad_enabled
 from .activations import relu, sigmoid
@@ -621,7 +621,7 @@ def recur(cell: Cell, x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple
     """
     given = (x, *weights, *state)
     runner = None
-    if is_foreign(array_of(x)):
+    if is_device_array(array_of(x)):
         runner = _runner_for(cell, [None if one is None else array_of(one) for one in given])
         if runner is None:
             states = _Steps(cell, x, weights, state).states

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import beside, empty_beside, zeros_beside
+from ...core.arrays.values import as_like, empty_like, zeros_like
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError
@@ -26,11 +26,11 @@ _MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replica
 def taken_along_(x: Any, indices: Any, axis: int) -> Any:
     """Return the elements of x at the indices along an axis, an array on the host."""
     if times := _times(indices, x.shape[axis]):
-        result = empty_beside(x, (*x.shape[:axis], len(indices), *x.shape[axis + 1 :]))
+        result = empty_like(x, (*x.shape[:axis], len(indices), *x.shape[axis + 1 :]))
         for offset in range(times):
             result[(*(slice(None),) * axis, slice(offset, None, times))] = x
         return result
-    return np.take(x, beside(indices, x), axis=axis)
+    return np.take(x, as_like(indices, x), axis=axis)
 
 
 @derivative(taken_along_, "x")
@@ -41,7 +41,7 @@ def _(g: Any, x_shape: tuple[int, ...], indices: Any, axis: int) -> Any:
 @primitive()
 def added_along_(g: Any, indices: Any, axis: int, length: int) -> Any:
     """Return zeros, `length` along an axis, with each element of g added at its index."""
-    result = zeros_beside((*g.shape[:axis], length, *g.shape[axis + 1 :]), g)
+    result = zeros_like(g, (*g.shape[:axis], length, *g.shape[axis + 1 :]))
     before = (slice(None),) * axis
     if times := _times(indices, length):
         for offset in range(times):
@@ -240,4 +240,4 @@ def _between(old: int, new: int, factor: float, align_corners: bool, like: Any) 
     matrix = np.zeros((new, old), like.dtype)
     np.add.at(matrix, (np.arange(new), left), 1 - (places - left))
     np.add.at(matrix, (np.arange(new), right), places - left)
-    return beside(matrix, like)
+    return as_like(matrix, like)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.device_functions import by_kernel, own_function
-from ...core.arrays.values import add_into, is_foreign, ones_beside
+from ...core.arrays.values import add_into, is_device_array, ones_like
 from ...core.recording.kernels import device_variant
 from ...core.recording.primitive import derivative, primitive
 
@@ -31,7 +31,7 @@ def sum_rows(rows: Any) -> Any:
     length = rows.shape[1]
     if length > LONG:
         return np.add.reduce(rows, axis=1)
-    return rows.dot(ones_beside(length, rows))
+    return rows.dot(ones_like(rows, length))
 
 
 def sum_along(x: Any, axis: int) -> Any:
@@ -43,7 +43,7 @@ def sum_along(x: Any, axis: int) -> Any:
 
 
 def _largest_along(x: Any, axis: int) -> Any:
-    if x.__class__ is np.ndarray or not is_foreign(x):
+    if x.__class__ is np.ndarray or not is_device_array(x):
         return np.maximum.reduce(x, axis=axis, keepdims=True)
     # Another library may have the function, and not the method of the ufunc.
     return np.max(x, axis=axis, keepdims=True)
@@ -52,7 +52,7 @@ def _largest_along(x: Any, axis: int) -> Any:
 def maximum_along(x: Any, axis: int) -> Any:
     """Return the maxima of an array along `axis`, which stays as an axis of length 1. NaNs win."""
     length = x.shape[axis]
-    if axis not in (-1, x.ndim - 1) or not 0 < length <= SHORT or x.size < 8 * length or is_foreign(x):
+    if axis not in (-1, x.ndim - 1) or not 0 < length <= SHORT or x.size < 8 * length or is_device_array(x):
         return _largest_along(x, axis)
     columns = np.ascontiguousarray(x.reshape(-1, length).T)
     return np.maximum.reduce(columns, axis=0).reshape(*x.shape[:-1], 1)
@@ -75,9 +75,9 @@ def add_leading_sum(total: Any, a: Any, shape: tuple[int, ...]) -> Any:
 def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum over the leading axes of `a`, so that its trailing axes, of shape `shape`, remain."""
     if a.ndim == 2 and len(shape) == 1:
-        return ones_beside(len(a), a).dot(a)
+        return ones_like(a, len(a)).dot(a)
     rows = math.prod(a.shape[: a.ndim - len(shape)])
-    total = ones_beside(rows, a).dot(a.reshape(rows, math.prod(shape)))
+    total = ones_like(a, rows).dot(a.reshape(rows, math.prod(shape)))
     return total if len(shape) == 1 else total.reshape(shape)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import as_array, empty_beside
+from ...core.arrays.values import as_array, empty_like
 from ...core.recording.kernels import device_kernel
 from ...core.recording.primitive import derivative, primitive
 from .arguments import floating
@@ -37,7 +37,7 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
     if bounds is not None and x.size and x.__class__ is np.ndarray:
         largest, least_sum = bounds
         if x.max() <= largest:
-            values = np.exp(x, out=empty_beside(x))
+            values = np.exp(x, out=empty_like(x))
             sums = sum_along(values, axis)
             if sums.min() >= least_sum:
                 return values, sums
@@ -132,7 +132,7 @@ def log_softmax_(x: Any, axis: int) -> Any:
     """Return x - log(sum(exp(x))) along an axis."""
     x = floating(as_array(x))
     with np.errstate(invalid="ignore"):
-        values = np.subtract(x, maximum_along(x, axis), out=empty_beside(x))
+        values = np.subtract(x, maximum_along(x, axis), out=empty_like(x))
         values -= np.log(sum_along(np.exp(values), axis))
     return values
 

@@ -28,7 +28,7 @@ from ...core.arrays.device_functions import by_kernel
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import beside, ones_beside
+from ...core.arrays.values import as_like, ones_like
 from ...core.graph.saved_hooks import prepare_write
 from ...core.ops.composites import composite
 from ...core.ops.single_precision import by_single, holds_half
@@ -79,7 +79,7 @@ def _sums(x: Any) -> Any:
         x = _rows_together(x)
     outer, rows, inner = x.shape
     if inner == 1 and outer > 1:
-        return (ones_beside(outer, x) @ x.reshape(outer, rows)).reshape(1, rows, 1)
+        return (ones_like(x, outer) @ x.reshape(outer, rows)).reshape(1, rows, 1)
     return _added_up(sum_rows(x.reshape(outer * rows, inner)), outer, rows)
 
 
@@ -425,7 +425,7 @@ def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weig
     if any(map(records, (x, weight, bias))):
         # Copies, since a training may change them before the backward of this call.
         mean, variance = mean.copy(), variance.copy()
-    mean, variance = beside(mean, data), beside(variance, data)
+    mean, variance = as_like(mean, data), as_like(variance, data)
     if type(data) in COMPILERS:
         images = np.reshape(x, (*data.shape[:2], math.prod(data.shape[2:])))
         channels = [None if one is None else np.reshape(one, (1, -1, 1)) for one in (mean, variance, weight, bias)]

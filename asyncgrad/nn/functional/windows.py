@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.arrays.device_functions import own_function
-from ...core.arrays.values import is_foreign, zeros_beside
+from ...core.arrays.values import is_device_array, zeros_like
 from ...errors import ArgumentError
 from .arguments import array_of
 from .layouts import copy_images, empty_laid_like, images_last
@@ -149,7 +149,7 @@ def pad_images_last(x: Any, padding: tuple[tuple[int, int], tuple[int, int]]) ->
     if not (above or below or left or right):
         return images_last(x)
     n, channels, height, width = x.shape
-    padded = zeros_beside((channels, above + height + below, left + width + right, n), x)
+    padded = zeros_like(x, (channels, above + height + below, left + width + right, n))
     copy_images(padded[:, above : above + height, left : left + width].transpose(3, 0, 1, 2), x)
     return padded
 
@@ -207,7 +207,7 @@ def sliding(padded: Any, window: Window) -> Any:
     Returns:
         A view of shape (channels, *window.kernel, *window.size, n).
     """
-    if is_foreign(padded):
+    if is_device_array(padded):
         return _sliding_by_numpy(padded, window)
     channel, row, column, image = padded.strides
     (step_down, step_right), (down, right) = window.dilation, window.stride

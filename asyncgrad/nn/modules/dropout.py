@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...core.arrays.values import beside, raw
+from ...core.arrays.values import as_like, raw
 from ...core.settings.arguments import number, truth
 from ...errors import ArgumentError
 from ...random import generator
@@ -84,7 +84,7 @@ class _ChannelDropout(_Dropout):
         scale = 1 / (1 - self.p) if self.p < 1 else 0.0
         data = array_of(input)
         kind = data.dtype if data.dtype.kind in "fc" else np.dtype(np.float64)
-        return input * beside(raw((kept * scale).astype(kind)), data)
+        return input * as_like(raw((kept * scale).astype(kind)), data)
 
 
 @final

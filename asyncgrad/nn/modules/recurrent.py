@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...core.arrays.values import zeros_beside
+from ...core.arrays.values import zeros_like
 from ...core.settings.arguments import number, truth, whole_number
 from ...core.tensor import Tensor
 from ...errors import ArgumentError, ArgumentTypeError
@@ -180,7 +180,7 @@ class RecurrentLayer(Module):
         """Return initial states of all layers and directions, shape (layers * directions, n, features)."""
         shape = (self.num_layers * len(self._suffixes()), n, features)
         if given is None:
-            return zeros_beside(shape, array_of(x))
+            return zeros_like(array_of(x), shape)
         wanted = (shape[0], shape[2]) if is_single else shape
         if array_of(given).shape != wanted:
             raise ArgumentError(

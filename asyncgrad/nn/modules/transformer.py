@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from ...core.arrays.values import beside
+from ...core.arrays.values import as_like
 from ...core.settings.arguments import number, truth, whole_number
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
@@ -238,7 +238,7 @@ class MultiheadAttention(Module):
             check_mask("attn_mask", attn_mask)
             masks.append(attn_mask if len(shape) == 2 else np.reshape(attn_mask, (n, heads, targets, sources)))
         elif is_causal:
-            masks.append(beside(~np.tri(targets, sources, dtype=bool), array_of(q)))
+            masks.append(as_like(~np.tri(targets, sources, dtype=bool), array_of(q)))
         if padding_mask is not None:
             shape = array_of(padding_mask).shape
             if shape != (n, sources) and not (n == 1 and shape == (sources,)):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import as_array, beside, raw, zeros_beside
+from ...core.arrays.values import as_array, as_like, raw, zeros_like
 from ...core.recording.primitive import derivative, primitive
 
 __all__ = [
@@ -61,7 +61,7 @@ def _integrate(integrand: Callable[[Any], Any], start: Any, end: Any) -> Any:
     total: Any = 0.0
     bare = raw(length)
     for nodes, weights in _node_blocks(np.shape(bare)):
-        total = total + np.sum(integrand(start + length * beside(nodes, bare)) * beside(weights, bare), 0)
+        total = total + np.sum(integrand(start + length * as_like(nodes, bare)) * as_like(weights, bare), 0)
     return total * length
 
 
@@ -95,7 +95,7 @@ def polygamma(order: int, x: Any) -> Any:
     count = 12 + order
     shift = x < count
     x = as_array(x).astype(float, copy=False)
-    total = zeros_beside(x.shape, x)
+    total = zeros_like(x, x.shape)
     high = np.where(shift, x + count, x)
     sign = -((-1.0) ** order)
     if shift.any():
@@ -134,7 +134,7 @@ def gamma_slope(shape: Any, x: Any) -> Any:
     mean = beyond - np.where(left, 0.0, 1.0) / shape
     x_, used_ = raw(x), raw(used)
     end = signs * _reach(lambda t: used_ * t - x_ * np.expm1(t), signs)
-    start = zeros_beside(end.shape, end)
+    start = zeros_like(end, end.shape)
     found = _integrate(lambda t: np.exp(used * t - x * np.expm1(t)) * (logarithm - mean + t), start, end)
     slope = np.where(left, (x * found + beyond - logarithm) / shape, found)
     return np.where(at_zero, 0.0, slope)
@@ -160,7 +160,7 @@ def _beta_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
         growth = np.log1p(x * np.expm1(t))
         return np.exp(used * t - (total + 1) * growth) * (logarithm + t - growth - mean)
 
-    found = _integrate(integrand, zeros_beside(end.shape, end), end)
+    found = _integrate(integrand, zeros_like(end, end.shape), end)
     rest = logarithm - beyond + total_beyond - 1 / total
     return np.where(left, (total * x * found - rest) / a, (total * y * found + rest + 1 / a) / b)
 

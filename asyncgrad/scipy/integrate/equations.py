@@ -11,7 +11,7 @@ from scipy import integrate
 
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
-from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like
+from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like_tensor
 from ..arguments import floating
 from ..optimize.implicit import Zero
 from ..solutions import (
@@ -461,7 +461,7 @@ class _Equation(Problem):
                 real_product(grad[index], await self.velocity(times[index], states[index], *tensors))
                 for index in range(len(times))
             ]
-            by_times = np.stack(found) if found else zeros_like(times)
+            by_times = np.stack(found) if found else zeros_like_tensor(times)
         if t0.requires_grad:
             by_t0 = -real_product(adjoint, await self.velocity(t0, np.reshape(y0, -1), *tensors))
         return by_t0, by_times
@@ -483,7 +483,7 @@ def _augmented(equation: _Equation, count: int) -> Velocity:
             points = tuple([new_input(one, create_graph, equation.name) for one in (state[:count], *tensors)])
             result = await equation.velocity(t, *points)
             found = await gradients((result,), points, (state[count : 2 * count],), create_graph=create_graph)
-        parts = [zeros_like(point) if one is None else -one for one, point in zip(found, points, strict=True)]
+        parts = [zeros_like_tensor(point) if one is None else -one for one, point in zip(found, points, strict=True)]
         if create_graph:
             return np.concatenate([np.reshape(part, -1) for part in (result, *parts)])
         return np.concatenate([part._data.ravel() for part in (result, *parts)])

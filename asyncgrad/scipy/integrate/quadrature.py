@@ -13,7 +13,7 @@ from scipy import integrate, special
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like
+from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like_tensor
 from ..arguments import floating
 from ..solutions import (
     Parameters,
@@ -305,7 +305,7 @@ class _Integral(Problem):
             if not limit.requires_grad:
                 by_limits.append(None)
             elif math.isinf(float(limit._data)):
-                by_limits.append(zeros_like(limit))
+                by_limits.append(zeros_like_tensor(limit))
             else:
                 value = self.factor(limit) * await self.integrand(limit, *tensors)
                 by_limits.append(sign * real_product(grad, value))
@@ -335,7 +335,7 @@ def derivative_by_parameters(integral: Any, count: int) -> Integrand:
             points = tuple([new_input(one, create_graph, integral.name) for one in given[:count]])
             value = await integral.integrand(x, *points)
             found = await gradients((value,), points, (given[count],), create_graph=create_graph)
-        parts = [zeros_like(point) if one is None else one for one, point in zip(found, points, strict=True)]
+        parts = [zeros_like_tensor(point) if one is None else one for one, point in zip(found, points, strict=True)]
         return np.concatenate([np.reshape(part, -1) for part in parts])
 
     return integrand

@@ -101,7 +101,7 @@ __all__ = [
 if not TYPE_CHECKING:
     # Hidden from type checkers: with a module `__getattr__` they would accept any name.
     from ..error_names import name_errors
-    from ..left_out import refuse
+    from ..unsupported import refuse
 
     __getattr__ = refuse("ndimage")
     name_errors(__name__)

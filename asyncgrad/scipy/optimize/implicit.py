@@ -14,7 +14,7 @@ from ...core.tree.registry import container_type
 from ...core.tree.structure import leaves
 from ...core.tree.vector import ravel
 from ...errors import ArgumentError, ConvergenceWarning
-from ...transforms.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like
+from ...transforms.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like_tensor
 from ..arguments import floating
 from ..solutions import Parameters, Problem, Tensors, array_of, call_differentiated
 
@@ -73,7 +73,7 @@ async def value_and_gradient(function: VectorFunction, x: Tensor, *tensors: Tens
         point = new_input(x, create_graph, "x")
         value = await function(point, *tensors)
         (found,) = await gradients((value,), (point,), create_graph=create_graph)
-    return value, zeros_like(x) if found is None else found
+    return value, zeros_like_tensor(x) if found is None else found
 
 
 async def jacobian_of(function: VectorFunction, x: Tensor, *tensors: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ async def _rows(value: Tensor, point: Tensor, create_graph: bool) -> Tensor:
     rows = await gradient_rows(value, (point,), create_graph=create_graph)
     if not rows:
         return asarray(np.zeros((0, point.size)))
-    return np.stack([zeros_like(point) if row is None else row for (row,) in rows])
+    return np.stack([zeros_like_tensor(point) if row is None else row for (row,) in rows])
 
 
 @final

@@ -12,7 +12,7 @@ from scipy import optimize
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like
+from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like_tensor
 from ..arguments import floating
 from ..solutions import (
     Parameters,
@@ -243,7 +243,7 @@ class _Search:
             point = new_input(x, False, "x")
             slope = await gradient_of(self.value, point, *constants)
             (found,) = await gradients((slope,), (point,), (asarray(np.array(vector, float)),), create_graph=False)
-        return array_of(zeros_like(x) if found is None else found)
+        return array_of(zeros_like_tensor(x) if found is None else found)
 
     def _constraint(self, index: int) -> Callable[..., Any]:
         async def values(x: Any, *tensors: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import is_foreign, raw
+from ...core.arrays.values import is_device_array, raw
 from ...core.recording.primitive import Primitive
 from ..arguments import floating
 from ..ufuncs import special
@@ -131,7 +131,7 @@ kn: Primitive = differentiable(special.kn, "n x", n=lambda g: None, x=lambda g, 
 
 def _second(function: np.ufunc, x: Any, recurrence: Callable[[Any], Any]) -> Any:
     """Return a function of order 2, of which CuPy has orders 0 and 1: there it follows from a recurrence."""
-    return recurrence(x) if is_foreign(raw(x)) else function(2, x)
+    return recurrence(x) if is_device_array(raw(x)) else function(2, x)
 
 
 def _series_or(recurrence: Callable[[Any], Any], x: Any, sign: int, scale: Callable[[Any], Any] = np.ones_like) -> Any:

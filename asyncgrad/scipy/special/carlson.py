@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import beside, raw, zeros_beside
+from ...core.arrays.values import as_like, raw, zeros_like
 from ...core.recording.primitive import Primitive, derivative, primitive
 from ...errors import MissingDerivativeError
 from ..ufuncs import special
@@ -50,7 +50,7 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
     step = np.clip(0.16 * distance, 0.02, 0.5)
     logarithms = np.log(np.where(is_zero, 1.0, lengths))
     start = np.minimum(np.min(np.where(is_zero, np.inf, logarithms), 0), 700.0)
-    exponents = beside(np.reshape(powers, (-1, *[1] * ray.ndim)), points)
+    exponents = as_like(np.reshape(powers, (-1, *[1] * ray.ndim)), points)
     growth = power + 1 - np.sum(np.where(is_zero, exponents, 0.0), 0)
     diverges = growth <= 0
     start = start - _DROP / np.where(diverges, 1.0, growth)
@@ -58,10 +58,10 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
     counts = np.where(np.isfinite(end - start), (end - start) / step, 1.0)
     count = int(max(np.max(counts), 1.0)) + 1 if counts.size else 2
     direction = np.exp(1j * ray) if points.dtype.kind == "c" else 1.0
-    result: Any = zeros_beside(ray.shape, points)
+    result: Any = zeros_like(points, ray.shape)
     block = max(1, _BLOCK // max(1, ray.size))
     for first in range(0, count, block):
-        numbers = beside(np.arange(first, min(count, first + block)).reshape(-1, *[1] * ray.ndim), points)
+        numbers = as_like(np.arange(first, min(count, first + block)).reshape(-1, *[1] * ray.ndim), points)
         t = np.exp(start + step * numbers) * direction
         product = t ** (power + 1)
         for point, exponent in zip(points, powers, strict=True):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import is_foreign, zeros_beside
+from ...core.arrays.values import is_device_array, zeros_like
 from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .carlson import power_integral
@@ -52,7 +52,7 @@ def _by_parameter(phi: Any, m: Any, integral: Callable[[Any, Any], Any], sines: 
 
 
 def _powers(first: Any, second: Any, powers: tuple[float, float, float]) -> Any:
-    zeros = zeros_beside(np.broadcast_shapes(np.shape(first), np.shape(second)), second, float)
+    zeros = zeros_like(second, np.broadcast_shapes(np.shape(first), np.shape(second)), float)
     return power_integral.function(np.stack([zeros + first, zeros + second, zeros + 1.0]), powers)
 
 
@@ -65,7 +65,7 @@ def complete_by_parameter(p: Any, order: int, second: bool) -> Any:
         order: that of the derivative, at least 1.
         second: whether the integral is that of the second kind.
     """
-    if order == 1 and not is_foreign(p):
+    if order == 1 and not is_device_array(p):
         return special.elliprd(0.0, p, 1.0) / -6 if second else special.elliprd(0.0, 1.0, p) / 6
     if second:
         return _rising(0.5, order - 1) / -4 * _powers(0.0, p, (0.5, order - 0.5, 1.5))
@@ -85,7 +85,7 @@ ellipe: Primitive = differentiable(special.ellipe, "m", m=lambda g, m: g * compl
 @primitive()
 def first_kind_by_parameter(phi: Any, m: Any, order: int) -> Any:
     """Return the derivative by m, of an order of at least 1, of the incomplete elliptic integral of the first kind."""
-    if order == 1 and not is_foreign(m):
+    if order == 1 and not is_device_array(m):
         return _by_parameter(phi, m, lambda first, second: special.elliprd(first, 1.0, second) / 6, 3)
     factor = _rising(0.5, order) / 2
     powers = 0.5, 0.5 + order, 0.5
@@ -106,7 +106,7 @@ def _(g: Any, phi: Any, m: Any, order: int) -> Any:
 @primitive()
 def second_kind_by_parameter(phi: Any, m: Any, order: int) -> Any:
     """Return the derivative by m, of an order of at least 1, of the incomplete elliptic integral of the second kind."""
-    if order == 1 and not is_foreign(m):
+    if order == 1 and not is_device_array(m):
         return _by_parameter(phi, m, lambda first, second: special.elliprd(first, second, 1.0) / -6, 3)
     factor = _rising(0.5, order - 1) / -4
     powers = 0.5, order - 0.5, 1.5

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.axes import array_like
-from ...core.arrays.values import arange_beside, raw
+from ...core.arrays.values import arange_like, raw
 from ...core.ops.nondifferentiable import NonDifferentiable
 from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ...errors import ArgumentTypeError
@@ -202,5 +202,5 @@ def multigammaln(a: Any, d: int) -> Any:
     a = floating(a)
     if np.any(raw(a) <= 0.5 * (d - 1)):
         raise ValueError(f"scipy.special.multigammaln takes a greater than (d - 1) / 2, which is {0.5 * (d - 1)}")
-    terms = special.gammaln(a[..., np.newaxis] - arange_beside(int(d), raw(a)) / 2)
+    terms = special.gammaln(a[..., np.newaxis] - arange_like(raw(a), int(d)) / 2)
     return d * (d - 1) * 0.25 * np.log(np.pi) + np.sum(terms, -1)

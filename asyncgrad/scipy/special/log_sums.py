@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.axes import kept_shape, reduced_axes
-from ...core.arrays.values import as_array, is_foreign, raw, zeros_beside
+from ...core.arrays.values import as_array, is_device_array, raw, zeros_like
 from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import asarray
 from ..arguments import floating
@@ -61,7 +61,7 @@ def _shares(a: Any, b: Any, axis: tuple[int, ...], sums: Any) -> Any:
     """
     bare = raw(sums)
     is_empty = np.isneginf(bare.real)
-    if bare.dtype.kind == "c" or (not is_foreign(bare) and not np.isposinf(bare).any()):
+    if bare.dtype.kind == "c" or (not is_device_array(bare) and not np.isposinf(bare).any()):
         return np.where(is_empty, 0.0, np.exp(a - np.where(is_empty, 0.0, sums)))
     is_top = np.isposinf(raw(a)) & np.isposinf(bare)
     size = np.abs(np.sum(np.where(is_top, raw(b), 0.0), axis, keepdims=True))
@@ -110,7 +110,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 
 def _sign_of_sum(a: Any, b: Any, axes: tuple[int, ...]) -> Any:
     if not a.size:
-        return zeros_beside(kept_shape(a.shape, axes), a, np.result_type(a, b))
+        return zeros_like(a, kept_shape(a.shape, axes), np.result_type(a, b))
     a = _counted(a, b)
     sums = np.sum(b * np.exp(a - _finite_largest(a, axes)), axes, keepdims=True)
     return np.sign(sums).astype(np.result_type(a.dtype, sums.dtype) if a.dtype.kind == "c" else a.dtype, copy=False)
@@ -136,7 +136,7 @@ def softmax(x: Any, axis: Any = None) -> Any:
 @primitive()
 def softmax_(x: Any, axis: Any) -> Any:
     """Return the exponentials over their sum along axes."""
-    if not is_foreign(x):
+    if not is_device_array(x):
         return special.softmax(x, axis)
     exponentials = np.exp(x - np.max(x, axis, keepdims=True))
     return exponentials / np.sum(exponentials, axis, keepdims=True)
@@ -163,7 +163,7 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
 @primitive()
 def log_softmax_(x: Any, axis: Any) -> Any:
     """Return the logarithms of the exponentials over their sum along axes."""
-    if not is_foreign(x):
+    if not is_device_array(x):
         return special.log_softmax(x, axis)
     shifted = x - _finite_largest(x, axis)
     return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))

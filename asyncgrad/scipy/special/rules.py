@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import _ufuncs
 
 from ...core.arrays.device_functions import kernel_of
-from ...core.arrays.values import is_foreign, raw
+from ...core.arrays.values import is_device_array, raw
 from ...core.engine.device import device_of_array
 from ...core.recording.primitive import Primitive
 from ...core.recording.primitive import differentiable as _differentiable
@@ -86,7 +86,7 @@ def _refused_by_name(name: str, formula: Callable[..., Any]) -> Callable[..., An
             raise
         except (TypeError, NotImplementedError) as error:
             for one in arguments:
-                if is_foreign(raw(one)) and (place := device_of_array(one)) is not None:
+                if is_device_array(raw(one)) and (place := device_of_array(one)) is not None:
                     raise ArgumentTypeError(
                         f"the gradient of scipy.special.{name} is not available on {place}, which lacks a function "
                         "that it calls: write it as functions that are, or move the tensor by t.to('cpu')"

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import _ufuncs
 
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import arange_beside, beside, is_foreign, raw
+from ...core.arrays.values import arange_like, as_like, is_device_array, raw
 from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ...errors import ArgumentTypeError
 from ..arguments import floating
@@ -36,7 +36,7 @@ def _zeta_slope(s: Any) -> Any:
     s = double(s)
     is_right = raw(s).real > 8
     right = np.where(is_right, s, 20.0)[..., np.newaxis]
-    logarithms = beside(_LOGARITHMS, raw(s))
+    logarithms = as_like(_LOGARITHMS, raw(s))
     series = -np.sum(logarithms * np.exp(-logarithms * right), -1)
     if np.all(is_right):
         return series
@@ -55,7 +55,7 @@ _LOGARITHMS = np.log(np.arange(2, 130))
 def riemann_zeta(s: Any) -> Any:
     """Return Riemann's zeta function."""
     # CuPy has a function with two arguments, for s > 1 alone.
-    return special.zetac(s) + 1 if is_foreign(s) else special.zeta(s)
+    return special.zetac(s) + 1 if is_device_array(s) else special.zeta(s)
 
 
 @derivative(riemann_zeta, "s")
@@ -77,13 +77,13 @@ def _hurwitz_by_order(s: Any, q: Any) -> Any:
     s, q = double(s), double(q)
     # One may be a number, beside a tensor of a device.
     if isinstance(s, np.ndarray):
-        s = beside(s, raw(q))
+        s = as_like(s, raw(q))
     elif isinstance(q, np.ndarray):
-        q = beside(q, raw(s))
+        q = as_like(q, raw(s))
     is_end = raw(s) == np.inf
     is_inside = (raw(q) > 0) & (raw(s).real > 1) & ~is_end
     q, s = np.where(is_inside, q, 1.0), np.where(is_inside, s, 2.0)
-    logarithms = np.log(q[..., np.newaxis] + arange_beside(_TERMS, raw(q)))
+    logarithms = np.log(q[..., np.newaxis] + arange_like(raw(q), _TERMS))
     head = np.sum(logarithms * np.exp(-s[..., np.newaxis] * logarithms), -1)
     end = q + _TERMS
     log_end = np.log(end)
@@ -138,10 +138,10 @@ def zeta(x: Any, q: Any = None, out: None = None) -> Any:
         raise ArgumentTypeError("asyncgrad.scipy.special.zeta takes no out: write out[...] = zeta(x, q)")
     if q is None:
         return riemann_zeta(floating(x))
-    if isinstance(x, TensorBase) and is_foreign(x._data):
+    if isinstance(x, TensorBase) and is_device_array(x._data):
         # A number beside it may stay one, and as a tensor it would be on the host.
         return hurwitz_zeta(floating(x), q)
-    return hurwitz_zeta(x if isinstance(q, TensorBase) and is_foreign(q._data) else floating(x), floating(q))
+    return hurwitz_zeta(x if isinstance(q, TensorBase) and is_device_array(q._data) else floating(x), floating(q))
 
 
 # Spence's.

@@ -20,7 +20,7 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..error_names import name_errors_of_methods
-from ..left_out import refuse_method
+from ..unsupported import refuse_method
 
 __all__ = ["Frozen", "UnivariateDistribution", "check_plain", "holds_somewhere"]
 

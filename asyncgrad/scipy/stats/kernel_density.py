@@ -12,7 +12,7 @@ from ...core.ops.linear_algebra import product
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
-from ..left_out import refuse_method
+from ..unsupported import refuse_method
 from .multivariate import multivariate_normal_logpdf_
 from .normal import norm
 

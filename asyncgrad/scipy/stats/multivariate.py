@@ -16,8 +16,8 @@ from ...errors import ArgumentError
 from ...numpy.random.rules import dirichlet as dirichlet_draw
 from ..arguments import floating
 from ..error_names import name_errors_of_methods
-from ..left_out import refuse_method
 from ..ufuncs import special
+from ..unsupported import refuse_method
 from .covariance import Covariance
 from .normal import norm
 from .supports import quotient

@@ -12,7 +12,7 @@ from ....core.recording.primitive import derivative, primitive
 from ....core.settings.context import is_grad_enabled
 from ....core.tensor import Tensor, asarray
 from ....errors import ArgumentTypeError
-from ....transforms.arguments import gradients, new_input, transform_scope, zeros_like
+from ....transforms.arguments import gradients, new_input, transform_scope, zeros_like_tensor
 from ...arguments import floating
 from ...solutions import (
     Parameters,
@@ -93,10 +93,10 @@ class OperatorSystem(Problem):
         """Return the product of the conjugate transpose: the gradient of the product by its vector."""
         create_graph = is_grad_enabled()
         with transform_scope(True):
-            point = zeros_like(x).requires_grad_()
+            point = zeros_like_tensor(x).requires_grad_()
             value = await self.product(point, *params)
             (found,) = await gradients((value,), (point,), (_like(x, value),), create_graph=create_graph)
-        return zeros_like(x) if found is None else found
+        return zeros_like_tensor(x) if found is None else found
 
 
 def _like(gradient: Tensor, tensor: Tensor) -> Tensor:

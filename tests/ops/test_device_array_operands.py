@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.core.array_operators import defer_or_raise
-from asyncgrad.core.arrays.foreign import add_at, as_dtype, clipped, explain_refusal, named, placed, taken
+from asyncgrad.core.arrays.device_arrays import add_at, as_dtype, clipped, explain_refusal, named, placed, taken
 from asyncgrad.errors import ArgumentTypeError, DeviceError
 from asyncgrad.testing import SimulatedAccelerator, SimulatedArray
 from tests.device_arrays import DEVICES

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ArgumentError
 from .arrays.interception import add_entry_names
 from .arrays.tensor_base import TensorBase
-from .arrays.values import is_foreign, raw, refuse_masked, refuse_masked_within
+from .arrays.values import is_device_array, raw, refuse_masked, refuse_masked_within
 from .settings.default_dtype import in_default_dtype
 
 __all__ = ["array_of_data", "refuse_masked_data"]
@@ -23,7 +23,7 @@ def array_of_data(data: Any, dtype: Any, copy: bool | None) -> Any:
     """
     is_tensor = isinstance(data, TensorBase)
     data = raw(data)
-    if is_foreign(data) and (is_tensor or hasattr(data, "__cuda_array_interface__")):
+    if is_device_array(data) and (is_tensor or hasattr(data, "__cuda_array_interface__")):
         return _in_dtype(data, dtype)
     refuse_masked_data(data)
     if copy and data.__class__ is not np.ndarray and hasattr(data, "__array__"):

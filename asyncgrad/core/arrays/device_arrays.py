@@ -1,4 +1,4 @@
-"""What arrays of another library, such as CuPy's, take otherwise than NumPy's.
+"""What device arrays, those of another library such as CuPy, take otherwise than NumPy's.
 
 Rules call these functions for such arrays only, so that NumPy's own take no longer. What a library lacks is made of
 what it has, on the array's own device, or refused by name; nothing is computed on the host instead.
@@ -16,10 +16,10 @@ import numpy as np
 
 from ...errors import ArgumentTypeError, DeviceError, IndexRangeError
 from ..settings.arguments import describe
-from .axes import array_beside, array_like
+from .axes import array_like, tensor_like
 from .device_functions import by_kernel
 from .tensor_base import TensorBase
-from .values import arange_beside, beside, is_foreign, raw
+from .values import arange_like, as_like, is_device_array, raw
 
 __all__ = [
     "add_at",
@@ -29,19 +29,19 @@ __all__ = [
     "choice_numbers",
     "clipped",
     "explain_refusal",
-    "eye_beside",
+    "eye_like",
     "is_mask",
     "largest_size",
     "name_shapes",
     "named",
     "placed",
-    "refuse_foreign",
+    "refuse_device_arrays",
     "rename_refusal",
     "taken",
 ]
 
 
-def refuse_foreign(name: str, operands: Sequence[Any], instead: str) -> None:
+def refuse_device_arrays(name: str, operands: Sequence[Any], instead: str) -> None:
     """Raise if an operand, a tensor or an array, is of another library's type, for which there is no such function.
 
     Args:
@@ -54,7 +54,7 @@ def refuse_foreign(name: str, operands: Sequence[Any], instead: str) -> None:
     """
     for operand in operands:
         array = raw(operand)
-        if array.__class__ is not np.ndarray and is_foreign(array):
+        if array.__class__ is not np.ndarray and is_device_array(array):
             place = operand._device if isinstance(operand, TensorBase) else f"a {type(array).__module__} array"
             raise ArgumentTypeError(f"{name} is not available on {place}: {instead}")
 
@@ -77,7 +77,9 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
             hint = ": does the function that should return it end without return?" if error.obj is None else ""
             raise ArgumentTypeError(f"{name} takes tensors and arrays, not {describe(error.obj)}{hint}") from error
         return
-    abroad = next((one for one in _flat(operands) if isinstance(one, TensorBase) and is_foreign(one._data)), None)
+    on_device = next(
+        (one for one in _flat(operands) if isinstance(one, TensorBase) and is_device_array(one._data)), None
+    )
     said = str(error) if isinstance(error, TypeError) else ""
     if said.startswith(_CONVERTED) and any(isinstance(raw(one), np.ndarray) for one in _flat(operands)):
         said = _MIXED[0]
@@ -92,23 +94,24 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
         else:
             what = "a list" if found is None else f"a NumPy array of shape {found.shape}"
             what += ": write ag.tensor(..., device=t.device) of it first"
-        known = "an array of another library" if abroad is None else f"a tensor on '{abroad._device}'"
+        known = "an array of another library" if on_device is None else f"a tensor on '{on_device._device}'"
         raise DeviceError(f"{name} got {known} and {what}") from error
-    if abroad is None:
+    if on_device is None:
         return
     if type(error) is NotImplementedError:
         # The library's own words do not name the function.
         raise ArgumentTypeError(
-            f"{name} is not available on {abroad._device} for such arguments ({error}): move the tensor by t.to('cpu')"
+            f"{name} is not available on {on_device._device} for such arguments ({error}): "
+            "move the tensor by t.to('cpu')"
         ) from error
     if said.startswith(_LACKING):
-        strange = [one for one in operands if not isinstance(one, (TensorBase, np.ndarray, Number))]
-        if strange and said.startswith(_UFUNC_LACKING):
+        others = [one for one in operands if not isinstance(one, (TensorBase, np.ndarray, Number))]
+        if others and said.startswith(_UFUNC_LACKING):
             raise ArgumentTypeError(
-                f"{name} of a tensor on {abroad._device} takes tensors and numbers, not {describe(strange[0])}"
+                f"{name} of a tensor on {on_device._device} takes tensors and numbers, not {describe(others[0])}"
             ) from error
         raise ArgumentTypeError(
-            f"{name} is not available on {abroad._device}: write it as functions that are, or move the tensor by "
+            f"{name} is not available on {on_device._device}: write it as functions that are, or move the tensor by "
             "t.to('cpu')"
         ) from error
 
@@ -174,10 +177,10 @@ _MIXED = (
 _CONVERTED = "Implicit conversion to a NumPy array"
 
 
-def eye_beside(side: int, dtype: Any, other: Any) -> Any:
+def eye_like(other: Any, side: int, dtype: Any) -> Any:
     """Return an identity matrix of the type and device of the array `other`."""
     other = raw(other)
-    if other.__class__ is np.ndarray or not is_foreign(other):
+    if other.__class__ is np.ndarray or not is_device_array(other):
         return np.eye(side, dtype=dtype)
     # np.eye(like=) passes on a keyword that CuPy does not know.
     return np.identity(side, dtype, like=other)
@@ -189,20 +192,20 @@ def placed(*values: Any) -> list[Any]:
     An array of NumPy's stays where it is, and is refused beside those, as a tensor on another device is.
     """
     arrays = list(map(array_like, values))
-    others = [one for one in arrays if raw(one).__class__ is not np.ndarray and is_foreign(raw(one))]
+    others = [one for one in arrays if raw(one).__class__ is not np.ndarray and is_device_array(raw(one))]
     if not others:
         return arrays
     # A tensor, if there is one: an operator of another library's array refuses a tensor on its right.
     template = next((one for one in others if isinstance(one, TensorBase)), others[0])
     return [
-        array if isinstance(value, (TensorBase, np.ndarray)) else array_beside(beside(array, raw(template)), template)
+        array if isinstance(value, (TensorBase, np.ndarray)) else tensor_like(as_like(array, raw(template)), template)
         for value, array in zip(values, arrays, strict=True)
     ]
 
 
 def is_mask(item: Any) -> bool:
     """Tell whether part of an index is an array of booleans."""
-    return (isinstance(item, np.ndarray) or is_foreign(item)) and item.dtype.kind == "b"
+    return (isinstance(item, np.ndarray) or is_device_array(item)) and item.dtype.kind == "b"
 
 
 def named(found: Any, kind: Any) -> Any:
@@ -222,7 +225,7 @@ def as_dtype(array: Any, dtype: Any, casting: Any, order: str = "K", copy: bool 
     Raises:
         ArgumentTypeError: the casting rule forbids it, or the array's library has no such dtype.
     """
-    if not is_foreign(array):
+    if not is_device_array(array):
         return array.astype(dtype, order, casting, True, copy)
     if casting != "unsafe" and not np.can_cast(array.dtype, dtype, casting):
         raise ArgumentTypeError(
@@ -309,7 +312,7 @@ def add_at(target: Any, index: Any, value: Any, is_zero: bool = False) -> None:
         value: of a shape that broadcasts to that of `target[index]`.
         is_zero: whether `target` is known to have only zeros yet.
     """
-    if target.__class__ is np.ndarray or not is_foreign(target):
+    if target.__class__ is np.ndarray or not is_device_array(target):
         np.add.at(target, index, value)
         return
     shape = target.shape
@@ -334,7 +337,7 @@ def add_at(target: Any, index: Any, value: Any, is_zero: bool = False) -> None:
 def _add_rows_by_library(total: Any, places: Any, value: Any, outer: int, rows: int) -> None:
     """Add rows at places to each of `outer` blocks of an array in C order, by the function of the array's library."""
     if outer > 1:
-        places = arange_beside(outer, total).reshape(-1, 1) * rows + np.reshape(places, -1) % rows
+        places = arange_like(total, outer).reshape(-1, 1) * rows + np.reshape(places, -1) % rows
     sums, added = total.reshape(outer * rows, -1), value.reshape(places.size, -1)
     if sums.dtype.kind == "c":
         # CuPy's add.at takes no complex numbers: their parts, side by side, are twice as many real ones.
@@ -364,13 +367,13 @@ def _rows_named(index: Any, target: Any) -> tuple[int, int, Any]:
     if not all(map(_is_integral, items)) or all(item.__class__ is int for item in items):
         leading = axes_led_by(index, len(shape))
         lead = shape[:leading]
-        return 0, leading, arange_beside(math.prod(lead), target).reshape(lead)[index]
+        return 0, leading, arange_like(target, math.prod(lead)).reshape(lead)[index]
     if len(items) == 1:
-        return before, 1, beside(items[0], target)
+        return before, 1, as_like(items[0], target)
     places: Any = None
     for item, length in zip(items, lengths, strict=False):
         # A small dtype does not hold the product; of an axis of length 0 no element is named.
-        number = item if item.__class__ is int else beside(item, target).astype(np.int64, copy=False)
+        number = item if item.__class__ is int else as_like(item, target).astype(np.int64, copy=False)
         number = number % max(length, 1)
         places = number if places is None else places * length + number
     return before, len(items), places
@@ -382,7 +385,9 @@ def _is_whole(item: Any) -> bool:
 
 def _is_integral(item: Any) -> bool:
     """Tell whether part of an index is an integer or an array of such."""
-    return item.__class__ is int or ((isinstance(item, np.ndarray) or is_foreign(item)) and item.dtype.kind in "iu")
+    return item.__class__ is int or (
+        (isinstance(item, np.ndarray) or is_device_array(item)) and item.dtype.kind in "iu"
+    )
 
 
 def axes_led_by(index: Any, ndim: int) -> int:

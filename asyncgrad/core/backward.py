@@ -223,7 +223,7 @@ async def capture(
     data = root._data
     # One real number.
     if len(outputs) == 1 and grad_outputs[0] is None and not data.shape and data.dtype.kind == "f":
-        ones = values.ones_like((), data)
+        ones = values.ones_like(data, ())
         node = root._grad_fn
         edge = gradient_edge(root) if node is None or root._view is not None else Edge(node, root._output_nr)
         assert edge is not None
@@ -546,7 +546,7 @@ def _make_implicit_gradient(index: int, root: Root, metadata: InputMetadata) -> 
         )
     device = metadata.device
     if device is not None and not device.has_host_arrays and isinstance(root, TensorBase):
-        return values.ones_like(metadata.shape, root._data)
+        return values.ones_like(root._data, metadata.shape)
     # The same as np.ones, in a third of the time.
     ones = np.empty(metadata.shape, metadata.dtype)
     ones.fill(1)

@@ -42,7 +42,7 @@ def test_a_host_that_makes_a_step_twice_is_found(monkeypatch: pytest.MonkeyPatch
         self._effects[fields["effect"]] = None
         self.version += 1
         change()
-        return self._report(fields["wants_state"])
+        return await self._report(fields["wants_state"])
 
     monkeypatch.setattr(HostedStage, "_apply_once", apply)
 

@@ -1,4 +1,4 @@
-"""What every test may ask for: an event loop of each kind, and hypothesis with the same examples in every run."""
+"""What holds for every test: event loops of each kind, and hypothesis with the same examples in every run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import gc
 import importlib.util
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Hashable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,13 +18,12 @@ from asyncgrad.core.settings.context import GRAD_MODE, RECORDING
 from tests.backwards import BackwardRecord
 from tests.libraries import OURS, theirs
 from tests.sampling import cases, sampled
+from tests.support.loops import LOOP_FACTORIES, NEW_LOOPS
 
 settings.register_profile(
     "asyncgrad", max_examples=cases(100), derandomize=True, deadline=None, database=None, print_blob=False
 )
 settings.load_profile("asyncgrad")
-
-T = TypeVar("T")
 
 #: Doctests are looked for in every module, and this one cannot be imported without PyTorch.
 collect_ignore = [] if importlib.util.find_spec("torch") else ["nn/programs_in_pytorch.py"]
@@ -73,64 +72,30 @@ def _examples(item: pytest.Item) -> Hashable:
     return item.dtest.docstring if isinstance(item, pytest.DoctestItem) else item
 
 
-def loop_kinds() -> list[str]:
-    """The event loops that are installed; `run` runs each test on all of them.
-
-    Eager is asyncio's with tasks that run their first step at once, which it has from Python 3.12 on.
-    """
-    kinds = ["asyncio"]
-    if importlib.util.find_spec("uvloop") is not None:
-        kinds.append("uvloop")
-    if sys.version_info >= (3, 12):
-        kinds.append("eager")
-    return kinds
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run each test that is an `async def` on every kind of loop."""
+    return LOOP_FACTORIES
 
 
-def loop_factory(kind: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes a loop of that kind; None makes asyncio's own."""
-    if kind == "asyncio":
-        return None
-    if kind == "eager":
-        return eager_loop
-    import uvloop
-
-    return uvloop.new_event_loop
-
-
-def eager_loop() -> asyncio.AbstractEventLoop:
-    """Return asyncio's loop, with eager tasks."""
-    loop = asyncio.new_event_loop()
-    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009  # mypy looks from Python 3.11 too
-    return loop
-
-
-def run_on(kind: str, main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a new loop of that kind, asyncio's in debug mode; no task is left behind, no error lost."""
-    problems: list[dict[str, Any]] = []
-
-    async def checked() -> T:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, problem: problems.append(problem))
-        try:
-            return await main
-        finally:
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left, f"tasks left behind: {left}"
-
-    with asyncio.Runner(debug=kind == "asyncio", loop_factory=loop_factory(kind)) as runner:
-        result = runner.run(checked())
-    assert not problems, problems
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Iterator[None]:
+    """A test fails that leaves tasks behind, or an error that nobody fetched."""
+    NEW_LOOPS.begin()
+    result = yield
+    NEW_LOOPS.check_tasks()
+    NEW_LOOPS.check_problems()
     return result
 
 
-@pytest.fixture(params=loop_kinds(), scope="session")
-def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    """Run a coroutine to its end; a test that asks for this runs on each of `loop_kinds()`, asyncio's in debug mode."""
-    kind: str = request.param
-
-    def runner(main: Coroutine[Any, Any, T]) -> T:
-        return run_on(kind, main)
-
-    return runner
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """What the end of a loop brings to light is a failure of its test too."""
+    try:
+        result = yield
+    finally:
+        NEW_LOOPS.forget()
+    NEW_LOOPS.check_problems()
+    return result
 
 
 @pytest.fixture(scope="session", autouse=True)

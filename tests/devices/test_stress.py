@@ -13,7 +13,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.arrays import bits, bits_of_grads
-from tests.conftest import run_on
+from tests.support.loops import run_on
 from tests.devices.waits import T0, T1, seen_by_all
 from tests.functions import awaiting, calling
 

@@ -14,7 +14,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import DeviceError
-from tests.conftest import run_on
+from tests.support.loops import run_on
 from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, leaf_on
 from tests.functions import awaiting, calling
 from tests.leaves import leaf

@@ -1,8 +1,11 @@
 """A Dask cluster for the tests of a session: it starts in a second."""
 
 import warnings
+from collections.abc import Iterator
 
 import pytest
+
+from tests.support.loops import NEW_LOOPS
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +27,11 @@ def workers(client):
     """The addresses of its workers."""
     client.wait_for_workers(3)
     return sorted(client.scheduler_info()["workers"])
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_pyfunc_call() -> Iterator[None]:
+    """Messages whose reply nobody awaits may be under way when a test ends: they are delivered."""
+    result = yield
+    NEW_LOOPS.settle()
+    return result

@@ -12,7 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.core.engine.eager_task import EagerTask
-from tests.conftest import loop_factory, loop_kinds
+from tests.support.loops import loop_factory, LOOP_KINDS
 from tests.functions import awaiting
 from tests.leaves import leaf
 from tests.turns import Held, settle
@@ -368,7 +368,7 @@ def test_an_eager_task_factory_changes_nothing(run):
     run(main())
 
 
-@pytest.mark.parametrize("kind", loop_kinds())
+@pytest.mark.parametrize("kind", LOOP_KINDS)
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"])
 def test_an_exit_in_a_task_is_told_once(kind, error):
     """By the loop, which raises it; and not again as an exception that nobody has retrieved."""

@@ -15,14 +15,14 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.conftest import loop_factory, loop_kinds
+from tests.support.loops import loop_factory, LOOP_KINDS
 from tests.engine.failing_graph import FailingGraph
 from tests.functions import awaiting
 from tests.leaves import leaf
 from tests.settings import loop_budget
 from tests.turns import Held, settle
 
-each_kind_of_loop = pytest.mark.parametrize("kind", loop_kinds())
+each_kind_of_loop = pytest.mark.parametrize("kind", LOOP_KINDS)
 
 
 def scene_of(body: Callable[[Any], Any]) -> FailingGraph:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import loop_factory, loop_kinds
+from tests.support.loops import loop_factory, LOOP_KINDS
 from tests.functions import awaiting
 from tests.leaves import leaf
 from tests.settings import loop_budget
@@ -41,7 +41,7 @@ def test_a_backward_that_is_closed_while_it_waits_closes_its_bodies_and_has_not_
     run(main())
 
 
-@pytest.mark.parametrize("kind", loop_kinds())
+@pytest.mark.parametrize("kind", LOOP_KINDS)
 def test_a_loop_that_ends_cancels_what_still_runs(kind):
     """asyncio.run cancels all tasks at its end, bodies and drivers alike, in any order."""
     x = leaf(1.0)

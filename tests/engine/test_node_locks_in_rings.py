@@ -17,7 +17,7 @@ from asyncgrad.core.engine import node_lock
 from asyncgrad.core.engine.node_lock import release, try_acquire
 from asyncgrad.errors import BlockingError
 from asyncgrad.testing import explore
-from tests.conftest import loop_factory, loop_kinds
+from tests.support.loops import loop_factory, LOOP_KINDS
 from tests.engine.locking import is_at_rest
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
@@ -294,7 +294,7 @@ def test_a_holder_in_another_thread_that_needs_the_blocked_loop_goes_through(mon
     assert is_at_rest(of_loop, of_thread)
 
 
-@pytest.mark.parametrize("kind", loop_kinds())
+@pytest.mark.parametrize("kind", LOOP_KINDS)
 def test_a_waiter_whose_loop_was_closed_is_passed_over(kind):
     x, gone, held = leaf(1.0), [], Held()
     out = awaiting(x, held)
@@ -328,7 +328,7 @@ def test_a_waiter_whose_loop_was_closed_is_passed_over(kind):
     assert is_at_rest(out)
 
 
-@pytest.mark.parametrize("kind", loop_kinds())
+@pytest.mark.parametrize("kind", LOOP_KINDS)
 def test_a_lock_whose_holder_s_loop_was_closed_is_free(kind):
     """Also while somebody still has the task, so that its coroutine is not closed."""
     x, held = leaf(1.0), [Held()]

@@ -17,7 +17,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import BlockingError
-from tests.conftest import run_on
+from tests.support.loops import run_on
 from tests.engine.locking import is_at_rest
 from tests.functions import awaiting, calling
 from tests.leaves import leaf

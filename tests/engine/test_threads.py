@@ -15,7 +15,7 @@ from asyncgrad import sync
 from asyncgrad.core.graph import node as node_module
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import Node
-from tests.conftest import run_on
+from tests.support.loops import run_on
 from tests.engine.locking import GRAPHS, Watch, is_at_rest, saving
 from tests.failing import Trouble
 from tests.functions import awaiting, calling

@@ -22,7 +22,7 @@ from asyncgrad.errors import ModelDirectoryError
 from asyncgrad.learn.checkpoint_file import read_checkpoint, write_checkpoint
 from asyncgrad.learn.directory import ModelDirectory
 from asyncgrad.learn.encoding import array_as_text, encode
-from tests.conftest import run_on
+from tests.support.loops import run_on
 from tests.learn.crashing import as_killed, learn, opened, reopened
 from tests.learn.making import answers, example, new_learner
 from tests.sampling import cases

@@ -13,7 +13,7 @@ import pytest
 from asyncgrad import nn, optim
 from asyncgrad.errors import ArgumentError, JournalError, ModelDirectoryError
 from asyncgrad.learn import Learner
-from tests.conftest import run_on
+from tests.support.loops import run_on
 from tests.learn.crashing import as_killed
 from tests.learn.failing_files import CALLS, FailingFiles
 from tests.learn.making import turns_until

@@ -19,7 +19,7 @@ import httpx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import run_on
+from tests.support.loops import run_on
 from tests.learn.making import QUESTION, new_learner
 from tests.learn.real import application
 from tests.sampling import cases

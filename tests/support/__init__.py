@@ -1,0 +1,1 @@
+"""What tests share: graphs, leaves, event loops, stand-ins for libraries; nothing here is a test."""

@@ -44,13 +44,13 @@ def notes_of(error: BaseException) -> str:
 
 
 @pytest.mark.parametrize("made", [Fails, FailsLater])
-def test_a_failing_backward_shows_the_line_of_the_forward(run, made):
+async def test_a_failing_backward_shows_the_line_of_the_forward(made):
     async def main() -> None:
         with ag.detect_anomaly():
             await ag.backward(forward_line(made, leaf(1.0)) * 2)
 
     with pytest.raises(Trouble) as caught:
-        run(main())
+        await main()
 
     notes = notes_of(caught.value)
     assert f"the forward call of {made.__name__}Backward (node #" in notes
@@ -64,7 +64,7 @@ def test_a_failing_blocking_backward_shows_the_line_of_the_forward_too():
     assert "in forward_line\n" in notes_of(caught.value)
 
 
-def test_a_forward_outside_of_anomaly_mode_leaves_a_remark(run):
+async def test_a_forward_outside_of_anomaly_mode_leaves_a_remark():
     out = forward_line(Fails, leaf(1.0))
 
     async def main() -> None:
@@ -72,24 +72,24 @@ def test_a_forward_outside_of_anomaly_mode_leaves_a_remark(run):
             await ag.backward(out)
 
     with pytest.raises(Trouble) as caught:
-        run(main())
+        await main()
 
     notes = notes_of(caught.value)
     assert "was outside of anomaly mode" in notes
     assert "forward_line" not in notes
 
 
-def test_outside_of_anomaly_mode_nothing_is_said_of_the_forward(run):
+async def test_outside_of_anomaly_mode_nothing_is_said_of_the_forward():
     with ag.detect_anomaly():
         out = forward_line(Fails, leaf(1.0))
 
     with pytest.raises(Trouble) as caught:
-        run(ag.backward(out))
+        await ag.backward(out)
 
     assert "forward" not in notes_of(caught.value)
 
 
-def test_a_failing_double_backward_shows_the_line_of_each_forward(run):
+async def test_a_failing_double_backward_shows_the_line_of_each_forward():
     """The product fails that the backward of `outer_line` recorded."""
 
     class Twice(ag.Function):
@@ -114,7 +114,7 @@ def test_a_failing_double_backward_shows_the_line_of_each_forward(run):
             await ag.backward(g)
 
     with pytest.raises(Trouble) as caught:
-        run(main())
+        await main()
 
     notes = notes_of(caught.value)
     assert notes.index("in inner_line\n") < notes.index("FailsBackward (node #", notes.index("in inner_line\n"))
@@ -126,7 +126,7 @@ def test_a_failing_double_backward_shows_the_line_of_each_forward(run):
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_a_nan_that_a_node_returns_is_an_error_that_names_it(run, create_graph):
+async def test_a_nan_that_a_node_returns_is_an_error_that_names_it(create_graph):
     async def main() -> None:
         with ag.detect_anomaly():
             x = leaf(1.0)
@@ -135,12 +135,12 @@ def test_a_nan_that_a_node_returns_is_an_error_that_names_it(run, create_graph):
     with pytest.raises(
         AnomalyError, match=r"NanBackward \(node #\d+, device 'cpu'\) returned NaN in gradient 0"
     ) as caught:
-        run(main())
+        await main()
 
     assert "in forward_line\n" in notes_of(caught.value)
 
 
-def test_an_operation_that_makes_nan_is_named(run):
+async def test_an_operation_that_makes_nan_is_named():
     x = leaf(0.0)
 
     async def main() -> None:
@@ -148,12 +148,12 @@ def test_an_operation_that_makes_nan_is_named(run):
             await ag.backward((np.sqrt(x) * 0.0).sum())
 
     with pytest.raises(AnomalyError, match="SqrtBackward"):
-        run(main())
+        await main()
 
     assert x.grad is None
 
 
-def test_an_operation_recorded_outside_is_searched_too(run):
+async def test_an_operation_recorded_outside_is_searched_too():
     x = leaf(0.0)
     out = (np.sqrt(x) * 0.0).sum()
 
@@ -162,49 +162,43 @@ def test_an_operation_recorded_outside_is_searched_too(run):
             await ag.backward(out)
 
     with pytest.raises(AnomalyError, match="SqrtBackward"):
-        run(main())
+        await main()
 
 
-def test_complex_gradients_are_searched(run):
+async def test_complex_gradients_are_searched():
     async def main() -> None:
         with ag.detect_anomaly():
             x = ag.tensor([1.0 + 1.0j], requires_grad=True)
             await ag.grad(Nan.apply(x), [x], np.ones(1, complex))
 
     with pytest.raises(AnomalyError, match="NanBackward"):
-        run(main())
+        await main()
 
 
-def test_only_a_search_that_was_asked_for_is_made(run):
+async def test_only_a_search_that_was_asked_for_is_made():
     x = leaf(1.0)
 
-    async def main() -> None:
-        with ag.detect_anomaly(check_nan=False):
-            await ag.backward(Nan.apply(x))
-        with ag.detect_anomaly(), ag.detect_anomaly(check_nan=False):
-            await ag.backward(Nan.apply(x))
+    with ag.detect_anomaly(check_nan=False):
         await ag.backward(Nan.apply(x))
-
-    run(main())
+    with ag.detect_anomaly(), ag.detect_anomaly(check_nan=False):
+        await ag.backward(Nan.apply(x))
+    await ag.backward(Nan.apply(x))
 
     assert np.isnan(x.grad.item())
 
 
-def test_a_post_hook_may_repair_a_nan(run):
+async def test_a_post_hook_may_repair_a_nan():
     x = leaf(1.0)
 
-    async def main() -> None:
-        with ag.detect_anomaly():
-            out = Nan.apply(x)
-            out.grad_fn.register_hook(lambda outputs, grads: (np.full(1, 5.0),))
-            await ag.backward(out)
-
-    run(main())
+    with ag.detect_anomaly():
+        out = Nan.apply(x)
+        out.grad_fn.register_hook(lambda outputs, grads: (np.full(1, 5.0),))
+        await ag.backward(out)
 
     assert x.grad.tolist() == [5.0]
 
 
-def test_a_nan_that_a_tensor_hook_makes_is_reported_of_the_next_node_that_returns_one(run):
+async def test_a_nan_that_a_tensor_hook_makes_is_reported_of_the_next_node_that_returns_one():
     async def main() -> None:
         with ag.detect_anomaly():
             x = leaf(1.0)
@@ -214,17 +208,14 @@ def test_a_nan_that_a_tensor_hook_makes_is_reported_of_the_next_node_that_return
             await ag.backward(z * 2)
 
     with pytest.raises(AnomalyError, match="ExpBackward"):
-        run(main())
+        await main()
 
 
-def test_root_gradients_and_what_leaves_take_are_not_searched(run):
+async def test_root_gradients_and_what_leaves_take_are_not_searched():
     x = leaf(1.0)
 
-    async def main() -> None:
-        with ag.detect_anomaly():
-            await ag.backward(x, np.array([NAN]))
-
-    run(main())
+    with ag.detect_anomaly():
+        await ag.backward(x, np.array([NAN]))
 
     assert np.isnan(x.grad.item())
 
@@ -232,7 +223,7 @@ def test_root_gradients_and_what_leaves_take_are_not_searched(run):
 # Beside other things.
 
 
-def test_gradients_are_the_same_inside_and_outside_of_anomaly_mode(run):
+async def test_gradients_are_the_same_inside_and_outside_of_anomaly_mode():
     def gradients(x: Any) -> Any:
         y = np.split(np.tanh(x) * x, 2)
         return (np.concatenate([y[1], y[0]]) * y[0]).sum()
@@ -243,14 +234,14 @@ def test_gradients_are_the_same_inside_and_outside_of_anomaly_mode(run):
         return g
 
     x, w = leaf(0.5, 1.5), leaf(0.5, 1.5)
-    outside = run(main(x))
-    inside = run(ag.detect_anomaly()(main)(w))
+    outside = await main(x)
+    inside = await ag.detect_anomaly()(main)(w)
 
     assert inside.tolist() == outside.tolist()
     assert w.grad.tolist() == x.grad.tolist()
 
 
-def test_tasks_side_by_side_are_searched_each_as_it_asked(run):
+async def test_tasks_side_by_side_are_searched_each_as_it_asked():
     async def quiet(x: Any) -> None:
         await ag.backward(FailsNever.apply(Nan.apply(x)))
 
@@ -265,25 +256,19 @@ def test_tasks_side_by_side_are_searched_each_as_it_asked(run):
     FailsNever = function(lambda ctx, x: x.numpy() * 2, later)
     first, second = leaf(1.0), leaf(1.0)
 
-    async def main() -> list[Any]:
-        return await asyncio.gather(quiet(first), searched(second), return_exceptions=True)
-
-    results = run(main())
+    results = await asyncio.gather(quiet(first), searched(second), return_exceptions=True)
 
     assert [type(result) for result in results] == [type(None), AnomalyError]
     assert (np.isnan(first.grad.item()), second.grad) == (True, None)
 
 
-def test_a_deep_graph_runs_under_anomaly_mode(run):
+async def test_a_deep_graph_runs_under_anomaly_mode():
     x = leaf(1.0)
 
-    async def main() -> None:
-        with ag.detect_anomaly():
-            y = x
-            for _ in range(3_000):
-                y = y * 1.0
-            await ag.backward(y)
-
-    run(main())
+    with ag.detect_anomaly():
+        y = x
+        for _ in range(3_000):
+            y = y * 1.0
+        await ag.backward(y)
 
     assert x.grad.tolist() == [1.0]

@@ -28,6 +28,7 @@ from asyncgrad.graph import GradientEdge
 from tests.elsewhere import ELSEWHERE
 from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
+from tests.support.loops import on_each_loop
 
 # Roots.
 
@@ -367,6 +368,7 @@ class Waits(ag.Function):
         return grad * 2
 
 
+@on_each_loop
 def test_a_blocking_backward_that_must_wait_in_a_running_loop_names_the_awaitable_form(run):
     async def main() -> Any:
         x = leaf(1.0)

@@ -19,6 +19,7 @@ from tests.elsewhere import ELSEWHERE
 from tests.functions import function
 from tests.leaves import leaf
 from tests.refusals import refused
+from tests.support.loops import one_loop
 
 
 class Nothing:
@@ -304,11 +305,12 @@ def test_every_truth_value_of_a_public_function_is_tested_or_is_numpys_or_the_en
 TRANSFORMS = ["vjp", "jvp", "vhp", "hvp", "jacobian", "hessian", "gradcheck", "gradgradcheck"]
 
 
+@one_loop
 @pytest.mark.parametrize(
     "wrong", [1, None, "a", [], np.ones(2), ag.tensor([1.0])], ids=lambda wrong: type(wrong).__name__
 )
 @pytest.mark.parametrize("name", [*TRANSFORMS, "value_and_grad"])
-def test_a_transform_of_what_cannot_be_called_says_so(name, wrong):
+async def test_a_transform_of_what_cannot_be_called_says_so(name, wrong):
     parts = [f"{name} takes a function as its first argument", type(wrong).__name__, "(fn, ...)"]
     arguments = () if name == "value_and_grad" else (leaf(1.0),)
 
@@ -319,7 +321,7 @@ def test_a_transform_of_what_cannot_be_called_says_so(name, wrong):
             ag.value_and_grad(wrong)
     else:
         with refused(ArgumentTypeError, TypeError, *parts):
-            ag.run(getattr(ag, name)(wrong, leaf(1.0)))
+            await getattr(ag, name)(wrong, leaf(1.0))
 
 
 @pytest.mark.parametrize(

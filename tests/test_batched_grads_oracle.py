@@ -10,6 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.transforms import batched
 
 ROWS = 3
@@ -53,15 +54,15 @@ def inputs_and_outputs(case: BatchedCase) -> tuple[list[ag.Tensor], Any]:
 
 
 @each
-def test_each_row_is_the_gradient_of_a_backward_of_its_own(case, run):
+async def test_each_row_is_the_gradient_of_a_backward_of_its_own(case):
     inputs, outputs = inputs_and_outputs(case)
     given = batches(outputs)
 
-    results = run(batched(outputs, inputs, given, retain_graph=True, allow_unused=True))
+    results = await batched(outputs, inputs, given, retain_graph=True, allow_unused=True)
 
     for index in range(ROWS):
         row = [batch[index] for batch in given]
-        alone = run(ag.grad(outputs, inputs, row, retain_graph=True, allow_unused=True))
+        alone = await ag.grad(outputs, inputs, row, retain_graph=True, allow_unused=True)
         for result, wanted in zip(results, alone, strict=True):
             assert (result is None) == (wanted is None)
             if wanted is not None:
@@ -69,14 +70,14 @@ def test_each_row_is_the_gradient_of_a_backward_of_its_own(case, run):
 
 
 @each
-def test_results_are_those_of_pytorch(case, run):
+async def test_results_are_those_of_pytorch(case):
     torch = pytest.importorskip("torch")
     inputs, outputs = inputs_and_outputs(case)
     given = batches(outputs)
     their_inputs = [torch.tensor(point, requires_grad=True) for point in points(case)]
     their_outputs = case.fn(torch, *their_inputs)
 
-    results = run(batched(outputs, inputs, given, allow_unused=True))
+    results = await batched(outputs, inputs, given, allow_unused=True)
 
     wanted = torch.autograd.grad(
         their_outputs, their_inputs, [torch.tensor(batch) for batch in given], is_grads_batched=True, allow_unused=True
@@ -88,7 +89,7 @@ def test_results_are_those_of_pytorch(case, run):
 
 
 @each
-def test_second_derivatives_are_those_of_pytorch(case, run):
+async def test_second_derivatives_are_those_of_pytorch(case):
     torch = pytest.importorskip("torch")
     inputs, outputs = inputs_and_outputs(case)
     their_inputs = [torch.tensor(point, requires_grad=True) for point in points(case)]
@@ -96,9 +97,9 @@ def test_second_derivatives_are_those_of_pytorch(case, run):
     given = [ag.tensor(batch, requires_grad=True) for batch in batches(outputs)]
     their_given = [torch.tensor(batch, requires_grad=True) for batch in batches(outputs)]
 
-    firsts = run(batched(outputs, inputs, given, create_graph=True, allow_unused=True))
+    firsts = await batched(outputs, inputs, given, create_graph=True, allow_unused=True)
     total = sum((first * first).sum() for first in firsts if first is not None)
-    seconds = run(ag.grad(total, [*inputs, *given], allow_unused=True, materialize_grads=True))
+    seconds = await ag.grad(total, [*inputs, *given], allow_unused=True, materialize_grads=True)
 
     firsts = torch.autograd.grad(
         their_outputs, their_inputs, their_given, is_grads_batched=True, create_graph=True, allow_unused=True
@@ -109,19 +110,19 @@ def test_second_derivatives_are_those_of_pytorch(case, run):
         np.testing.assert_allclose(result.numpy(), theirs.numpy(), rtol=1e-12, atol=1e-15, strict=True)
 
 
-def test_complex_gradients_are_those_of_pytorch(run):
+async def test_complex_gradients_are_those_of_pytorch():
     torch = pytest.importorskip("torch")
     data, given = np.array([1 + 2j, -0.5j]), np.array([[1, 1j], [2 - 1j, 0], [0.5, 3j]])
     z = ag.tensor(data, requires_grad=True)
     theirs = torch.tensor(data, requires_grad=True)
 
-    (result,) = run(batched(z * z * np.conj(z), [z], given))
+    (result,) = await batched(z * z * np.conj(z), [z], given)
 
     (wanted,) = torch.autograd.grad(theirs * theirs * theirs.conj(), theirs, torch.tensor(given), is_grads_batched=True)
     np.testing.assert_allclose(result.numpy(), wanted.numpy(), rtol=1e-12, strict=True)
 
 
-def test_the_identity_as_batch_gives_the_jacobian_that_finite_differences_give(run):
+async def test_the_identity_as_batch_gives_the_jacobian_that_finite_differences_give():
     def fn(m: Any, x: Any) -> Any:
         return m.tanh(m.matmul(WEIGHT, x)) * m.sum(x)
 
@@ -129,13 +130,14 @@ def test_the_identity_as_batch_gives_the_jacobian_that_finite_differences_give(r
     at = np.array([0.3, -0.7, 1.1])
     x = leaf(*at)
 
-    (jacobian,) = run(batched(fn(np, x), [x], np.eye(2)))
+    (jacobian,) = await batched(fn(np, x), [x], np.eye(2))
 
     step = 1e-6
     columns = [(fn(np, at + step * unit) - fn(np, at - step * unit)) / (2 * step) for unit in np.eye(3)]
     np.testing.assert_allclose(jacobian.numpy(), np.stack(columns, axis=1), rtol=1e-8, atol=1e-9)
 
 
+@on_each_loop
 def test_under_create_graph_finite_differences_agree_in_the_inputs_and_in_the_batch(run):
     at, given = np.array([0.4, 1.3]), np.array([[1.0, 2.0], [-0.5, 0.25], [3.0, 1.0]])
 
@@ -163,21 +165,21 @@ def test_under_create_graph_finite_differences_agree_in_the_inputs_and_in_the_ba
 
 
 @each
-def test_an_empty_batch_gives_results_without_rows(case, run):
+async def test_an_empty_batch_gives_results_without_rows(case):
     inputs, outputs = inputs_and_outputs(case)
 
-    results = run(batched(outputs, inputs, batches(outputs, rows=0), allow_unused=True, retain_graph=True))
+    results = await batched(outputs, inputs, batches(outputs, rows=0), allow_unused=True, retain_graph=True)
 
-    one = run(batched(outputs, inputs, batches(outputs, rows=1), allow_unused=True))
+    one = await batched(outputs, inputs, batches(outputs, rows=1), allow_unused=True)
     for none, single in zip(results, one, strict=True):
         assert (none is None) == (single is None)
         if single is not None:
             assert (none.shape, none.dtype) == ((0, *single.shape[1:]), single.dtype)
 
 
-def test_the_dtype_is_that_of_the_input(run):
+async def test_the_dtype_is_that_of_the_input():
     x = ag.tensor(np.ones(2, np.float32), requires_grad=True)
 
-    (result,) = run(batched(x * x, [x], np.ones((3, 2), np.float64)))
+    (result,) = await batched(x * x, [x], np.ones((3, 2), np.float64))
 
     assert result.dtype == np.float32

@@ -18,6 +18,7 @@ from benchmarks import chaos_messages, faulty_transport
 from benchmarks.chaos_messages import run_messages
 from benchmarks.faulty_transport import FaultyTransport
 from benchmarks.soak import Sample, growth
+from tests.support.loops import one_loop
 
 
 @pytest.fixture(autouse=True)
@@ -27,11 +28,12 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(faulty_transport, name, 0.001)
 
 
-def test_trainings_with_faulty_messages_end_right_or_lost_and_meet_the_cases_that_matter():
+@one_loop
+async def test_trainings_with_faulty_messages_end_right_or_lost_and_meet_the_cases_that_matter():
     counts, runs = Counter[str](), 0
     # What is late depends on the time that messages take: a busy machine meets fewer cases in a run.
     while not all(counts[name] for name in chaos_messages.CASES):
-        counts += asyncio.run(run_messages("simulated", 10, seed=runs))
+        counts += await run_messages("simulated", 10, seed=runs)
         runs += 10
 
     assert counts["right"] + counts["lost"] == runs
@@ -66,28 +68,26 @@ def test_a_run_that_meets_no_case_fails(capsys: pytest.CaptureFixture[str]):
     assert "not met in 0 runs: late create, step unsure, move during a commit" in capsys.readouterr().out
 
 
-def test_when_faults_have_ceased_messages_arrive_once():
+@one_loop
+async def test_when_faults_have_ceased_messages_arrive_once():
     arrived = Counter[str]()
 
     def note(_: str, message: Request | Reply) -> None:
         arrived["request" if isinstance(message, Request) else "reply"] += 1
 
-    async def main() -> None:
-        transport = FaultyTransport(SimulatedTransport("a", on_message=note), "0", Counter())
-        lost = 0
-        for _ in range(100):
-            try:
-                await transport.call("a", Request("ping", ""))
-            except WorkerLostError:
-                lost += 1
-        await transport.cease()
-        assert lost
-        assert arrived["request"] > 100
-        arrived.clear()
-        for _ in range(100):
+    transport = FaultyTransport(SimulatedTransport("a", on_message=note), "0", Counter())
+    lost = 0
+    for _ in range(100):
+        try:
             await transport.call("a", Request("ping", ""))
-
-    asyncio.run(main())
+        except WorkerLostError:
+            lost += 1
+    await transport.cease()
+    assert lost
+    assert arrived["request"] > 100
+    arrived.clear()
+    for _ in range(100):
+        await transport.call("a", Request("ping", ""))
 
     assert arrived == {"request": 100, "reply": 100}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from benchmarks import count, counted
 from benchmarks.count import CannotCountError
+from tests.support.loops import one_loop
 
 ROOT = Path(__file__).parent.parent
 LENGTHS = {"chain of size 16": 100}
@@ -184,8 +184,9 @@ def test_where_nothing_counts_the_error_says_what_to_install(
     assert "perf cannot count instructions here: <not supported>. Install valgrind" in said
 
 
+@one_loop
 @pytest.mark.parametrize("name", counted.WORKLOADS)
-def test_a_workload_has_so_many_nodes_as_its_name_says(name: str):
+async def test_a_workload_has_so_many_nodes_as_its_name_says(name: str):
     roots = counted.WORKLOADS[name].record(6)
 
     nodes = set()
@@ -196,7 +197,7 @@ def test_a_workload_has_so_many_nodes_as_its_name_says(name: str):
             nodes.add(node)
             todo += [edge.node for edge in node.next_edges if edge.node is not None]
     assert len(nodes) == 6 * (8 if counted.WORKLOADS[name].unit == "model" else 1)
-    asyncio.run(counted.differentiate(roots))
+    await counted.differentiate(roots)
 
 
 def test_outside_of_callgrind_the_mark_does_nothing():

@@ -20,6 +20,7 @@ from benchmarks.gpu.work import Event, KernelTotal, Work
 from benchmarks.peers import torch
 from benchmarks.record import Record, UnusableRecordError
 from benchmarks.runner import Result
+from tests.support.loops import one_loop
 
 ALONE = torch is None
 SHORT = measure.Budget(rounds=3, sample_seconds=0.0, case_seconds=0.0)
@@ -83,8 +84,9 @@ def test_a_library_that_computes_something_else_is_found_out(monkeypatch: pytest
         measured()
 
 
-def test_the_loop_is_measured_idle_and_beside_a_training() -> None:
-    found = ag.run(loop.measure_lateness("cpu", seconds=0.01))
+@one_loop
+async def test_the_loop_is_measured_idle_and_beside_a_training() -> None:
+    found = await loop.measure_lateness("cpu", seconds=0.01)
 
     assert found.keys() == {"idle", "training", "idle again"}
     assert min(found.values()) > 0

@@ -19,6 +19,7 @@ import pytest
 import asyncgrad as ag
 from tests.fake_cupy import open_gpus
 from tests.fake_nccl import fake_nccl
+from tests.support.loops import one_loop
 
 ROOT = Path(__file__).parent.parent
 
@@ -166,16 +167,15 @@ def test_split_learning_learns_from_a_lab_that_keeps_its_parameters():
     assert "the parameters are its owner's" in finished.stdout
 
 
+@one_loop
 @pytest.mark.skipif(find_spec("distributed") is None, reason="needs Dask: pip install 'asyncgrad[dask]'")
-def test_lost_worker_learns_the_same_bits_on_the_workers_that_are_left(capsys):
+async def test_lost_worker_learns_the_same_bits_on_the_workers_that_are_left(capsys):
     lost_worker = importlib.import_module("examples.lost_worker")
     transport = ag.distributed.SimulatedTransport(["a", "b", "c"])
 
-    async def main():
-        there = await lost_worker.train_there(transport, ["a", "b", "c"], 20, transport.kill)
-        return there == await lost_worker.train_here(20), await transport.workers()
+    there = await lost_worker.train_there(transport, ["a", "b", "c"], 20, transport.kill)
 
-    assert ag.run(main()) == (True, ["a", "c"])
+    assert (there == await lost_worker.train_here(20), await transport.workers()) == (True, ["a", "c"])
     assert "step  10: worker b is killed in the midst" in capsys.readouterr().out
 
 

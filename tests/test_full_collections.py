@@ -101,19 +101,16 @@ def test_younger_thresholds_that_are_set_inside_stay():
     assert gc.get_threshold() == (500, 5, 10)
 
 
-def test_the_block_lasts_until_the_loop_has_freed_what_was_dropped_in_it(run):
-    async def main() -> None:
-        with hand_in(TickingClock()), ag.loop_budget(0):
-            with ag.no_full_collections():
-                y = leaf(1.0)
-                for _ in range(10 * DEALLOCATION_INTERVAL):
-                    y = -y
-                del y
-            for turns in range(100):  # noqa: B007
-                if gc.get_threshold()[2] != 2**31 - 1:
-                    break
-                await asyncio.sleep(0)
-        assert 5 < turns < 99
-        assert gc.get_threshold() == (700, 10, 10)
-
-    run(main())
+async def test_the_block_lasts_until_the_loop_has_freed_what_was_dropped_in_it():
+    with hand_in(TickingClock()), ag.loop_budget(0):
+        with ag.no_full_collections():
+            y = leaf(1.0)
+            for _ in range(10 * DEALLOCATION_INTERVAL):
+                y = -y
+            del y
+        for turns in range(100):  # noqa: B007
+            if gc.get_threshold()[2] != 2**31 - 1:
+                break
+            await asyncio.sleep(0)
+    assert 5 < turns < 99
+    assert gc.get_threshold() == (700, 10, 10)

@@ -15,6 +15,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from tests.functions import function
 from tests.leaves import leaf, leaf_of
+from tests.support.loops import on_each_loop
 
 FORMS = ["ctx", "setup_context"]
 KINDS = ["def", "async def"]
@@ -69,7 +70,7 @@ async def await_if_awaitable(result: Any) -> Any:
 @pytest.mark.parametrize("backward", KINDS)
 @pytest.mark.parametrize("forward", KINDS)
 @pytest.mark.parametrize("form", FORMS)
-def test_forward_and_backward_are_each_a_function_or_an_async_def_in_both_forms(run, form, forward, backward, setup):
+async def test_forward_and_backward_are_each_a_function_or_an_async_def_in_both_forms(form, forward, backward, setup):
     Multiply = multiplying_function(form, forward, backward, setup)
 
     async def main() -> Any:
@@ -81,23 +82,21 @@ def test_forward_and_backward_are_each_a_function_or_an_async_def_in_both_forms(
         return is_awaitable, z.grad_fn.name, z.tolist(), x.grad.tolist(), y.grad.tolist()
 
     is_awaitable = forward == "async def" or (form == "setup_context" and setup == "async def")
-    assert run(main()) == (is_awaitable, "MultiplyBackward", [10.0, 21.0], [5.0, 7.0], [2.0, 3.0])
+    assert await main() == (is_awaitable, "MultiplyBackward", [10.0, 21.0], [5.0, 7.0], [2.0, 3.0])
 
 
 @pytest.mark.parametrize("backward", KINDS)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_backward_of_differentiable_operations_is_differentiated_again(run, form, backward):
+async def test_a_backward_of_differentiable_operations_is_differentiated_again(form, backward):
     Multiply = multiplying_function(form, "def", backward)
 
-    async def main() -> Any:
-        x, y = leaf(2.0, 3.0), leaf(5.0, 7.0)
-        z = Multiply.apply(Multiply.apply(x, x), y)
-        (first,) = await ag.grad(z.sum(), [x], create_graph=True)
-        (second,) = await ag.grad(first.sum(), [x], create_graph=True)
-        (mixed,) = await ag.grad(second.sum(), [y])
-        return first.tolist(), second.tolist(), mixed.tolist()
+    x, y = leaf(2.0, 3.0), leaf(5.0, 7.0)
+    z = Multiply.apply(Multiply.apply(x, x), y)
+    (first,) = await ag.grad(z.sum(), [x], create_graph=True)
+    (second,) = await ag.grad(first.sum(), [x], create_graph=True)
+    (mixed,) = await ag.grad(second.sum(), [y])
 
-    assert run(main()) == ([20.0, 42.0], [10.0, 14.0], [2.0, 2.0])
+    assert (first.tolist(), second.tolist(), mixed.tolist()) == ([20.0, 42.0], [10.0, 14.0], [2.0, 2.0])
 
 
 def test_a_blocking_backward_runs_async_bodies_on_a_loop_of_its_own():
@@ -155,29 +154,26 @@ def test_forward_runs_with_recording_off_and_backward_with_create_graph():
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("forward", KINDS)
-def test_nothing_is_recorded_under_no_grad(run, form, forward):
-    async def main() -> Any:
-        x = leaf(2.0)
-        with ag.no_grad():
-            result = multiplying_function(form, forward).apply(x, x)
-        z = await await_if_awaitable(result)
-        return z.requires_grad, z.grad_fn, z.tolist()
+async def test_nothing_is_recorded_under_no_grad(form, forward):
+    x = leaf(2.0)
+    with ag.no_grad():
+        result = multiplying_function(form, forward).apply(x, x)
+    z = await await_if_awaitable(result)
 
-    assert run(main()) == (False, None, [4.0])
+    assert (z.requires_grad, z.grad_fn, z.tolist()) == (False, None, [4.0])
 
 
-def test_an_async_forward_records_though_it_is_awaited_under_no_grad(run):
-    async def main() -> Any:
-        x = leaf(2.0)
-        result = multiplying_function(forward="async def").apply(x, x)
-        with ag.no_grad():
-            z = await result
-            return z.requires_grad, ag.is_grad_enabled()
+async def test_an_async_forward_records_though_it_is_awaited_under_no_grad():
+    x = leaf(2.0)
+    result = multiplying_function(forward="async def").apply(x, x)
+    with ag.no_grad():
+        z = await result
+        found = z.requires_grad, ag.is_grad_enabled()
 
-    assert run(main()) == (True, False)
+    assert found == (True, False)
 
 
-def test_async_forwards_overlap_and_keep_their_modes_to_themselves(run):
+async def test_async_forwards_overlap_and_keep_their_modes_to_themselves():
     order = []
 
     async def forward(ctx: Any, x: Any, name: Any) -> Any:
@@ -191,10 +187,11 @@ def test_async_forwards_overlap_and_keep_their_modes_to_themselves(run):
         await asyncio.gather(*(Double.apply(leaf(1.0), name) for name in "ab"))
         return ag.is_grad_enabled()
 
-    assert run(main())
+    assert await main()
     assert order == [("begin", "a", False), ("begin", "b", False), ("end", "a", False), ("end", "b", False)]
 
 
+@on_each_loop
 def test_a_cancelled_async_forward_leaves_nothing(run):
     async def main() -> Any:
         reached = asyncio.Event()
@@ -224,16 +221,14 @@ def test_an_async_forward_nobody_awaits_warns():
 
 
 @pytest.mark.parametrize("forward", KINDS)
-def test_what_forward_raises_is_raised_and_the_mode_is_as_before(run, forward):
+async def test_what_forward_raises_is_raised_and_the_mode_is_as_before(forward):
     def fail(ctx: Any, x: Any) -> Any:
         raise KeyError("mine")
 
-    async def main() -> bool:
-        with pytest.raises(KeyError, match="mine"):
-            await await_if_awaitable(function(awaitable_of(forward, fail).__func__).apply(leaf(1.0)))
-        return ag.is_grad_enabled()
+    with pytest.raises(KeyError, match="mine"):
+        await await_if_awaitable(function(awaitable_of(forward, fail).__func__).apply(leaf(1.0)))
 
-    assert run(main())
+    assert ag.is_grad_enabled()
 
 
 # Outputs.

@@ -22,6 +22,7 @@ from asyncgrad.errors import (
 from asyncgrad.testing import SimulatedAccelerator, SimulatedArray
 from tests.functions import function
 from tests.leaves import leaf, leaf_of
+from tests.support.loops import one_loop
 
 
 @pytest.mark.parametrize(
@@ -102,10 +103,11 @@ async def nothing_later(*args: Any) -> None:
     await asyncio.sleep(0)
 
 
+@one_loop
 @pytest.mark.parametrize("x", [leaf(1.0), ag.tensor([1.0]), 3.0], ids=["leaf", "constant", "number"])
 @pytest.mark.parametrize("forward", [lambda *args: None, nothing_later], ids=["def", "async def"])
 @pytest.mark.parametrize("two_part", [False, True], ids=["ctx", "setup_context"])
-def test_a_forward_that_returns_none_is_named(two_part, forward, x):
+async def test_a_forward_that_returns_none_is_named(two_part, forward, x):
     async def main() -> None:
         result = Made.apply(x)
         if asyncio.iscoroutine(result):
@@ -117,7 +119,7 @@ def test_a_forward_that_returns_none_is_named(two_part, forward, x):
     Made: Any = type("Made", (function(forward),), body)
 
     with pytest.raises(ArgumentTypeError, match=r"Made\.forward returned None: return the outputs"):
-        ag.run(main())
+        await main()
 
 
 def of_an_instance(self: Any, *args: Any) -> Any:

@@ -155,7 +155,7 @@ def test_an_array_saved_and_returned_is_saved_as_the_output_with_its_history():
     assert second.tolist() == [1.0]
 
 
-def test_load_saved_awaits_what_saved_tensors_gives(run):
+async def test_load_saved_awaits_what_saved_tensors_gives():
     async def backward(ctx: Any, grad: Any) -> Any:
         (x,) = await ctx.load_saved()
         await asyncio.sleep(0)
@@ -166,7 +166,7 @@ def test_load_saved_awaits_what_saved_tensors_gives(run):
         return x * x
 
     x = leaf(3.0)
-    run(function(forward, backward).apply(x).backward())
+    await function(forward, backward).apply(x).backward()
 
     assert x.grad.tolist() == [6.0]
 

@@ -18,6 +18,7 @@ from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentTypeError, GraphError
 from tests.functions import function
 from tests.leaves import leaf
+from tests.support.loops import one_loop
 
 LOST = r"no argument of Made\.apply requires grad.*ctx\.set_records\(True\).*ctx\.set_records\(False\)"
 
@@ -68,23 +69,21 @@ async def apply_and_await(made: Any, *args: Any) -> Any:
     return await result if asyncio.iscoroutine(result) else result
 
 
+@one_loop
 @each_form
-def test_a_function_that_records_runs_its_backward_where_no_argument_requires_grad(form):
+async def test_a_function_that_records_runs_its_backward_where_no_argument_requires_grad(form):
     w, made = module(form, says=True)
 
-    async def main() -> Any:
-        y = await apply_and_await(made, ag.tensor([2.0]))
-        await ag.backward(y)
-        return y
-
-    y = ag.run(main())
+    y = await apply_and_await(made, ag.tensor([2.0]))
+    await ag.backward(y)
 
     assert (y.tolist(), y.requires_grad, y.grad_fn.name) == ([6.0], True, "MadeBackward")
     assert w.grad.tolist() == [2.0]
 
 
+@one_loop
 @each_form
-def test_a_function_that_does_not_say_that_it_records_warns_at_the_line_that_applies_it(form):
+async def test_a_function_that_does_not_say_that_it_records_warns_at_the_line_that_applies_it(form):
     w, made = module(form, says=None)
 
     async def main() -> Any:
@@ -92,27 +91,29 @@ def test_a_function_that_does_not_say_that_it_records_warns_at_the_line_that_app
         return await task
 
     with pytest.warns(UserWarning, match=LOST) as caught:
-        y = ag.run(main())
+        y = await main()
 
     assert (y.requires_grad, y.tolist(), w.grad) == (False, [6.0], None)
     assert [warning.filename for warning in caught] == [__file__]
     assert "made.apply(*args)" in Path(__file__).read_text().splitlines()[caught[0].lineno - 1]
 
 
+@one_loop
 @each_form
-def test_a_function_that_says_that_it_does_not_record_is_silent(form):
+async def test_a_function_that_says_that_it_does_not_record_is_silent(form):
     _, made = module(form, says=False)
-    y = ag.run(apply_and_await(made, ag.tensor([2.0])))
+    y = await apply_and_await(made, ag.tensor([2.0]))
 
     assert not y.requires_grad
 
 
+@one_loop
 @each_form
 @pytest.mark.parametrize("says", [None, True, False])
-def test_without_grad_mode_nothing_is_recorded_and_nothing_said(form, says):
+async def test_without_grad_mode_nothing_is_recorded_and_nothing_said(form, says):
     w, made = module(form, says)
     with ag.no_grad():
-        y = ag.run(apply_and_await(made, ag.tensor([2.0])))
+        y = await apply_and_await(made, ag.tensor([2.0]))
 
     assert (y.requires_grad, w.grad) == (False, None)
 
@@ -316,7 +317,8 @@ def test_operations_after_a_watched_forward_are_not_watched():
     assert (W * 2.0).requires_grad
 
 
-def test_tasks_do_not_see_the_forwards_of_each_other():
+@one_loop
+async def test_tasks_do_not_see_the_forwards_of_each_other():
     async def forward(ctx: Any, x: Any) -> Any:
         begun.set()
         await gone_on.wait()
@@ -324,15 +326,13 @@ def test_tasks_do_not_see_the_forwards_of_each_other():
 
     begun, gone_on = asyncio.Event(), asyncio.Event()
 
-    async def main() -> Any:
-        task = asyncio.ensure_future(apply_and_await(function(forward), ag.tensor([1.0, 2.0])))
-        await begun.wait()
-        with ag.no_grad():
-            W * 2.0
-        gone_on.set()
-        return await task
+    task = asyncio.ensure_future(apply_and_await(function(forward), ag.tensor([1.0, 2.0])))
+    await begun.wait()
+    with ag.no_grad():
+        W * 2.0
+    gone_on.set()
 
-    assert ag.run(main()).tolist() == [2.0, 4.0]
+    assert (await task).tolist() == [2.0, 4.0]
 
 
 # What is recorded.
@@ -467,26 +467,25 @@ def test_a_reentrant_checkpoint_without_an_argument_that_requires_grad_warns_onc
     assert ["use_reentrant=False" in str(warning.message) for warning in caught] == [True]
 
 
-def test_a_device_other_than_the_cpu_watches_and_records():
+@one_loop
+async def test_a_device_other_than_the_cpu_watches_and_records():
     x = ag.tensor([1.0, 2.0], device="thread:0")
     w = ag.tensor([3.0, 4.0], device="thread:0", requires_grad=True)
     with pytest.warns(UserWarning, match=LOST):
         function(lambda ctx, x: x * w).apply(x)
     calls: list[Any] = []
     made = recording(lambda ctx, grad: calls.append(grad.device))
-    ag.run(ag.backward(made.apply(x), ag.tensor([1.0, 1.0], device="thread:0")))
+    await ag.backward(made.apply(x), ag.tensor([1.0, 1.0], device="thread:0"))
 
     assert [str(device) for device in calls] == ["thread:0"]
 
 
-def test_a_weight_gets_its_gradient_from_each_of_many_calls_at_once():
+@one_loop
+async def test_a_weight_gets_its_gradient_from_each_of_many_calls_at_once():
     w, made = module("ctx", says=True)
 
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            for number in range(5):
-                group.create_task(ag.backward(made.apply(ag.tensor([float(number)]))))
-
-    ag.run(main())
+    async with asyncio.TaskGroup() as group:
+        for number in range(5):
+            group.create_task(ag.backward(made.apply(ag.tensor([float(number)]))))
 
     assert w.grad.tolist() == [10.0]

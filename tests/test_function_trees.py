@@ -87,18 +87,15 @@ def tree_of_gradients(a: Any, b: Any) -> Any:
 
 @pytest.mark.parametrize("waits", [False, True], ids=["def", "async def"])
 @pytest.mark.parametrize("form", ["ctx", "setup_context"])
-def test_tensors_in_trees_get_gradients_to_any_order(run, form, waits):
-    async def main() -> Any:
-        x, y, z = leaf(2.0, 3.0), leaf(5.0, 7.0), leaf(11.0, 13.0)
-        given = tree_of(x, y)
-        result = multiplying_function(form, waits).apply(given, z)
-        out = await result if inspect.isawaitable(result) else result
-        product, scaled = two_of(out)
-        first = await ag.grad((product**2).sum() + scaled.sum(), [x, y, z], create_graph=True)
-        (second,) = await ag.grad(first[0].sum(), [y])
-        return out, [one.tolist() for one in (product, scaled, *first, second)]
-
-    out, found = run(main())
+async def test_tensors_in_trees_get_gradients_to_any_order(form, waits):
+    x, y, z = leaf(2.0, 3.0), leaf(5.0, 7.0), leaf(11.0, 13.0)
+    given = tree_of(x, y)
+    result = multiplying_function(form, waits).apply(given, z)
+    out = await result if inspect.isawaitable(result) else result
+    product, scaled = two_of(out)
+    first = await ag.grad((product**2).sum() + scaled.sum(), [x, y, z], create_graph=True)
+    (second,) = await ag.grad(first[0].sum(), [y])
+    found = [one.tolist() for one in (product, scaled, *first, second)]
 
     assert (out["pair"].second, out["rest"][0][0].name, out["rest"][1].inside) == ("text", "layer", 3)
     assert found == [

@@ -155,13 +155,13 @@ def test_the_errors_are_those_that_torch_raises():
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["plain", "counted"])
-def test_a_backward_adds_to_what_was_assigned_the_same_object_and_leaves_its_old_array_alone(run, watched):
+async def test_a_backward_adds_to_what_was_assigned_the_same_object_and_leaves_its_old_array_alone(watched):
     array = np.array([3.0, 4.0])
     x = leaf(1.0, 2.0)
     x.grad = gradient = ag.asarray(array)
     y = calling(x, lambda grad: None) if watched else np.multiply(x, 1.0)
 
-    run(ag.backward(y, np.ones(2)))
+    await ag.backward(y, np.ones(2))
 
     assert x.grad is gradient
     assert gradient.tolist() == [4.0, 5.0]
@@ -169,19 +169,19 @@ def test_a_backward_adds_to_what_was_assigned_the_same_object_and_leaves_its_old
     assert gradient._version == 1
 
 
-def test_a_body_may_set_the_gradient_of_a_leaf_that_has_its_own_still_to_come(run):
+async def test_a_body_may_set_the_gradient_of_a_leaf_that_has_its_own_still_to_come():
     x, y = leaf(1.0), leaf(2.0)
 
     def set_it(grad):
         x.grad = ag.tensor([100.0])
 
-    run(ag.backward(np.add(np.multiply(x, 2.0), calling(calling(y, set_it), lambda grad: None))))
+    await ag.backward(np.add(np.multiply(x, 2.0), calling(calling(y, set_it), lambda grad: None)))
 
     assert x.grad.tolist() == [102.0]
 
 
 @pytest.mark.parametrize("value", [None, "another", "changed"])
-def test_what_is_assigned_while_a_backward_runs_stays_if_that_fails(run, value):
+async def test_what_is_assigned_while_a_backward_runs_stays_if_that_fails(value):
     """It is the assigner's, and no part of what the backward has done."""
     held = Held()
     x = leaf(1.0)
@@ -190,37 +190,31 @@ def test_what_is_assigned_while_a_backward_runs_stays_if_that_fails(run, value):
         await held(grad)
         raise Trouble
 
-    async def main():
-        x.grad = ag.tensor([5.0])
-        # x gets its gradient at once; the other branch waits, and fails.
-        out = np.add(calling(x, lambda grad: None), awaiting(leaf(2.0), fail))
-        backward = asyncio.ensure_future(ag.backward(out))
-        await held.begun.wait()
-        await settle()
-        assert x.grad.item() == 6.0
-        assigned: Any = None if value is None else ag.tensor([50.0])
-        x.grad = assigned
-        if value == "changed":
-            assigned += 1.0
-        held.let_go.set()
-        with pytest.raises(Trouble):
-            await backward
-        assert x.grad is assigned
-
-    run(main())
+    x.grad = ag.tensor([5.0])
+    # x gets its gradient at once; the other branch waits, and fails.
+    out = np.add(calling(x, lambda grad: None), awaiting(leaf(2.0), fail))
+    backward = asyncio.ensure_future(ag.backward(out))
+    await held.begun.wait()
+    await settle()
+    assert x.grad.item() == 6.0
+    assigned: Any = None if value is None else ag.tensor([50.0])
+    x.grad = assigned
+    if value == "changed":
+        assigned += 1.0
+    held.let_go.set()
+    with pytest.raises(Trouble):
+        await backward
+    assert x.grad is assigned
 
     assert x.grad is None if value is None else x.grad.item() == {"another": 50.0, "changed": 51.0}[value]
 
 
-def test_zeroing_the_gradients_between_two_backward_passes_starts_anew(run):
+async def test_zeroing_the_gradients_between_two_backward_passes_starts_anew():
     x = leaf(1.0)
 
-    async def main():
-        for _ in range(2):
-            x.grad = None
-            await ag.backward(np.multiply(x, 3.0))
-
-    run(main())
+    for _ in range(2):
+        x.grad = None
+        await ag.backward(np.multiply(x, 3.0))
 
     assert x.grad.item() == 3.0
 

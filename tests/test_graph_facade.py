@@ -193,11 +193,11 @@ class AsyncScale(Scale):
 
 
 @pytest.mark.parametrize("kind", [Scale, AsyncScale])
-def test_a_node_of_ones_own_takes_gradients_to_its_edges(run, kind):
+async def test_a_node_of_ones_own_takes_gradients_to_its_edges(kind):
     x, plain = leaf(1.0, 2.0), ag.tensor([1.0, 2.0])
     y = x * 3
     node = kind(5.0, y, plain, x)
-    run(ag.backward(GradientEdge(node, 0), np.array([1.0, 2.0])))
+    await ag.backward(GradientEdge(node, 0), np.array([1.0, 2.0]))
 
     assert (node.name, node.num_outputs, node.is_async) == (kind.__name__, 3, kind is AsyncScale)
     assert x.grad.tolist() == [20.0, 40.0]

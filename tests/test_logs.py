@@ -59,7 +59,7 @@ def test_a_failure_is_logged_with_its_error(debug):
     assert debug()[-1].endswith("Trouble('in the middle')")
 
 
-def test_a_cancellation_and_a_nested_backward_are_logged(debug, run):
+async def test_a_cancellation_and_a_nested_backward_are_logged(debug):
     async def main():
         nested = awaiting(leaf(1.0), lambda grad: asyncio.Event().wait()).sum()
 
@@ -74,7 +74,7 @@ def test_a_cancellation_and_a_nested_backward_are_logged(debug, run):
 
     # Compiling logs lines of its own.
     with node_by_node():
-        run(main())
+        await main()
     outer, inner, *ends = debug()
     assert inner.endswith(f", inside of {outer.partition(' begins')[0]}")
     assert [" was cancelled after " in end for end in ends] == [True, True]
@@ -97,24 +97,18 @@ def test_a_compilation_and_a_deoptimisation_are_logged_with_the_reason(debug):
     assert "a compiled backward from SumBackward goes on uncompiled: another structure, shape or dtype" in debug()
 
 
-def test_a_worker_logs_its_start(debug, run):
+async def test_a_worker_logs_its_start(debug):
     WORKER_POOL.close()
 
-    async def main():
-        with always(), ag.workers(1):
-            await heavy_calling(large(), lambda grad: None).sum().backward()
-
-    run(main())
+    with always(), ag.workers(1):
+        await heavy_calling(large(), lambda grad: None).sum().backward()
     assert any(text.startswith("asyncgrad worker") and text.endswith("started") for text in debug())
 
 
-def test_a_thread_device_logs_start_and_end_of_its_worker(debug, run):
-    async def main():
-        device = ag.device("thread:61")
-        await device.call(int)
-        device.close()
-
-    run(main())
+async def test_a_thread_device_logs_start_and_end_of_its_worker(debug):
+    device = ag.device("thread:61")
+    await device.call(int)
+    device.close()
     for thread in threading.enumerate():
         if thread.name == "asyncgrad thread:61":
             thread.join(PATIENCE)
@@ -130,18 +124,15 @@ def test_a_store_of_saved_tensors_logs_its_folder(debug, tmp_path):
     assert [str(tmp_path) in text for text in debug("asyncgrad.memory.offload")] == [True]
 
 
-def test_a_node_that_blocks_the_loop_is_logged_with_its_line(caplog, run):
+async def test_a_node_that_blocks_the_loop_is_logged_with_its_line(caplog):
     now = [0.0]
 
     def body(grad):
         now[0] += 0.5
 
-    async def main():
-        asyncio.get_running_loop().slow_callback_duration = 0.1
-        with hand_in(lambda: now[0]):
-            await calling(leaf(1.0), body).sum().backward()
-
-    run(main())
+    asyncio.get_running_loop().slow_callback_duration = 0.1
+    with hand_in(lambda: now[0]):
+        await calling(leaf(1.0), body).sum().backward()
     (record,) = (record for record in caplog.records if record.name == "asyncgrad.engine")
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith("CallingBackward (node #")
@@ -149,7 +140,7 @@ def test_a_node_that_blocks_the_loop_is_logged_with_its_line(caplog, run):
     assert record.getMessage().endswith("blocked the event loop for 0.499 s")
 
 
-def test_a_plain_node_that_blocks_the_loop_is_logged(caplog, run):
+async def test_a_plain_node_that_blocks_the_loop_is_logged(caplog):
     now = [0.0]
 
     def body(grad):
@@ -161,24 +152,21 @@ def test_a_plain_node_that_blocks_the_loop_is_logged(caplog, run):
             await heavy_calling(leaf(1.0), body).sum().backward()
 
     with node_by_node():
-        run(main())
+        await main()
     assert [
         record.getMessage().partition(" (")[0] for record in caplog.records if record.name == "asyncgrad.engine"
     ] == ["WatchedBackward"]
 
 
-def test_a_compiled_function_that_blocks_the_loop_until_its_end_is_logged(caplog, run):
-    async def main():
-        asyncio.get_running_loop().slow_callback_duration = 0.1
-        with ag.compiled_autograd(after=1):
-            for _ in range(2):
-                await np.sin(ag.tensor(1.0, requires_grad=True)).backward()
-            caplog.clear()
-            # It is read as the driver begins, and after the function.
-            with hand_in(TickingClock(0.5)):
-                await np.sin(ag.tensor(1.0, requires_grad=True)).backward()
-
-    run(main())
+async def test_a_compiled_function_that_blocks_the_loop_until_its_end_is_logged(caplog):
+    asyncio.get_running_loop().slow_callback_duration = 0.1
+    with ag.compiled_autograd(after=1):
+        for _ in range(2):
+            await np.sin(ag.tensor(1.0, requires_grad=True)).backward()
+        caplog.clear()
+        # It is read as the driver begins, and after the function.
+        with hand_in(TickingClock(0.5)):
+            await np.sin(ag.tensor(1.0, requires_grad=True)).backward()
     (record,) = (record for record in caplog.records if record.name == "asyncgrad.engine")
     assert record.getMessage().startswith("a compiled function of backward ")
     assert record.getMessage().endswith("blocked the event loop for 0.499 s")

@@ -13,6 +13,7 @@ import pytest
 from asyncgrad.core.settings.loop_turn import HERE, LoopTurn, keep_pace
 from tests.clocks import TickingClock, hand_in
 from tests.settings import loop_budget
+from tests.support.loops import one_loop
 from tests.turns import settle, turns_given
 
 BUDGET = 10.0
@@ -37,35 +38,26 @@ async def spend_and_wait(clock: TickingClock) -> None:
     await keep_pace()
 
 
-def test_work_within_the_budget_never_suspends(run, clock):
-    async def main() -> None:
-        for _ in range(10):
-            step = spend(clock, 1.0)
-            with pytest.raises(StopIteration):
-                step.send(None)
-
-    run(main())
+async def test_work_within_the_budget_never_suspends(clock):
+    for _ in range(10):
+        step = spend(clock, 1.0)
+        with pytest.raises(StopIteration):
+            step.send(None)
 
 
-def test_a_spent_budget_leaves_the_loop_alone_for_three_iterations(run, clock):
-    async def main() -> None:
-        for _ in range(3):
-            assert await turns_given(spend_and_wait(clock)) == 3
-
-    run(main())
+async def test_a_spent_budget_leaves_the_loop_alone_for_three_iterations(clock):
+    for _ in range(3):
+        assert await turns_given(spend_and_wait(clock)) == 3
 
 
-def test_a_turn_of_the_loop_gives_a_new_budget(run, clock):
-    async def main() -> None:
-        await spend(clock)
-        await asyncio.sleep(0)
-        assert await turns_given(keep_pace()) == 0
-
-    run(main())
+async def test_a_turn_of_the_loop_gives_a_new_budget(clock):
+    await spend(clock)
+    await asyncio.sleep(0)
+    assert await turns_given(keep_pace()) == 0
 
 
 @pytest.mark.parametrize("ticks", [BUDGET / 8, 2 * BUDGET])
-def test_those_who_wait_go_on_first_in_first_out(run, clock, ticks):
+async def test_those_who_wait_go_on_first_in_first_out(clock, ticks):
     went_on = []
 
     async def wait(number: int) -> None:
@@ -78,10 +70,10 @@ def test_those_who_wait_go_on_first_in_first_out(run, clock, ticks):
         await asyncio.gather(*[wait(number) for number in range(100)])
         assert went_on == list(range(100))
 
-    run(main())
+    await main()
 
 
-def test_long_work_of_many_tasks_takes_turns(run, clock):
+async def test_long_work_of_many_tasks_takes_turns(clock):
     went_on = []
 
     async def work(name: str) -> None:
@@ -94,10 +86,10 @@ def test_long_work_of_many_tasks_takes_turns(run, clock):
         # The first one waits ahead of those that have not begun.
         assert "".join(went_on) == "a" + 4 * "abc" + "bc"
 
-    run(main())
+    await main()
 
 
-def test_no_more_work_runs_in_an_iteration_of_the_loop_than_fits_into_the_budget(run, clock):
+async def test_no_more_work_runs_in_an_iteration_of_the_loop_than_fits_into_the_budget(clock):
     work_in = [0.0]
 
     async def work() -> None:
@@ -110,59 +102,47 @@ def test_no_more_work_runs_in_an_iteration_of_the_loop_than_fits_into_the_budget
             work_in.append(0.0)
             await asyncio.sleep(0)
 
-    async def main() -> None:
-        counting = asyncio.ensure_future(count_iterations())
-        await asyncio.gather(*[work() for _ in range(200)])
-        counting.cancel()
-        await asyncio.wait([counting])
-        # The budget, and the piece of work in which it ends.
-        assert max(work_in) <= BUDGET + BUDGET / 4
-        assert sum(work_in) == 200 * BUDGET / 4
-
-    run(main())
+    counting = asyncio.ensure_future(count_iterations())
+    await asyncio.gather(*[work() for _ in range(200)])
+    counting.cancel()
+    await asyncio.wait([counting])
+    # The budget, and the piece of work in which it ends.
+    assert max(work_in) <= BUDGET + BUDGET / 4
+    assert sum(work_in) == 200 * BUDGET / 4
 
 
-def test_those_who_come_while_the_loop_is_left_alone_do_not_keep_others_waiting(run, clock):
-    async def main() -> None:
-        went_on = False
+async def test_those_who_come_while_the_loop_is_left_alone_do_not_keep_others_waiting(clock):
+    went_on = False
 
-        async def first() -> None:
-            nonlocal went_on
-            await keep_pace()
-            went_on = True
+    async def first() -> None:
+        nonlocal went_on
+        await keep_pace()
+        went_on = True
 
-        await spend(clock)
-        tasks = [asyncio.ensure_future(first())]
-        for _ in range(5):
-            tasks.append(asyncio.ensure_future(spend(clock, 0.0)))
-            await asyncio.sleep(0)
-        assert went_on
-        await asyncio.gather(*tasks)
-
-    run(main())
+    await spend(clock)
+    tasks = [asyncio.ensure_future(first())]
+    for _ in range(5):
+        tasks.append(asyncio.ensure_future(spend(clock, 0.0)))
+        await asyncio.sleep(0)
+    assert went_on
+    await asyncio.gather(*tasks)
 
 
-def test_one_that_is_cancelled_while_it_waits_holds_nobody_up(run, clock):
-    async def main() -> None:
-        spending = asyncio.ensure_future(spend(clock))
-        tasks = [asyncio.ensure_future(spend(clock)) for _ in range(9)]
-        await spending
-        for task in tasks[::2]:
-            task.cancel()
-        await settle()
-        assert [task.cancelled() for task in tasks] == [True, False] * 4 + [True]
-        assert all(task.done() for task in tasks)
-
-    run(main())
+async def test_one_that_is_cancelled_while_it_waits_holds_nobody_up(clock):
+    spending = asyncio.ensure_future(spend(clock))
+    tasks = [asyncio.ensure_future(spend(clock)) for _ in range(9)]
+    await spending
+    for task in tasks[::2]:
+        task.cancel()
+    await settle()
+    assert [task.cancelled() for task in tasks] == [True, False] * 4 + [True]
+    assert all(task.done() for task in tasks)
 
 
-def test_the_turn_of_a_loop_that_has_ended_delays_no_work_on_the_next(run, clock):
-    run(spend(clock))
+async def test_the_turn_of_a_loop_that_has_ended_delays_no_work_on_the_next(clock):
+    await spend(clock)
 
-    async def main() -> None:
-        assert await turns_given(keep_pace()) == 0
-
-    run(main())
+    assert await turns_given(keep_pace()) == 0
 
 
 def test_loops_in_two_threads_have_turns_of_their_own(clock):
@@ -195,59 +175,52 @@ def test_without_an_event_loop_nothing_waits(clock):
             spend(clock).send(None)
 
 
-def test_a_turn_puts_one_callback_into_the_loop_however_much_work_there_is(monkeypatch):
-    async def main() -> None:
-        loop, calls = asyncio.get_running_loop(), []
-        call_soon = loop.call_soon
+@one_loop
+async def test_a_turn_puts_one_callback_into_the_loop_however_much_work_there_is(monkeypatch):
+    loop, calls = asyncio.get_running_loop(), []
+    call_soon = loop.call_soon
 
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            calls.append(args)
-            return call_soon(*args, **kwargs)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return call_soon(*args, **kwargs)
 
-        monkeypatch.setattr(loop, "call_soon", counted)
-        for _ in range(1000):
-            await keep_pace()
-        assert len(calls) == 1
-
-    asyncio.run(main())
+    monkeypatch.setattr(loop, "call_soon", counted)
+    for _ in range(1000):
+        await keep_pace()
+    assert len(calls) == 1
 
 
-def test_a_loop_whose_turns_are_spent_without_end_has_few_callbacks(clock, monkeypatch):
+@one_loop
+async def test_a_loop_whose_turns_are_spent_without_end_has_few_callbacks(clock, monkeypatch):
     calls = [0]
 
-    async def main() -> None:
-        async def work() -> None:
-            for _ in range(50):
-                await spend(clock)
+    async def work() -> None:
+        for _ in range(50):
+            await spend(clock)
 
-        loop = asyncio.get_running_loop()
-        call_soon = loop.call_soon
+    loop = asyncio.get_running_loop()
+    call_soon = loop.call_soon
 
-        def counted(callback: Any, *args: Any, **kwargs: Any) -> Any:
-            calls[-1] += isinstance(getattr(callback, "__self__", None), LoopTurn)
-            return call_soon(callback, *args, **kwargs)
+    def counted(callback: Any, *args: Any, **kwargs: Any) -> Any:
+        calls[-1] += isinstance(getattr(callback, "__self__", None), LoopTurn)
+        return call_soon(callback, *args, **kwargs)
 
-        async def count_iterations() -> None:
-            while True:
-                calls.append(0)
-                await asyncio.sleep(0)
+    async def count_iterations() -> None:
+        while True:
+            calls.append(0)
+            await asyncio.sleep(0)
 
-        monkeypatch.setattr(loop, "call_soon", counted)
-        counting = asyncio.ensure_future(count_iterations())
-        await asyncio.gather(*[work() for _ in range(10)])
-        counting.cancel()
-
-    asyncio.run(main())
+    monkeypatch.setattr(loop, "call_soon", counted)
+    counting = asyncio.ensure_future(count_iterations())
+    await asyncio.gather(*[work() for _ in range(10)])
+    counting.cancel()
     # The two of the iteration, and one for a turn that is spent in it and one for who is woken too late.
     assert max(calls) <= 4
 
 
-def test_the_callback_of_a_turn_keeps_no_value_alive(run, clock):
-    async def main() -> None:
-        await keep_pace()
-        assert not len(HERE.turn._context)
-
-    run(main())
+async def test_the_callback_of_a_turn_keeps_no_value_alive(clock):
+    await keep_pace()
+    assert not len(HERE.turn._context)
 
 
 @pytest.mark.parametrize("number", range(1, 12))

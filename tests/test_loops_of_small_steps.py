@@ -18,6 +18,7 @@ from tests.functions import awaiting
 from tests.leaves import leaf
 from tests.sampling import cases
 from tests.settings import loop_budget
+from tests.support.loops import on_each_loop, one_loop
 from tests.turns import at_once, turns_given
 
 #: In ticks of the clock: one for each step at least.
@@ -186,13 +187,10 @@ async def again_and_again(step: Callable[[], Awaitable[Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", STEPS_OF)
-def test_the_loop_turns_beside_a_loop_of_small_steps(run, name):
-    async def main() -> None:
-        step = STEPS_OF[name]()
-        # Each step looks at the clock at least once, and a turn of the loop follows on each budget.
-        assert await turns_given(again_and_again(step)) >= STEPS / BUDGET
-
-    run(main())
+async def test_the_loop_turns_beside_a_loop_of_small_steps(name):
+    step = STEPS_OF[name]()
+    # Each step looks at the clock at least once, and a turn of the loop follows on each budget.
+    assert await turns_given(again_and_again(step)) >= STEPS / BUDGET
 
 
 async def examples() -> AsyncIterator[float]:
@@ -211,23 +209,21 @@ BATCHES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("source", BATCHES)
-def test_the_loop_turns_beside_a_loop_over_batches(run, source):
+async def test_the_loop_turns_beside_a_loop_over_batches(source):
     async def read() -> None:
         async for _ in BATCHES[source]():
             pass
 
-    async def main() -> None:
-        assert await turns_given(read()) >= STEPS / BUDGET
-
-    run(main())
+    assert await turns_given(read()) >= STEPS / BUDGET
 
 
 #: Those that take about as long as a backward, for programs of many.
 _SHORT = sorted(STEPS_OF.keys() - {"ag.gradcheck", *(name for name in STEPS_OF if name.startswith("scipy."))})
 
 
+@one_loop
 @pytest.mark.parametrize("seed", range(cases(500)))
-def test_random_programs_of_small_steps_keep_the_loop_no_longer_than_the_budget(clock, seed):
+async def test_random_programs_of_small_steps_keep_the_loop_no_longer_than_the_budget(clock, seed):
     rng = random.Random(seed)
     tasks = rng.randint(1, 6)
     longest = last = 0.0
@@ -253,57 +249,48 @@ def test_random_programs_of_small_steps_keep_the_loop_no_longer_than_the_budget(
         ticker.cancel()
         await asyncio.wait([ticker])
 
-    asyncio.run(main())
+    await main()
     # Besides, each task looks at the clock a few times until it finds the budget spent.
     assert longest <= BUDGET + 4 * tasks + 4
 
 
 @pytest.mark.parametrize("tasks", [2, 50])
-def test_the_loop_turns_beside_loops_in_many_tasks(run, tasks):
-    async def main() -> None:
-        xs = [leaf(1.0, 2.0) for _ in range(tasks)]
-        loops = [again_and_again(lambda x=x: square(x).backward()) for x in xs]
-        assert await turns_given(asyncio.gather(*loops)) >= tasks * STEPS / BUDGET
-        assert all(x.grad.tolist() == [2.0 * STEPS, 4.0 * STEPS] for x in xs)
-
-    run(main())
+async def test_the_loop_turns_beside_loops_in_many_tasks(tasks):
+    xs = [leaf(1.0, 2.0) for _ in range(tasks)]
+    loops = [again_and_again(lambda x=x: square(x).backward()) for x in xs]
+    assert await turns_given(asyncio.gather(*loops)) >= tasks * STEPS / BUDGET
+    assert all(x.grad.tolist() == [2.0 * STEPS, 4.0 * STEPS] for x in xs)
 
 
-def test_a_timeout_ends_a_loop_of_small_backwards(run):
+async def test_a_timeout_ends_a_loop_of_small_backwards():
     async def timed() -> None:
         x = leaf(1.0, 2.0)
         async with asyncio.timeout(0):
             while True:
                 await square(x).backward()
 
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            await timed()
-
-    run(main())
+    with pytest.raises(TimeoutError):
+        await timed()
 
 
-def test_a_cancelled_loop_of_small_backwards_ends_between_two_of_them(run):
-    async def main() -> None:
-        x = leaf(3.0)
+async def test_a_cancelled_loop_of_small_backwards_ends_between_two_of_them():
+    x = leaf(3.0)
 
-        async def forever() -> None:
-            while True:
-                await (x * 2.0).backward()
+    async def forever() -> None:
+        while True:
+            await (x * 2.0).backward()
 
-        task = asyncio.ensure_future(forever())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert x.grad.item() % 2.0 == 0.0
-
-    run(main())
+    task = asyncio.ensure_future(forever())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert x.grad.item() % 2.0 == 0.0
 
 
 @pytest.mark.parametrize("name", [name for name in STEPS_OF if "async" in name])
-def test_a_step_that_is_cancelled_while_it_yields_leaves_no_coroutine_that_was_never_awaited(run, name):
+async def test_a_step_that_is_cancelled_while_it_yields_leaves_no_coroutine_that_was_never_awaited(name):
     async def main() -> None:
         step = STEPS_OF[name]()
         for _ in range(30):
@@ -313,9 +300,10 @@ def test_a_step_that_is_cancelled_while_it_yields_leaves_no_coroutine_that_was_n
             await asyncio.wait([task])
 
     with loop_budget(0.0):
-        run(main())
+        await main()
 
 
+@on_each_loop
 def test_blocking_calls_in_a_loop_never_yield(run):
     async def main() -> None:
         x = leaf(1.0, 2.0)

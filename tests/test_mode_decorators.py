@@ -110,7 +110,7 @@ def test_methods_of_all_kinds_can_be_decorated():
     assert [False, False, (Model, False)] == [model.method(), model.static(), model.of_class()]
 
 
-def test_a_callable_object_runs_in_the_mode_also_where_its_call_is_async(run):
+async def test_a_callable_object_runs_in_the_mode_also_where_its_call_is_async():
     class Model:
         async def __call__(self):
             await asyncio.sleep(0)
@@ -118,7 +118,7 @@ def test_a_callable_object_runs_in_the_mode_also_where_its_call_is_async(run):
 
     decorated: list[Any] = [ag.no_grad()(Model()), ag.no_grad()(functools.partial(Model()))]
 
-    assert [run(one()) for one in decorated] == [False, False]
+    assert [await one() for one in decorated] == [False, False]
 
 
 @pytest.mark.parametrize("thing", [int, 3], ids=["class", "number"])
@@ -127,40 +127,36 @@ def test_decorating_what_is_no_function_raises_and_names_it(thing):
         ag.no_grad()(thing)
 
 
-def test_a_decorated_coroutine_runs_in_the_mode_across_its_awaits_and_others_do_not(run):
-    async def main():
-        suspended, looked = asyncio.Event(), asyncio.Event()
+async def test_a_decorated_coroutine_runs_in_the_mode_across_its_awaits_and_others_do_not():
+    suspended, looked = asyncio.Event(), asyncio.Event()
 
-        @ag.no_grad()
-        async def decorated():
-            before = ag.is_grad_enabled()
-            suspended.set()
-            await looked.wait()
-            return before, ag.is_grad_enabled()
+    @ag.no_grad()
+    async def decorated():
+        before = ag.is_grad_enabled()
+        suspended.set()
+        await looked.wait()
+        return before, ag.is_grad_enabled()
 
-        async def beside():
-            await suspended.wait()
-            looked.set()
-            return ag.is_grad_enabled()
+    async def beside():
+        await suspended.wait()
+        looked.set()
+        return ag.is_grad_enabled()
 
-        results = await asyncio.gather(decorated(), beside())
-        awaited_here = await asyncio.wait_for(decorated(), 10)
-        return [*results, awaited_here, ag.is_grad_enabled()]
+    results = await asyncio.gather(decorated(), beside())
+    awaited_here = await asyncio.wait_for(decorated(), 10)
 
-    assert run(main()) == [(False, False), True, (False, False), True]
+    assert [*results, awaited_here, ag.is_grad_enabled()] == [(False, False), True, (False, False), True]
 
 
-def test_a_decorated_coroutine_that_raises_gives_back_the_mode_before_it(run):
+async def test_a_decorated_coroutine_that_raises_gives_back_the_mode_before_it():
     @ag.no_grad()
     async def decorated():
         raise KeyError
 
-    async def main():
-        with pytest.raises(KeyError):
-            await decorated()
-        return ag.is_grad_enabled()
+    with pytest.raises(KeyError):
+        await decorated()
 
-    assert run(main()) is True
+    assert ag.is_grad_enabled() is True
 
 
 # Generators: the mode holds within each step, the caller's between them.
@@ -278,21 +274,19 @@ async def async_conversation(log):
         log.append(("end", ag.is_grad_enabled()))
 
 
-def test_an_async_generator_runs_in_the_mode_and_its_caller_does_not(run):
-    async def main():
-        seen = []
-        generator = async_conversation([])
-        async for inside, _ in generator:
-            seen.append((inside, ag.is_grad_enabled()))
-            if len(seen) == 3:
-                break
-        await generator.aclose()
-        return seen
+async def test_an_async_generator_runs_in_the_mode_and_its_caller_does_not():
+    seen = []
+    generator = async_conversation([])
+    async for inside, _ in generator:
+        seen.append((inside, ag.is_grad_enabled()))
+        if len(seen) == 3:
+            break
+    await generator.aclose()
 
-    assert run(main()) == [(False, True)] * 3
+    assert seen == [(False, True)] * 3
 
 
-def test_an_async_generator_receives_what_is_sent(run):
+async def test_an_async_generator_receives_what_is_sent():
     async def main():
         log: list[Any] = []
         generator = async_conversation(log)
@@ -303,84 +297,73 @@ def test_an_async_generator_receives_what_is_sent(run):
         return answer, log, ag.is_grad_enabled()
 
     log = [("received", "hello", False), ("received", "stop", False), ("end", False)]
-    assert ((False, "hello"), log, True) == run(main())
+    assert ((False, "hello"), log, True) == await main()
 
 
-def test_an_async_generator_receives_what_is_thrown_and_may_go_on(run):
+async def test_an_async_generator_receives_what_is_thrown_and_may_go_on():
     error = KeyError("thrown")
 
-    async def main():
-        generator = async_conversation([])
-        await anext(generator)
-        answers = [await generator.athrow(error), await anext(generator)]
-        await generator.aclose()
-        return answers, ag.is_grad_enabled()
+    generator = async_conversation([])
+    await anext(generator)
+    answers = [await generator.athrow(error), await anext(generator)]
+    await generator.aclose()
 
-    assert ([(False, error), (False, None)], True) == run(main())
+    assert ([(False, error), (False, None)], True) == (answers, ag.is_grad_enabled())
 
 
-def test_what_an_async_generator_does_not_catch_ends_it_and_reaches_the_caller(run):
-    async def main():
-        log: list[Any] = []
-        generator = async_conversation(log)
-        await anext(generator)
-        with pytest.raises(ZeroDivisionError):
-            await generator.athrow(ZeroDivisionError())
-        return log, [item async for item in generator], ag.is_grad_enabled()
+async def test_what_an_async_generator_does_not_catch_ends_it_and_reaches_the_caller():
+    log: list[Any] = []
+    generator = async_conversation(log)
+    await anext(generator)
+    with pytest.raises(ZeroDivisionError):
+        await generator.athrow(ZeroDivisionError())
 
-    assert run(main()) == ([("end", False)], [], True)
+    assert (log, [item async for item in generator], ag.is_grad_enabled()) == ([("end", False)], [], True)
 
 
-def test_an_async_generator_closed_early_cleans_up_in_the_mode(run):
-    async def main():
-        log: list[Any] = []
-        generator = async_conversation(log)
-        await anext(generator)
-        await generator.aclose()
-        return log, ag.is_grad_enabled()
+async def test_an_async_generator_closed_early_cleans_up_in_the_mode():
+    log: list[Any] = []
+    generator = async_conversation(log)
+    await anext(generator)
+    await generator.aclose()
 
-    assert run(main()) == ([("end", False)], True)
+    assert (log, ag.is_grad_enabled()) == ([("end", False)], True)
 
 
-def test_an_async_generator_dropped_early_cleans_up_in_the_mode(run):
-    async def main():
-        seen, ended = [], asyncio.Event()
+async def test_an_async_generator_dropped_early_cleans_up_in_the_mode():
+    seen, ended = [], asyncio.Event()
 
-        @ag.no_grad()
-        async def generator():
-            try:
-                yield
-            finally:
-                seen.append(ag.is_grad_enabled())
-                ended.set()
+    @ag.no_grad()
+    async def generator():
+        try:
+            yield
+        finally:
+            seen.append(ag.is_grad_enabled())
+            ended.set()
 
-        dropped = generator()
-        await anext(dropped)
-        del dropped
-        await ended.wait()
-        return seen
+    dropped = generator()
+    await anext(dropped)
+    del dropped
+    await ended.wait()
 
-    assert run(main()) == [False]
+    assert seen == [False]
 
 
-def test_others_do_not_see_the_mode_of_a_suspended_async_generator(run):
-    async def main():
-        suspended, looked = asyncio.Event(), asyncio.Event()
+async def test_others_do_not_see_the_mode_of_a_suspended_async_generator():
+    suspended, looked = asyncio.Event(), asyncio.Event()
 
-        @ag.no_grad()
-        async def generator():
-            suspended.set()
-            await looked.wait()
-            yield ag.is_grad_enabled()
+    @ag.no_grad()
+    async def generator():
+        suspended.set()
+        await looked.wait()
+        yield ag.is_grad_enabled()
 
-        async def consumer():
-            return [item async for item in generator()]
+    async def consumer():
+        return [item async for item in generator()]
 
-        async def beside():
-            await suspended.wait()
-            looked.set()
-            return ag.is_grad_enabled()
+    async def beside():
+        await suspended.wait()
+        looked.set()
+        return ag.is_grad_enabled()
 
-        return await asyncio.gather(consumer(), beside())
-
-    assert run(main()) == [[False], True]
+    assert (await asyncio.gather(consumer(), beside())) == [[False], True]

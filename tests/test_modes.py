@@ -98,80 +98,70 @@ def test_set_grad_enabled_switches_without_a_block():
 # Tasks and threads.
 
 
-def test_a_task_does_not_see_the_mode_of_its_sibling(run):
-    async def main():
-        entered, looked = asyncio.Event(), asyncio.Event()
+async def test_a_task_does_not_see_the_mode_of_its_sibling():
+    entered, looked = asyncio.Event(), asyncio.Event()
 
-        async def inside():
-            with ag.no_grad():
-                entered.set()
-                await looked.wait()
-                return ag.is_grad_enabled()
+    async def inside():
+        with ag.no_grad():
+            entered.set()
+            await looked.wait()
+            return ag.is_grad_enabled()
 
-        async def beside():
-            await entered.wait()
-            seen = ag.is_grad_enabled()
-            looked.set()
-            return seen
+    async def beside():
+        await entered.wait()
+        seen = ag.is_grad_enabled()
+        looked.set()
+        return seen
 
-        return await asyncio.gather(inside(), beside())
-
-    assert run(main()) == [False, True]
+    assert (await asyncio.gather(inside(), beside())) == [False, True]
 
 
-def test_one_manager_gives_each_task_its_own_mode_back(run):
+async def test_one_manager_gives_each_task_its_own_mode_back():
     one = ag.no_grad()
 
-    async def main():
-        first_in, second_in, first_out = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    first_in, second_in, first_out = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        async def first():
-            with ag.set_grad_enabled(False):
-                with one:
-                    first_in.set()
-                    await second_in.wait()
-                first_out.set()
-                return ag.is_grad_enabled()
-
-        async def second():
-            await first_in.wait()
+    async def first():
+        with ag.set_grad_enabled(False):
             with one:
-                second_in.set()
-                await first_out.wait()
+                first_in.set()
+                await second_in.wait()
+            first_out.set()
             return ag.is_grad_enabled()
 
-        return await asyncio.gather(first(), second())
+    async def second():
+        await first_in.wait()
+        with one:
+            second_in.set()
+            await first_out.wait()
+        return ag.is_grad_enabled()
 
-    assert run(main()) == [False, True]
+    assert (await asyncio.gather(first(), second())) == [False, True]
 
 
-def test_a_task_starts_with_the_mode_it_was_made_in_and_keeps_it(run):
-    async def main():
-        async def later():
+async def test_a_task_starts_with_the_mode_it_was_made_in_and_keeps_it():
+    async def later():
+        return ag.is_grad_enabled()
+
+    with ag.no_grad():
+        task = asyncio.create_task(later())
+
+    assert (await task, ag.is_grad_enabled()) == (False, True)
+
+
+async def test_a_cancelled_block_gives_back_the_mode_before_it():
+    async def waits():
+        try:
+            with ag.no_grad():
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
             return ag.is_grad_enabled()
 
-        with ag.no_grad():
-            task = asyncio.create_task(later())
-        return await task, ag.is_grad_enabled()
+    task = asyncio.create_task(waits())
+    await asyncio.sleep(0)
+    task.cancel()
 
-    assert run(main()) == (False, True)
-
-
-def test_a_cancelled_block_gives_back_the_mode_before_it(run):
-    async def main():
-        async def waits():
-            try:
-                with ag.no_grad():
-                    await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                return ag.is_grad_enabled()
-
-        task = asyncio.create_task(waits())
-        await asyncio.sleep(0)
-        task.cancel()
-        return await task
-
-    assert run(main()) is True
+    assert (await task) is True
 
 
 def test_a_thread_starts_out_recording():

@@ -108,17 +108,14 @@ def test_an_inner_transform_with_create_graph_false_is_a_constant():
     assert sync.value_and_grad(outer)(0.5)[1].item() == np.cos(0.5)
 
 
-def test_async_transforms_nest(run):
+async def test_async_transforms_nest():
     async def sine(x: Any) -> Any:
         return np.sin(x)
 
     async def slope(x: Any) -> Any:
         return (await ag.value_and_grad(sine)(x))[1]
 
-    async def main() -> Any:
-        return (await ag.value_and_grad(slope)(0.5))[1].item()
-
-    assert run(main()) == -np.sin(0.5)
+    assert (await ag.value_and_grad(slope)(0.5))[1].item() == -np.sin(0.5)
 
 
 def test_a_transform_inside_of_a_checkpoint_nests():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import importlib
 import inspect
 import json
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.loops import one_loop
 from tools.notebooks import FOLDER, LARGEST
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -38,8 +38,9 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
+@one_loop
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_the_cells_of_a_notebook_run(path, monkeypatch):
+async def test_the_cells_of_a_notebook_run(path, monkeypatch):
     shown: list[Any] = []
     display = types.ModuleType("IPython.display")
     display.display = shown.append  # type: ignore[attr-defined]
@@ -49,7 +50,7 @@ def test_the_cells_of_a_notebook_run(path, monkeypatch):
     module = importlib.import_module("asyncgrad.observing.visualize.visualize")
     monkeypatch.setattr(module, "_rendered", lambda text, chosen: text)
 
-    names = asyncio.run(run_cells(path))
+    names = await run_cells(path)
 
     assert names["w"].grad.tolist() == [14.0, 14.0]
     assert len(shown) == 1

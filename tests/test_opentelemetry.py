@@ -64,18 +64,15 @@ def test_a_backward_is_a_span_with_its_id_depth_root_and_nodes():
     assert span.parent is None
 
 
-def test_spans_nest_as_callers_backward_passes_and_bodies_do(run):
-    async def main():
-        nested = awaiting(leaf(1.0), one_turn).sum()
+async def test_spans_nest_as_callers_backward_passes_and_bodies_do():
+    nested = awaiting(leaf(1.0), one_turn).sum()
 
-        async def body(grad):
-            with TRACER.start_as_current_span("body"):
-                await nested.backward()
+    async def body(grad):
+        with TRACER.start_as_current_span("body"):
+            await nested.backward()
 
-        with TRACER.start_as_current_span("caller"):
-            await awaiting(leaf(1.0), body).sum().backward()
-
-    run(main())
+    with TRACER.start_as_current_span("caller"):
+        await awaiting(leaf(1.0), body).sum().backward()
     caller, outer, body, inner = spans()
     assert [span.name for span in (caller, outer, body, inner)] == [
         "caller",
@@ -88,34 +85,28 @@ def test_spans_nest_as_callers_backward_passes_and_bodies_do(run):
     assert is_child(inner, body)
 
 
-def test_backward_passes_at_once_have_a_span_each_under_their_own_caller(run):
+async def test_backward_passes_at_once_have_a_span_each_under_their_own_caller():
     async def step(name):
         with TRACER.start_as_current_span(name):
             await awaiting(leaf(1.0), one_turn).sum().backward()
 
-    async def main():
-        await asyncio.gather(step("first"), step("second"))
-
-    run(main())
+    await asyncio.gather(step("first"), step("second"))
     first, second = (next(span for span in spans() if span.name == name) for name in ("first", "second"))
     backwards = [span for span in spans() if span.name == "asyncgrad.backward"]
     assert [[is_child(span, caller) for span in backwards].count(True) for caller in (first, second)] == [1, 1]
 
 
-def test_an_error_is_recorded_and_a_cancellation_sets_the_status(run):
+async def test_an_error_is_recorded_and_a_cancellation_sets_the_status():
     def body(grad):
         raise Trouble("in the middle")
 
-    async def main():
-        with pytest.raises(Trouble):
-            await calling(leaf(1.0), body).sum().backward()
-        task = asyncio.create_task(awaiting(leaf(1.0), lambda grad: asyncio.Event().wait()).sum().backward())
-        await settle()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+    with pytest.raises(Trouble):
+        await calling(leaf(1.0), body).sum().backward()
+    task = asyncio.create_task(awaiting(leaf(1.0), lambda grad: asyncio.Event().wait()).sum().backward())
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     failed, cancelled = spans()
     assert [event.name for event in failed.events] == ["exception"]
     assert failed.status.description == "Trouble: in the middle"
@@ -123,7 +114,7 @@ def test_an_error_is_recorded_and_a_cancellation_sets_the_status(run):
     assert cancelled.status.description.startswith("CancelledError")
 
 
-def test_async_bodies_have_spans_if_asked(run, instrumentor):
+async def test_async_bodies_have_spans_if_asked(instrumentor):
     async def body(grad):
         with TRACER.start_as_current_span("inside"):
             await asyncio.sleep(0)
@@ -133,11 +124,11 @@ def test_async_bodies_have_spans_if_asked(run, instrumentor):
         await (y + np.sin(y)).sum().backward()
         return y.grad_fn.sequence_nr
 
-    run(main())
+    await main()
     assert [span.name for span in spans()] == ["asyncgrad.backward", "inside"]
     EXPORTER.clear()
     instrumentor.instrument(tracer_provider=PROVIDER, node_spans=True)
-    number = run(main())
+    number = await main()
     backward, node, inside = spans()
     assert (node.name, node.attributes["asyncgrad.node.sequence_nr"]) == ("AwaitingBackward", number)
     assert is_child(node, backward)

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import pickle
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,19 +25,16 @@ def test_a_seed_decides_what_is_drawn() -> None:
     assert ag.random.seed(given) is given
 
 
-def test_a_seed_holds_for_the_context_and_what_is_started_in_it(run: Callable[..., Any]) -> None:
+async def test_a_seed_holds_for_the_context_and_what_is_started_in_it() -> None:
     async def seeded() -> float:
         ag.random.seed(1)
         return ag.random.generator().random()
 
-    async def main() -> Any:
-        ag.random.seed(0)
-        mine = ag.random.generator()
-        inherited = contextvars.copy_context().run(ag.random.generator)
-        drawn = await asyncio.gather(seeded(), seeded())
-        return mine, inherited, ag.random.generator(), drawn
-
-    mine, inherited, after, drawn = run(main())
+    ag.random.seed(0)
+    mine = ag.random.generator()
+    inherited = contextvars.copy_context().run(ag.random.generator)
+    drawn = await asyncio.gather(seeded(), seeded())
+    after = ag.random.generator()
     assert mine is inherited is after
     assert drawn[0] == drawn[1]
 

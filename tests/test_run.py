@@ -13,6 +13,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.core.engine.shell import run_in_a_thread
 from asyncgrad.errors import BlockingError
+from tests.support.loops import on_each_loop
 
 
 def test_run_returns_the_result_and_raises_what_the_coroutine_raises():
@@ -52,6 +53,7 @@ def test_run_sets_the_debug_mode_of_the_loop():
     assert [ag.run(main(), debug=debug) for debug in (False, True)] == [False, True]
 
 
+@on_each_loop
 def test_run_inside_of_a_running_loop_is_refused_with_the_line_to_await(run):
     async def inner(): ...
 
@@ -79,6 +81,7 @@ def shell(monkeypatch):
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
 
 
+@on_each_loop
 def test_run_in_a_shell_with_a_running_loop_gives_the_result_from_a_loop_in_another_thread(run, shell):
     async def inner():
         return asyncio.get_running_loop(), threading.get_ident()
@@ -90,6 +93,7 @@ def test_run_in_a_shell_with_a_running_loop_gives_the_result_from_a_loop_in_anot
     assert run(main()) == (True, True, True)
 
 
+@on_each_loop
 def test_a_shell_that_sets_no_prompt_is_known_by_the_module_that_runs(run, monkeypatch):
     """`python -m asyncio` of Python 3.13 on a terminal."""
     monkeypatch.delattr(sys, "ps1", raising=False)
@@ -104,6 +108,7 @@ def test_a_shell_that_sets_no_prompt_is_known_by_the_module_that_runs(run, monke
     assert run(main()) == "from another thread"
 
 
+@on_each_loop
 def test_run_in_a_shell_raises_what_the_coroutine_raises(run, shell):
     async def inner():
         raise KeyError("this one")
@@ -115,6 +120,7 @@ def test_run_in_a_shell_raises_what_the_coroutine_raises(run, shell):
         run(main())
 
 
+@on_each_loop
 def test_run_in_a_shell_sees_the_modes_of_the_context(run, shell):
     async def inner():
         return ag.is_grad_enabled()
@@ -126,6 +132,7 @@ def test_run_in_a_shell_sees_the_modes_of_the_context(run, shell):
     assert run(main()) is False
 
 
+@on_each_loop
 def test_an_interrupt_of_run_in_a_shell_cancels_the_coroutine_and_comes_out_after_its_end(run, shell):
     began, ended = threading.Event(), threading.Event()
 

@@ -14,6 +14,7 @@ import asyncgrad as ag
 from asyncgrad.core.settings.scheduling import LOOP_BUDGET, OFFLOAD_THRESHOLD, WORKERS
 from asyncgrad.errors import ArgumentError
 from tests.settings import node_by_node
+from tests.support.loops import one_loop
 
 SETTINGS = [
     (ag.workers, 3, lambda: WORKERS.get().limit),
@@ -34,8 +35,9 @@ def test_a_setting_holds_in_its_block_and_no_longer(setting, value, get):
     assert get() == before
 
 
+@one_loop
 @EACH_SETTING
-def test_a_setting_decorates_functions_of_all_kinds(setting, value, get):
+async def test_a_setting_decorates_functions_of_all_kinds(setting, value, get):
     @setting(value)
     def plain():
         return get()
@@ -44,12 +46,12 @@ def test_a_setting_decorates_functions_of_all_kinds(setting, value, get):
     async def coroutine():
         return get()
 
-    assert plain() == asyncio.run(coroutine()) == value
+    assert plain() == await coroutine() == value
     assert get() != value
 
 
 @EACH_SETTING
-def test_tasks_do_not_see_each_other_s_settings(run, setting, value, get):
+async def test_tasks_do_not_see_each_other_s_settings(setting, value, get):
     async def inside(inner, outer):
         with setting(value):
             inner.set()
@@ -65,7 +67,7 @@ def test_tasks_do_not_see_each_other_s_settings(run, setting, value, get):
         assert await task == value
         assert seen != value
 
-    run(main())
+    await main()
 
 
 @EACH_SETTING
@@ -206,27 +208,24 @@ backward()
     assert shown.stdout.split() == ["7"], shown.stderr
 
 
-def test_a_budget_of_nothing_lets_the_loop_breathe_after_each_node(run):
+async def test_a_budget_of_nothing_lets_the_loop_breathe_after_each_node():
     turns = []
 
-    async def main():
-        loop = asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
 
-        def tick():
-            turns.append(1)
-            if not done:
-                loop.call_soon(tick)
+    def tick():
+        turns.append(1)
+        if not done:
+            loop.call_soon(tick)
 
-        done: list[int] = []
-        x = ag.tensor(np.ones(2), requires_grad=True)
-        y = x
-        for _ in range(20):
-            y = y * x
-        loop.call_soon(tick)
-        # A compiled function looks at the clock after several nodes that are as short.
-        with ag.loop_budget(0), node_by_node():
-            await y.sum().backward()
-        done.append(1)
-
-    run(main())
+    done: list[int] = []
+    x = ag.tensor(np.ones(2), requires_grad=True)
+    y = x
+    for _ in range(20):
+        y = y * x
+    loop.call_soon(tick)
+    # A compiled function looks at the clock after several nodes that are as short.
+    with ag.loop_budget(0), node_by_node():
+        await y.sum().backward()
+    done.append(1)
     assert len(turns) >= 20

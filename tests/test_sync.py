@@ -16,6 +16,7 @@ from asyncgrad.core.settings.context import BLOCKING
 from asyncgrad.errors import BlockingError, GradcheckError
 from tests.leaves import leaf_of
 from tests.nodes import async_double
+from tests.support.loops import on_each_loop
 from tests.transforms import cube
 
 AWAITABLE = {
@@ -93,11 +94,8 @@ def test_a_plain_graph_needs_no_loop(name, no_new_loop):
 
 
 @each
-def test_a_plain_graph_is_driven_inside_of_a_running_loop_too(name, run, monkeypatch):
-    async def main():
-        return CALLS[name](cube)
-
-    assert run(main()) == 12.0
+async def test_a_plain_graph_is_driven_inside_of_a_running_loop_too(name, monkeypatch):
+    assert CALLS[name](cube) == 12.0
 
 
 @each
@@ -116,14 +114,12 @@ def test_a_node_that_suspends_gets_a_loop(name):
 
 
 @pytest.mark.parametrize("name", ["backward", "grad", "value_and_grad", "vjp", "jacobian", "gradcheck"])
-def test_a_node_that_suspends_inside_of_a_running_loop_is_named_with_the_line_to_await(name, run):
-    async def main():
-        with pytest.raises(BlockingError, match=r"AsyncDouble .*await ag\.backward"):
-            CALLS[name](lambda x: async_double(x) * 6.0)
-
-    run(main())
+async def test_a_node_that_suspends_inside_of_a_running_loop_is_named_with_the_line_to_await(name):
+    with pytest.raises(BlockingError, match=r"AsyncDouble .*await ag\.backward"):
+        CALLS[name](lambda x: async_double(x) * 6.0)
 
 
+@on_each_loop
 @pytest.mark.parametrize("name", ["vjp", "jacobian", "gradcheck"])
 def test_a_transform_that_meets_a_node_that_suspends_inside_of_a_running_loop_adds_its_own_line(name, run):
     async def main():
@@ -134,6 +130,7 @@ def test_a_transform_that_meets_a_node_that_suspends_inside_of_a_running_loop_ad
     assert any(f"await ag.{name}(...)" in note for note in run(main()))
 
 
+@on_each_loop
 def test_a_backward_that_would_have_to_suspend_leaves_every_grad_as_it_was(run):
     x = leaf_of(2.0)
 
@@ -197,12 +194,9 @@ def test_an_async_function_runs_all_its_calls_on_one_loop(name):
 
 @each_transform
 @pytest.mark.parametrize("fn", list(ASYNC_FUNCTIONS.values())[:3], ids=list(ASYNC_FUNCTIONS)[:3])
-def test_an_async_function_inside_of_a_running_loop_is_refused_with_the_line_to_await(name, fn, run):
-    async def main():
-        with pytest.raises(BlockingError, match=rf"await ag\.{name}\(\.\.\.\)"):
-            CALLS[name](fn)
-
-    run(main())
+async def test_an_async_function_inside_of_a_running_loop_is_refused_with_the_line_to_await(name, fn):
+    with pytest.raises(BlockingError, match=rf"await ag\.{name}\(\.\.\.\)"):
+        CALLS[name](fn)
 
 
 def test_an_async_function_may_await_transforms_of_its_own():
@@ -229,6 +223,7 @@ def test_a_function_that_blocks_may_wait_for_an_async_one():
     assert sync.vjp(slope, leaf_of(2.0))[1].item() == 12.0
 
 
+@on_each_loop
 def test_a_blocking_call_inside_of_an_async_function_is_driven_where_it_stands(run):
     async def slope(x):
         await asyncio.sleep(0)
@@ -240,6 +235,7 @@ def test_a_blocking_call_inside_of_an_async_function_is_driven_where_it_stands(r
     assert run(main()) == 12.0
 
 
+@on_each_loop
 def test_tasks_that_a_function_starts_during_a_blocking_call_may_suspend(run):
     async def main():
         tasks = []

@@ -14,6 +14,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError
 from tests.leaves import leaf, leaf_of
+from tests.support.loops import on_each_loop
 
 
 def test_a_thousand_steps_with_twelve_states_recompute_no_more_than_the_optimum():
@@ -144,26 +145,24 @@ def test_leaves_that_steps_refer_to_get_gradients_though_the_first_state_needs_n
     assert w.grad.item() == plain.grad.item()
 
 
-def test_async_and_plain_steps_mix_and_only_the_chain_waits(run):
-    async def main():
-        other = asyncio.Event()
+async def test_async_and_plain_steps_mix_and_only_the_chain_waits():
+    other = asyncio.Event()
 
-        async def waits(x):
-            if ag.engine.current_graph_task() is not None:
-                await other.wait()
-            return np.sin(x)
+    async def waits(x):
+        if ag.engine.current_graph_task() is not None:
+            await other.wait()
+        return np.sin(x)
 
-        async def sets(grad):
-            other.set()
+    async def sets(grad):
+        other.set()
 
-        x, z = leaf(0.5), leaf(0.5)
-        y = await ag.checkpoint_chain([waits, np.exp, waits], x, snapshots=1)
-        side = np.sin(z)
-        side.register_hook(sets)
-        await ag.backward((y + side).sum())
-        return x.grad.item()
+    x, z = leaf(0.5), leaf(0.5)
+    y = await ag.checkpoint_chain([waits, np.exp, waits], x, snapshots=1)
+    side = np.sin(z)
+    side.register_hook(sets)
+    await ag.backward((y + side).sum())
 
-    assert run(main()) == pytest.approx(np.cos(np.exp(np.sin(0.5))) * np.exp(np.sin(0.5)) * np.cos(0.5), rel=1e-14)
+    assert x.grad.item() == pytest.approx(np.cos(np.exp(np.sin(0.5))) * np.exp(np.sin(0.5)) * np.cos(0.5), rel=1e-14)
 
 
 def test_a_limited_backward_is_refused():
@@ -229,6 +228,7 @@ def test_the_last_segment_is_not_checkpointed_and_takes_what_is_left_over():
     assert calls == [2, 3, 0, 1]
 
 
+@on_each_loop
 def test_a_sequence_with_async_functions_is_awaited(run):
     async def later(x):
         await asyncio.sleep(0)

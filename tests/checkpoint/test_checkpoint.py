@@ -24,6 +24,7 @@ from asyncgrad.errors import (
 )
 from tests.checkpoint.models import maybe_async
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 
 each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "recomputed"])
 each_function = pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
@@ -47,7 +48,7 @@ async def checkpoint_called(function, *args, is_async=False, **options):
 
 @each_kind
 @each_function
-def test_tensors_are_found_in_all_arguments_and_results(run, use_reentrant, is_async):
+async def test_tensors_are_found_in_all_arguments_and_results(use_reentrant, is_async):
     seen = []
 
     def fn(pair, items, *, named, plain):
@@ -68,7 +69,7 @@ def test_tensors_are_found_in_all_arguments_and_results(run, use_reentrant, is_a
         await ag.backward((result["sum"] + pair.first + layer.weight).sum())
         return [tensor.grad.item() for tensor in (a, b, c, d)]
 
-    assert run(main()) == [3.0, 2.0, 2.0, 7.0]
+    assert await main() == [3.0, 2.0, 2.0, 7.0]
     assert seen == [(Pair, Dense, "text")] * 2
 
 
@@ -110,7 +111,7 @@ def test_nothing_but_the_inputs_is_kept(use_reentrant):
 
 @each_kind
 @each_function
-def test_each_backward_calls_the_function_once_more(run, use_reentrant, is_async):
+async def test_each_backward_calls_the_function_once_more(use_reentrant, is_async):
     calls = []
 
     def fn(x):
@@ -128,23 +129,22 @@ def test_each_backward_calls_the_function_once_more(run, use_reentrant, is_async
         with pytest.raises(ReleasedGraphError):
             await ag.backward(y)
 
-    run(main())
+    await main()
     assert calls == [not use_reentrant, True, True]
 
 
 @each_kind
 @each_function
-def test_where_grad_mode_is_off_the_function_is_simply_called(run, use_reentrant, is_async):
-    async def main():
-        with ag.no_grad():
-            return await checkpoint_called(lambda x: x * 2, leaf(1.0), is_async=is_async, use_reentrant=use_reentrant)
+async def test_where_grad_mode_is_off_the_function_is_simply_called(use_reentrant, is_async):
+    with ag.no_grad():
+        found = await checkpoint_called(lambda x: x * 2, leaf(1.0), is_async=is_async, use_reentrant=use_reentrant)
 
-    assert not run(main()).requires_grad
+    assert not found.requires_grad
 
 
 @each_kind
 @each_function
-def test_the_second_call_has_the_modes_and_context_variables_of_the_first(run, use_reentrant, is_async):
+async def test_the_second_call_has_the_modes_and_context_variables_of_the_first(use_reentrant, is_async):
     variable = contextvars.ContextVar("variable", default="unset")
     seen = []
 
@@ -154,15 +154,13 @@ def test_the_second_call_has_the_modes_and_context_variables_of_the_first(run, u
         seen.append((variable.get(), np.geterr()["divide"]))
         return np.sin(x)
 
-    async def main():
-        token = variable.set("forward")
-        with np.errstate(divide="ignore"):
-            y = await checkpoint_called(fn, leaf(1.0), is_async=is_async, use_reentrant=use_reentrant)
-        variable.reset(token)
-        await ag.backward(y.sum())
-        return variable.get()
+    token = variable.set("forward")
+    with np.errstate(divide="ignore"):
+        y = await checkpoint_called(fn, leaf(1.0), is_async=is_async, use_reentrant=use_reentrant)
+    variable.reset(token)
+    await ag.backward(y.sum())
 
-    assert run(main()) == "unset"
+    assert variable.get() == "unset"
     assert seen == [("forward", "ignore")] * 2
 
 
@@ -197,6 +195,7 @@ def test_saved_tensor_hooks_around_the_call_pack_its_inputs(use_reentrant):
     assert (x.grad.numpy() == plain.grad.numpy()).all()
 
 
+@on_each_loop
 @each_kind
 def test_async_hooks_around_the_call_are_waited_for(run, use_reentrant):
     async def unpack(array):
@@ -234,6 +233,7 @@ class Layer:
         return np.tanh(x)
 
 
+@on_each_loop
 def test_the_decorator_keeps_name_and_kind_and_leaves_all_arguments_to_the_function(run):
     assert Layer.method.__doc__ == "Say something."
     assert asyncio.iscoroutinefunction(Layer.later)
@@ -246,7 +246,7 @@ def test_the_decorator_keeps_name_and_kind_and_leaves_all_arguments_to_the_funct
     run(ag.backward(run(Layer().later(x)).sum()))
 
 
-def test_a_plain_function_that_returns_an_awaitable_is_awaited(run):
+async def test_a_plain_function_that_returns_an_awaitable_is_awaited():
     async def later(x):
         await asyncio.sleep(0)
         return np.tanh(x)
@@ -257,18 +257,18 @@ def test_a_plain_function_that_returns_an_awaitable_is_awaited(run):
         await ag.backward(y.sum())
         return x.grad.item()
 
-    assert run(main(True)) == run(main(False)) == 1 - np.tanh(0.5) ** 2
+    assert await main(True) == await main(False) == 1 - np.tanh(0.5) ** 2
 
 
 @each_kind
 @each_function
-def test_a_function_that_writes_into_its_argument_is_refused_at_once(run, use_reentrant, is_async):
+async def test_a_function_that_writes_into_its_argument_is_refused_at_once(use_reentrant, is_async):
     def writes(x):
         x += 1
         return x * 2
 
     with pytest.raises(InPlaceError, match=r" is checkpointed and wrote into its argument.*t = t\.copy\(\)"):
-        run(checkpoint_called(writes, leaf(1.0) * 2, is_async=is_async, use_reentrant=use_reentrant))
+        await checkpoint_called(writes, leaf(1.0) * 2, is_async=is_async, use_reentrant=use_reentrant)
 
 
 @each_kind
@@ -336,7 +336,7 @@ def test_an_error_of_the_function_in_the_forward_comes_out_as_it_is(use_reentran
 # Transforms.
 
 
-def test_a_function_that_a_transform_differentiates_may_have_checkpoints(run: Any) -> None:
+async def test_a_function_that_a_transform_differentiates_may_have_checkpoints() -> None:
     """Their backward is limited to the arguments: these checkpoints are not reentrant unless that is asked for."""
 
     def inner(x: Any) -> Any:
@@ -353,7 +353,7 @@ def test_a_function_that_a_transform_differentiates_may_have_checkpoints(run: An
     np.testing.assert_array_equal(sync.func.grad(loss)(point), sync.func.grad(lambda x: inner(x).sum())(point))
     np.testing.assert_array_equal(sync.func.hessian(loss)(point), sync.func.hessian(lambda x: inner(x).sum())(point))
     np.testing.assert_array_equal(
-        run(ag.func.grad(awaited)(point)), sync.func.grad(lambda x: inner(np.tanh(inner(x))).sum())(point)
+        await ag.func.grad(awaited)(point), sync.func.grad(lambda x: inner(np.tanh(inner(x))).sum())(point)
     )
     with pytest.raises(GraphError, match="use_reentrant=False"):
         sync.func.grad(lambda x: ag.checkpoint(inner, x, use_reentrant=True).sum())(point)

@@ -12,6 +12,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from tests.checkpoint.models import maybe_async, recomputed
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 
 
 def reentrant(fn, x):
@@ -25,6 +26,7 @@ def chained_with_exp(fn, x):
 each_kind = pytest.mark.parametrize("kind", [reentrant, recomputed])
 
 
+@on_each_loop
 @each_kind
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 def test_an_error_in_a_recomputation_leaves_all_gradients_as_they_were(run, kind, is_async):
@@ -59,6 +61,7 @@ def test_an_error_in_a_recomputation_leaves_all_gradients_as_they_were(run, kind
     assert run(main()) == expected
 
 
+@on_each_loop
 @pytest.mark.parametrize("kind", [reentrant, recomputed, chained_with_exp])
 def test_a_cancellation_in_a_recomputation_leaves_all_gradients_as_they_were(run, kind):
     async def main():
@@ -92,38 +95,36 @@ def test_a_cancellation_in_a_recomputation_leaves_all_gradients_as_they_were(run
     assert run(main()) == plain.grad.item()
 
 
-def test_where_the_one_that_recomputes_is_cancelled_the_next_that_waits_takes_over(run):
+async def test_where_the_one_that_recomputes_is_cancelled_the_next_that_waits_takes_over():
     calls = []
 
-    async def main():
-        gate = asyncio.Event()
+    gate = asyncio.Event()
 
-        async def fn(x):
-            calls.append(1)
-            if len(calls) > 1:
-                await gate.wait()
-            return np.sin(x), np.cos(x)
+    async def fn(x):
+        calls.append(1)
+        if len(calls) > 1:
+            await gate.wait()
+        return np.sin(x), np.cos(x)
 
-        x = leaf(1.0)
-        first, second = await recomputed(fn, x)
+    x = leaf(1.0)
+    first, second = await recomputed(fn, x)
 
-        async def loads(grads):
-            tasks = [asyncio.ensure_future(one.grad_fn.saved_tensors[0].load()) for one in (first, second)]
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert len(calls) == 2
-            tasks[0].cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await tasks[0]
-            gate.set()
-            assert (await tasks[1]).item() == 1.0
+    async def loads(grads):
+        tasks = [asyncio.ensure_future(one.grad_fn.saved_tensors[0].load()) for one in (first, second)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(calls) == 2
+        tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        gate.set()
+        assert (await tasks[1]).item() == 1.0
 
-        total = first + second
-        total.grad_fn.register_prehook(loads)
-        await ag.backward(total.sum())
-        return x.grad.item()
+    total = first + second
+    total.grad_fn.register_prehook(loads)
+    await ag.backward(total.sum())
 
-    assert run(main()) == np.cos(1.0) - np.sin(1.0)
+    assert x.grad.item() == np.cos(1.0) - np.sin(1.0)
     # The forward, the one that was cancelled, the one that took over; and its tensor, which has been taken by then.
     assert len(calls) == 4
 

@@ -10,6 +10,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.leaves import leaf
+from tests.support.loops import one_loop
 from tests.threads import on_a_small_stack
 
 each_kind = pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "recomputed"])
@@ -53,7 +54,8 @@ def test_thousands_of_segments_run_in_one_backward(use_reentrant, blocking):
     assert x.grad.item() == plain.grad.item()
 
 
-def test_thousands_of_async_segments_run_in_one_backward():
+@one_loop
+async def test_thousands_of_async_segments_run_in_one_backward():
     async def fn(x):
         await asyncio.sleep(0)
         return np.sin(x)
@@ -65,7 +67,7 @@ def test_thousands_of_async_segments_run_in_one_backward():
         await ag.backward(y)
         return x.grad.item()
 
-    assert asyncio.run(main(True)) == asyncio.run(main(False))
+    assert await main(True) == await main(False)
 
 
 def nested_checkpoints(depth, calls, use_reentrant):

@@ -16,7 +16,7 @@ from tests.leaves import leaf
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_backward_passes_limited_to_inputs_work_and_each_recomputes_once(run, is_async):
+async def test_backward_passes_limited_to_inputs_work_and_each_recomputes_once(is_async):
     calls = []
 
     def fn(x, w):
@@ -33,51 +33,47 @@ def test_backward_passes_limited_to_inputs_work_and_each_recomputes_once(run, is
         assert x.grad is None
         await ag.backward(y)
 
-    run(main())
+    await main()
     assert len(calls) == 4
 
 
-def test_nodes_that_ask_at_the_same_time_have_one_recomputation(run):
+async def test_nodes_that_ask_at_the_same_time_have_one_recomputation():
     """Five branches, whose bodies wait side by side for what the one call saved."""
     calls = []
 
-    async def main():
-        gate = asyncio.Event()
+    gate = asyncio.Event()
 
-        async def fn(x):
-            calls.append(1)
-            if len(calls) > 1:
-                await gate.wait()
-            return [np.sin(x) * (n + 2.0) for n in range(5)]
+    async def fn(x):
+        calls.append(1)
+        if len(calls) > 1:
+            await gate.wait()
+        return [np.sin(x) * (n + 2.0) for n in range(5)]
 
-        x = leaf(1.0)
-        parts = await recomputed(fn, x)
-        task = asyncio.ensure_future(ag.backward(sum(parts).sum()))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        gate.set()
-        await task
-        return x.grad.item()
+    x = leaf(1.0)
+    parts = await recomputed(fn, x)
+    task = asyncio.ensure_future(ag.backward(sum(parts).sum()))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    gate.set()
+    await task
 
-    assert run(main()) == pytest.approx(20 * np.cos(1.0))
+    assert x.grad.item() == pytest.approx(20 * np.cos(1.0))
     assert len(calls) == 2
 
 
-def test_two_backward_passes_at_once_recompute_each_for_itself(run):
+async def test_two_backward_passes_at_once_recompute_each_for_itself():
     calls = []
 
-    async def main():
-        async def fn(x):
-            calls.append(1)
-            await asyncio.sleep(0)
-            return np.exp(np.sin(x))
+    async def fn(x):
+        calls.append(1)
+        await asyncio.sleep(0)
+        return np.exp(np.sin(x))
 
-        x = leaf(1.0)
-        y = (await recomputed(fn, x)).sum()
-        await asyncio.gather(*[ag.backward(y, retain_graph=True) for _ in range(2)])
-        return x.grad.item()
+    x = leaf(1.0)
+    y = (await recomputed(fn, x)).sum()
+    await asyncio.gather(*[ag.backward(y, retain_graph=True) for _ in range(2)])
 
-    assert run(main()) == pytest.approx(2 * np.exp(np.sin(1.0)) * np.cos(1.0))
+    assert x.grad.item() == pytest.approx(2 * np.exp(np.sin(1.0)) * np.cos(1.0))
     assert len(calls) == 3
 
 
@@ -110,22 +106,20 @@ def test_a_function_that_catches_everything_but_interrupts_is_stopped_all_the_sa
     assert x.grad is not None
 
 
-def test_a_function_that_works_in_tasks_is_stopped_all_the_same(run):
-    async def main():
-        async def part(x):
-            await asyncio.sleep(0)
-            return np.exp(x)
+async def test_a_function_that_works_in_tasks_is_stopped_all_the_same():
+    async def part(x):
+        await asyncio.sleep(0)
+        return np.exp(x)
 
-        async def fn(x):
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(part(x * n)) for n in (1.0, 2.0)]
-            return tasks[0].result() * tasks[1].result()
+    async def fn(x):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part(x * n)) for n in (1.0, 2.0)]
+        return tasks[0].result() * tasks[1].result()
 
-        x = leaf(0.5)
-        await ag.backward((await recomputed(fn, x)).sum())
-        return x.grad.item()
+    x = leaf(0.5)
+    await ag.backward((await recomputed(fn, x)).sum())
 
-    assert run(main()) == pytest.approx(3 * np.exp(1.5))
+    assert x.grad.item() == pytest.approx(3 * np.exp(1.5))
 
 
 def test_nested_calls_are_each_recomputed_once():
@@ -271,20 +265,17 @@ class AsyncSurrounding:
 
 
 @pytest.mark.parametrize("manager", [Surrounding, AsyncSurrounding])
-def test_context_fn_gives_what_surrounds_the_two_calls(run, manager):
+async def test_context_fn_gives_what_surrounds_the_two_calls(manager):
     events = []
 
     def fn(x):
         events.append("call")
         return np.exp(np.sin(x))
 
-    async def main():
-        context_fn = lambda: (manager(events, "forward"), manager(events, "again"))
-        y = await recomputed(maybe_async(fn, True), leaf(1.0), context_fn=context_fn)
-        events.append("backward")
-        await ag.backward(y.sum())
-
-    run(main())
+    context_fn = lambda: (manager(events, "forward"), manager(events, "again"))
+    y = await recomputed(maybe_async(fn, True), leaf(1.0), context_fn=context_fn)
+    events.append("backward")
+    await ag.backward(y.sum())
     assert events == [
         *("enter forward", "call", "exit forward"),
         *("backward", "enter again", "call", "exit again"),

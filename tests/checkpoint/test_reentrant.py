@@ -17,18 +17,16 @@ from tests.leaves import leaf
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_a_backward_that_is_limited_to_inputs_is_refused_and_told_what_to_do(run, is_async):
-    async def main():
-        x = leaf(1.0)
-        y = ag.checkpoint(maybe_async(np.sin, is_async), x)
-        y = (await y if is_async else y).sum()
-        for limited in (lambda: ag.grad(y, [x]), lambda: ag.backward(y, inputs=[x])):
-            with pytest.raises(GraphError, match=r"limited to some inputs.*use_reentrant=False"):
-                await limited()
-        await ag.backward(y)
-        return x.grad.item()
+async def test_a_backward_that_is_limited_to_inputs_is_refused_and_told_what_to_do(is_async):
+    x = leaf(1.0)
+    y = ag.checkpoint(maybe_async(np.sin, is_async), x)
+    y = (await y if is_async else y).sum()
+    for limited in (lambda: ag.grad(y, [x]), lambda: ag.backward(y, inputs=[x])):
+        with pytest.raises(GraphError, match=r"limited to some inputs.*use_reentrant=False"):
+            await limited()
+    await ag.backward(y)
 
-    assert run(main()) == np.cos(1.0)
+    assert x.grad.item() == np.cos(1.0)
 
 
 def test_a_whole_backward_inside_of_a_limited_one_is_refused():
@@ -138,24 +136,22 @@ def test_the_inner_gradients_do_not_outlive_their_node():
     assert at_most <= 3
 
 
-def test_only_the_node_that_recomputes_waits(run):
+async def test_only_the_node_that_recomputes_waits():
     """Two branches wait for each other's recomputation to begin."""
 
-    async def main():
-        begun = [asyncio.Event(), asyncio.Event()]
+    begun = [asyncio.Event(), asyncio.Event()]
 
-        async def fn(x, mine):
-            if ag.is_grad_enabled():
-                begun[mine].set()
-                await begun[1 - mine].wait()
-            return np.sin(x)
+    async def fn(x, mine):
+        if ag.is_grad_enabled():
+            begun[mine].set()
+            await begun[1 - mine].wait()
+        return np.sin(x)
 
-        x = leaf(1.0)
-        first, second = await ag.checkpoint(fn, x, 0), await ag.checkpoint(fn, x, 1)
-        await ag.backward((first + second).sum())
-        return x.grad.item()
+    x = leaf(1.0)
+    first, second = await ag.checkpoint(fn, x, 0), await ag.checkpoint(fn, x, 1)
+    await ag.backward((first + second).sum())
 
-    assert run(main()) == 2 * np.cos(1.0)
+    assert x.grad.item() == 2 * np.cos(1.0)
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])

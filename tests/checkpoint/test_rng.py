@@ -30,7 +30,7 @@ def dropped(x, draw):
 @each_kind
 @each_function
 @pytest.mark.parametrize("source", ["global", "argument", "nested argument", "named", "state", "bits", "two layers"])
-def test_the_same_numbers_are_drawn_again(run, use_reentrant, is_async, source):
+async def test_the_same_numbers_are_drawn_again(use_reentrant, is_async, source):
     def streams():
         np.random.seed(3)  # noqa: NPY002
         return np.random.default_rng(4), np.random.RandomState(5), np.random.PCG64(6)
@@ -61,7 +61,7 @@ def test_the_same_numbers_are_drawn_again(run, use_reentrant, is_async, source):
         after = generator.random(), state.standard_normal(), np.random.standard_normal()  # noqa: NPY002
         return x.grad.tolist(), after_forward, after, bits.state
 
-    assert run(main(True)) == run(main(False))
+    assert await main(True) == await main(False)
 
 
 @each_kind
@@ -97,29 +97,27 @@ def test_a_failing_recomputation_puts_the_streams_back(use_reentrant):
 
 
 @each_kind
-def test_tasks_that_draw_while_an_async_recomputation_waits_do_not_disturb_it_nor_it_them(run, use_reentrant):
-    async def main():
-        generator, waits, goes_on = np.random.default_rng(0), asyncio.Event(), asyncio.Event()
-        drawn = []
-
-        async def fn(x, generator):
-            first = generator.random()
-            if len(drawn):
-                waits.set()
-                await goes_on.wait()
-            drawn.append((first, generator.random()))
-            return np.exp(np.tanh(x * first) * drawn[-1][1])
-
-        y = await ag.checkpoint(fn, leaf_of([1.0]), generator, use_reentrant=use_reentrant)
-        task = asyncio.ensure_future(ag.backward(y.sum()))
-        await waits.wait()
-        outside = generator.random()
-        goes_on.set()
-        await task
-        return drawn, outside, generator.random()
-
+async def test_tasks_that_draw_while_an_async_recomputation_waits_do_not_disturb_it_nor_it_them(use_reentrant):
     first, second, third, fourth = np.random.default_rng(0).random(4)
-    assert run(main()) == ([(first, second)] * 2, third, fourth)
+    generator, waits, goes_on = np.random.default_rng(0), asyncio.Event(), asyncio.Event()
+    drawn = []
+
+    async def fn(x, generator):
+        first = generator.random()
+        if len(drawn):
+            waits.set()
+            await goes_on.wait()
+        drawn.append((first, generator.random()))
+        return np.exp(np.tanh(x * first) * drawn[-1][1])
+
+    y = await ag.checkpoint(fn, leaf_of([1.0]), generator, use_reentrant=use_reentrant)
+    task = asyncio.ensure_future(ag.backward(y.sum()))
+    await waits.wait()
+    outside = generator.random()
+    goes_on.set()
+    await task
+
+    assert (drawn, outside, generator.random()) == ([(first, second)] * 2, third, fourth)
 
 
 def test_steps_of_a_chain_draw_again_what_they_drew():

@@ -34,13 +34,11 @@ def expected_bytes(name):
 @each_model
 @each_kind
 @each_function
-def test_checkpointed_layers_give_the_same_bits(run, model, use_reentrant, is_async):
-    async def main():
-        made = MODELS[model]()
-        await ag.backward(await checkpointed(made, is_async=is_async, use_reentrant=use_reentrant))
-        return grad_bytes(made)
+async def test_checkpointed_layers_give_the_same_bits(model, use_reentrant, is_async):
+    made = MODELS[model]()
+    await ag.backward(await checkpointed(made, is_async=is_async, use_reentrant=use_reentrant))
 
-    assert run(main()) == expected_bytes(model)
+    assert grad_bytes(made) == expected_bytes(model)
 
 
 @each_model
@@ -66,47 +64,41 @@ def test_layers_in_segments_give_the_same_bits(model, use_reentrant, segments):
 @each_model
 @each_function
 @each_chain
-def test_a_chain_under_any_budget_gives_the_same_bits_and_its_second_run_too(run, model, is_async, budget):
-    async def main():
-        made = MODELS[model]()
-        found = []
-        for _ in range(2):
-            await ag.backward(await chained(made, is_async=is_async, **budget))
-            found.append(grad_bytes(made))
-            for leaf in made.leaves:
-                leaf.grad = None
-        return found
+async def test_a_chain_under_any_budget_gives_the_same_bits_and_its_second_run_too(model, is_async, budget):
+    made = MODELS[model]()
+    found = []
+    for _ in range(2):
+        await ag.backward(await chained(made, is_async=is_async, **budget))
+        found.append(grad_bytes(made))
+        for leaf in made.leaves:
+            leaf.grad = None
 
-    assert run(main()) == [expected_bytes(model)] * 2
+    assert found == [expected_bytes(model)] * 2
 
 
 @each_model
 @each_function
-def test_ag_grad_through_layers_that_are_not_reentrant_gives_the_same_bits(run, model, is_async):
-    async def main():
-        made = MODELS[model]()
-        loss = await checkpointed(made, is_async=is_async, use_reentrant=False)
-        return [grad.numpy().tobytes() for grad in await ag.grad(loss, made.leaves)]
+async def test_ag_grad_through_layers_that_are_not_reentrant_gives_the_same_bits(model, is_async):
+    made = MODELS[model]()
+    loss = await checkpointed(made, is_async=is_async, use_reentrant=False)
 
-    assert run(main()) == expected_bytes(model)
+    assert [grad.numpy().tobytes() for grad in await ag.grad(loss, made.leaves)] == expected_bytes(model)
 
 
 @each_model
 @each_kind
-def test_nested_checkpoints_give_the_same_bits(run, model, use_reentrant):
-    async def main():
-        made = MODELS[model]()
+async def test_nested_checkpoints_give_the_same_bits(model, use_reentrant):
+    made = MODELS[model]()
 
-        def nested(layer, depth):
-            if not depth:
-                return layer
-            return lambda state: ag.checkpoint(nested(layer, depth - 1), state, use_reentrant=use_reentrant)
+    def nested(layer, depth):
+        if not depth:
+            return layer
+        return lambda state: ag.checkpoint(nested(layer, depth - 1), state, use_reentrant=use_reentrant)
 
-        deep = made._replace(layers=[nested(layer, 3) for layer in made.layers])
-        await ag.backward(without_checkpoints(deep))
-        return grad_bytes(made)
+    deep = made._replace(layers=[nested(layer, 3) for layer in made.layers])
+    await ag.backward(without_checkpoints(deep))
 
-    assert run(main()) == expected_bytes(model)
+    assert grad_bytes(made) == expected_bytes(model)
 
 
 @each_kind
@@ -136,7 +128,7 @@ def test_weights_that_are_arguments_and_shared_get_the_same_bits(use_reentrant, 
 
 @each_kind
 @each_function
-def test_second_derivatives_have_the_same_bits(run, use_reentrant, is_async):
+async def test_second_derivatives_have_the_same_bits(use_reentrant, is_async):
     async def main(checkpoint):
         random = np.random.default_rng(0)
         x, w = (ag.tensor(random.standard_normal((3, 3)), requires_grad=True) for _ in range(2))
@@ -160,11 +152,11 @@ def test_second_derivatives_have_the_same_bits(run, use_reentrant, is_async):
         x.grad = w.grad = None
         return found
 
-    for ours, theirs in zip(run(main(True)), run(main(False)), strict=True):
+    for ours, theirs in zip(await main(True), await main(False), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
-def test_second_derivatives_through_a_chain_have_the_same_bits(run):
+async def test_second_derivatives_through_a_chain_have_the_same_bits():
     async def main(chain):
         x, w = ag.tensor([0.3, 0.4], requires_grad=True), ag.tensor([0.5, 0.6], requires_grad=True)
         steps = [lambda y: np.tanh(y * w) + y] * 4
@@ -183,5 +175,5 @@ def test_second_derivatives_through_a_chain_have_the_same_bits(run):
         x.grad = w.grad = None
         return found
 
-    for ours, theirs in zip(run(main(True)), run(main(False)), strict=True):
+    for ours, theirs in zip(await main(True), await main(False), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)

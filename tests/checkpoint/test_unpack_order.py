@@ -33,18 +33,15 @@ def noted(unpacked, is_async=False):
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_nodes_unpack_in_the_order_in_which_they_run(run, is_async):
+async def test_nodes_unpack_in_the_order_in_which_they_run(is_async):
     unpacked = []
 
-    async def main():
-        x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
-        with noted(unpacked, is_async):
-            y = np.exp(x * w)
-            z = np.sin(x) * y + np.tanh(w)
-            loss = (z * y).sum()
-        await ag.backward(loss)
-
-    run(main())
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    with noted(unpacked, is_async):
+        y = np.exp(x * w)
+        z = np.sin(x) * y + np.tanh(w)
+        loss = (z * y).sum()
+    await ag.backward(loss)
     # Packed in the order of the forward: multiply's two, exp's result, sin's input, ...
     assert sorted(unpacked) == list(range(len(unpacked)))
     # Newest node first; the two tensors of one node in the order in which it saved them.

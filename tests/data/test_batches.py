@@ -15,6 +15,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
+from tests.support.loops import on_each_loop
 
 X = np.arange(20.0).reshape(10, 2)
 Y = np.arange(10)
@@ -71,24 +72,24 @@ def labels(name: str, found: list[Any]) -> list[list[int]]:
 @EACH
 @pytest.mark.parametrize("workers", [0, 1, 3])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_batches_come_in_order(name: str, workers: int, drop_last: bool, run: Callable[..., Any]) -> None:
+async def test_batches_come_in_order(name: str, workers: int, drop_last: bool) -> None:
     expected = [[0, 1, 2, 3], [4, 5, 6, 7], *([] if drop_last else [[8, 9]])]
     make = SOURCES[name][0]
 
-    assert labels(name, run(collect(ag.data.batches(make(), 4, False, workers, drop_last=drop_last)))) == expected
+    assert labels(name, await collect(ag.data.batches(make(), 4, False, workers, drop_last=drop_last))) == expected
     if name != "async iterable":
         assert labels(name, list(ag.data.batches(make(), 4, False, workers, drop_last=drop_last))) == expected
 
 
 @EACH
 @pytest.mark.parametrize("workers", [0, 2])
-def test_shuffled_batches_have_each_example_once_in_an_order_that_the_seed_decides(
-    name: str, workers: int, run: Callable[..., Any]
+async def test_shuffled_batches_have_each_example_once_in_an_order_that_the_seed_decides(
+    name: str, workers: int
 ) -> None:
     make = SOURCES[name][0]
     orders = []
     for seed in (1, 1, 2):
-        found = labels(name, run(collect(ag.data.batches(make(), 3, 4, workers, rng=seed))))
+        found = labels(name, await collect(ag.data.batches(make(), 3, 4, workers, rng=seed)))
         orders.append([label for batch in found for label in batch])
 
     assert orders[0] == orders[1] != orders[2]
@@ -182,16 +183,14 @@ class Slow:
 
 
 @pytest.mark.parametrize("is_awaited", [False, True])
-def test_workers_load_batches_at_the_same_time_and_they_stay_in_order(
-    is_awaited: bool, run: Callable[..., Any]
-) -> None:
+async def test_workers_load_batches_at_the_same_time_and_they_stay_in_order(is_awaited: bool) -> None:
     found = ag.data.batches(Slow(3), 1, workers=3)
 
-    assert [int(one) for (one,) in (run(collect(found)) if is_awaited else found)] == list(range(6))
+    assert [int(one) for (one,) in (await collect(found) if is_awaited else found)] == list(range(6))
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_no_more_batches_are_loaded_ahead_than_asked_for(is_async: bool, run: Callable[..., Any]) -> None:
+async def test_no_more_batches_are_loaded_ahead_than_asked_for(is_async: bool) -> None:
     read: list[int] = []
 
     def examples() -> Iterator[int]:
@@ -203,20 +202,17 @@ def test_no_more_batches_are_loaded_ahead_than_asked_for(is_async: bool, run: Ca
         for index in examples():
             yield index
 
-    async def main() -> int:
-        found = aiter(ag.data.batches(async_examples() if is_async else examples(), 2, workers=1, prefetch=3))
-        for _ in range(2):
-            await anext(found)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        await found.aclose()  # type: ignore[attr-defined]
-        return len(read)
+    found = aiter(ag.data.batches(async_examples() if is_async else examples(), 2, workers=1, prefetch=3))
+    for _ in range(2):
+        await anext(found)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await found.aclose()  # type: ignore[attr-defined]
 
-    # Two batches were taken; three wait, and the task holds one more that it has read.
-    assert 4 <= run(main()) <= 2 * (2 + 3 + 1)
+    assert 4 <= len(read) <= 2 * (2 + 3 + 1)
 
 
-def test_the_loop_goes_on_while_a_worker_loads(run: Callable[..., Any]) -> None:
+async def test_the_loop_goes_on_while_a_worker_loads() -> None:
     may_go_on = threading.Event()
 
     class Waits:
@@ -231,13 +227,11 @@ def test_the_loop_goes_on_while_a_worker_loads(run: Callable[..., Any]) -> None:
         asyncio.get_running_loop().call_soon(may_go_on.set)
         return await collect(ag.data.batches(Waits(), 1, workers=1))
 
-    assert [batch.tolist() for batch in run(main())] == [[0]]
+    assert [batch.tolist() for batch in await main()] == [[0]]
 
 
 @pytest.mark.parametrize("shuffle", [False, 3])
-def test_an_async_source_is_closed_and_no_task_is_left_when_the_caller_stops(
-    shuffle: bool | int, run: Callable[..., Any]
-) -> None:
+async def test_an_async_source_is_closed_and_no_task_is_left_when_the_caller_stops(shuffle: bool | int) -> None:
     closed = []
 
     async def examples() -> AsyncIterator[int]:
@@ -248,31 +242,27 @@ def test_an_async_source_is_closed_and_no_task_is_left_when_the_caller_stops(
         finally:
             closed.append(True)
 
-    async def main() -> int:
-        found = aiter(ag.data.batches(examples(), 2, shuffle, workers=1))
-        await anext(found)
-        await found.aclose()  # type: ignore[attr-defined]
-        return len(asyncio.all_tasks())
+    found = aiter(ag.data.batches(examples(), 2, shuffle, workers=1))
+    await anext(found)
+    await found.aclose()  # type: ignore[attr-defined]
 
-    assert run(main()) == 1
+    assert len(asyncio.all_tasks()) == 1
     assert closed == [True]
 
 
-def test_a_cancelled_wait_for_a_batch_leaves_no_task(run: Callable[..., Any]) -> None:
+async def test_a_cancelled_wait_for_a_batch_leaves_no_task() -> None:
     async def examples() -> AsyncIterator[int]:
         await asyncio.Event().wait()
         yield 1
 
-    async def main() -> int:
-        task = asyncio.ensure_future(collect(ag.data.batches(examples(), 2, workers=1)))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return len(asyncio.all_tasks())
+    task = asyncio.ensure_future(collect(ag.data.batches(examples(), 2, workers=1)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
-    assert run(main()) == 1
+    assert len(asyncio.all_tasks()) == 1
 
 
 SETTING: contextvars.ContextVar[str] = contextvars.ContextVar("SETTING", default="unset")
@@ -288,6 +278,7 @@ def test_workers_see_the_context_of_the_caller() -> None:
     assert next(iter(ag.data.batches(Sees(), 2, workers=2))) == ["set", "set"]
 
 
+@on_each_loop
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_of_the_source_is_its_own_and_names_the_example(workers: int, run: Callable[..., Any]) -> None:
     class Fails(Dataset):
@@ -300,6 +291,7 @@ def test_an_error_of_the_source_is_its_own_and_names_the_example(workers: int, r
         assert caught.value.__notes__ == ["while ag.data.batches loaded example 5 of the source"]
 
 
+@on_each_loop
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_source_that_raises_stop_iteration_is_named_and_not_waited_for(workers: int, run: Callable[..., Any]) -> None:
     class Stops(Dataset):
@@ -312,7 +304,7 @@ def test_a_source_that_raises_stop_iteration_is_named_and_not_waited_for(workers
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_source_that_is_cancelled_cancels_the_wait_for_a_batch(workers: int, run: Callable[..., Any]) -> None:
+async def test_a_source_that_is_cancelled_cancels_the_wait_for_a_batch(workers: int) -> None:
     async def cancelled() -> AsyncIterator[int]:
         yield 1
         raise asyncio.CancelledError("by the source")
@@ -321,7 +313,7 @@ def test_a_source_that_is_cancelled_cancels_the_wait_for_a_batch(workers: int, r
         await asyncio.wait_for(collect(ag.data.batches(cancelled(), 1, workers=workers)), 5)
 
     with pytest.raises(asyncio.CancelledError):
-        run(main())
+        await main()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -332,21 +324,19 @@ def test_an_error_of_an_iterator_names_the_example(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_error_of_a_stream_comes_after_the_batches_before_it(workers: int, run: Callable[..., Any]) -> None:
+async def test_an_error_of_a_stream_comes_after_the_batches_before_it(workers: int) -> None:
     async def fails() -> AsyncIterator[int]:
         for index in range(3):
             yield index
         raise ZeroDivisionError
 
-    async def main() -> list[Any]:
-        batches = aiter(ag.data.batches(fails(), 1, workers=workers))
-        found = [(await anext(batches)).tolist() for _ in range(3)]
-        with pytest.raises(ZeroDivisionError) as caught:
-            await anext(batches)
-        assert caught.value.__notes__ == ["while ag.data.batches read example 3 of the source"]
-        return found
+    batches = aiter(ag.data.batches(fails(), 1, workers=workers))
+    found = [(await anext(batches)).tolist() for _ in range(3)]
+    with pytest.raises(ZeroDivisionError) as caught:
+        await anext(batches)
+    assert caught.value.__notes__ == ["while ag.data.batches read example 3 of the source"]
 
-    assert run(main()) == [[0], [1], [2]]
+    assert found == [[0], [1], [2]]
 
 
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [

@@ -37,8 +37,8 @@ def host(tensor: Any) -> Any:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64, np.complex128])
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_the_gradient_is_the_sum_or_the_mean_over_the_ranks(
-    run: Any, gpus: list[Any], dtype: Any, average: bool, order: str
+async def test_the_gradient_is_the_sum_or_the_mean_over_the_ranks(
+    gpus: list[Any], dtype: Any, average: bool, order: str
 ) -> None:
     data = np.array([[1, 2, 3], [4, 5, 6]], dtype, order=order)  # type: ignore[call-overload]
     ranks = [leaf(gpu, data, all_reduce_hook(one, average)) for gpu, one in zip(gpus, Ring().ranks(), strict=True)]
@@ -47,7 +47,7 @@ def test_the_gradient_is_the_sum_or_the_mean_over_the_ranks(
         grads = [ag.tensor(data * (rank + 1), device=gpu) for rank, gpu in enumerate(gpus)]
         await asyncio.gather(*((x * 1).backward(grad) for x, grad in zip(ranks, grads, strict=True)))
 
-    run(main())
+    await main()
 
     for x, gpu in zip(ranks, gpus, strict=True):
         assert x.grad.device is gpu
@@ -56,7 +56,7 @@ def test_the_gradient_is_the_sum_or_the_mean_over_the_ranks(
         np.testing.assert_array_equal(host(x.grad), data * np.array(1.5 if average else 3, dtype))
 
 
-def test_ranks_train_alike_and_exchange_in_the_order_of_their_graphs(run: Any, gpus: list[Any]) -> None:
+async def test_ranks_train_alike_and_exchange_in_the_order_of_their_graphs(gpus: list[Any]) -> None:
     ring, orders = Ring(), ([], [])  # type: ignore[var-annotated]
 
     async def train(gpu: Any, communicator: Any, order: list[str]) -> list[Any]:
@@ -73,11 +73,8 @@ def test_ranks_train_alike_and_exchange_in_the_order_of_their_graphs(run: Any, g
             optimizer.step()
         return [host(param).tolist() for param in params.values()]
 
-    async def main() -> None:
-        trained = await asyncio.gather(*map(train, gpus, ring.ranks(), orders))
-        assert trained[0] == trained[1]
-
-    run(main())
+    trained = await asyncio.gather(*map(train, gpus, ring.ranks(), orders))
+    assert trained[0] == trained[1]
 
     counts = [[call[2] for call in calls] for calls in ring.calls]
     assert counts[0] == counts[1]
@@ -85,65 +82,59 @@ def test_ranks_train_alike_and_exchange_in_the_order_of_their_graphs(run: Any, g
     assert sorted(orders[0]) == sorted(["a", "b", "c"] * 3)
 
 
-def test_other_nodes_run_while_a_gradient_is_exchanged(run: Any, gpus: list[Any]) -> None:
+async def test_other_nodes_run_while_a_gradient_is_exchanged(gpus: list[Any]) -> None:
     first, second = Ring().ranks()
     seen: list[str] = []
     went_on = asyncio.Event()
 
-    async def main() -> None:
-        x = leaf(gpus[0], [1.0, 2.0], all_reduce_hook(first))
-        before = ag.tensor([1.0, 1.0], device=gpus[0], requires_grad=True)
-        z = np.exp(before)
+    x = leaf(gpus[0], [1.0, 2.0], all_reduce_hook(first))
+    before = ag.tensor([1.0, 1.0], device=gpus[0], requires_grad=True)
+    z = np.exp(before)
 
-        def note(_: Any) -> None:
-            seen.append("z")
-            went_on.set()
+    def note(_: Any) -> None:
+        seen.append("z")
+        went_on.set()
 
-        z.register_hook(note)
-        x.register_post_accumulate_grad_hook(lambda _: seen.append("x"))
-        task = asyncio.ensure_future((z * x).sum().backward())
-        # The node of z comes after the exchange has begun, and before the other rank takes part in it.
-        await went_on.wait()
-        assert seen == ["z"]
-        assert not task.done()
-        other = leaf(gpus[1], [1.0, 2.0], all_reduce_hook(second))
-        await (other * 3).sum().backward()
-        await task
-        assert seen == ["z", "x"]
-        np.testing.assert_allclose(host(x.grad), (np.e + 3) / 2)
-
-    run(main())
+    z.register_hook(note)
+    x.register_post_accumulate_grad_hook(lambda _: seen.append("x"))
+    task = asyncio.ensure_future((z * x).sum().backward())
+    # The node of z comes after the exchange has begun, and before the other rank takes part in it.
+    await went_on.wait()
+    assert seen == ["z"]
+    assert not task.done()
+    other = leaf(gpus[1], [1.0, 2.0], all_reduce_hook(second))
+    await (other * 3).sum().backward()
+    await task
+    assert seen == ["z", "x"]
+    np.testing.assert_allclose(host(x.grad), (np.e + 3) / 2)
 
 
 @pytest.mark.parametrize("former", [None, 7.0])
-def test_a_rank_that_fails_or_is_left_alone_has_its_former_gradients(run: Any, gpus: list[Any], former: Any) -> None:
+async def test_a_rank_that_fails_or_is_left_alone_has_its_former_gradients(gpus: list[Any], former: Any) -> None:
     first, second = Ring().ranks()
     second.is_broken = True
 
-    async def main() -> None:
-        ranks = [leaf(gpu, [1.0, 2.0], all_reduce_hook(one)) for gpu, one in zip(gpus, (first, second), strict=True)]
-        for x in ranks:
-            x.grad = None if former is None else ag.tensor([former, former], device=x.device)
-        with pytest.raises(RuntimeError, match="unhandled system error") as caught:
-            await (ranks[1] * 2).sum().backward()
-        assert any("AccumulateGrad" in note for note in caught.value.__notes__)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await (ranks[0] * 2).sum().backward()
-        for x in ranks:
-            assert (x.grad if former is None else host(x.grad).tolist()) == (former and [former, former])
-        # Both GPUs go on.
-        for x in ranks:
-            (grad,) = await ag.grad((x * 3).sum(), [x])
-            assert host(grad).tolist() == [3.0, 3.0]
-
-    run(main())
+    ranks = [leaf(gpu, [1.0, 2.0], all_reduce_hook(one)) for gpu, one in zip(gpus, (first, second), strict=True)]
+    for x in ranks:
+        x.grad = None if former is None else ag.tensor([former, former], device=x.device)
+    with pytest.raises(RuntimeError, match="unhandled system error") as caught:
+        await (ranks[1] * 2).sum().backward()
+    assert any("AccumulateGrad" in note for note in caught.value.__notes__)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await (ranks[0] * 2).sum().backward()
+    for x in ranks:
+        assert (x.grad if former is None else host(x.grad).tolist()) == (former and [former, former])
+    # Both GPUs go on.
+    for x in ranks:
+        (grad,) = await ag.grad((x * 3).sum(), [x])
+        assert host(grad).tolist() == [3.0, 3.0]
     for calls in first._ring.calls:
         for *_, gate in calls:
             gate.set()
 
 
-def test_a_gradient_that_is_none_counts_as_zeros(run: Any, gpus: list[Any]) -> None:
+async def test_a_gradient_that_is_none_counts_as_zeros(gpus: list[Any]) -> None:
     class Cut(ag.Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
@@ -156,17 +147,14 @@ def test_a_gradient_that_is_none_counts_as_zeros(run: Any, gpus: list[Any]) -> N
     first, second = Ring().ranks()
     cut, whole = leaf(gpus[0], [1.0, 2.0], all_reduce_hook(first)), leaf(gpus[1], [1.0, 2.0], all_reduce_hook(second))
 
-    async def main() -> None:
-        await asyncio.gather(Cut.apply(cut).sum().backward(), (whole * 4).sum().backward())
-
-    run(main())
+    await asyncio.gather(Cut.apply(cut).sum().backward(), (whole * 4).sum().backward())
 
     assert host(cut.grad).tolist() == host(whole.grad).tolist() == [2.0, 2.0]
 
 
-def test_a_leaf_of_the_cpu_is_refused(run: Any, gpus: list[Any]) -> None:
+async def test_a_leaf_of_the_cpu_is_refused(gpus: list[Any]) -> None:
     x = leaf("cpu", [1.0, 2.0], all_reduce_hook(Ring().ranks()[0]))
 
     with pytest.raises(DeviceError, match=r"dtype float64 on 'cpu': NCCL adds gradients of dtype float16, float32"):
-        run((x * 2).sum().backward())
+        await (x * 2).sum().backward()
     assert x.grad is None

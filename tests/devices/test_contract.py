@@ -7,6 +7,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.testing import DEVICE_CHECKS, SimulatedAccelerator, check_device
 from asyncgrad.testing.device_contract import gradients_are_those_of_the_cpu
+from tests.support.loops import one_loop
 
 
 @pytest.fixture(params=["cpu", "thread:0", "thread:1", "null", "null:2", "abacus"])
@@ -16,8 +17,8 @@ def place(request):
 
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
-def test_every_device_holds_the_law(run, place, check):
-    run(check(place))
+async def test_every_device_holds_the_law(place, check):
+    await check(place)
 
 
 def test_a_device_that_changes_a_bit_on_the_way_is_found_out(monkeypatch):
@@ -36,13 +37,14 @@ def test_a_device_that_runs_its_bodies_elsewhere_is_found_out(monkeypatch):
         check_device(place)
 
 
+@one_loop
 @pytest.mark.parametrize("error", [1e-15, 1e-9])
-def test_a_device_of_another_array_type_may_round_otherwise_and_no_more(monkeypatch, error):
+async def test_a_device_of_another_array_type_may_round_otherwise_and_no_more(monkeypatch, error):
     place, exact = SimulatedAccelerator(), SimulatedAccelerator.to_host
     monkeypatch.setattr(SimulatedAccelerator, "to_host", lambda self, array: exact(self, array) * (1 + error))
 
     if error < 1e-12:
-        ag.run(gradients_are_those_of_the_cpu(place))
+        await gradients_are_those_of_the_cpu(place)
     else:
         with pytest.raises(AssertionError, match="those of the cpu up to rounding"):
-            ag.run(gradients_are_those_of_the_cpu(place))
+            await gradients_are_those_of_the_cpu(place)

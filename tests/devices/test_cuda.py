@@ -39,6 +39,7 @@ from tests.fake_cupy import (
     ndarray,
     open_gpus,
 )
+from tests.support.loops import on_each_loop
 
 #: Elements of an array that is copied on a stream of its own.
 LARGE = 200_003
@@ -57,8 +58,8 @@ def gpu(gpus: list[Any]) -> Any:
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_gpu_holds_the_law_of_all_devices(run: Any, gpus: list[Any], number: int, check: Any) -> None:
-    run(check(gpus[number]))
+async def test_a_gpu_holds_the_law_of_all_devices(gpus: list[Any], number: int, check: Any) -> None:
+    await check(gpus[number])
 
 
 # Opening.
@@ -131,7 +132,7 @@ def test_a_move_there_and_back_keeps_elements_and_their_order(gpu: Any, size: in
         assert there.to("cpu").numpy().strides == there._data.strides
 
 
-def test_the_host_does_not_wait_for_a_move_that_does_not_block(run: Any, gpu: Any) -> None:
+async def test_the_host_does_not_wait_for_a_move_that_does_not_block(gpu: Any) -> None:
     Stream.null.block()
     y = ag.tensor(np.ones(LARGE), device=gpu) * 2
     host = y.to("cpu", non_blocking=True)
@@ -139,7 +140,7 @@ def test_the_host_does_not_wait_for_a_move_that_does_not_block(run: Any, gpu: An
 
     assert not event.query()
     Stream.null.unblock()
-    run(gpu.synchronize())
+    await gpu.synchronize()
     assert event.query()
     assert host.numpy().sum() == 2 * LARGE
 
@@ -210,40 +211,34 @@ def test_a_profile_has_a_lane_for_the_copies_in_each_direction(gpu: Any, ticking
     assert all(span.duration > 0.99e6 for span in (copied, computed))
 
 
-def test_a_profile_shows_work_on_each_gpu_and_stream(run: Any, gpus: list[Any]) -> None:
-    async def main() -> ag.profile:
-        leaves = [ag.tensor([1.0, 2.0], device=gpu, requires_grad=True) for gpu in gpus]
-        async with ag.profile() as prof:
-            for gpu, x in zip(gpus, leaves, strict=True):
-                with gpu.stream() as stream:
-                    y = np.tanh(x).sum()
-                gpu.current_stream().wait_stream(stream)
-                await y.backward()
-        return prof
-
-    spans = run(main()).device_spans
+async def test_a_profile_shows_work_on_each_gpu_and_stream(gpus: list[Any]) -> None:
+    leaves = [ag.tensor([1.0, 2.0], device=gpu, requires_grad=True) for gpu in gpus]
+    async with ag.profile() as prof:
+        for gpu, x in zip(gpus, leaves, strict=True):
+            with gpu.stream() as stream:
+                y = np.tanh(x).sum()
+            gpu.current_stream().wait_stream(stream)
+            await y.backward()
+    spans = prof.device_spans
 
     assert {span.device for span in spans} == {"cuda:0", "cuda:1"}
     assert {span.stream for span in spans if span.name == "TanhBackward"} == {"stream 1"}
     assert all(span.launched <= span.began <= span.ended and span.kernels == 0 for span in spans)
 
 
-def test_a_profile_waits_for_the_gpu_without_a_wait_of_the_loop(run: Any, gpu: Any) -> None:
-    async def main() -> None:
-        x = ag.tensor([1.0, 2.0], device=gpu)
-        with ag.profile() as prof:
-            Stream.null.block()
-            np.tanh(x)
-        with pytest.raises(ProfileError, match=r"'cuda:0' has not done yet .* write await prof\.synchronize\(\)"):
-            prof.table()
-        waiting = asyncio.ensure_future(prof.synchronize())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        Stream.null.unblock()
-        await waiting
-        assert [span.name for span in prof.device_spans] == ["tanh"]
-
-    run(main())
+async def test_a_profile_waits_for_the_gpu_without_a_wait_of_the_loop(gpu: Any) -> None:
+    x = ag.tensor([1.0, 2.0], device=gpu)
+    with ag.profile() as prof:
+        Stream.null.block()
+        np.tanh(x)
+    with pytest.raises(ProfileError, match=r"'cuda:0' has not done yet .* write await prof\.synchronize\(\)"):
+        prof.table()
+    waiting = asyncio.ensure_future(prof.synchronize())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    Stream.null.unblock()
+    await waiting
+    assert [span.name for span in prof.device_spans] == ["tanh"]
 
 
 def test_copies_that_are_under_way_when_a_profile_begins_do_not_disturb_its_times(
@@ -282,7 +277,7 @@ def test_times_of_a_long_profile_are_exact(gpu: Any, monkeypatch: pytest.MonkeyP
     assert all(abs(span.began - span.launched) < 1e5 for span in prof.device_spans)
 
 
-def test_a_copy_ahead_of_need_holds_no_work_back_but_that_which_uses_it(run: Any, gpu: Any) -> None:
+async def test_a_copy_ahead_of_need_holds_no_work_back_but_that_which_uses_it(gpu: Any) -> None:
     gpu.default_stream()
     gpu.copy_streams[0].cuda_stream.block()
     upload = Upload(np.arange(6.0), gpu)
@@ -291,12 +286,12 @@ def test_a_copy_ahead_of_need_holds_no_work_back_but_that_which_uses_it(run: Any
     taken = upload.take()
     assert not gpu.default_stream().query()
     gpu.copy_streams[0].cuda_stream.unblock()
-    run(gpu.synchronize())
+    await gpu.synchronize()
     assert taken.tolist() == list(range(6))
 
 
-def test_saved_tensors_go_by_pinned_memory_and_copy_streams_while_the_loop_runs(
-    run: Any, gpu: Any, monkeypatch: pytest.MonkeyPatch
+async def test_saved_tensors_go_by_pinned_memory_and_copy_streams_while_the_loop_runs(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies: list[tuple[int, Any]] = []
     copy, streams = sys.modules["cupy.cuda.runtime"].memcpyAsync, gpu.copy_streams
@@ -319,32 +314,28 @@ def test_saved_tensors_go_by_pinned_memory_and_copy_streams_while_the_loop_runs(
     monkeypatch.setattr(sys.modules["cupy.cuda"], "alloc_pinned_memory", allocate)
     monkeypatch.setattr(sys.modules["cupy.cuda.runtime"], "memcpyAsync", noted)
 
-    async def main() -> list[Any]:
-        x = ag.tensor(np.full(LARGE, 0.5), device=gpu, requires_grad=True)
-        copies.clear()
-        Stream.null.block()
-        asyncio.get_running_loop().call_soon(Stream.null.unblock)
-        # Nothing in the block waits for the GPU; its end does, and lets the loop run.
-        async with ag.graph.save_on_cpu(min_bytes=1):
-            first = np.tanh(x)
-            last = np.tanh(first)
-            copies.append((0, None))
-        begun: list[int] = []
-        ahead, loop = asyncio.Event(), asyncio.get_running_loop()
-        # A thread reads them.
-        both_read.append(lambda: loop.call_soon_threadsafe(ahead.set))
+    x = ag.tensor(np.full(LARGE, 0.5), device=gpu, requires_grad=True)
+    copies.clear()
+    Stream.null.block()
+    asyncio.get_running_loop().call_soon(Stream.null.unblock)
+    # Nothing in the block waits for the GPU; its end does, and lets the loop run.
+    async with ag.graph.save_on_cpu(min_bytes=1):
+        first = np.tanh(x)
+        last = np.tanh(first)
+        copies.append((0, None))
+    begun: list[int] = []
+    ahead, loop = asyncio.Event(), asyncio.get_running_loop()
+    # A thread reads them.
+    both_read.append(lambda: loop.call_soon_threadsafe(ahead.set))
 
-        async def before_the_second_node(grads: Any) -> None:
-            # Its body is what needs the second one, and runs after this hook.
-            async with asyncio.timeout(60):
-                await ahead.wait()
-            begun.append(len(copies))
+    async def before_the_second_node(grads: Any) -> None:
+        # Its body is what needs the second one, and runs after this hook.
+        async with asyncio.timeout(60):
+            await ahead.wait()
+        begun.append(len(copies))
 
-        first.grad_fn.register_prehook(before_the_second_node)
-        await last.sum().backward()
-        return begun
-
-    begun = run(main())
+    first.grad_fn.register_prehook(before_the_second_node)
+    await last.sum().backward()
     assert sorted(copies[: copies.index((0, None))]) == [down] * 2
     assert copies[copies.index((0, None)) + 1 :] == [up] * 2
     # Both are read ahead of the second node's need.
@@ -354,19 +345,16 @@ def test_saved_tensors_go_by_pinned_memory_and_copy_streams_while_the_loop_runs(
 # Waiting.
 
 
-def test_other_tasks_run_while_one_waits_for_the_gpu(run: Any, gpu: Any) -> None:
-    async def main() -> None:
-        Stream.null.block()
-        waiting = asyncio.ensure_future(gpu.synchronize())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        Stream.null.unblock()
-        await waiting
-
-    run(main())
+async def test_other_tasks_run_while_one_waits_for_the_gpu(gpu: Any) -> None:
+    Stream.null.block()
+    waiting = asyncio.ensure_future(gpu.synchronize())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    Stream.null.unblock()
+    await waiting
 
 
-def test_a_stream_that_waits_for_an_event_is_held_back_with_it(run: Any, gpu: Any) -> None:
+async def test_a_stream_that_waits_for_an_event_is_held_back_with_it(gpu: Any) -> None:
     first, second = gpu.stream(), gpu.stream()
     first.cuda_stream.block()
     second.wait_event(first.record_event())
@@ -375,7 +363,7 @@ def test_a_stream_that_waits_for_an_event_is_held_back_with_it(run: Any, gpu: An
     assert not last.query()
     first.cuda_stream.unblock()
     assert last.query()
-    run(gpu.synchronize())
+    await gpu.synchronize()
 
 
 def test_work_runs_on_the_current_stream_of_its_task(gpu: Any) -> None:
@@ -414,23 +402,23 @@ def test_what_computes_with_gradients_outside_of_a_step_does_so_on_the_stream_of
 # Memory.
 
 
-def test_a_backward_without_memory_leaves_graph_and_gradients_as_they_were(run: Any, gpu: Any) -> None:
+async def test_a_backward_without_memory_leaves_graph_and_gradients_as_they_were(gpu: Any) -> None:
     x = ag.tensor(np.full(1000, 2.0), device=gpu, requires_grad=True)
     y = (x * x * x).sum()
     memory_pool.set_limit(memory_pool.used_bytes() + 100)
 
     with pytest.raises(OutOfMemoryError, match="Out of memory allocating"):
-        run(y.backward(retain_graph=True))
+        await y.backward(retain_graph=True)
 
     assert x.grad is None
     memory_pool.set_limit()
-    run(y.backward())
+    await y.backward()
     assert x.grad is not None
     assert x.grad.to("cpu").numpy().tolist() == [12.0] * 1000
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_a_gradient_without_memory_for_its_copy_names_the_leaf(run: Any, gpu: Any, compiled: bool) -> None:
+async def test_a_gradient_without_memory_for_its_copy_names_the_leaf(gpu: Any, compiled: bool) -> None:
     x = ag.tensor(np.full(1000, 2.0), device=gpu, requires_grad=True)
     with ag.compiled_autograd(after=1) if compiled else nullcontext():
         # The gradient is that of both operands, so a copy is made for `.grad`.
@@ -439,12 +427,12 @@ def test_a_gradient_without_memory_for_its_copy_names_the_leaf(run: Any, gpu: An
         gradient = ag.tensor(1.0, device=gpu)
         for _ in range(3):
             total.grad = x.grad = None
-            run(loss.backward(gradient, retain_graph=True))
+            await loss.backward(gradient, retain_graph=True)
         total.grad = x.grad = None
         memory_pool.set_limit(memory_pool.used_bytes() + 100)
 
         with pytest.raises(OutOfMemoryError) as caught:
-            run(loss.backward(gradient, retain_graph=True))
+            await loss.backward(gradient, retain_graph=True)
 
     assert caught.value.__notes__ == ["in AccumulateGrad (leaf of shape (1000,), device 'cuda:0')"]
 
@@ -538,17 +526,14 @@ def test_a_gpu_that_is_lost_says_so_wherever_it_is_asked(gpu: Any) -> None:
     gpu.close()
 
 
-def test_a_gpu_that_is_lost_while_a_task_waits_wakes_the_task(run: Any, gpu: Any) -> None:
-    async def main() -> None:
-        Stream.null.block()
-        waiting = asyncio.ensure_future(gpu.synchronize())
-        await asyncio.sleep(0)
-        Failure.is_lost = True
-        Stream.null.unblock()
-        with pytest.raises(DeviceError, match="cudaErrorLaunchFailure"):
-            await waiting
-
-    run(main())
+async def test_a_gpu_that_is_lost_while_a_task_waits_wakes_the_task(gpu: Any) -> None:
+    Stream.null.block()
+    waiting = asyncio.ensure_future(gpu.synchronize())
+    await asyncio.sleep(0)
+    Failure.is_lost = True
+    Stream.null.unblock()
+    with pytest.raises(DeviceError, match="cudaErrorLaunchFailure"):
+        await waiting
 
 
 @final
@@ -566,6 +551,7 @@ class LosesTheGpu(ag.Function):
         return grad
 
 
+@on_each_loop
 @pytest.mark.parametrize("save", [nullcontext, ag.graph.save_on_cpu])
 @pytest.mark.parametrize("is_blocking", [False, True])
 def test_a_gpu_that_is_lost_in_the_midst_of_a_backward_ends_it_and_leaves_every_grad(
@@ -598,21 +584,18 @@ def test_a_child_of_fork_is_told_of_the_fork_whatever_it_asks(gpu: Any, monkeypa
     gpu.close()
 
 
-def test_a_thread_that_cannot_start_is_tried_again(run: Any, gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        stream = gpu.stream()
-        stream.cuda_stream.block()
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(RuntimeError, match="can't start new thread"):
-                await stream.synchronize()
-        asyncio.get_running_loop().call_soon(stream.cuda_stream.unblock)
-        await stream.synchronize()
-
+async def test_a_thread_that_cannot_start_is_tried_again(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    run(main())
+    stream = gpu.stream()
+    stream.cuda_stream.block()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await stream.synchronize()
+    asyncio.get_running_loop().call_soon(stream.cuda_stream.unblock)
+    await stream.synchronize()
 
 
 def test_a_gradient_that_needs_what_the_library_lacks_says_so_by_name(gpu: Any) -> None:

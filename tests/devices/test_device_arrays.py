@@ -317,24 +317,22 @@ BLOCKS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("on_stream", [False, True])
-def test_saved_tensors_of_a_device_go_by_way_of_the_host_and_come_back(
-    run: Any, tmp_path: Path, block: str, on_stream: bool
+async def test_saved_tensors_of_a_device_go_by_way_of_the_host_and_come_back(
+    tmp_path: Path, block: str, on_stream: bool
 ) -> None:
     device = SimulatedAccelerator()
 
-    async def main() -> list[bytes]:
-        chain = Chain(device)
-        default = device.default_stream()
-        with device.stream() if on_stream else default as stream:
-            stream.wait_stream(default)
-            # All is written at the end of the block.
-            async with BLOCKS[block](tmp_path):
-                loss = chain.loss()
-            await loss.backward()
-        default.wait_stream(stream)
-        return chain.gradients()
+    chain = Chain(device)
+    default = device.default_stream()
+    with device.stream() if on_stream else default as stream:
+        stream.wait_stream(default)
+        # All is written at the end of the block.
+        async with BLOCKS[block](tmp_path):
+            loss = chain.loss()
+        await loss.backward()
+    default.wait_stream(stream)
 
-    assert run(main()) == expected_of_chain()
+    assert chain.gradients() == expected_of_chain()
     copies = [operation.name for operation in device.timeline]
     # The input and the result of each layer; and each gradient, to be compared.
     assert copies.count("to_host") == 1 + 4 + 4
@@ -350,17 +348,15 @@ def test_a_backward_before_the_end_of_the_copies_has_the_same_bits(device: Any, 
     assert chain.gradients() == expected_of_chain()
 
 
-def test_save_on_cpu_leaves_what_the_host_holds_where_it_is(run: Any) -> None:
-    async def main() -> Any:
-        x = ag.tensor([1.0, 2.0], requires_grad=True)
-        async with ag.graph.save_on_cpu(min_bytes=1):
-            y = np.exp(x)
-        return y.grad_fn.saved_tensors[0].unpack()._data is y._data
+async def test_save_on_cpu_leaves_what_the_host_holds_where_it_is() -> None:
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+    async with ag.graph.save_on_cpu(min_bytes=1):
+        y = np.exp(x)
 
-    assert run(main())
+    assert y.grad_fn.saved_tensors[0].unpack()._data is y._data
 
 
-def test_memory_of_a_device_is_let_go_once_it_is_stored(run: Any) -> None:
+async def test_memory_of_a_device_is_let_go_once_it_is_stored() -> None:
     async def main() -> list[Any]:
         accelerator = SimulatedAccelerator()
         x = ag.tensor(np.ones(4), device=accelerator, requires_grad=True)
@@ -372,10 +368,10 @@ def test_memory_of_a_device_is_let_go_once_it_is_stored(run: Any) -> None:
         return held
 
     # The loss itself: 0 axes.
-    assert [one.shape for one in run(main())] in ([], [()])
+    assert [one.shape for one in await main()] in ([], [()])
 
 
-def test_an_offloaded_tensor_of_a_device_that_is_written_into_is_an_error(run: Any, device: Any) -> None:
+async def test_an_offloaded_tensor_of_a_device_that_is_written_into_is_an_error(device: Any) -> None:
     async def main() -> None:
         x = ag.tensor(np.ones(4), device=device, requires_grad=True)
         async with ag.graph.save_on_cpu(min_bytes=1):
@@ -385,7 +381,7 @@ def test_an_offloaded_tensor_of_a_device_that_is_written_into_is_an_error(run: A
         await z.sum().backward()
 
     with pytest.raises(ChangedTensorError):
-        run(main())
+        await main()
 
 
 def test_the_memory_of_a_saved_tensor_is_known_by_its_array_alone(device: Any) -> None:

@@ -39,29 +39,22 @@ def test_a_move_keeps_the_layout():
     assert x.to(T0).numpy().strides == x.numpy().strides
 
 
-def test_a_gradient_comes_back_over_any_number_of_moves(run):
-    async def main():
-        x = leaf(1.0, 2.0)
-        y = ((x.to(T0) * 2).to(T1) * 3).to("null").to(T0).to("cpu")
-        await y.sum().backward()
-        return x.grad
-
-    grad = run(main())
+async def test_a_gradient_comes_back_over_any_number_of_moves():
+    x = leaf(1.0, 2.0)
+    y = ((x.to(T0) * 2).to(T1) * 3).to("null").to(T0).to("cpu")
+    await y.sum().backward()
+    grad = x.grad
 
     assert grad.tolist() == [6.0, 6.0]
     assert grad.device is ag.device("cpu")
 
 
-def test_a_second_derivative_goes_through_moves(run):
-    async def main():
-        x = leaf(1.0, 2.0)
-        y = (x.to(T0) ** 3).to(T1).sum()
-        (first,) = await ag.grad(y, [x], create_graph=True)
-        assert first.device is x.device
-        (second,) = await ag.grad(first.sum(), [x])
-        return first, second
-
-    first, second = run(main())
+async def test_a_second_derivative_goes_through_moves():
+    x = leaf(1.0, 2.0)
+    y = (x.to(T0) ** 3).to(T1).sum()
+    (first,) = await ag.grad(y, [x], create_graph=True)
+    assert first.device is x.device
+    (second,) = await ag.grad(first.sum(), [x])
 
     assert (first.tolist(), second.tolist()) == ([3.0, 12.0], [6.0, 12.0])
 
@@ -77,36 +70,30 @@ def test_the_node_of_a_move_can_be_called():
     assert back.tolist() == [3.0, 4.0]
 
 
-def test_an_input_of_grad_lives_anywhere(run):
-    async def main():
-        x, w = leaf(2.0), ag.tensor([3.0], device=T0, requires_grad=True)
-        middle = x.to(T0) * w
-        grads = await ag.grad((middle * middle).to(T1), [x, w, middle])
-        return [(grad.device.name, grad.item()) for grad in grads]
+async def test_an_input_of_grad_lives_anywhere():
+    x, w = leaf(2.0), ag.tensor([3.0], device=T0, requires_grad=True)
+    middle = x.to(T0) * w
+    grads = await ag.grad((middle * middle).to(T1), [x, w, middle])
 
-    assert run(main()) == [("cpu", 36.0), (T0, 24.0), (T0, 12.0)]
+    assert [(grad.device.name, grad.item()) for grad in grads] == [("cpu", 36.0), (T0, 24.0), (T0, 12.0)]
 
 
-def test_a_gradient_is_kept_where_the_tensor_lives(run):
-    async def main():
-        y = leaf(1.0, 2.0).to(T0)
-        y.retain_grad()
-        await (y * 3).sum().backward()
-        return y.grad
+async def test_a_gradient_is_kept_where_the_tensor_lives():
+    y = leaf(1.0, 2.0).to(T0)
+    y.retain_grad()
+    await (y * 3).sum().backward()
 
-    assert run(main()).device is ag.device(T0)
+    assert y.grad.device is ag.device(T0)
 
 
-def test_roots_on_several_devices_make_one_backward(run):
-    async def main():
-        x = leaf(1.0)
-        await ag.backward([x.to(T0) * 2, x.to(T1) * 3, x * 4])
-        return x.grad.item()
+async def test_roots_on_several_devices_make_one_backward():
+    x = leaf(1.0)
+    await ag.backward([x.to(T0) * 2, x.to(T1) * 3, x * 4])
 
-    assert run(main()) == 9.0
+    assert x.grad.item() == 9.0
 
 
-def test_a_tensor_that_a_users_backward_returns_on_another_device_is_moved(run):
+async def test_a_tensor_that_a_users_backward_returns_on_another_device_is_moved():
     async def main():
         x = leaf(1.0, 2.0)
         out = calling(x, lambda grad: (grad * 2).to(T0))
@@ -114,7 +101,7 @@ def test_a_tensor_that_a_users_backward_returns_on_another_device_is_moved(run):
         await ag.backward(out.sum())
         return grad, x.grad
 
-    for grad in run(main()):
+    for grad in await main():
         assert grad.device is ag.device("cpu")
         assert grad.tolist() == [2.0, 2.0]
 
@@ -133,27 +120,21 @@ class Carried(ag.Function):
         return grad.to(ctx.home), None
 
 
-def test_the_node_of_a_function_belongs_to_the_device_of_its_output(run):
-    async def main():
-        x = leaf(1.0, 2.0)
-        y = Carried.apply(x, T0)
-        await (y * 2).sum().backward()
-        return y.grad_fn.device, x.grad
-
-    device, grad = run(main())
+async def test_the_node_of_a_function_belongs_to_the_device_of_its_output():
+    x = leaf(1.0, 2.0)
+    y = Carried.apply(x, T0)
+    await (y * 2).sum().backward()
+    device, grad = (y.grad_fn.device, x.grad)
 
     assert device is ag.device(T0)
     assert grad.device is ag.device("cpu")
 
 
-def test_a_hook_must_return_a_gradient_of_the_same_device(run):
-    async def main():
-        y = leaf(1.0).to(T0)
-        y.register_hook(lambda grad: grad.to("cpu"))
-        with pytest.raises(HookError, match=r"write return grad.to\('thread:0'\)"):
-            await y.backward()
-
-    run(main())
+async def test_a_hook_must_return_a_gradient_of_the_same_device():
+    y = leaf(1.0).to(T0)
+    y.register_hook(lambda grad: grad.to("cpu"))
+    with pytest.raises(HookError, match=r"write return grad.to\('thread:0'\)"):
+        await y.backward()
 
 
 def test_a_gradient_to_start_from_must_live_where_its_root_does():
@@ -180,18 +161,17 @@ def test_a_new_tensor_of_a_tensor_stays_on_its_device_or_moves_where_it_is_told(
     assert ag.asarray(np.ones(2), device=T0).device is ag.device(T0)
 
 
-def test_a_default_device_holds_for_a_block_a_function_and_one_task(run):
+async def test_a_default_device_holds_for_a_block_a_function_and_one_task():
     @ag.default_device(T0)
     def made():
         return ag.tensor([1.0]).device.name
 
-    async def main():
-        with ag.default_device(T0):
-            inner = await ag.device(T1).call(lambda: ag.tensor([1.0]).device.name)
-            return ag.tensor([1.0]).device.name, ag.asarray(np.ones(1)).device.name, inner
-
     assert made() == T0
-    assert run(main()) == (T0, T0, T1)
+    with ag.default_device(T0):
+        inner = await ag.device(T1).call(lambda: ag.tensor([1.0]).device.name)
+        found = ag.tensor([1.0]).device.name, ag.asarray(np.ones(1)).device.name, inner
+
+    assert found == (T0, T0, T1)
     assert ag.tensor([1.0]).device.name == "cpu"
 
 

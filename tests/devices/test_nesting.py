@@ -15,6 +15,7 @@ from asyncgrad.errors import BlockingError
 from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, leaf_on, seen_by_all
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.turns import turns
 
 PLACES = (T0, T1, "cpu")
@@ -47,13 +48,10 @@ def nested_awaited(route, depth, seen):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("route", ROUTES, ids="-".join)
-def test_awaited_backwards_nest_to_depth_100_over_any_devices(run, route):
-    async def main():
-        seen, x = [], leaf(1.0, 2.0)
-        await through_devices(x, 100, route, nested_awaited(route, 100, seen)).backward()
-        return seen, x.grad.tolist()
-
-    seen, grad = run(main())
+async def test_awaited_backwards_nest_to_depth_100_over_any_devices(route):
+    seen, x = [], leaf(1.0, 2.0)
+    await through_devices(x, 100, route, nested_awaited(route, 100, seen)).backward()
+    grad = x.grad.tolist()
     index = {T0: 0, T1: 1, "cpu": ag.engine.CPU_DEVICE}
     # Each was called by a body on the device of the level around it.
     owners = [ag.engine.NO_DEVICE] + [index[route[level % 3]] for level in range(100, 0, -1)]
@@ -88,59 +86,54 @@ def test_blocking_backwards_nest_to_depth_40_over_any_devices(route):
     assert seen == [True] * 41
 
 
-def test_blocking_and_awaited_levels_nest_over_devices(run):
-    async def main():
-        blocking, waiting, x = [], [], leaf(1.0, 2.0)
-        route = (T0, T1, T0)
+async def test_blocking_and_awaited_levels_nest_over_devices():
+    blocking, waiting, x = [], [], leaf(1.0, 2.0)
+    route = (T0, T1, T0)
 
-        def inside(x, level):
-            other = nested_awaited(route, 30, waiting) if level % 2 else nested_blocking(route, blocking)
-            return other(x, level)
+    def inside(x, level):
+        other = nested_awaited(route, 30, waiting) if level % 2 else nested_blocking(route, blocking)
+        return other(x, level)
 
-        await through_devices(x, 30, route, inside).backward()
-        return x.grad.tolist()
+    await through_devices(x, 30, route, inside).backward()
 
-    assert run(main()) == [1.0, 1.0]
+    assert x.grad.tolist() == [1.0, 1.0]
 
 
-def test_a_backward_that_no_body_called_has_no_owner_and_one_in_a_callback_is_the_cpus(run):
-    async def main():
-        owners = []
+async def test_a_backward_that_no_body_called_has_no_owner_and_one_in_a_callback_is_the_cpus():
+    owners = []
 
-        def note(grad):
-            owners.append(ag.engine.current_graph_task().owner)
+    def note(grad):
+        owners.append(ag.engine.current_graph_task().owner)
 
-        async def inner():
-            y = leaf(1.0)
-            with ag.enable_grad():
-                out = calling(y, note)
-            await out.backward()
-
-        x, out = leaf_on(T1, note)
-        x.register_hook(lambda grad: ag.engine.queue_callback(inner))
+    async def inner():
+        y = leaf(1.0)
+        with ag.enable_grad():
+            out = calling(y, note)
         await out.backward()
-        return owners
 
-    assert run(main()) == [ag.engine.NO_DEVICE, ag.engine.CPU_DEVICE]
+    x, out = leaf_on(T1, note)
+    x.register_hook(lambda grad: ag.engine.queue_callback(inner))
+    await out.backward()
+
+    assert owners == [ag.engine.NO_DEVICE, ag.engine.CPU_DEVICE]
 
 
 @pytest.mark.parametrize("name", ["null", "cpu", "null:4"])
-def test_the_owner_is_the_index_of_the_device_or_the_cpus(run, name):
-    async def main():
-        owners = []
+async def test_the_owner_is_the_index_of_the_device_or_the_cpus(name):
+    owners = []
 
-        async def body(grad):
-            y = leaf(1.0)
-            with ag.enable_grad():
-                out = calling(y, lambda grad: owners.append(ag.engine.current_graph_task().owner))
-            await out.backward()
+    async def body(grad):
+        y = leaf(1.0)
+        with ag.enable_grad():
+            out = calling(y, lambda grad: owners.append(ag.engine.current_graph_task().owner))
+        await out.backward()
 
-        await leaf_on(name, body)[1].backward()
-        return owners
+    await leaf_on(name, body)[1].backward()
 
-    assert run(main()) == [4 if ":" in name else ag.engine.CPU_DEVICE]
+    assert owners == [4 if ":" in name else ag.engine.CPU_DEVICE]
 
 
+@on_each_loop
 def test_only_one_thread_of_a_device_runs_at_a_time_while_others_stand_in(run):
     async def main():
         inside, overlaps, lock = [0], [], threading.Lock()
@@ -178,6 +171,7 @@ def test_only_one_thread_of_a_device_runs_at_a_time_while_others_stand_in(run):
     assert run(main()) == {0, 1}
 
 
+@on_each_loop
 def test_a_body_that_blocked_goes_on_once_the_one_that_ran_meanwhile_has_ended(run):
     async def main():
         order, gate, meanwhile = [], HeldInThread(), HeldInThread()
@@ -208,6 +202,7 @@ def test_a_body_that_blocked_goes_on_once_the_one_that_ran_meanwhile_has_ended(r
     assert run(main()) == ["meanwhile", "goes on"]
 
 
+@on_each_loop
 def test_a_suspended_body_goes_on_after_the_thread_that_stood_in_has_begun_it(run):
     async def main():
         held, gate = HeldOnLoop(), HeldInThread()
@@ -232,6 +227,7 @@ def test_a_suspended_body_goes_on_after_the_thread_that_stood_in_has_begun_it(ru
     assert run(main()) == 1.0
 
 
+@on_each_loop
 def test_an_error_comes_out_of_a_blocking_backward_on_another_device(run):
     problem = ValueError("no")
 
@@ -258,6 +254,7 @@ def test_an_error_comes_out_of_a_blocking_backward_on_another_device(run):
     assert run(main()) == ([problem], 1.0)
 
 
+@on_each_loop
 def test_without_a_loop_a_blocking_backward_uses_the_devices(run):
     x = leaf(1.0, 2.0)
     names = []
@@ -272,25 +269,24 @@ def test_without_a_loop_a_blocking_backward_uses_the_devices(run):
 # Locks.
 
 
-def test_a_node_whose_body_runs_on_a_worker_is_waited_for_from_elsewhere(run):
-    async def main():
-        held = HeldOnLoop()
-        x, out = leaf_on(T0, held)
-        first = asyncio.ensure_future(out.backward(retain_graph=True))
-        await held.begun.wait()
-        second = asyncio.ensure_future(out.backward(retain_graph=True))
-        await turns()
-        held.begun.clear()
-        held.let_go()
-        await first
-        await held.begun.wait()
-        held.let_go()
-        await second
-        return x.grad.item()
+async def test_a_node_whose_body_runs_on_a_worker_is_waited_for_from_elsewhere():
+    held = HeldOnLoop()
+    x, out = leaf_on(T0, held)
+    first = asyncio.ensure_future(out.backward(retain_graph=True))
+    await held.begun.wait()
+    second = asyncio.ensure_future(out.backward(retain_graph=True))
+    await turns()
+    held.begun.clear()
+    held.let_go()
+    await first
+    await held.begun.wait()
+    held.let_go()
+    await second
 
-    assert run(main()) == 2.0
+    assert x.grad.item() == 2.0
 
 
+@on_each_loop
 def test_a_blocking_backward_waits_for_a_node_that_a_worker_runs_for_a_loop_it_blocks(run):
     # The body ends on the worker's own loop, so nothing stands in its way.
     async def main():
@@ -306,6 +302,7 @@ def test_a_blocking_backward_waits_for_a_node_that_a_worker_runs_for_a_loop_it_b
     assert run(main()) == 2.0
 
 
+@on_each_loop
 def test_a_blocking_backward_that_needs_a_body_suspended_on_the_worker_that_it_blocks_raises(run):
     async def main():
         held = HeldOnLoop()
@@ -325,6 +322,7 @@ def test_a_blocking_backward_that_needs_a_body_suspended_on_the_worker_that_it_b
     assert run(main()) == 1.0
 
 
+@on_each_loop
 def test_a_node_waited_for_on_another_device_by_what_blocks_the_holders_thread_raises(run):
     async def main():
         held = HeldOnLoop()
@@ -348,75 +346,67 @@ def test_a_node_waited_for_on_another_device_by_what_blocks_the_holders_thread_r
     assert run(main()) == 1.0
 
 
-def test_bodies_of_two_devices_that_run_through_each_others_nodes_do_not_wait_for_ever(run):
-    async def main():
-        both = threading.Barrier(2)
-        outs = []
+async def test_bodies_of_two_devices_that_run_through_each_others_nodes_do_not_wait_for_ever():
+    both = threading.Barrier(2)
+    outs = []
 
-        def through(other):
-            async def body(grad):
-                if ag.engine.current_graph_task().reentrant_depth:
-                    return
-                await asyncio.get_running_loop().run_in_executor(None, both.wait, 60)
-                await outs[other].backward(retain_graph=True)
+    def through(other):
+        async def body(grad):
+            if ag.engine.current_graph_task().reentrant_depth:
+                return
+            await asyncio.get_running_loop().run_in_executor(None, both.wait, 60)
+            await outs[other].backward(retain_graph=True)
 
-            return body
+        return body
 
-        x, y = leaf(1.0), leaf(1.0)
-        outs += [awaiting(x.to(T0), through(1)), awaiting(y.to(T1), through(0))]
-        await asyncio.gather(*(out.backward(retain_graph=True) for out in outs))
-        return x.grad.item(), y.grad.item()
+    x, y = leaf(1.0), leaf(1.0)
+    outs += [awaiting(x.to(T0), through(1)), awaiting(y.to(T1), through(0))]
+    await asyncio.gather(*(out.backward(retain_graph=True) for out in outs))
 
-    assert run(main()) == (2.0, 2.0)
+    assert (x.grad.item(), y.grad.item()) == (2.0, 2.0)
 
 
 # What stays as it is on one device.
 
 
-def test_a_hook_that_none_is_to_overlap_holds_up_nodes_from_any_thread(run):
-    async def main():
-        order, hook, held = [], HeldOnLoop(), HeldOnLoop()
-        x, y = ag.tensor([1.0], device=T0, requires_grad=True), leaf(1.0)
+async def test_a_hook_that_none_is_to_overlap_holds_up_nodes_from_any_thread():
+    order, hook, held = [], HeldOnLoop(), HeldOnLoop()
+    x, y = ag.tensor([1.0], device=T0, requires_grad=True), leaf(1.0)
 
-        async def alone(tensor):
-            await hook()
-            order.append("hook")
+    async def alone(tensor):
+        await hook()
+        order.append("hook")
 
-        x.register_post_accumulate_grad_hook(alone, overlap=False)
-        doubled = (x * 2).to("cpu")
-        # Newer, and so begun first.
-        late = awaiting(calling(y, lambda grad: order.append("node")), held)
-        task = asyncio.ensure_future((late + doubled).backward())
-        await held.begun.wait()
-        await hook.begun.wait()
-        held.let_go()
-        await turns()
-        hook.let_go()
-        await task
-        return order
+    x.register_post_accumulate_grad_hook(alone, overlap=False)
+    doubled = (x * 2).to("cpu")
+    # Newer, and so begun first.
+    late = awaiting(calling(y, lambda grad: order.append("node")), held)
+    task = asyncio.ensure_future((late + doubled).backward())
+    await held.begun.wait()
+    await hook.begun.wait()
+    held.let_go()
+    await turns()
+    hook.let_go()
+    await task
 
-    assert run(main()) == ["hook", "node"]
+    assert order == ["hook", "node"]
 
 
-def test_a_second_derivative_records_nodes_of_several_devices_in_the_same_order_each_time(run):
-    async def main():
-        orders = []
-        for _ in range(10):
-            x = leaf(0.3, 0.7)
-            parts = [np.tanh(x.to(name) * number).to("cpu") for number, name in enumerate((T0, T1, T0, T1), 1)]
-            out = sum(parts[1:], parts[0]).sum()
-            (first,) = await ag.grad(out, [x], create_graph=True)
-            seen, stack, nodes = set(), [first.grad_fn], []
-            while stack:
-                node = stack.pop()
-                if node is not None and node not in seen:
-                    seen.add(node)
-                    nodes.append(node)
-                    stack += [edge.node for edge in node.next_edges]
-            newest = min(node.sequence_nr for node in nodes)
-            orders.append([(node.name, node.sequence_nr - newest) for node in nodes if node.name != "AccumulateGrad"])
-        return orders
-
-    orders = run(main())
+async def test_a_second_derivative_records_nodes_of_several_devices_in_the_same_order_each_time():
+    orders = []
+    for _ in range(10):
+        x = leaf(0.3, 0.7)
+        parts = [np.tanh(x.to(name) * number).to("cpu") for number, name in enumerate((T0, T1, T0, T1), 1)]
+        out = sum(parts[1:], parts[0]).sum()
+        (first,) = await ag.grad(out, [x], create_graph=True)
+        seen, stack, nodes = set(), [first.grad_fn], []
+        while stack:
+            node = stack.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                nodes.append(node)
+                stack += [edge.node for edge in node.next_edges]
+        newest = min(node.sequence_nr for node in nodes)
+        orders.append([(node.name, node.sequence_nr - newest) for node in nodes if node.name != "AccumulateGrad"])
 
     assert all(order == orders[0] for order in orders)

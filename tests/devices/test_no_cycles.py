@@ -13,6 +13,7 @@ import asyncgrad as ag
 from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
 from tests.devices.numbered import Numbered
 from tests.references import alive
+from tests.support.loops import on_each_loop
 
 pytestmark = pytest.mark.usefixtures("only_the_loop_keeps")
 
@@ -52,18 +53,16 @@ async def worker_has_let_go(place):
         await asyncio.sleep(0)
 
 
-def test_an_awaited_backward_is_freed_with_its_graph(run, place):
-    async def main():
-        loss, seen = graph_there_and_back(place)
-        await loss.backward()
-        del loss
-        await worker_has_let_go(place)
-        assert len(seen) == 6
-        assert alive(seen) == []
-
-    run(main())
+async def test_an_awaited_backward_is_freed_with_its_graph(place):
+    loss, seen = graph_there_and_back(place)
+    await loss.backward()
+    del loss
+    await worker_has_let_go(place)
+    assert len(seen) == 6
+    assert alive(seen) == []
 
 
+@on_each_loop
 def test_a_blocking_backward_is_freed_with_its_graph(run, place):
     loss, seen = graph_there_and_back(place)
     ag.sync.backward(loss)
@@ -74,6 +73,7 @@ def test_a_blocking_backward_is_freed_with_its_graph(run, place):
     assert alive(seen) == []
 
 
+@on_each_loop
 @pytest.mark.parametrize("blocks", [False, True], ids=["awaited", "blocking"])
 def test_a_backward_that_fails_is_freed_with_its_graph(run, place, blocks):
     class Trouble(Exception):
@@ -101,22 +101,19 @@ def test_a_backward_that_fails_is_freed_with_its_graph(run, place, blocks):
     run(main())
 
 
-def test_a_thread_of_a_device_keeps_nothing_of_the_context_that_it_was_started_in(run):
+async def test_a_thread_of_a_device_keeps_nothing_of_the_context_that_it_was_started_in():
     """Neither the gradients on their way there, nor what the user has put into it."""
     mine: ContextVar[object] = ContextVar("mine")
 
     class Thing:
         pass
 
-    async def main():
-        place = ag.device("thread:1")
-        thing = Thing()
-        mine.set(thing)
-        kept = weakref.ref(thing)
-        await place.call(int)
-        mine.set(None)
-        del thing
-        await worker_has_let_go(place)
-        assert kept() is None
-
-    run(main())
+    place = ag.device("thread:1")
+    thing = Thing()
+    mine.set(thing)
+    kept = weakref.ref(thing)
+    await place.call(int)
+    mine.set(None)
+    del thing
+    await worker_has_let_go(place)
+    assert kept() is None

@@ -14,6 +14,7 @@ from asyncgrad.errors import BlockingError, DeviceError, GradientTypeError
 from asyncgrad.testing.device_contract import AwaitingCopy, WatchedCopy
 from tests.devices.numbered import Numbered
 from tests.functions import Doubled
+from tests.support.loops import on_each_loop
 from tests.turns import one_turn
 
 
@@ -88,6 +89,7 @@ def grad_of(place, run, way):
     return run(main())
 
 
+@on_each_loop
 @pytest.mark.parametrize("most", [None, 1, 2])
 @pytest.mark.parametrize("waits", [False, True], ids=["calls", "awaits"])
 @pytest.mark.parametrize("way", WAYS)
@@ -102,6 +104,7 @@ def test_a_device_runs_every_body_that_belongs_to_it_and_the_bits_are_the_same(r
     assert place.under_way == 0
 
 
+@on_each_loop
 @pytest.mark.parametrize(("most", "peak"), [(1, 1), (2, 2), (3, 3)])
 @pytest.mark.parametrize("way", ["awaited", "blocking", "inputs", "compiled"])
 def test_no_more_bodies_are_under_way_than_a_device_takes(run, way, most, peak):
@@ -114,7 +117,7 @@ def test_no_more_bodies_are_under_way_than_a_device_takes(run, way, most, peak):
     assert place.peak == peak
 
 
-def test_a_limit_holds_for_bodies_that_the_device_runs_as_any_other_does(run):
+async def test_a_limit_holds_for_bodies_that_the_device_runs_as_any_other_does():
     place, under_way, peaks = Limited(2), [0], []
 
     async def watch():
@@ -124,101 +127,90 @@ def test_a_limit_holds_for_bodies_that_the_device_runs_as_any_other_does(run):
         await asyncio.sleep(0)
         under_way[0] -= 1
 
-    async def main():
-        x = ag.tensor(1.0, device=place, requires_grad=True)
-        await ag.backward([AwaitingCopy.apply(x, watch) for _ in range(7)])
-        return x.grad
+    x = ag.tensor(1.0, device=place, requires_grad=True)
+    await ag.backward([AwaitingCopy.apply(x, watch) for _ in range(7)])
 
-    assert run(main()).item() == 7.0
+    assert x.grad.item() == 7.0
     assert max(peaks) == 2
 
 
-def test_of_the_bodies_that_wait_for_a_device_the_newest_is_next_and_deeper_ones_are_before_it(run):
+async def test_of_the_bodies_that_wait_for_a_device_the_newest_is_next_and_deeper_ones_are_before_it():
     place, order = Limited(1), []
 
-    async def main():
-        held, waiting = asyncio.Event(), asyncio.Event()
-        x = ag.tensor(1.0, device=place, requires_grad=True)
+    held, waiting = asyncio.Event(), asyncio.Event()
+    x = ag.tensor(1.0, device=place, requires_grad=True)
 
-        def noted(name):
-            async def note():
-                order.append(name)
+    def noted(name):
+        async def note():
+            order.append(name)
 
-            return AwaitingCopy.apply(x, note)
+        return AwaitingCopy.apply(x, note)
 
-        async def hold():
-            waiting.set()
-            await held.wait()
+    async def hold():
+        waiting.set()
+        await held.wait()
 
-        async def nested():
-            with ag.enable_grad():
-                deep = noted("deep")
-            await deep.backward()
+    async def nested():
+        with ag.enable_grad():
+            deep = noted("deep")
+        await deep.backward()
 
-        held_up = asyncio.ensure_future(AwaitingCopy.apply(x, hold).backward())
-        await waiting.wait()
-        old, new = noted("old"), noted("new")
-        flat = asyncio.ensure_future(ag.backward([old, new]))
-        around = asyncio.ensure_future(AwaitingCopy.apply(x.to("cpu"), nested).backward())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert order == []
-        held.set()
-        await asyncio.gather(held_up, flat, around)
-
-    run(main())
+    held_up = asyncio.ensure_future(AwaitingCopy.apply(x, hold).backward())
+    await waiting.wait()
+    old, new = noted("old"), noted("new")
+    flat = asyncio.ensure_future(ag.backward([old, new]))
+    around = asyncio.ensure_future(AwaitingCopy.apply(x.to("cpu"), nested).backward())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert order == []
+    held.set()
+    await asyncio.gather(held_up, flat, around)
 
     assert order == ["deep", "new", "old"]
 
 
 @pytest.mark.parametrize("depth", [1, 5, 100])
-def test_nested_backward_passes_on_devices_that_take_one_body_do_not_wait_for_each_other(run, depth):
+async def test_nested_backward_passes_on_devices_that_take_one_body_do_not_wait_for_each_other(depth):
     places = RunsBodies(1), Limited(1)
 
-    async def main():
-        async def descend(level):
-            with ag.enable_grad():
-                x = ag.tensor(1.0, device=places[level % 2], requires_grad=True)
-                further = one_turn if level == depth else lambda: descend(level + 1)
-                twice = AwaitingCopy.apply(x, further) + x.to(places[1 - level % 2]).to(places[level % 2])
-            await twice.backward()
-            assert x.grad.item() == 2.0
+    async def descend(level):
+        with ag.enable_grad():
+            x = ag.tensor(1.0, device=places[level % 2], requires_grad=True)
+            further = one_turn if level == depth else lambda: descend(level + 1)
+            twice = AwaitingCopy.apply(x, further) + x.to(places[1 - level % 2]).to(places[level % 2])
+        await twice.backward()
+        assert x.grad.item() == 2.0
 
-        await asyncio.gather(descend(0), descend(1))
-
-    run(main())
+    await asyncio.gather(descend(0), descend(1))
 
     assert places[0].under_way == 0
 
 
-def test_a_body_goes_on_after_a_backward_of_its_own_once_there_is_a_place_for_it(run):
+async def test_a_body_goes_on_after_a_backward_of_its_own_once_there_is_a_place_for_it():
     place, order = Limited(1), []
 
-    async def main():
-        held, called = asyncio.Event(), asyncio.Event()
-        x = ag.tensor(1.0, device=place, requires_grad=True)
+    held, called = asyncio.Event(), asyncio.Event()
+    x = ag.tensor(1.0, device=place, requires_grad=True)
 
-        async def wait():
-            called.set()
-            await held.wait()
+    async def wait():
+        called.set()
+        await held.wait()
 
-        async def nest():
-            with ag.enable_grad():
-                inner = AwaitingCopy.apply(ag.tensor(1.0, requires_grad=True), wait)
-            await inner.backward()
-            order.append("goes on")
+    async def nest():
+        with ag.enable_grad():
+            inner = AwaitingCopy.apply(ag.tensor(1.0, requires_grad=True), wait)
+        await inner.backward()
+        order.append("goes on")
 
-        async def other():
-            held.set()
-            for _ in range(20):
-                await asyncio.sleep(0)
-            order.append("has ended")
+    async def other():
+        held.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        order.append("has ended")
 
-        first = asyncio.ensure_future(AwaitingCopy.apply(x, nest).backward())
-        await called.wait()
-        await asyncio.gather(first, AwaitingCopy.apply(x, other).backward())
-
-    run(main())
+    first = asyncio.ensure_future(AwaitingCopy.apply(x, nest).backward())
+    await called.wait()
+    await asyncio.gather(first, AwaitingCopy.apply(x, other).backward())
 
     assert order == ["has ended", "goes on"]
 
@@ -236,6 +228,7 @@ def test_a_blocking_backward_in_a_body_needs_no_second_place():
     assert (x.grad.item(), inner.grad.item()) == (1.0, 2.0)
 
 
+@on_each_loop
 def test_a_blocking_backward_that_would_stall_the_loop_for_a_place_says_so(run):
     place = Limited(1)
 
@@ -260,45 +253,43 @@ def test_a_blocking_backward_that_would_stall_the_loop_for_a_place_says_so(run):
 
 
 @pytest.mark.parametrize("ending", ["cancelled", "failed", "outlived"])
-def test_whoever_ends_early_keeps_no_place(run, ending):
+async def test_whoever_ends_early_keeps_no_place(ending):
     place = Limited(1)
 
-    async def main():
-        held, begun = asyncio.Event(), asyncio.Event()
-        x = ag.tensor(1.0, device=place, requires_grad=True)
-        kept = []
+    held, begun = asyncio.Event(), asyncio.Event()
+    x = ag.tensor(1.0, device=place, requires_grad=True)
+    kept = []
 
-        async def late():
-            await held.wait()
-            with ag.enable_grad():
-                y = ag.tensor(1.0, device=place, requires_grad=True) * 2
-            await y.backward()
+    async def late():
+        await held.wait()
+        with ag.enable_grad():
+            y = ag.tensor(1.0, device=place, requires_grad=True) * 2
+        await y.backward()
 
-        async def hold():
-            begun.set()
-            if ending == "outlived":
-                kept.append(asyncio.ensure_future(late()))
-                return
-            await held.wait()
-            if ending == "failed":
-                raise ValueError("as it should be")
+    async def hold():
+        begun.set()
+        if ending == "outlived":
+            kept.append(asyncio.ensure_future(late()))
+            return
+        await held.wait()
+        if ending == "failed":
+            raise ValueError("as it should be")
 
-        first = asyncio.ensure_future(AwaitingCopy.apply(x, hold).backward())
-        await begun.wait()
-        waiting = asyncio.ensure_future((x * 2).backward())
-        for _ in range(5):
-            await asyncio.sleep(0)
-        if ending == "cancelled":
-            waiting.cancel()
-            first.cancel()
-        held.set()
-        await asyncio.gather(first, waiting, *kept, return_exceptions=True)
-        await asyncio.gather(*kept)
-        x.grad = None
-        await asyncio.gather(*((x * 2).backward() for _ in range(3)))
-        return x.grad
+    first = asyncio.ensure_future(AwaitingCopy.apply(x, hold).backward())
+    await begun.wait()
+    waiting = asyncio.ensure_future((x * 2).backward())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    if ending == "cancelled":
+        waiting.cancel()
+        first.cancel()
+    held.set()
+    await asyncio.gather(first, waiting, *kept, return_exceptions=True)
+    await asyncio.gather(*kept)
+    x.grad = None
+    await asyncio.gather(*((x * 2).backward() for _ in range(3)))
 
-    assert run(main()).item() == 6.0
+    assert x.grad.item() == 6.0
 
 
 def test_one_limit_holds_for_loops_in_several_threads():
@@ -325,6 +316,7 @@ def test_one_limit_holds_for_loops_in_several_threads():
     assert found.count(found[0]) == 3
 
 
+@on_each_loop
 def test_a_loop_that_is_closed_in_mid_backward_gives_its_place_back(run):
     place, x = Limited(1), None
 
@@ -350,17 +342,17 @@ def test_a_loop_that_is_closed_in_mid_backward_gives_its_place_back(run):
 
 
 @pytest.mark.parametrize("most", [0, -1, 1.5, "2"])
-def test_a_limit_that_is_no_number_of_bodies_is_refused(run, most):
+async def test_a_limit_that_is_no_number_of_bodies_is_refused(most):
     x = ag.tensor(1.0, device=Limited(most), requires_grad=True)
 
     async def main():
         await (x * 2).backward()
 
     with pytest.raises(DeviceError, match=rf"max_in_flight of 'limited:\d+' is {most!r}"):
-        run(main())
+        await main()
 
 
-def test_a_device_that_loses_gradients_is_named(run):
+async def test_a_device_that_loses_gradients_is_named():
     class Forgetful(RunsBodies):
         def run_body(self, body):
             body()
@@ -371,10 +363,11 @@ def test_a_device_that_loses_gradients_is_named(run):
         await (x * 2).backward()
 
     with pytest.raises(GradientTypeError, match=r"Forgetful\.run_body returned NoneType None for .*return body\(\)"):
-        run(main())
+        await main()
     assert x.grad is None
 
 
+@on_each_loop
 def test_a_device_whose_worker_cannot_be_reached_ends_the_backward_with_its_error(run):
     problem = OSError("no such line")
 

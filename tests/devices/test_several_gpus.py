@@ -40,6 +40,7 @@ from tests.fake_cupy import (
     open_gpus,
 )
 from tests.settings import compiled_after
+from tests.support.loops import on_each_loop, one_loop
 
 #: Elements of an array that is copied on a stream of its own.
 LARGE = 200_003
@@ -82,7 +83,7 @@ def test_an_operation_on_tensors_of_two_gpus_names_both(gpus: list[Any]) -> None
             mixed()
 
 
-def test_hooks_and_bodies_run_while_the_gpu_of_their_node_is_the_current_one(run: Any, gpus: list[Any]) -> None:
+async def test_hooks_and_bodies_run_while_the_gpu_of_their_node_is_the_current_one(gpus: list[Any]) -> None:
     seen = []
 
     def note(*_: Any) -> None:
@@ -109,14 +110,15 @@ def test_hooks_and_bodies_run_while_the_gpu_of_their_node_is_the_current_one(run
     y.grad_fn.register_hook(note_twice)
     x.register_post_accumulate_grad_hook(note_twice)
 
-    run(y.to(gpus[0]).sum().backward())
+    await y.to(gpus[0]).sum().backward()
 
     assert seen == [1] * 7
     assert on_host(x.grad) == [2.0]
     assert get_device() == 0
 
 
-def test_a_coroutine_that_is_closed_or_raises_leaves_no_gpu_current(gpus: list[Any]) -> None:
+@one_loop
+async def test_a_coroutine_that_is_closed_or_raises_leaves_no_gpu_current(gpus: list[Any]) -> None:
     x = ag.tensor([1.0], device=gpus[1], requires_grad=True)
 
     async def fail(grad: Any) -> None:
@@ -125,18 +127,16 @@ def test_a_coroutine_that_is_closed_or_raises_leaves_no_gpu_current(gpus: list[A
 
     x.register_hook(fail)
 
-    async def main() -> None:
-        with pytest.raises(LookupError):
+    with pytest.raises(LookupError):
+        await (x * 2).sum().backward()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
             await (x * 2).sum().backward()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await (x * 2).sum().backward()
-        assert get_device() == 0
-
-    asyncio.run(main())
+    assert get_device() == 0
     assert x.grad is None
 
 
+@on_each_loop
 @pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize("blocking", [True, False])
 def test_a_backward_crosses_gpus_there_and_back(run: Any, gpus: list[Any], blocking: bool, is_compiled: bool) -> None:
@@ -155,7 +155,7 @@ def test_a_backward_crosses_gpus_there_and_back(run: Any, gpus: list[Any], block
         np.testing.assert_array_equal(z.grad.to("cpu").numpy(), x.grad.numpy())
 
 
-def test_several_roots_may_be_on_several_gpus(run: Any, gpus: list[Any]) -> None:
+async def test_several_roots_may_be_on_several_gpus(gpus: list[Any]) -> None:
     async def gradients(*devices: Any) -> list[Any]:
         with compiled_after(1):
             for _ in range(3):
@@ -164,10 +164,10 @@ def test_several_roots_may_be_on_several_gpus(run: Any, gpus: list[Any]) -> None
         return [on_host(one.grad) for one in leaves]
 
     for devices in (gpus, gpus[::-1], (gpus[1], gpus[1]), ("cpu", gpus[1])):
-        assert run(gradients(*devices)) == run(gradients("cpu", "cpu"))
+        assert await gradients(*devices) == await gradients("cpu", "cpu")
 
 
-def test_a_recorded_backward_crosses_gpus(run: Any, gpus: list[Any]) -> None:
+async def test_a_recorded_backward_crosses_gpus(gpus: list[Any]) -> None:
     async def second(*devices: Any) -> list[Any]:
         x = there(3, device=devices[0], requires_grad=True)
         y = np.tanh(x).to(devices[1]) ** 3
@@ -175,10 +175,10 @@ def test_a_recorded_backward_crosses_gpus(run: Any, gpus: list[Any]) -> None:
         await (grad * grad).sum().to(devices[1]).backward()
         return on_host(x.grad)
 
-    np.testing.assert_allclose(run(second(*gpus)), run(second("cpu", "thread:0")), rtol=1e-13)
+    np.testing.assert_allclose(await second(*gpus), await second("cpu", "thread:0"), rtol=1e-13)
 
 
-def test_each_task_of_a_loop_may_use_another_gpu(run: Any, gpus: list[Any]) -> None:
+async def test_each_task_of_a_loop_may_use_another_gpu(gpus: list[Any]) -> None:
     async def train(gpu: Any, barrier: asyncio.Barrier) -> Any:
         with ag.default_device(gpu):
             w = ag.tensor([3.0, -1.0], requires_grad=True)
@@ -196,7 +196,7 @@ def test_each_task_of_a_loop_may_use_another_gpu(run: Any, gpus: list[Any]) -> N
         first, second = await asyncio.gather(*(train(gpu, barrier) for gpu in gpus))
         assert first == second
 
-    run(main())
+    await main()
 
 
 def test_a_thread_has_a_current_gpu_of_its_own(gpus: list[Any]) -> None:
@@ -216,18 +216,15 @@ def test_a_thread_has_a_current_gpu_of_its_own(gpus: list[Any]) -> None:
     assert found == [([4.0], 0)] * 2
 
 
-def test_a_function_that_a_device_calls_runs_while_it_is_the_current_one(run: Any, gpus: list[Any]) -> None:
+async def test_a_function_that_a_device_calls_runs_while_it_is_the_current_one(gpus: list[Any]) -> None:
     async def twice() -> list[int]:
         first = get_device()
         await asyncio.sleep(0)
         return [first, get_device()]
 
-    async def main() -> None:
-        assert await gpus[1].call(get_device) == 1
-        assert await gpus[1].call(twice) == [1, 1]
-        assert get_device() == 0
-
-    run(main())
+    assert await gpus[1].call(get_device) == 1
+    assert await gpus[1].call(twice) == [1, 1]
+    assert get_device() == 0
 
 
 # What is not one operation.
@@ -269,8 +266,8 @@ PROGRAMS = [recomputed, dropped, written_into, offloaded, stored, norms]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_a_program_has_on_the_second_gpu_the_gradients_of_the_cpu(
-    run: Any, gpus: list[Any], program: Callable[[Any], Any]
+async def test_a_program_has_on_the_second_gpu_the_gradients_of_the_cpu(
+    gpus: list[Any], program: Callable[[Any], Any]
 ) -> None:
     async def main(device: Any) -> Any:
         x = there(4, 3, device=device, requires_grad=True)
@@ -280,24 +277,21 @@ def test_a_program_has_on_the_second_gpu_the_gradients_of_the_cpu(
                 await program(x).backward()
         return on_host(x.grad)
 
-    np.testing.assert_allclose(run(main(gpus[1])), run(main("cpu")), rtol=1e-13)
+    np.testing.assert_allclose(await main(gpus[1]), await main("cpu"), rtol=1e-13)
 
 
-def test_a_graph_is_compiled_on_the_second_gpu(run: Any, gpus: list[Any]) -> None:
-    async def main() -> None:
-        x = there(4, 4, device=gpus[1], requires_grad=True)
-        with ag.compiled_autograd(after=1):
-            for _ in range(3):
-                await (np.tanh(x @ x) * x).sum().backward()
-        assert get_device() == 0
-
+async def test_a_graph_is_compiled_on_the_second_gpu(gpus: list[Any]) -> None:
     before = ag.engine.compiled_stats().hits
-    run(main())
+    x = there(4, 4, device=gpus[1], requires_grad=True)
+    with ag.compiled_autograd(after=1):
+        for _ in range(3):
+            await (np.tanh(x @ x) * x).sum().backward()
+    assert get_device() == 0
 
     assert ag.engine.compiled_stats().hits > before
 
 
-def test_transforms_compute_on_the_gpu_of_their_arguments(run: Any, gpus: list[Any]) -> None:
+async def test_transforms_compute_on_the_gpu_of_their_arguments(gpus: list[Any]) -> None:
     def function(x: Any) -> Any:
         return np.tanh(x) * x[::-1]
 
@@ -306,7 +300,7 @@ def test_transforms_compute_on_the_gpu_of_their_arguments(run: Any, gpus: list[A
         hessian = await ag.hessian(lambda x: function(x).sum(), x)
         return [on_host(one) for one in (await ag.jacobian(function, x), hessian, await ag.func.jacfwd(function)(x))]
 
-    for found, wanted in zip(run(main(gpus[1])), run(main("cpu")), strict=True):
+    for found, wanted in zip(await main(gpus[1]), await main("cpu"), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-13)
 
 
@@ -453,6 +447,7 @@ def test_the_memory_of_a_copy_and_of_its_source_is_held_until_it_is_made(gpus: l
     assert memory_pool.used_bytes() == before
 
 
+@on_each_loop
 def test_a_profile_shows_a_copy_between_gpus(run: Any, gpus: list[Any]) -> None:
     x = there(LARGE, device=gpus[0])
     with ag.profile() as prof:
@@ -485,7 +480,7 @@ def test_a_default_stream_has_the_events_of_its_own_gpu(gpus: list[Any]) -> None
     assert events[1].query()
 
 
-def test_a_stream_waits_for_an_event_of_another_gpu(run: Any, gpus: list[Any]) -> None:
+async def test_a_stream_waits_for_an_event_of_another_gpu(gpus: list[Any]) -> None:
     first, second = (gpu.stream() for gpu in gpus)
     first.cuda_stream.block()
     second.wait_stream(first)
@@ -494,37 +489,34 @@ def test_a_stream_waits_for_an_event_of_another_gpu(run: Any, gpus: list[Any]) -
     assert not gpus[1].default_stream().query()
     assert gpus[0].default_stream().query()
     first.cuda_stream.unblock()
-    run(gpus[1].synchronize())
+    await gpus[1].synchronize()
 
 
-def test_work_runs_on_the_streams_of_each_gpu(run: Any, gpus: list[Any]) -> None:
+async def test_work_runs_on_the_streams_of_each_gpu(gpus: list[Any]) -> None:
     streams = [gpu.stream() for gpu in gpus]
     seen = []
 
     def note(*_: Any) -> None:
         seen.append((get_device(), get_current_stream()))
 
-    async def main() -> None:
-        x = ag.tensor([1.0, 2.0], device=gpus[0], requires_grad=True)
-        with streams[0], streams[1]:
-            y = x * 2
-            z = y.to(gpus[1])
-            w = z * z
-        for tensor in (y, w):
-            tensor.register_hook(note)
-        await w.to(gpus[0]).sum().backward()
-        assert on_host(x.grad) == [8.0, 16.0]
-
-    run(main())
+    x = ag.tensor([1.0, 2.0], device=gpus[0], requires_grad=True)
+    with streams[0], streams[1]:
+        y = x * 2
+        z = y.to(gpus[1])
+        w = z * z
+    for tensor in (y, w):
+        tensor.register_hook(note)
+    await w.to(gpus[0]).sum().backward()
+    assert on_host(x.grad) == [8.0, 16.0]
 
     assert seen == [(1, streams[1].cuda_stream), (0, streams[0].cuda_stream)]
     assert get_current_stream() is get_current_stream(1) is Stream.null
 
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
-def test_a_gpu_holds_the_law_of_all_devices_while_another_one_is_current(run: Any, gpus: list[Any], check: Any) -> None:
+async def test_a_gpu_holds_the_law_of_all_devices_while_another_one_is_current(gpus: list[Any], check: Any) -> None:
     with FakeGpu(1):
-        run(check(gpus[0]))
+        await check(gpus[0])
         assert get_device() == 1
 
 

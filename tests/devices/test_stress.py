@@ -13,9 +13,9 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from tests.arrays import bits, bits_of_grads
-from tests.support.loops import run_on
 from tests.devices.waits import T0, T1, seen_by_all
 from tests.functions import awaiting, calling
+from tests.support.loops import on_each_loop, run_on
 
 pytestmark = pytest.mark.usefixtures("threads_switch_often")
 
@@ -87,21 +87,22 @@ async def grads_on_devices(seed: int, places: tuple[str, ...], second: bool = Fa
 @pytest.mark.sampled("mix")
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(6))
-def test_gradients_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):
-    expected = run(grads_on_devices(seed, inline_places(MIXES[mix])))
+async def test_gradients_have_the_same_bits_on_any_mix_of_devices(seed, mix):
+    expected = await grads_on_devices(seed, inline_places(MIXES[mix]))
 
-    assert run(grads_on_devices(seed, MIXES[mix])) == expected
+    assert await grads_on_devices(seed, MIXES[mix]) == expected
 
 
 @pytest.mark.sampled("mix")
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(3))
-def test_second_derivatives_have_the_same_bits_on_any_mix_of_devices(run, seed, mix):
-    expected = run(grads_on_devices(seed, inline_places(MIXES[mix]), second=True))
+async def test_second_derivatives_have_the_same_bits_on_any_mix_of_devices(seed, mix):
+    expected = await grads_on_devices(seed, inline_places(MIXES[mix]), second=True)
 
-    assert run(grads_on_devices(seed, MIXES[mix], second=True)) == expected
+    assert await grads_on_devices(seed, MIXES[mix], second=True) == expected
 
 
+@on_each_loop
 @pytest.mark.parametrize("seed", range(3))
 def test_a_blocking_backward_has_the_same_bits_on_any_mix_of_devices(run, seed):
     expected = run(grads_on_devices(seed, inline_places(MIXES["all"])))
@@ -113,12 +114,11 @@ def test_a_blocking_backward_has_the_same_bits_on_any_mix_of_devices(run, seed):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
-def test_the_number_of_workers_changes_no_bit_beside_other_devices(run, workers):
-    async def main():
-        with ag.workers(workers), ag.offload_threshold(0):
-            return await grads_on_devices(3, MIXES["all"])
+async def test_the_number_of_workers_changes_no_bit_beside_other_devices(workers):
+    with ag.workers(workers), ag.offload_threshold(0):
+        found = await grads_on_devices(3, MIXES["all"])
 
-    assert run(main()) == run(grads_on_devices(3, inline_places(MIXES["all"])))
+    assert found == await grads_on_devices(3, inline_places(MIXES["all"]))
 
 
 async def some_cancelled(seed: int, expected: dict[int, Any]) -> int:

@@ -14,10 +14,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import DeviceError
-from tests.support.loops import run_on
 from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, leaf_on
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop, run_on
 from tests.turns import turns
 
 
@@ -25,25 +25,21 @@ def ident():
     return threading.get_ident()
 
 
-def test_all_work_of_a_device_is_done_by_one_thread_which_is_not_the_callers(run):
-    async def main():
-        seen = [await ag.device(T0).call(ident), await ag.device(T0).call(ident)]
-        x, out = leaf_on(T0, lambda grad: seen.append(ident()))
-        x.register_hook(lambda grad: seen.append(ident()))
-        x.register_post_accumulate_grad_hook(lambda x: seen.append(ident()))
-        out.grad_fn.register_prehook(lambda grads: seen.append(ident()))
-        out.grad_fn.register_hook(lambda outputs, grads: seen.append(ident()))
-        await out.backward()
-        return seen
-
-    seen = run(main())
+async def test_all_work_of_a_device_is_done_by_one_thread_which_is_not_the_callers():
+    seen = [await ag.device(T0).call(ident), await ag.device(T0).call(ident)]
+    x, out = leaf_on(T0, lambda grad: seen.append(ident()))
+    x.register_hook(lambda grad: seen.append(ident()))
+    x.register_post_accumulate_grad_hook(lambda x: seen.append(ident()))
+    out.grad_fn.register_prehook(lambda grads: seen.append(ident()))
+    out.grad_fn.register_hook(lambda outputs, grads: seen.append(ident()))
+    await out.backward()
 
     assert len(seen) == 7
     assert len(set(seen)) == 1
     assert ident() not in seen
 
 
-def test_plain_nodes_of_the_device_run_there_too(run, monkeypatch):
+async def test_plain_nodes_of_the_device_run_there_too(monkeypatch):
     seen = []
     accumulate = ag.graph.AccumulateGrad.accumulate
 
@@ -53,185 +49,161 @@ def test_plain_nodes_of_the_device_run_there_too(run, monkeypatch):
 
     monkeypatch.setattr(ag.graph.AccumulateGrad, "accumulate", spying)
 
-    async def main():
-        x, w = leaf(2.0), ag.tensor([3.0], device=T0, requires_grad=True)
-        await (x.to(T0) * w).backward()
-        return x.grad.item(), w.grad.item()
+    x, w = leaf(2.0), ag.tensor([3.0], device=T0, requires_grad=True)
+    await (x.to(T0) * w).backward()
 
-    assert run(main()) == (3.0, 2.0)
+    assert (x.grad.item(), w.grad.item()) == (3.0, 2.0)
     assert sorted(seen) == [("cpu", True), (T0, True)]
 
 
-def test_nodes_recorded_by_a_call_know_their_thread(run):
-    async def main():
-        x = leaf(1.0)
-        node = (await ag.device(T0).call(lambda: x.to(T0) * 2)).grad_fn
-        return node.thread_id, await ag.device(T0).call(ident)
-
-    recorded, worker = run(main())
+async def test_nodes_recorded_by_a_call_know_their_thread():
+    x = leaf(1.0)
+    node = (await ag.device(T0).call(lambda: x.to(T0) * 2)).grad_fn
+    recorded, worker = (node.thread_id, await ag.device(T0).call(ident))
 
     assert recorded == worker
 
 
-def test_a_body_that_suspends_lets_the_next_one_begin(run):
-    async def main():
-        held, order = HeldOnLoop(), []
-        _, first = leaf_on(T0, held)
-        _, second = leaf_on(T0, lambda grad: order.append("second"))
-        waiting = asyncio.ensure_future(first.backward())
-        await held.begun.wait()
-        await second.backward()
-        order.append("let go")
-        held.let_go()
-        await waiting
-        return order, held.ended
+async def test_a_body_that_suspends_lets_the_next_one_begin():
+    held, order = HeldOnLoop(), []
+    _, first = leaf_on(T0, held)
+    _, second = leaf_on(T0, lambda grad: order.append("second"))
+    waiting = asyncio.ensure_future(first.backward())
+    await held.begun.wait()
+    await second.backward()
+    order.append("let go")
+    held.let_go()
+    await waiting
 
-    assert run(main()) == (["second", "let go"], True)
+    assert (order, held.ended) == (["second", "let go"], True)
 
 
-def test_what_waits_runs_newest_node_first_and_calls_in_the_order_of_their_coming(run):
-    async def main():
-        held, order = HeldInThread(), []
-        blocked = asyncio.ensure_future(ag.device(T0).call(held))
-        await held.begun.wait()
-        nodes = [leaf_on(T0, lambda grad, name=name: order.append(name))[1] for name in "abc"]
-        tasks = [asyncio.ensure_future(node.backward()) for node in nodes]
-        tasks += [asyncio.ensure_future(ag.device(T0).call(order.append, name)) for name in (1, 2)]
-        await turns()
-        held.let_go.set()
-        await asyncio.gather(blocked, *tasks)
-        return order
+async def test_what_waits_runs_newest_node_first_and_calls_in_the_order_of_their_coming():
+    held, order = HeldInThread(), []
+    blocked = asyncio.ensure_future(ag.device(T0).call(held))
+    await held.begun.wait()
+    nodes = [leaf_on(T0, lambda grad, name=name: order.append(name))[1] for name in "abc"]
+    tasks = [asyncio.ensure_future(node.backward()) for node in nodes]
+    tasks += [asyncio.ensure_future(ag.device(T0).call(order.append, name)) for name in (1, 2)]
+    await turns()
+    held.let_go.set()
+    await asyncio.gather(blocked, *tasks)
 
-    assert run(main()) == ["c", "b", "a", 1, 2]
+    assert order == ["c", "b", "a", 1, 2]
 
 
-def test_suspended_bodies_go_on_while_very_many_wait(run):
-    async def main():
-        order = []
-        device = ag.device(T0)
+async def test_suspended_bodies_go_on_while_very_many_wait():
+    order = []
+    device = ag.device(T0)
 
-        async def several_steps():
-            for _ in range(20):
-                await asyncio.sleep(0)
-            order.append("suspended")
+    async def several_steps():
+        for _ in range(20):
+            await asyncio.sleep(0)
+        order.append("suspended")
 
-        held = HeldInThread()
-        blocked = asyncio.ensure_future(device.call(held))
-        await held.begun.wait()
-        tasks = [asyncio.ensure_future(device.call(several_steps))]
-        tasks += [asyncio.ensure_future(device.call(order.append, index)) for index in range(2000)]
-        await turns()
-        held.let_go.set()
-        await asyncio.gather(blocked, *tasks)
-        return order.index("suspended")
+    held = HeldInThread()
+    blocked = asyncio.ensure_future(device.call(held))
+    await held.begun.wait()
+    tasks = [asyncio.ensure_future(device.call(several_steps))]
+    tasks += [asyncio.ensure_future(device.call(order.append, index)) for index in range(2000)]
+    await turns()
+    held.let_go.set()
+    await asyncio.gather(blocked, *tasks)
 
-    assert run(main()) < 1000
+    assert order.index("suspended") < 1000
 
 
 def meet(barrier):
     barrier.wait(60)
 
 
-def test_two_devices_run_side_by_side(run):
-    async def main():
-        together = threading.Barrier(2)
-        x = leaf(1.0)
-        both = [calling(x.to(name), lambda grad: meet(together)).to("cpu") for name in (T0, T1)]
-        await (both[0] + both[1]).backward()
-        return x.grad.item()
+async def test_two_devices_run_side_by_side():
+    together = threading.Barrier(2)
+    x = leaf(1.0)
+    both = [calling(x.to(name), lambda grad: meet(together)).to("cpu") for name in (T0, T1)]
+    await (both[0] + both[1]).backward()
 
-    assert run(main()) == 2.0
+    assert x.grad.item() == 2.0
 
 
-def test_a_backward_of_one_device_goes_on_while_another_device_computes(run):
-    async def main():
-        held = HeldInThread()
-        _, slow = leaf_on(T0, held)
-        waiting = asyncio.ensure_future(slow.backward())
-        await held.begun.wait()
-        x = leaf(1.0)
-        await (x * 2).backward()
-        await leaf_on(T1, lambda grad: None)[1].backward()
-        held.let_go.set()
-        await waiting
-        return x.grad.item()
+async def test_a_backward_of_one_device_goes_on_while_another_device_computes():
+    held = HeldInThread()
+    _, slow = leaf_on(T0, held)
+    waiting = asyncio.ensure_future(slow.backward())
+    await held.begun.wait()
+    x = leaf(1.0)
+    await (x * 2).backward()
+    await leaf_on(T1, lambda grad: None)[1].backward()
+    held.let_go.set()
+    await waiting
 
-    assert run(main()) == 2.0
+    assert x.grad.item() == 2.0
 
 
 # Failure.
 
 
-def test_cancelled_while_a_body_computes_the_backward_ends_after_it_and_writes_nothing(run):
-    async def main():
-        held = HeldInThread()
-        x, out = leaf_on(T0, held)
-        task = asyncio.ensure_future(out.backward())
-        await held.begun.wait()
-        task.cancel()
-        await turns()
-        assert not task.done()
-        held.let_go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return held.ended, x.grad
+async def test_cancelled_while_a_body_computes_the_backward_ends_after_it_and_writes_nothing():
+    held = HeldInThread()
+    x, out = leaf_on(T0, held)
+    task = asyncio.ensure_future(out.backward())
+    await held.begun.wait()
+    task.cancel()
+    await turns()
+    assert not task.done()
+    held.let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
-    assert run(main()) == (True, None)
+    assert (held.ended, x.grad) == (True, None)
 
 
-def test_a_timeout_reaches_a_body_that_waits_on_the_device(run):
-    async def main():
-        held = HeldOnLoop()
-        x, out = leaf_on(T0, held)
+async def test_a_timeout_reaches_a_body_that_waits_on_the_device():
+    held = HeldOnLoop()
+    x, out = leaf_on(T0, held)
 
-        async def limited():
-            async with asyncio.timeout(None) as limit:
-                asyncio.ensure_future(held.begun.wait()).add_done_callback(lambda _: limit.reschedule(0))
-                await out.backward()
+    async def limited():
+        async with asyncio.timeout(None) as limit:
+            asyncio.ensure_future(held.begun.wait()).add_done_callback(lambda _: limit.reschedule(0))
+            await out.backward()
 
-        with pytest.raises(TimeoutError):
-            await limited()
-        return held.cancelled, held.ended, x.grad
+    with pytest.raises(TimeoutError):
+        await limited()
 
-    assert run(main()) == (True, False, None)
+    assert (held.cancelled, held.ended, x.grad) == (True, False, None)
 
 
-def test_cancelled_before_its_turn_a_node_never_runs(run):
-    async def main():
-        held, ran = HeldInThread(), []
-        blocked = asyncio.ensure_future(ag.device(T0).call(held))
-        await held.begun.wait()
-        task = asyncio.ensure_future(leaf_on(T0, ran.append)[1].backward())
-        await turns()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        held.let_go.set()
-        await blocked
-        await ag.device(T0).call(int)
-        return ran
+async def test_cancelled_before_its_turn_a_node_never_runs():
+    held, ran = HeldInThread(), []
+    blocked = asyncio.ensure_future(ag.device(T0).call(held))
+    await held.begun.wait()
+    task = asyncio.ensure_future(leaf_on(T0, ran.append)[1].backward())
+    await turns()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    held.let_go.set()
+    await blocked
+    await ag.device(T0).call(int)
 
-    assert run(main()) == []
+    assert ran == []
 
 
-def test_an_error_on_one_device_cancels_what_waits_on_another(run):
-    async def main():
-        held, x = HeldOnLoop(), leaf(1.0)
-        go = threading.Event()
+async def test_an_error_on_one_device_cancels_what_waits_on_another():
+    held, x = HeldOnLoop(), leaf(1.0)
+    go = threading.Event()
 
-        def fail(grad):
-            assert go.wait(60)
-            raise ValueError("no")
+    def fail(grad):
+        assert go.wait(60)
+        raise ValueError("no")
 
-        waits, fails = awaiting(x.to(T1), held).to("cpu"), calling(x.to(T0), fail).to("cpu")
-        task = asyncio.ensure_future((waits + fails).backward())
-        await held.begun.wait()
-        go.set()
-        with pytest.raises(ValueError, match="no") as raised:
-            await task
-        return held.cancelled, x.grad, raised.value.__notes__[0]
-
-    cancelled, grad, note = run(main())
+    waits, fails = awaiting(x.to(T1), held).to("cpu"), calling(x.to(T0), fail).to("cpu")
+    task = asyncio.ensure_future((waits + fails).backward())
+    await held.begun.wait()
+    go.set()
+    with pytest.raises(ValueError, match="no") as raised:
+        await task
+    cancelled, grad, note = (held.cancelled, x.grad, raised.value.__notes__[0])
 
     assert cancelled
     assert grad is None
@@ -239,6 +211,7 @@ def test_an_error_on_one_device_cancels_what_waits_on_another(run):
     assert "'thread:0'" in note
 
 
+@on_each_loop
 def test_what_a_body_raises_while_it_is_cancelled_becomes_a_note(run):
     async def main():
         go = threading.Event()
@@ -289,34 +262,34 @@ def deadly(how):
 
 
 @pytest.mark.parametrize("how", ["exits", "exits_later", "stops_the_loop", "exits_in_a_callback"])
-def test_a_worker_that_dies_ends_what_it_ran_and_what_waited_for_it_by_an_error_that_names_it(run, how):
-    async def main():
-        suspended, elsewhere = HeldOnLoop(), HeldOnLoop()
-        x = leaf(1.0)
-        _, other = leaf_on(T0, suspended)
-        beside = asyncio.ensure_future(other.backward())
-        await suspended.begun.wait()
-        gate = HeldOnLoop()
-        both = awaiting(x.to(T1), elsewhere).to("cpu") + awaiting(calling(x, lambda g: None).to(T0), gate).to("cpu")
-        dying = asyncio.ensure_future(both.backward())
-        await elsewhere.begun.wait()
-        await gate.begun.wait()
-        _, out = leaf_on(T0, deadly(how))
-        held = HeldInThread()
-        blocked = asyncio.ensure_future(ag.device(T0).call(held))
-        await held.begun.wait()
-        deaths = [asyncio.ensure_future(out.backward())]
-        await turns()
-        deaths += [beside, dying, asyncio.ensure_future(ag.device(T0).call(deadly("stops_the_loop"), None))]
-        await turns()
-        held.let_go.set()
-        await blocked
-        errors = await asyncio.gather(*deaths, return_exceptions=True)
-        again, good = leaf_on(T0, lambda grad: None)
-        await good.backward()
-        return errors, elsewhere.cancelled, suspended.ended, x.grad, again.grad.item()
-
-    errors, cancelled, ended, grad, later = run(main())
+async def test_a_worker_that_dies_ends_what_it_ran_and_what_waited_for_it_by_an_error_that_names_it(how):
+    suspended, elsewhere = HeldOnLoop(), HeldOnLoop()
+    x = leaf(1.0)
+    _, other = leaf_on(T0, suspended)
+    beside = asyncio.ensure_future(other.backward())
+    await suspended.begun.wait()
+    gate = HeldOnLoop()
+    both = awaiting(x.to(T1), elsewhere).to("cpu") + awaiting(calling(x, lambda g: None).to(T0), gate).to("cpu")
+    dying = asyncio.ensure_future(both.backward())
+    await elsewhere.begun.wait()
+    await gate.begun.wait()
+    _, out = leaf_on(T0, deadly(how))
+    held = HeldInThread()
+    blocked = asyncio.ensure_future(ag.device(T0).call(held))
+    await held.begun.wait()
+    deaths = [asyncio.ensure_future(out.backward())]
+    await turns()
+    deaths += [beside, dying, asyncio.ensure_future(ag.device(T0).call(deadly("stops_the_loop"), None))]
+    await turns()
+    held.let_go.set()
+    await blocked
+    errors = await asyncio.gather(*deaths, return_exceptions=True)
+    again, good = leaf_on(T0, lambda grad: None)
+    await good.backward()
+    cancelled = elsewhere.cancelled
+    ended = suspended.ended
+    grad = x.grad
+    later = again.grad.item()
 
     for error in errors:
         assert isinstance(error, DeviceError), error
@@ -327,24 +300,22 @@ def test_a_worker_that_dies_ends_what_it_ran_and_what_waited_for_it_by_an_error_
     assert later == 1.0
 
 
-def test_a_lock_that_a_dead_worker_held_is_free(run):
-    async def main():
-        held = HeldOnLoop()
-        x, out = leaf_on(T0, held)
-        first = asyncio.ensure_future(out.backward(retain_graph=True))
-        await held.begun.wait()
-        with pytest.raises(DeviceError):
-            await ag.device(T0).call(deadly("stops_the_loop"), None)
-        with pytest.raises(DeviceError):
-            await first
-        second = asyncio.ensure_future(out.backward(retain_graph=True))
-        held.begun.clear()
-        await held.begun.wait()
-        held.let_go()
-        await second
-        return x.grad.item()
+async def test_a_lock_that_a_dead_worker_held_is_free():
+    held = HeldOnLoop()
+    x, out = leaf_on(T0, held)
+    first = asyncio.ensure_future(out.backward(retain_graph=True))
+    await held.begun.wait()
+    with pytest.raises(DeviceError):
+        await ag.device(T0).call(deadly("stops_the_loop"), None)
+    with pytest.raises(DeviceError):
+        await first
+    second = asyncio.ensure_future(out.backward(retain_graph=True))
+    held.begun.clear()
+    await held.begun.wait()
+    held.let_go()
+    await second
 
-    assert run(main()) == 1.0
+    assert x.grad.item() == 1.0
 
 
 def test_a_closed_device_can_be_read_from_and_moved_from():
@@ -355,19 +326,15 @@ def test_a_closed_device_can_be_read_from_and_moved_from():
     assert (x * 2).to(x.device).tolist() == [2.0, 4.0]
 
 
-def test_the_thread_of_a_closed_device_ends_once_what_it_runs_has(run):
-    async def main():
-        device = ag.device("thread:6")
-        held = HeldOnLoop()
-        task = asyncio.ensure_future(device.call(held))
-        await held.begun.wait()
-        thread = await device.call(threading.current_thread)
-        device.close()
-        held.let_go()
-        await task
-        return thread
-
-    thread = run(main())
+async def test_the_thread_of_a_closed_device_ends_once_what_it_runs_has():
+    device = ag.device("thread:6")
+    held = HeldOnLoop()
+    task = asyncio.ensure_future(device.call(held))
+    await held.begun.wait()
+    thread = await device.call(threading.current_thread)
+    device.close()
+    held.let_go()
+    await task
     thread.join(60)
 
     assert not thread.is_alive()
@@ -376,6 +343,7 @@ def test_the_thread_of_a_closed_device_ends_once_what_it_runs_has(run):
 # Loops.
 
 
+@on_each_loop
 def test_one_worker_serves_loops_in_several_threads_and_each_gets_its_own(run):
     results, barrier = {}, threading.Barrier(4)
 
@@ -398,6 +366,7 @@ def test_one_worker_serves_loops_in_several_threads_and_each_gets_its_own(run):
     assert results == {number: ({float(number)}, True) for number in range(4)}
 
 
+@on_each_loop
 def test_a_loop_that_ends_in_mid_backward_frees_its_work_everywhere(run):
     held = []
 
@@ -423,6 +392,7 @@ def test_a_loop_that_ends_in_mid_backward_frees_its_work_everywhere(run):
     assert run(goes_on()) == 1.0
 
 
+@on_each_loop
 def test_a_loop_that_is_closed_with_a_backward_in_it_leaves_the_worker_working(run):
     loop = asyncio.new_event_loop()
 
@@ -528,20 +498,17 @@ print(backward())
 
 
 @pytest.mark.parametrize("retain", [False, True])
-def test_a_leaf_on_a_worker_takes_over_a_gradient_that_nobody_else_holds(run, retain):
-    async def main():
-        addresses = []
+async def test_a_leaf_on_a_worker_takes_over_a_gradient_that_nobody_else_holds(retain):
+    addresses = []
 
-        def body(grad):
-            array = np.full(3, 2.0)
-            addresses.append(array.__array_interface__["data"][0])
-            return array
+    def body(grad):
+        array = np.full(3, 2.0)
+        addresses.append(array.__array_interface__["data"][0])
+        return array
 
-        x, out = leaf_on(T0, body, 1.0, 2.0, 3.0)
-        await ag.backward(out, np.ones(3), retain_graph=retain)
-        return addresses[0], x.grad.numpy().__array_interface__["data"][0], x.grad.tolist()
-
-    made_at, kept_at, grad = run(main())
+    x, out = leaf_on(T0, body, 1.0, 2.0, 3.0)
+    await ag.backward(out, np.ones(3), retain_graph=retain)
+    made_at, kept_at, grad = (addresses[0], x.grad.numpy().__array_interface__["data"][0], x.grad.tolist())
 
     assert grad == [2.0, 2.0, 2.0]
     assert made_at == kept_at

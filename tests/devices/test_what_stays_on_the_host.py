@@ -13,14 +13,14 @@ from tests.device_arrays import DEVICES
 
 
 @pytest.mark.parametrize("kind", DEVICES)
-def test_a_stage_takes_no_tensor_of_a_gpu(run: Any, kind: str) -> None:
+async def test_a_stage_takes_no_tensor_of_a_gpu(kind: str) -> None:
     async def main(device: Any) -> None:
         transport = ag.distributed.SimulatedTransport(["a"])
         async with ag.distributed.stage(np.tanh, transport=transport, worker="a") as stage:
             await stage(ag.tensor([1.0], device=device))
 
     with DEVICES[kind]() as device, pytest.raises(DeviceError, match=r"stage .* on '.*': write t\.to\('cpu'\)"):
-        run(main(device))
+        await main(device)
 
 
 @pytest.mark.parametrize("kind", DEVICES)

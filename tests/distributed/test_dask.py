@@ -22,6 +22,7 @@ from tests.distributed.parts import (
     make_params,
     sum_and_strides,
 )
+from tests.support.loops import one_loop
 
 
 def process_of(client, worker):
@@ -39,53 +40,48 @@ async def until_running(transport, worker, count):
         pass
 
 
-def test_gradients_have_the_bits_of_a_local_run(client, workers):
-    async def main():
-        scale = ag.tensor(1.5, requires_grad=True)
-        stages = [
-            stage(layer, pair, client=client, worker=one) for pair, one in zip(make_params(), workers, strict=True)
-        ]
-        await (await forward(stages, scale)).backward()
-        return await gradients(stages), scale.grad.item()
+@one_loop
+async def test_gradients_have_the_bits_of_a_local_run(client, workers):
+    scale = ag.tensor(1.5, requires_grad=True)
+    stages = [stage(layer, pair, client=client, worker=one) for pair, one in zip(make_params(), workers, strict=True)]
+    await (await forward(stages, scale)).backward()
 
-    assert ag.run(main()) == ag.run(local_gradients())
+    assert (await gradients(stages), scale.grad.item()) == await local_gradients()
 
 
-def test_a_remote_module_learns_at_its_worker(client, workers):
-    async def main():
-        transport = DaskTransport(client)
-        make = lambda module: optim.SGD(module, lr=0.1)
-        model = RemoteModule(workers[0], nn.Linear, (3, 1), transport=transport, optimizer=make)
-        losses = []
-        for _ in range(5):
-            loss = (await model(np.eye(3)) ** 2).sum()
-            losses.append(loss.item())
-            await loss.backward()
-            await model.step()
-        del loss
-        await model.close()
-        return losses, await counts(transport, workers[:1])
-
-    losses, left = ag.run(main())
+@one_loop
+async def test_a_remote_module_learns_at_its_worker(client, workers):
+    transport = DaskTransport(client)
+    make = lambda module: optim.SGD(module, lr=0.1)
+    model = RemoteModule(workers[0], nn.Linear, (3, 1), transport=transport, optimizer=make)
+    losses = []
+    for _ in range(5):
+        loss = (await model(np.eye(3)) ** 2).sum()
+        losses.append(loss.item())
+        await loss.backward()
+        await model.step()
+    del loss
+    await model.close()
+    left = await counts(transport, workers[:1])
 
     assert losses == sorted(losses, reverse=True)
     assert left == [0, 0, 0]
 
 
-def test_a_drop_that_overtakes_its_create_leaves_no_stage_at_a_worker(client, workers):
-    async def main():
-        transport = DaskTransport(client)
-        definition = transport.export(Definition(np.sin))
-        before = (await transport.call(workers[0], Request("ping", ""))).fields["stages"]
-        await transport.call(workers[0], Request("drop", "early", {"attempt": 1}))
-        late = await transport.call(workers[0], Request("create", "early", {"attempt": 1, "definition": definition}))
-        after = (await transport.call(workers[0], Request("ping", ""))).fields["stages"]
-        return late.fields["error"]["type"], after - before
+@one_loop
+async def test_a_drop_that_overtakes_its_create_leaves_no_stage_at_a_worker(client, workers):
+    transport = DaskTransport(client)
+    definition = transport.export(Definition(np.sin))
+    before = (await transport.call(workers[0], Request("ping", ""))).fields["stages"]
+    await transport.call(workers[0], Request("drop", "early", {"attempt": 1}))
+    late = await transport.call(workers[0], Request("create", "early", {"attempt": 1, "definition": definition}))
+    after = (await transport.call(workers[0], Request("ping", ""))).fields["stages"]
 
-    assert ag.run(main()) == ("UnknownStageError", 0)
+    assert (late.fields["error"]["type"], after - before) == ("UnknownStageError", 0)
 
 
-def test_an_error_of_a_users_own_type_arrives_as_that(client, workers):
+@one_loop
+async def test_an_error_of_a_users_own_type_arrives_as_that(client, workers):
     class MineError(Exception):
         def __init__(self, first, second):
             super().__init__(f"{first} and {second}")
@@ -93,57 +89,55 @@ def test_an_error_of_a_users_own_type_arrives_as_that(client, workers):
     def fail(x):
         raise MineError("one", "two")
 
-    async def main():
-        with pytest.raises(MineError, match="one and two") as caught:
-            await stage(fail, client=client, worker=workers[1])(np.ones(1))
-        return caught.value.__notes__
-
-    (note,) = ag.run(main())
+    with pytest.raises(MineError, match="one and two") as caught:
+        await stage(fail, client=client, worker=workers[1])(np.ones(1))
+    (note,) = caught.value.__notes__
 
     assert note.startswith(f"at {workers[1]}, remote traceback:")
     assert "in fail" in note
 
 
-def test_a_cancellation_reaches_an_async_body_at_the_worker(client, workers):
+@one_loop
+async def test_a_cancellation_reaches_an_async_body_at_the_worker(client, workers):
     async def wait_forever(x):
         await asyncio.Event().wait()
 
-    async def main():
-        transport = DaskTransport(client)
-        one = stage(wait_forever, transport=transport, worker=workers[0])
-        await one.start()
-        task = asyncio.ensure_future(one(np.ones(1)))
-        await until_running(transport, workers[0], 1)
-        task.cancel()
-        await asyncio.wait([task])
-        await until_running(transport, workers[0], 0)
-        return task.cancelled()
+    transport = DaskTransport(client)
+    one = stage(wait_forever, transport=transport, worker=workers[0])
+    await one.start()
+    task = asyncio.ensure_future(one(np.ones(1)))
+    await until_running(transport, workers[0], 1)
+    task.cancel()
+    await asyncio.wait([task])
+    await until_running(transport, workers[0], 0)
 
-    assert ag.run(main())
+    assert task.cancelled()
 
 
-def test_payloads_have_a_limit(client, workers):
-    async def main():
-        one = stage(lambda x: x, transport=DaskTransport(client, max_bytes=100), worker=workers[0])
-        with pytest.raises(PayloadError):
-            await one(np.ones(100))
-
-    ag.run(main())
+@one_loop
+async def test_payloads_have_a_limit(client, workers):
+    one = stage(lambda x: x, transport=DaskTransport(client, max_bytes=100), worker=workers[0])
+    with pytest.raises(PayloadError):
+        await one(np.ones(100))
 
 
-def test_arrays_arrive_aligned_and_in_the_order_of_memory_that_they_had(client, workers):
-    ag.run(check_layouts(stage(sum_and_strides, client=client, worker=workers[0])))
+@one_loop
+async def test_arrays_arrive_aligned_and_in_the_order_of_memory_that_they_had(client, workers):
+    await check_layouts(stage(sum_and_strides, client=client, worker=workers[0]))
 
 
-def test_a_leaf_takes_over_a_large_gradient_that_has_come_home(client, workers):
-    async def main():
-        one = stage(lambda x: 2 * x, client=client, worker=workers[0])
-        x = ag.tensor(np.ones(1 << 16), requires_grad=True)
-        await (await one(x)).sum().backward()
-        # A copy would own its memory.
-        return x.grad.numpy().flags.owndata, x.grad.numpy().flags.aligned, x.grad.sum().item()
+@one_loop
+async def test_a_leaf_takes_over_a_large_gradient_that_has_come_home(client, workers):
+    one = stage(lambda x: 2 * x, client=client, worker=workers[0])
+    x = ag.tensor(np.ones(1 << 16), requires_grad=True)
+    await (await one(x)).sum().backward()
+    # A copy would own its memory.
 
-    assert ag.run(main()) == (False, True, 2.0 * (1 << 16))
+    assert (x.grad.numpy().flags.owndata, x.grad.numpy().flags.aligned, x.grad.sum().item()) == (
+        False,
+        True,
+        2.0 * (1 << 16),
+    )
 
 
 def test_a_killed_worker_changes_no_bit(client, workers):
@@ -187,43 +181,45 @@ def test_a_stalled_worker_changes_no_bit(client, workers):
     assert ag.run(main()) == ag.run(local_gradients())
 
 
-def test_a_function_of_a_script_takes_what_it_refers_to_along(client, workers):
+@one_loop
+async def test_a_function_of_a_script_takes_what_it_refers_to_along(client, workers):
     # As a notebook's functions, it is in no module that the worker can import.
     namespace = {"np": np, "ag": ag, "__name__": "__main__"}
     exec("def double(x): return ag.nn.relu(2 * np.abs(x))", namespace)  # noqa: S102
 
-    async def main():
-        return (await stage(namespace["double"], client=client, worker=workers[0])(np.array([-1.0, 2.0]))).tolist()
+    assert (await stage(namespace["double"], client=client, worker=workers[0])(np.array([-1.0, 2.0]))).tolist() == [
+        2.0,
+        4.0,
+    ]
 
-    assert ag.run(main()) == [2.0, 4.0]
 
+@one_loop
+async def test_stages_end_with_their_transport(client, workers):
+    async with DaskTransport(client) as transport:
+        kept = [await stage(lambda x: x, transport=transport, worker=one).start() for one in workers]
+        before = await stages_at(transport, workers)
+    after = await stages_at(transport, workers)
 
-def test_stages_end_with_their_transport(client, workers):
-    async def main():
-        async with DaskTransport(client) as transport:
-            kept = [await stage(lambda x: x, transport=transport, worker=one).start() for one in workers]
-            before = await stages_at(transport, workers)
-        after = await stages_at(transport, workers)
-        return len(kept), [there - left for there, left in zip(before, after, strict=True)]
-
-    assert ag.run(main()) == (3, [1, 1, 1])
+    assert (len(kept), [there - left for there, left in zip(before, after, strict=True)]) == (3, [1, 1, 1])
 
 
 async def stages_at(transport, workers):
     return [(await transport.call(one, Request("ping", ""))).fields["stages"] for one in workers]
 
 
-def test_replicas_meet_at_a_worker():
+@one_loop
+async def test_replicas_meet_at_a_worker():
     async def main(client, workers):
         groups = [RemoteGroup(DaskTransport(client), 2, worker=workers[0], name="run") for _ in range(2)]
         arrays = [np.full(100_000, 1.0 + rank) for rank in range(2)]
         calls = [one.member(rank).all_reduce((1, 0), arrays[rank]) for rank, one in enumerate(groups)]
         return [(one.shape, set(one.tolist())) for one in await asyncio.gather(*calls)]
 
-    assert asyncio.run(with_cluster_here(main)) == [((100_000,), {3.0})] * 2
+    assert await with_cluster_here(main) == [((100_000,), {3.0})] * 2
 
 
-def test_a_client_that_is_closed_or_none_is_refused_by_name():
+@one_loop
+async def test_a_client_that_is_closed_or_none_is_refused_by_name():
     async def main(client, workers):
         one = stage(lambda w, x: w * x, 2.0, client=client, worker=workers[0])
         y = await one(3.0)
@@ -231,12 +227,13 @@ def test_a_client_that_is_closed_or_none_is_refused_by_name():
         with pytest.raises(WorkerLostError, match="client of this transport is closed"):
             await y.backward()
 
-    asyncio.run(with_cluster_here(main))
+    await with_cluster_here(main)
     with pytest.raises(ArgumentTypeError, match=r"client is a distributed.Client, not int 3"):
         stage(lambda x: x, client=3)
 
 
-def test_a_client_that_is_closed_while_a_request_is_under_way_is_named():
+@one_loop
+async def test_a_client_that_is_closed_while_a_request_is_under_way_is_named():
     async def main(client, workers):
         transport = DaskTransport(client)
         # Closed after the request has looked whether it is.
@@ -245,10 +242,11 @@ def test_a_client_that_is_closed_while_a_request_is_under_way_is_named():
         with pytest.raises(WorkerLostError, match="client of this transport is closed"):
             await exchange
 
-    asyncio.run(with_cluster_here(main))
+    await with_cluster_here(main)
 
 
-def test_workers_in_this_process_share_no_memory_with_home():
+@one_loop
+async def test_workers_in_this_process_share_no_memory_with_home():
     async def main(client, workers):
         one = stage(np.tanh, client=client, worker=workers[0])
         x = ag.tensor(np.ones(1 << 14), requires_grad=True)
@@ -258,7 +256,7 @@ def test_workers_in_this_process_share_no_memory_with_home():
         await y.sum().backward()
         return np.array_equal(x.grad.numpy(), 2 * expected)
 
-    assert asyncio.run(with_cluster_here(main))
+    assert await with_cluster_here(main)
 
 
 async def with_cluster_here(main):
@@ -268,7 +266,8 @@ async def with_cluster_here(main):
         return await main(client, [worker.address for worker in cluster.workers.values()])
 
 
-def test_a_worker_that_retires_hands_its_state_on():
+@one_loop
+async def test_a_worker_that_retires_hands_its_state_on():
     async def main(client, workers):
         transport = DaskTransport(client, patience=1.0)
         one = stage(lambda w, x: w * x, 2.0, transport=transport, worker=workers[0], backup=False)
@@ -283,10 +282,11 @@ def test_a_worker_that_retires_hands_its_state_on():
         return (await one.grads())[0].item()
 
     # One of its own: the other tests need all their workers.
-    assert asyncio.run(with_cluster_here(main)) == 7.0
+    assert await with_cluster_here(main) == 7.0
 
 
-def test_a_cluster_closes_at_once_though_stages_were_not_closed(caplog):
+@one_loop
+async def test_a_cluster_closes_at_once_though_stages_were_not_closed(caplog):
     async def main(client):
         workers = client.scheduler_info()["workers"]
         stages = [stage(lambda w, x: w * x, 2.0, client=client, worker=one) for one in workers]
@@ -300,7 +300,7 @@ def test_a_cluster_closes_at_once_though_stages_were_not_closed(caplog):
     nanny = logging.getLogger("distributed.nanny")
     cluster = LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0")
     client = Client(cluster)
-    kept = ag.run(main(client))
+    kept = await main(client)
     client.close()
     nanny.addHandler(caplog.handler)
     try:

@@ -13,6 +13,7 @@ from asyncgrad import nn, optim
 from asyncgrad.distributed import Collective, DataParallel, InProcessGroup, RemoteGroup, SimulatedTransport, pipeline
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError, ReplicaError
 from asyncgrad.testing import explore
+from tests.support.loops import on_each_loop, one_loop
 
 LAYERS = 4
 
@@ -77,6 +78,7 @@ def expected(size=2):
     return [(sum(model.weights[layer].grad.numpy() for model in models) / size).tolist() for layer in range(LAYERS)]
 
 
+@on_each_loop
 @pytest.mark.parametrize("bucket_bytes", [1, 100, 1 << 20])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_every_replica_has_the_mean_of_the_gradients_with_the_same_bits(run, size, bucket_bytes):
@@ -164,26 +166,25 @@ def test_a_replica_that_never_comes_and_a_meeting_place_that_is_lost_are_errors_
         explore(main, seeds=3)
 
 
-def test_replicas_in_threads_with_loops_of_their_own_learn_together():
+@one_loop
+async def test_replicas_in_threads_with_loops_of_their_own_learn_together():
     parallel = replicas(2, bucket_bytes=100)
 
-    async def main():
-        async def learn(rank):
-            optimizer = optim.SGD(parallel[rank].module, lr=0.1)
-            for _ in range(3):
-                optimizer.zero_grad()
-                await train(parallel[rank], rank)
-                optimizer.step()
+    async def learn(rank):
+        optimizer = optim.SGD(parallel[rank].module, lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            await train(parallel[rank], rank)
+            optimizer.step()
 
-        await asyncio.gather(*(asyncio.to_thread(ag.run, learn(rank)) for rank in range(2)))
-
-    ag.run(main())
+    await asyncio.gather(*(asyncio.to_thread(ag.run, learn(rank)) for rank in range(2)))
 
     first, second = ([weight.tolist() for weight in one.module.weights] for one in parallel)
     assert first == second != [weight.tolist() for weight in Net().weights]
 
 
-def test_buckets_are_exchanged_while_the_backward_goes_on():
+@one_loop
+async def test_buckets_are_exchanged_while_the_backward_goes_on():
     reached = asyncio.Event()
     sums = []
 
@@ -204,52 +205,45 @@ def test_buckets_are_exchanged_while_the_backward_goes_on():
     model.weights[0].register_hook(lambda grad: reached.set())
     assert isinstance(Held(), Collective)
 
-    async def main():
-        await train(DataParallel(model, Held(), bucket_bytes=72), 0)
-
-    ag.run(main())
+    await train(DataParallel(model, Held(), bucket_bytes=72), 0)
 
     assert sums == [(1, 0, 0), (1, 0, 1), (1, 0, 2), (1, 0, 3), (1,)]
 
 
+@one_loop
 @pytest.mark.parametrize("layer", [0, LAYERS - 1])
-def test_a_failure_at_one_replica_changes_no_gradient_at_any_and_the_next_backward_is_right(layer):
+async def test_a_failure_at_one_replica_changes_no_gradient_at_any_and_the_next_backward_is_right(layer):
     models = [Net(), Net(), Net()]
     parallel = replicas(models=models, size=3, bucket_bytes=100)
 
-    async def main():
-        await asyncio.gather(*(train(one, rank) for rank, one in enumerate(parallel)))
-        before = [grads(model) for model in models]
-        models[1].fails = layer
-        found = await outcomes(*(train(one, rank) for rank, one in enumerate(parallel)))
-        assert [type(one) for one in found] == [ReplicaError, ZeroDivisionError, ReplicaError]
-        assert "replica 1 failed with ZeroDivisionError: this replica fails" in str(found[0])
-        assert [grads(model) for model in models] == before
-        models[1].fails = None
-        for model in models:
-            for weight in model.weights:
-                weight.grad = None
-        await asyncio.gather(*(train(one, rank) for rank, one in enumerate(parallel)))
-        assert [grads(model) for model in models] == before
-
-    ag.run(main())
+    await asyncio.gather(*(train(one, rank) for rank, one in enumerate(parallel)))
+    before = [grads(model) for model in models]
+    models[1].fails = layer
+    found = await outcomes(*(train(one, rank) for rank, one in enumerate(parallel)))
+    assert [type(one) for one in found] == [ReplicaError, ZeroDivisionError, ReplicaError]
+    assert "replica 1 failed with ZeroDivisionError: this replica fails" in str(found[0])
+    assert [grads(model) for model in models] == before
+    models[1].fails = None
+    for model in models:
+        for weight in model.weights:
+            weight.grad = None
+    await asyncio.gather(*(train(one, rank) for rank, one in enumerate(parallel)))
+    assert [grads(model) for model in models] == before
 
 
-def test_a_failing_last_callback_at_one_replica_rolls_back_all():
+@one_loop
+async def test_a_failing_last_callback_at_one_replica_rolls_back_all():
     parallel = replicas()
 
     def fail():
         raise ZeroDivisionError("late")
 
-    async def main():
-        x = ag.tensor(1.0, requires_grad=True)
-        x.register_hook(lambda grad: ag.engine.queue_callback(fail))
-        late = (parallel[0](data(0)) * x).sum()
-        found = await outcomes(late.backward(), train(parallel[1], 1))
-        assert [type(one) for one in found] == [ZeroDivisionError, ReplicaError]
-        assert x.grad is None
-
-    ag.run(main())
+    x = ag.tensor(1.0, requires_grad=True)
+    x.register_hook(lambda grad: ag.engine.queue_callback(fail))
+    late = (parallel[0](data(0)) * x).sum()
+    found = await outcomes(late.backward(), train(parallel[1], 1))
+    assert [type(one) for one in found] == [ZeroDivisionError, ReplicaError]
+    assert x.grad is None
 
     assert [grads(one.module) for one in parallel] == [[None] * LAYERS] * 2
 
@@ -345,41 +339,37 @@ def test_the_sum_is_given_where_no_mean_is_wanted_and_removed_hooks_exchange_not
     assert grads(parallel[0].module) != grads(parallel[1].module)
 
 
-def test_parameters_that_no_replica_uses_get_no_gradient_and_those_that_some_use_are_an_error():
+@one_loop
+async def test_parameters_that_no_replica_uses_get_no_gradient_and_those_that_some_use_are_an_error():
     def make(size):
         return [
             {"a": ag.tensor([1.0], requires_grad=True), "b": ag.tensor([2.0], requires_grad=True)} for _ in range(size)
         ]
 
-    async def main():
-        models = make(2)
-        replicas(models=models, bucket_bytes=1)
-        await asyncio.gather(*((model["a"] * 3.0).sum().backward() for model in models))
-        assert [model["a"].grad.item() for model in models] == [3.0, 3.0]
-        assert [model["b"].grad for model in models] == [None, None]
+    models = make(2)
+    replicas(models=models, bucket_bytes=1)
+    await asyncio.gather(*((model["a"] * 3.0).sum().backward() for model in models))
+    assert [model["a"].grad.item() for model in models] == [3.0, 3.0]
+    assert [model["b"].grad for model in models] == [None, None]
 
-        models = make(2)
-        replicas(models=models)
-        found = await outcomes(models[0]["a"].sum().backward(), (models[1]["a"] + models[1]["b"]).sum().backward())
-        assert [type(one) for one in found] == [ReplicaError, ReplicaError]
-        assert "has a gradient at 1 of 2 replicas" in str(found[0])
-        assert [one.grad for model in models for one in model.values()] == [None] * 4
-
-    ag.run(main())
+    models = make(2)
+    replicas(models=models)
+    found = await outcomes(models[0]["a"].sum().backward(), (models[1]["a"] + models[1]["b"]).sum().backward())
+    assert [type(one) for one in found] == [ReplicaError, ReplicaError]
+    assert "has a gradient at 1 of 2 replicas" in str(found[0])
+    assert [one.grad for model in models for one in model.values()] == [None] * 4
 
 
-def test_synchronize_gives_all_the_parameters_of_rank_0():
+@one_loop
+async def test_synchronize_gives_all_the_parameters_of_rank_0():
     models = [
         {"w": ag.tensor([1.0, 2.0], requires_grad=True), "b": ag.tensor(np.float32(rank), requires_grad=True)}
         for rank in range(3)
     ]
     parallel = replicas(3, models=models)
 
-    async def main():
-        await asyncio.gather(*(one.synchronize() for one in parallel))
-
     models[1]["w"].detach()[...] = 7.0
-    ag.run(main())
+    await asyncio.gather(*(one.synchronize() for one in parallel))
 
     assert [(model["w"].tolist(), model["b"].item()) for model in models] == [([1.0, 2.0], 0.0)] * 3
 
@@ -409,7 +399,8 @@ def test_a_pipeline_of_a_replica_exchanges_its_gradients_once():
     np.testing.assert_allclose(np.array(grads(model)), np.array(expected(1)), rtol=1e-12)
 
 
-def test_one_backward_at_a_time_runs_at_a_replica():
+@one_loop
+async def test_one_backward_at_a_time_runs_at_a_replica():
     class Never:
         rank, size = 0, 2
 
@@ -423,41 +414,36 @@ def test_one_backward_at_a_time_runs_at_a_replica():
     begun = asyncio.Event()
     model = {"a": ag.tensor([1.0], requires_grad=True), "b": ag.tensor([2.0], requires_grad=True)}
 
-    async def main():
-        with DataParallel(model, Never(), bucket_bytes=1):
-            first = asyncio.ensure_future(model["a"].sum().backward())
-            await begun.wait()
-            with pytest.raises(GraphError, match="one backward at a time"):
-                await model["b"].sum().backward()
-            first.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await first
-
-    ag.run(main())
+    with DataParallel(model, Never(), bucket_bytes=1):
+        first = asyncio.ensure_future(model["a"].sum().backward())
+        await begun.wait()
+        with pytest.raises(GraphError, match="one backward at a time"):
+            await model["b"].sum().backward()
+        first.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await first
 
     assert [one.grad for one in model.values()] == [None, None]
 
 
-def test_a_group_sums_in_the_order_of_ranks_and_keeps_nothing_of_what_has_ended():
+@one_loop
+async def test_a_group_sums_in_the_order_of_ranks_and_keeps_nothing_of_what_has_ended():
     group = InProcessGroup(3)
     values = [np.array([1e16]), np.array([1.0]), np.array([-1e16])]
 
-    async def main():
-        give = lambda rank: group.member(rank).all_reduce((1, 0), values[rank])
-        for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
-            found = await asyncio.gather(*map(give, order))
-            assert [one.tolist() for one in found] == [[(1e16 + 1.0) - 1e16]] * 3
-        different = [group.member(rank).all_reduce((2, 0), np.zeros(rank + 1)) for rank in range(3)]
-        assert {type(one) for one in await outcomes(*different)} == {ReplicaError}
-        waiting = asyncio.ensure_future(group.member(0).all_reduce((3, 0), values[0]))
-        await asyncio.sleep(0)
-        assert group.member(1).abort(3, "gone")
-        for member in (0, 2):
-            with pytest.raises(ReplicaError, match="gone"):
-                await (waiting if member == 0 else group.member(2).all_reduce((3, 0), values[2]))
-            assert group.member(member).abort(3, "also")
-
-    ag.run(main())
+    give = lambda rank: group.member(rank).all_reduce((1, 0), values[rank])
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        found = await asyncio.gather(*map(give, order))
+        assert [one.tolist() for one in found] == [[(1e16 + 1.0) - 1e16]] * 3
+    different = [group.member(rank).all_reduce((2, 0), np.zeros(rank + 1)) for rank in range(3)]
+    assert {type(one) for one in await outcomes(*different)} == {ReplicaError}
+    waiting = asyncio.ensure_future(group.member(0).all_reduce((3, 0), values[0]))
+    await asyncio.sleep(0)
+    assert group.member(1).abort(3, "gone")
+    for member in (0, 2):
+        with pytest.raises(ReplicaError, match="gone"):
+            await (waiting if member == 0 else group.member(2).all_reduce((3, 0), values[2]))
+        assert group.member(member).abort(3, "also")
 
     assert (group._waiting, group._aborted) == ({}, {})
     assert [one.tolist() for one in values] == [[1e16], [1.0], [-1e16]]

@@ -29,6 +29,7 @@ from asyncgrad.errors import (
 )
 from tests.distributed.parts import check_layouts, forward, layer, local_gradients, make_params, sum_and_strides
 from tests.sampling import cases
+from tests.support.loops import one_loop
 from tests.turns import settle
 
 URL = "http://owner"
@@ -75,44 +76,41 @@ class Steps:
         return x * 2
 
 
-def test_gradients_over_http_have_the_bits_of_a_local_run(run):
-    async def main():
-        definitions = {str(number): Definition(layer, pair) for number, pair in enumerate(make_params())}
-        async with connected(http_app(definitions, share_parameters=True)) as transport:
-            scale = ag.tensor(1.5, requires_grad=True)
-            stages = [transport.stage(name) for name in definitions]
-            await (await forward(stages, scale)).backward()
-            return [[grad.tolist() for grad in await one.grads()] for one in stages], scale.grad.item()
+async def test_gradients_over_http_have_the_bits_of_a_local_run():
+    definitions = {str(number): Definition(layer, pair) for number, pair in enumerate(make_params())}
+    async with connected(http_app(definitions, share_parameters=True)) as transport:
+        scale = ag.tensor(1.5, requires_grad=True)
+        stages = [transport.stage(name) for name in definitions]
+        await (await forward(stages, scale)).backward()
+        found = [[grad.tolist() for grad in await one.grads()] for one in stages], scale.grad.item()
 
-    assert run(main()) == run(local_gradients())
+    assert found == await local_gradients()
 
 
-def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_travel():
+@one_loop
+async def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_travel():
     theirs, same = nn.Linear(3, 2), nn.Linear(3, 2)
     same.load_state_dict(theirs.state_dict())
     bodies = []
 
-    async def main():
-        definition = Definition(theirs, optimizer=lambda model: optim.SGD(model, lr=0.5))
-        stages = {"encoder": definition, "copied": Definition(lambda w, x: w * x, 2.0, optimizer=definition.optimizer)}
-        async with connected(http_app(stages), on_body=bodies.append) as transport:
-            encoder = transport.stage("encoder")
-            optimizer = optim.SGD(same, lr=0.5)
-            for x in np.random.default_rng(0).normal(size=(3, 4, 3)):
-                await np.square(await encoder(x)).sum().backward()
-                await encoder.step()
-                await np.square(same(x)).sum().backward()
-                optimizer.step()
-                optimizer.zero_grad()
-            for ask in (encoder.parameters, encoder.grads):
-                with pytest.raises(PermissionError, match="parameters are its owner's"):
-                    await ask()
-            with pytest.raises(PermissionError, match="options of the optimizer are its owner's"):
-                await encoder.step(lr=1e6)
-            with pytest.raises(PermissionError, match="make the stage with backup=False"):
-                await transport.stage("copied", backup=True).step()
-
-    ag.run(main())
+    definition = Definition(theirs, optimizer=lambda model: optim.SGD(model, lr=0.5))
+    stages = {"encoder": definition, "copied": Definition(lambda w, x: w * x, 2.0, optimizer=definition.optimizer)}
+    async with connected(http_app(stages), on_body=bodies.append) as transport:
+        encoder = transport.stage("encoder")
+        optimizer = optim.SGD(same, lr=0.5)
+        for x in np.random.default_rng(0).normal(size=(3, 4, 3)):
+            await np.square(await encoder(x)).sum().backward()
+            await encoder.step()
+            await np.square(same(x)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        for ask in (encoder.parameters, encoder.grads):
+            with pytest.raises(PermissionError, match="parameters are its owner's"):
+                await ask()
+        with pytest.raises(PermissionError, match="options of the optimizer are its owner's"):
+            await encoder.step(lr=1e6)
+        with pytest.raises(PermissionError, match="make the stage with backup=False"):
+            await transport.stage("copied", backup=True).step()
 
     assert theirs.weight.tolist() == same.weight.tolist()
     assert theirs.bias.tolist() == same.bias.tolist()
@@ -120,7 +118,8 @@ def test_an_owner_s_module_learns_as_it_would_at_home_and_its_parameters_never_t
     assert not any(secret in body for secret in secrets for body in bodies)
 
 
-def test_a_failure_at_one_owner_leaves_the_gradients_of_both_as_they_were():
+@one_loop
+async def test_a_failure_at_one_owner_leaves_the_gradients_of_both_as_they_were():
     async def fails(_):
         raise ZeroDivisionError("this owner's backward fails")
 
@@ -152,68 +151,65 @@ def test_a_failure_at_one_owner_leaves_the_gradients_of_both_as_they_were():
             assert home.grad is None
             return "\n".join(caught.value.__notes__)
 
-    notes = ag.run(main())
+    notes = await main()
 
     assert "ask the owner of http://1" in notes
     assert "remote traceback" not in notes
 
 
-def test_an_error_whose_type_is_not_known_here_arrives_by_its_name():
+@one_loop
+async def test_an_error_whose_type_is_not_known_here_arrives_by_its_name():
     class Odd(Exception):
         pass
 
     def odd(_):
         raise Odd("something odd")
 
-    async def main():
-        async with connected(http_app({"odd": odd}, show_errors=True)) as transport:
-            with pytest.raises(RemoteError, match=r"Odd: something odd") as caught:
-                await transport.stage("odd")(1.0)
-            assert "raise Odd" in "".join(caught.value.__notes__)
-
-    ag.run(main())
+    async with connected(http_app({"odd": odd}, show_errors=True)) as transport:
+        with pytest.raises(RemoteError, match=r"Odd: something odd") as caught:
+            await transport.stage("odd")(1.0)
+        assert "raise Odd" in "".join(caught.value.__notes__)
 
 
-def test_messages_that_are_too_large_are_refused_on_either_way():
+@one_loop
+async def test_messages_that_are_too_large_are_refused_on_either_way():
     x = np.zeros(1 << 19)
 
-    async def main():
-        app = http_app({"grow": lambda x: np.concatenate([x] * 8), "same": lambda x: x}, max_bytes=1 << 20)
-        async with connected(app) as transport:
-            with pytest.raises(PayloadError, match="the reply of stage grow"):
-                await transport.stage("grow")(np.zeros(1 << 15))
-            with pytest.raises(PayloadError, match="answers 413: the request has more than"):
-                await transport.stage("same")(x)
-        async with connected(http_app({"same": lambda x: np.concatenate([x] * 4)}), max_bytes=1 << 20) as transport:
-            with pytest.raises(PayloadError, match=r"the request 'forward' to stage same"):
-                await transport.stage("same")(x)
-            with pytest.raises(PayloadError, match="the reply of http://0 has more than"):
-                await transport.stage("same")(x[: 1 << 17])
-
-    ag.run(main())
+    app = http_app({"grow": lambda x: np.concatenate([x] * 8), "same": lambda x: x}, max_bytes=1 << 20)
+    async with connected(app) as transport:
+        with pytest.raises(PayloadError, match="the reply of stage grow"):
+            await transport.stage("grow")(np.zeros(1 << 15))
+        with pytest.raises(PayloadError, match="answers 413: the request has more than"):
+            await transport.stage("same")(x)
+    async with connected(http_app({"same": lambda x: np.concatenate([x] * 4)}), max_bytes=1 << 20) as transport:
+        with pytest.raises(PayloadError, match=r"the request 'forward' to stage same"):
+            await transport.stage("same")(x)
+        with pytest.raises(PayloadError, match="the reply of http://0 has more than"):
+            await transport.stage("same")(x[: 1 << 17])
 
 
-def test_a_server_that_is_slow_is_waited_for():
-    async def main():
-        steps, pings = Steps(), asyncio.Event()
+@one_loop
+async def test_a_server_that_is_slow_is_waited_for():
+    steps, pings = Steps(), asyncio.Event()
 
-        def look(body):
-            if b'"ping"' in body:
-                pings.set()
+    def look(body):
+        if b'"ping"' in body:
+            pings.set()
 
-        async with connected(http_app({"slow": steps}), on_body=look, patience=0.01) as transport:
-            x = ag.tensor(3.0, requires_grad=True)
-            call = asyncio.ensure_future(transport.stage("slow")(x))
-            await pings.wait()
-            pings.clear()
-            await pings.wait()
-            steps.go_on.set()
-            return (await call).item()
+    async with connected(http_app({"slow": steps}), on_body=look, patience=0.01) as transport:
+        x = ag.tensor(3.0, requires_grad=True)
+        call = asyncio.ensure_future(transport.stage("slow")(x))
+        await pings.wait()
+        pings.clear()
+        await pings.wait()
+        steps.go_on.set()
+        found = (await call).item()
 
-    assert ag.run(main()) == 6.0
+    assert found == 6.0
 
 
-def test_a_server_that_is_silent_or_gone_is_lost():
+@one_loop
+async def test_a_server_that_is_silent_or_gone_is_lost():
     async def silent(_):
         await asyncio.Event().wait()
 
@@ -223,34 +219,32 @@ def test_a_server_that_is_silent_or_gone_is_lost():
     def stopping(request):
         return httpx.Response(503, text="stopping")
 
-    async def main():
-        for handler, text in [(silent, "silent for 0.02 s"), (gone, "connection refused"), (stopping, "answers 503")]:
-            async with answered_by(handler, patience=0.01) as transport:
-                with pytest.raises(WorkerLostError, match=text):
-                    await transport.call(URL, Request("ping", ""))
-                with pytest.raises(StageLost, match="which has gone"):
-                    await transport.stage("any")(1.0)
-
-    ag.run(main())
+    for handler, text in [(silent, "silent for 0.02 s"), (gone, "connection refused"), (stopping, "answers 503")]:
+        async with answered_by(handler, patience=0.01) as transport:
+            with pytest.raises(WorkerLostError, match=text):
+                await transport.call(URL, Request("ping", ""))
+            with pytest.raises(StageLost, match="which has gone"):
+                await transport.stage("any")(1.0)
 
 
-def test_another_server_takes_over_where_the_owner_shares_the_parameters():
-    async def main():
-        apps = [http_app({"scale": Definition(lambda w, x: w * x, 2.0)}, share_parameters=True) for _ in range(2)]
-        async with connected(*apps) as transport:
-            one = transport.stage("scale", backup=True)
-            x = ag.tensor(3.0, requires_grad=True)
-            y = await one(x)
-            transport._connections_here().client._mounts[next(iter(transport._connections_here().client._mounts))] = (
-                httpx.MockTransport(lambda _: httpx.Response(502))
-            )
-            await y.backward()
-            return x.grad.item(), [grad.item() for grad in await one.grads()], one.worker
+@one_loop
+async def test_another_server_takes_over_where_the_owner_shares_the_parameters():
+    apps = [http_app({"scale": Definition(lambda w, x: w * x, 2.0)}, share_parameters=True) for _ in range(2)]
+    async with connected(*apps) as transport:
+        one = transport.stage("scale", backup=True)
+        x = ag.tensor(3.0, requires_grad=True)
+        y = await one(x)
+        transport._connections_here().client._mounts[next(iter(transport._connections_here().client._mounts))] = (
+            httpx.MockTransport(lambda _: httpx.Response(502))
+        )
+        await y.backward()
+        found = x.grad.item(), [grad.item() for grad in await one.grads()], one.worker
 
-    assert ag.run(main()) == (2.0, [3.0], "http://1")
+    assert found == (2.0, [3.0], "http://1")
 
 
-def test_a_stage_that_learned_at_a_server_that_was_restarted_is_lost_and_one_whose_connection_broke_is_not():
+@one_loop
+async def test_a_stage_that_learned_at_a_server_that_was_restarted_is_lost_and_one_whose_connection_broke_is_not():
     async def main(is_restarted):
         apps = [http_app({"scale": Definition(lambda w, x: w * x, 2.0)}) for _ in range(2)]
         breaks = [False]
@@ -272,64 +266,61 @@ def test_a_stage_that_learned_at_a_server_that_was_restarted_is_lost_and_one_who
             await y.backward()
             return x.grad.item()
 
-    assert ag.run(main(False)) == 2.0
+    assert await main(False) == 2.0
     with pytest.raises(StageLost, match="what it had learned is nowhere else"):
-        ag.run(main(True))
+        await main(True)
 
 
-def test_replicas_meet_at_a_server_that_lets_them():
+@one_loop
+async def test_replicas_meet_at_a_server_that_lets_them():
     async def main(**options):
         async with connected(http_app({}, **options)) as transport:
             groups = [RemoteGroup(transport, 2, worker="http://0", name="run", secret="s" * 22) for _ in range(2)]
             calls = [one.member(rank).all_reduce((1, 0), np.array([1.0, rank])) for rank, one in enumerate(groups)]
             return [one.tolist() for one in await asyncio.gather(*calls)]
 
-    assert ag.run(main(replicas=True)) == [[2.0, 1.0]] * 2
+    assert await main(replicas=True) == [[2.0, 1.0]] * 2
     with pytest.raises(PermissionError, match="does not answer 'all_reduce'"):
-        ag.run(main())
+        await main()
 
 
-def test_a_cancelled_call_is_cancelled_at_the_server():
-    async def main():
-        steps = Steps()
-        async with connected(http_app({"slow": steps})) as transport:
-            call = asyncio.ensure_future(transport.stage("slow")(1.0))
-            await steps.begun.wait()
-            call.cancel()
-            await steps.cancelled.wait()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-
-    ag.run(main())
+@one_loop
+async def test_a_cancelled_call_is_cancelled_at_the_server():
+    steps = Steps()
+    async with connected(http_app({"slow": steps})) as transport:
+        call = asyncio.ensure_future(transport.stage("slow")(1.0))
+        await steps.begun.wait()
+        call.cancel()
+        await steps.cancelled.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await call
 
 
-def test_one_client_at_a_time_has_a_module_until_it_closes_its_stage_or_is_silent_for_long():
+@one_loop
+async def test_one_client_at_a_time_has_a_module_until_it_closes_its_stage_or_is_silent_for_long():
     now = 0.0
 
-    async def main():
-        nonlocal now
-        async with connected(http_app({"one": nn.Linear(3, 2)}, ttl=10.0, clock=lambda: now)) as transport:
-            first, second, third = (transport.stage("one") for _ in range(3))
-            await first.start()
-            with pytest.raises(BusyError, match="another client has stage 'one'"):
-                await second.start()
-            await first.close()
+    async with connected(http_app({"one": nn.Linear(3, 2)}, ttl=10.0, clock=lambda: now)) as transport:
+        first, second, third = (transport.stage("one") for _ in range(3))
+        await first.start()
+        with pytest.raises(BusyError, match="another client has stage 'one'"):
             await second.start()
-            now = 8.0
-            await second(np.ones(3))
-            now = 17.0
-            with pytest.raises(BusyError):
-                await third.start()
-            now = 18.5
+        await first.close()
+        await second.start()
+        now = 8.0
+        await second(np.ones(3))
+        now = 17.0
+        with pytest.raises(BusyError):
             await third.start()
-            with pytest.raises(BusyError):
-                await second(np.ones(3))
+        now = 18.5
+        await third.start()
+        with pytest.raises(BusyError):
+            await second(np.ones(3))
 
-    ag.run(main())
 
-
+@one_loop
 @pytest.mark.parametrize("commits", [0, 1, 2])
-def test_a_home_that_dies_between_two_commits_leaves_a_gradient_at_no_owner(commits):
+async def test_a_home_that_dies_between_two_commits_leaves_a_gradient_at_no_owner(commits):
     now = 0.0
     models = [nn.Linear(2, 2), nn.Linear(2, 2)]
     make = lambda model: optim.SGD(model, lr=1.0)
@@ -370,71 +361,66 @@ def test_a_home_that_dies_between_two_commits_leaves_a_gradient_at_no_owner(comm
             assert [model.weight.tolist() for model in models] == before
             assert all(model.weight.grad is None for model in models)
 
-    ag.run(main())
+    await main()
 
 
+@one_loop
 @pytest.mark.parametrize("op", ["create", "drop"])
-def test_a_late_create_or_drop_takes_no_stage_from_its_client(op):
-    async def main():
-        app = http_app({"encoder": Definition(nn.Linear(3, 2), optimizer=lambda model: optim.SGD(model, lr=0.5))})
-        async with connected(app) as transport:
-            mine = await transport.stage("encoder").start()
-            call, is_broken = transport.call, True
+async def test_a_late_create_or_drop_takes_no_stage_from_its_client(op):
+    app = http_app({"encoder": Definition(nn.Linear(3, 2), optimizer=lambda model: optim.SGD(model, lr=0.5))})
+    async with connected(app) as transport:
+        mine = await transport.stage("encoder").start()
+        call, is_broken = transport.call, True
 
-            async def break_once(worker, request):
-                nonlocal is_broken
-                if is_broken:
-                    is_broken = False
-                    raise WorkerLostError("the connection broke")
-                return await call(worker, request)
+        async def break_once(worker, request):
+            nonlocal is_broken
+            if is_broken:
+                is_broken = False
+                raise WorkerLostError("the connection broke")
+            return await call(worker, request)
 
-            transport.call = break_once
-            await mine.step()
-            # The stage is here by its second attempt: these are of the first, or of one before.
-            fields = {"definition": "encoder", "known": 0} if op == "create" else {}
-            await call("http://0", Request(op, mine.name, {"attempt": 1, **fields}))
-            with pytest.raises(BusyError, match="another client has stage 'encoder'"):
-                await transport.stage("encoder").start()
-            is_broken = True
-            await mine.step()
-            return (await mine(np.ones((1, 3)))).shape
+        transport.call = break_once
+        await mine.step()
+        # The stage is here by its second attempt: these are of the first, or of one before.
+        fields = {"definition": "encoder", "known": 0} if op == "create" else {}
+        await call("http://0", Request(op, mine.name, {"attempt": 1, **fields}))
+        with pytest.raises(BusyError, match="another client has stage 'encoder'"):
+            await transport.stage("encoder").start()
+        is_broken = True
+        await mine.step()
+        found = (await mine(np.ones((1, 3)))).shape
 
-    assert ag.run(main()) == (1, 2)
+    assert found == (1, 2)
 
 
-def test_clients_have_no_more_stages_than_may_be():
-    async def main():
-        async with connected(http_app({"same": lambda x: x}, max_stages=2)) as transport:
-            held = [await transport.stage("same").start() for _ in range(2)]
-            with pytest.raises(BusyError, match="a client may have 2 stages here"):
-                await transport.stage("same").start()
-            await held[0].close()
+@one_loop
+async def test_clients_have_no_more_stages_than_may_be():
+    async with connected(http_app({"same": lambda x: x}, max_stages=2)) as transport:
+        held = [await transport.stage("same").start() for _ in range(2)]
+        with pytest.raises(BusyError, match="a client may have 2 stages here"):
             await transport.stage("same").start()
-
-    ag.run(main())
-
-
-def test_stages_end_with_their_transport():
-    async def main():
-        app = http_app({"one": nn.Linear(3, 2)})
-        async with connected(app) as transport:
-            first = await transport.stage("one").start()
-        async with connected(app) as transport:
-            await transport.stage("one").start()
-        return first.worker
-
-    assert ag.run(main()) == "http://0"
+        await held[0].close()
+        await transport.stage("same").start()
 
 
-def test_what_is_not_registered_is_refused_and_no_code_travels():
-    async def main():
-        async with connected(http_app({"same": lambda x: x})) as transport:
-            with pytest.raises(ArgumentError, match=r"no stage is registered under 'other' here; there are \['same'\]"):
-                await transport.stage("other").start()
-            with pytest.raises(ArgumentTypeError, match="no code travels over HTTP"):
-                await stage(lambda x: x, transport=transport).start()
+@one_loop
+async def test_stages_end_with_their_transport():
+    app = http_app({"one": nn.Linear(3, 2)})
+    async with connected(app) as transport:
+        first = await transport.stage("one").start()
+    async with connected(app) as transport:
+        await transport.stage("one").start()
 
-    ag.run(main())
+    assert first.worker == "http://0"
+
+
+@one_loop
+async def test_what_is_not_registered_is_refused_and_no_code_travels():
+    async with connected(http_app({"same": lambda x: x})) as transport:
+        with pytest.raises(ArgumentError, match=r"no stage is registered under 'other' here; there are \['same'\]"):
+            await transport.stage("other").start()
+        with pytest.raises(ArgumentTypeError, match="no code travels over HTTP"):
+            await stage(lambda x: x, transport=transport).start()
 
     with pytest.raises(ArgumentTypeError, match="'two' must be a function, a Module or a Definition"):
         http_app({"two": 2})
@@ -444,27 +430,25 @@ def test_what_is_not_registered_is_refused_and_no_code_travels():
         HttpTransport([])
 
 
-def test_a_stage_that_is_dropped_is_dropped_at_the_server():
-    async def main():
-        async with connected(http_app({"same": lambda x: x}), on_body=bodies.append) as transport:
-            one = await transport.stage("same").start()
-            del one
-
+@one_loop
+async def test_a_stage_that_is_dropped_is_dropped_at_the_server():
     bodies = []
-    ag.run(main())
+    async with connected(http_app({"same": lambda x: x}), on_body=bodies.append) as transport:
+        one = await transport.stage("same").start()
+        del one
 
     assert b'"drop"' in bodies[-2]
     assert b"error" not in bodies[-1]
 
 
+@one_loop
 @pytest.mark.parametrize("body", [b"", b"x" * 40, encode({"op": "ping"}, []), encode({"op": 1, "fields": 2}, [])])
-def test_a_body_that_is_no_request_is_answered_with_400(body):
-    async def main():
-        transport = httpx.ASGITransport(app=http_app({"same": lambda x: x}))
-        async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
-            return (await client.post("/call", content=body, headers=TYPE)).status_code
+async def test_a_body_that_is_no_request_is_answered_with_400(body):
+    transport = httpx.ASGITransport(app=http_app({"same": lambda x: x}))
+    async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
+        found = (await client.post("/call", content=body, headers=TYPE)).status_code
 
-    assert ag.run(main()) == 400
+    assert found == 400
 
 
 def test_arrays_of_every_dtype_order_and_shape_arrive_with_their_bits():
@@ -484,12 +468,10 @@ def test_arrays_of_every_dtype_order_and_shape_arrive_with_their_bits():
             assert arrived.flags.aligned
 
 
-def test_arrays_arrive_in_the_order_of_memory_that_they_had():
-    async def main():
-        async with connected(http_app({"look": sum_and_strides})) as transport, transport.stage("look") as look:
-            await check_layouts(look)
-
-    ag.run(main())
+@one_loop
+async def test_arrays_arrive_in_the_order_of_memory_that_they_had():
+    async with connected(http_app({"look": sum_and_strides})) as transport, transport.stage("look") as look:
+        await check_layouts(look)
 
 
 def test_a_broadcast_array_is_as_large_as_its_shape_says():
@@ -613,7 +595,7 @@ async def answering(replies):
 
 @pytest.mark.parametrize("op", BEFORE)
 @pytest.mark.parametrize("which", [*BROKEN, *ODD, None])
-def test_what_is_no_reply_is_told_of_the_server_and_leaves_no_error_unretrieved(run, op, which):
+async def test_what_is_no_reply_is_told_of_the_server_and_leaves_no_error_unretrieved(op, which):
     async def use(url):
         # Without certificates, which take a tenth of a second to read.
         async with HttpTransport([url], client=lambda: httpx.AsyncClient(verify=False), patience=5) as transport:
@@ -633,33 +615,30 @@ def test_what_is_no_reply_is_told_of_the_server_and_leaves_no_error_unretrieved(
             await settle()
 
     # `run` has failed if an error was left to asyncio.
-    run(main())
+    await main()
 
 
-def test_an_error_of_work_whose_client_has_gone_is_not_left_to_asyncio(run):
-    async def main():
-        steps, failed = Steps(), asyncio.Event()
+async def test_an_error_of_work_whose_client_has_gone_is_not_left_to_asyncio():
+    steps, failed = Steps(), asyncio.Event()
 
-        async def fails(x):
-            try:
-                steps.begun.set()
-                await steps.go_on.wait()
-                raise ValueError("nobody waits for this")
-            finally:
-                failed.set()
+    async def fails(x):
+        try:
+            steps.begun.set()
+            await steps.go_on.wait()
+            raise ValueError("nobody waits for this")
+        finally:
+            failed.set()
 
-        host = StageHost(load=lambda _: Definition(fails))
-        await host.handle(Request("create", "one", {"definition": "one", "attempt": 1}))
-        fields = {"attempt": 1, "key": "1", "inputs": [1.0], "needs": [], "number": 1}
-        asking = asyncio.ensure_future(host.handle(Request("forward", "one", fields)))
-        await steps.begun.wait()
-        asking.cancel()
-        with suppress(asyncio.CancelledError):
-            await asking
-        del asking
-        steps.go_on.set()
-        await failed.wait()
-        await settle()
-        gc.collect()
-
-    run(main())
+    host = StageHost(load=lambda _: Definition(fails))
+    await host.handle(Request("create", "one", {"definition": "one", "attempt": 1}))
+    fields = {"attempt": 1, "key": "1", "inputs": [1.0], "needs": [], "number": 1}
+    asking = asyncio.ensure_future(host.handle(Request("forward", "one", fields)))
+    await steps.begun.wait()
+    asking.cancel()
+    with suppress(asyncio.CancelledError):
+        await asking
+    del asking
+    steps.go_on.set()
+    await failed.wait()
+    await settle()
+    gc.collect()

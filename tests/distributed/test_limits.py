@@ -26,6 +26,7 @@ from asyncgrad.errors import (
     PayloadError,
     UnknownStageError,
 )
+from tests.support.loops import one_loop
 
 URL = "http://owner"
 
@@ -73,43 +74,40 @@ def test_a_message_has_no_more_arrays_than_may_be():
         encode({}, [array] * 16385)
 
 
-def test_a_client_keeps_no_more_calls_than_may_be():
-    async def main():
-        async with connected(http_app({"same": lambda x: x * 1}, max_calls=2)) as transport:
-            same = transport.stage("same")
-            kept = [await same(a_leaf()) for _ in range(2)]
-            with pytest.raises(BusyError, match=r"answers 429: a client may have 2 calls under way here \(max_calls\)"):
-                await same(a_leaf())
-            await kept[0].backward()
+@one_loop
+async def test_a_client_keeps_no_more_calls_than_may_be():
+    async with connected(http_app({"same": lambda x: x * 1}, max_calls=2)) as transport:
+        same = transport.stage("same")
+        kept = [await same(a_leaf()) for _ in range(2)]
+        with pytest.raises(BusyError, match=r"answers 429: a client may have 2 calls under way here \(max_calls\)"):
             await same(a_leaf())
+        await kept[0].backward()
+        await same(a_leaf())
 
-    ag.run(main())
 
+@one_loop
+async def test_a_client_has_no_more_calls_running_than_may_be():
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
-def test_a_client_has_no_more_calls_running_than_may_be():
-    async def main():
-        begun, go_on = asyncio.Event(), asyncio.Event()
+    async def slow(x):
+        begun.set()
+        await go_on.wait()
+        return x
 
-        async def slow(x):
-            begun.set()
-            await go_on.wait()
-            return x
-
-        async with connected(http_app({"slow": slow}, max_calls=1)) as transport:
-            stage = transport.stage("slow")
-            first = asyncio.ensure_future(stage(1.0))
-            await begun.wait()
-            with pytest.raises(BusyError, match="max_calls"):
-                await stage(1.0)
-            go_on.set()
-            await first
+    async with connected(http_app({"slow": slow}, max_calls=1)) as transport:
+        stage = transport.stage("slow")
+        first = asyncio.ensure_future(stage(1.0))
+        await begun.wait()
+        with pytest.raises(BusyError, match="max_calls"):
             await stage(1.0)
+        go_on.set()
+        await first
+        await stage(1.0)
 
-    ag.run(main())
 
-
+@one_loop
 @pytest.mark.parametrize("is_broadcast", [False, True])
-def test_a_client_holds_no_more_bytes_than_may_be(is_broadcast):
+async def test_a_client_holds_no_more_bytes_than_may_be(is_broadcast):
     # Of each call the input and the output are kept, and the input of the last one is on its way.
     x = np.broadcast_to(np.ones(()), (1000,)) if is_broadcast else np.ones(1000)
 
@@ -119,84 +117,79 @@ def test_a_client_holds_no_more_bytes_than_may_be(is_broadcast):
             kept = [await same(a_leaf(x)), await same(a_leaf(x))]
             return len(kept)
 
-    assert ag.run(main(32000)) == 2
+    assert await main(32000) == 2
     with pytest.raises(BusyError, match=r"may hold 31999 \(max_held_bytes\)"):
-        ag.run(main(31999))
+        await main(31999)
 
 
-def test_what_a_refused_forward_kept_is_free_again():
-    async def main():
-        async with connected(http_app({"grow": lambda x: x * np.ones(1000)}, max_held_bytes=9000)) as transport:
-            grow = transport.stage("grow")
-            # Nothing that the client sends frees it.
-            transport.send = lambda worker, request: None
-            y = await grow(a_leaf())
-            with pytest.raises(BusyError):
-                await grow(a_leaf())
-            await y.sum().backward()
+@one_loop
+async def test_what_a_refused_forward_kept_is_free_again():
+    async with connected(http_app({"grow": lambda x: x * np.ones(1000)}, max_held_bytes=9000)) as transport:
+        grow = transport.stage("grow")
+        # Nothing that the client sends frees it.
+        transport.send = lambda worker, request: None
+        y = await grow(a_leaf())
+        with pytest.raises(BusyError):
             await grow(a_leaf())
+        await y.sum().backward()
+        await grow(a_leaf())
 
-    ag.run(main())
 
-
-def test_gradients_that_are_not_final_count_as_held():
+@one_loop
+async def test_gradients_that_are_not_final_count_as_held():
     async def main(size):
         # The gradient of one parameter of 8000 bytes, beside some of 8.
         definition = Definition(lambda w, x: (w * x).sum(), np.ones(1000))
         async with connected(http_app({"scale": definition}, max_held_bytes=size)) as transport:
             await (await transport.stage("scale")(a_leaf())).backward()
 
-    ag.run(main(16024 + 2048))
+    await main(16024 + 2048)
     with pytest.raises(BusyError, match="max_held_bytes"):
-        ag.run(main(8000))
+        await main(8000)
 
 
-def test_a_client_has_no_more_backward_passes_under_way_than_may_be():
-    async def main():
-        app = http_app({"same": lambda x: x}, max_transactions=2)
-        async with connected(app) as transport:
-            same = await transport.stage("same").start()
-            for number in (1, 2, 2):
-                await same.ask("prepare", {"transaction": number, "contributions": []}, [])
-            with pytest.raises(BusyError, match="a client may have 2 backward passes that have not ended"):
-                await same.ask("prepare", {"transaction": 3, "contributions": []}, [])
-            await same.ask("roll_back", {"transaction": 1}, [])
+@one_loop
+async def test_a_client_has_no_more_backward_passes_under_way_than_may_be():
+    app = http_app({"same": lambda x: x}, max_transactions=2)
+    async with connected(app) as transport:
+        same = await transport.stage("same").start()
+        for number in (1, 2, 2):
+            await same.ask("prepare", {"transaction": number, "contributions": []}, [])
+        with pytest.raises(BusyError, match="a client may have 2 backward passes that have not ended"):
             await same.ask("prepare", {"transaction": 3, "contributions": []}, [])
-
-    ag.run(main())
-
-
-def test_a_client_has_no_more_groups_than_may_be():
-    async def main():
-        async with connected(http_app({}, replicas=True, max_groups=1)) as transport:
-            first, second = (
-                RemoteGroup(transport, 1, worker=URL, name=name, secret="s" * 16) for name in ("one", "two")
-            )
-            await first.member(0).all_reduce((1, 0), np.ones(2))
-            with pytest.raises(BusyError, match="a client may have 1 groups here"):
-                await second.member(0).all_reduce((1, 0), np.ones(2))
-            await first.close()
-            return await second.member(0).all_reduce((1, 0), np.ones(2))
-
-    assert ag.run(main()).tolist() == [1.0, 1.0]
+        await same.ask("roll_back", {"transaction": 1}, [])
+        await same.ask("prepare", {"transaction": 3, "contributions": []}, [])
 
 
-def test_a_request_that_says_it_is_too_large_is_refused_unread():
-    async def main():
-        async def body():
-            pytest.fail("the body is read")
-            yield b""
+@one_loop
+async def test_a_client_has_no_more_groups_than_may_be():
+    async with connected(http_app({}, replicas=True, max_groups=1)) as transport:
+        first, second = (RemoteGroup(transport, 1, worker=URL, name=name, secret="s" * 16) for name in ("one", "two"))
+        await first.member(0).all_reduce((1, 0), np.ones(2))
+        with pytest.raises(BusyError, match="a client may have 1 groups here"):
+            await second.member(0).all_reduce((1, 0), np.ones(2))
+        await first.close()
+        found = await second.member(0).all_reduce((1, 0), np.ones(2))
 
-        return await post(http_app({}), body(), **{"content-length": str(1 << 40)})
-
-    assert ag.run(main()).status_code == 413
+    assert found.tolist() == [1.0, 1.0]
 
 
+@one_loop
+async def test_a_request_that_says_it_is_too_large_is_refused_unread():
+    async def body():
+        pytest.fail("the body is read")
+        yield b""
+
+    assert (await post(http_app({}), body(), **{"content-length": str(1 << 40)})).status_code == 413
+
+
+@one_loop
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
-def test_a_body_that_a_page_of_a_browser_may_post_is_refused(kind):
-    assert ag.run(post(http_app({}), request("ping"), **{"content-type": kind})).status_code == 415
+async def test_a_body_that_a_page_of_a_browser_may_post_is_refused(kind):
+    assert (await post(http_app({}), request("ping"), **{"content-type": kind})).status_code == 415
 
 
+@one_loop
 @pytest.mark.parametrize(
     "body",
     [
@@ -208,8 +201,8 @@ def test_a_body_that_a_page_of_a_browser_may_post_is_refused(kind):
         request("forward", key="1" * 300, inputs=[], needs=[], number=1),
     ],
 )
-def test_what_is_no_request_of_its_operation_is_answered_with_400(body):
-    assert ag.run(post(http_app({"any": lambda x: x}), body)).status_code == 400
+async def test_what_is_no_request_of_its_operation_is_answered_with_400(body):
+    assert (await post(http_app({"any": lambda x: x}), body)).status_code == 400
 
 
 # --- Modules that are shared -----------------------------------------------------------------------
@@ -221,33 +214,32 @@ def shared_pairs():
     return {"one Module": (model, model), "a submodule": (model, model[1]), "a parameter": (model, other)}
 
 
+@one_loop
 @pytest.mark.parametrize("which", shared_pairs())
-def test_a_module_has_one_client_whatever_its_name(which):
+async def test_a_module_has_one_client_whatever_its_name(which):
     first, second = shared_pairs()[which]
 
-    async def main():
-        app = http_app({"a": first, "b": with_optimizer(second), "c": nn.Linear(3, 2)})
-        async with connected(app) as transport:
-            async with transport.stage("a"):
-                with pytest.raises(BusyError, match="another client has stage 'b'"):
-                    await transport.stage("b").start()
-                await transport.stage("c").start()
-            await transport.stage("b").start()
-
-    ag.run(main())
+    app = http_app({"a": first, "b": with_optimizer(second), "c": nn.Linear(3, 2)})
+    async with connected(app) as transport:
+        async with transport.stage("a"):
+            with pytest.raises(BusyError, match="another client has stage 'b'"):
+                await transport.stage("b").start()
+            await transport.stage("c").start()
+        await transport.stage("b").start()
 
 
-def test_a_stage_is_not_made_again_of_another_definition():
-    async def main():
-        app = http_app({"open": lambda x: x, "held": nn.Linear(3, 2)})
-        async with connected(app) as transport, transport.stage("open") as mine:
-            again = Request("create", mine.name, {"definition": "held", "attempt": 2})
-            return (await transport.call(URL, again)).fields["error"]["text"]
+@one_loop
+async def test_a_stage_is_not_made_again_of_another_definition():
+    app = http_app({"open": lambda x: x, "held": nn.Linear(3, 2)})
+    async with connected(app) as transport, transport.stage("open") as mine:
+        again = Request("create", mine.name, {"definition": "held", "attempt": 2})
+        found = (await transport.call(URL, again)).fields["error"]["text"]
 
-    assert "is one of 'open', and is not made again of 'held'" in ag.run(main())
+    assert "is one of 'open', and is not made again of 'held'" in found
 
 
-def test_a_client_whose_call_runs_for_longer_than_the_time_to_live_keeps_its_module():
+@one_loop
+async def test_a_client_whose_call_runs_for_longer_than_the_time_to_live_keeps_its_module():
     now = 0.0
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -273,7 +265,7 @@ def test_a_client_whose_call_runs_for_longer_than_the_time_to_live_keeps_its_mod
             await y.backward()
             return x.grad.item()
 
-    assert ag.run(main()) == 2.0
+    assert await main() == 2.0
 
 
 # --- numbers that are not finite -------------------------------------------------------------------
@@ -285,69 +277,61 @@ def float64_layer():
     return model
 
 
+@one_loop
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_inputs_that_are_not_finite_are_refused(value):
-    async def main():
-        async with connected(http_app({"same": lambda x: x})) as transport:
-            with pytest.raises(ArgumentError, match="array 0 of the request 'forward' has NaN or infinity"):
-                await transport.stage("same")(np.array([1.0, value]))
-
-    ag.run(main())
+async def test_inputs_that_are_not_finite_are_refused(value):
+    async with connected(http_app({"same": lambda x: x})) as transport:
+        with pytest.raises(ArgumentError, match="array 0 of the request 'forward' has NaN or infinity"):
+            await transport.stage("same")(np.array([1.0, value]))
 
 
+@one_loop
 @pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.parametrize("scale", [np.nan, np.inf, 1e300])
-def test_a_backward_that_would_ruin_an_owner_s_parameters_changes_none_at_any_owner(scale):
+async def test_a_backward_that_would_ruin_an_owner_s_parameters_changes_none_at_any_owner(scale):
     # The last is finite, and its product with the input is not.
     model, other = float64_layer(), float64_layer()
 
-    async def main():
-        app = http_app({"ruined": with_optimizer(model), "other": with_optimizer(other)})
-        async with connected(app) as transport:
-            ruined, same = transport.stage("ruined"), transport.stage("other")
-            y = (await ruined(np.array([[1e30]]))).sum() * scale + (await same(np.ones((1, 1)))).sum()
-            with pytest.raises((ArgumentError, InvalidGradientError)):
-                await y.backward()
-
-    ag.run(main())
+    app = http_app({"ruined": with_optimizer(model), "other": with_optimizer(other)})
+    async with connected(app) as transport:
+        ruined, same = transport.stage("ruined"), transport.stage("other")
+        y = (await ruined(np.array([[1e30]]))).sum() * scale + (await same(np.ones((1, 1)))).sum()
+        with pytest.raises((ArgumentError, InvalidGradientError)):
+            await y.backward()
 
     assert [one.grad for each in (model, other) for one in each.parameters()] == [None] * 2
 
 
+@one_loop
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_a_sum_of_finite_gradients_that_is_not_finite_changes_nothing():
+async def test_a_sum_of_finite_gradients_that_is_not_finite_changes_nothing():
     model = float64_layer()
 
-    async def main():
-        async with connected(http_app({"ruined": model})) as transport:
-            ruined, x = transport.stage("ruined"), np.array([[1e308]])
-            y = (await ruined(x)).sum() + (await ruined(x)).sum()
-            with pytest.raises(InvalidGradientError, match="is not finite"):
-                await y.backward()
-
-    ag.run(main())
+    async with connected(http_app({"ruined": model})) as transport:
+        ruined, x = transport.stage("ruined"), np.array([[1e308]])
+        y = (await ruined(x)).sum() + (await ruined(x)).sum()
+        with pytest.raises(InvalidGradientError, match="is not finite"):
+            await y.backward()
 
     assert model.weight.grad is None
 
 
+@one_loop
 @pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.parametrize("make", [optim.SGD, optim.Adam])
-def test_a_step_that_would_make_a_parameter_or_the_optimizer_s_state_infinite_is_not_made(make):
+async def test_a_step_that_would_make_a_parameter_or_the_optimizer_s_state_infinite_is_not_made(make):
     model = float64_layer()
     before = model.weight.tolist()
 
-    async def main():
-        app = http_app({"ruined": with_optimizer(model, lr=1e10, make=make)})
-        async with connected(app) as transport:
-            ruined = transport.stage("ruined")
-            await (await ruined(np.array([[1e305]]))).sum().backward()
-            with pytest.raises(InvalidGradientError, match="has not been made"):
-                await ruined.step()
-            await ruined.zero_grad()
-            await (await ruined(np.array([[0.0]]))).sum().backward()
+    app = http_app({"ruined": with_optimizer(model, lr=1e10, make=make)})
+    async with connected(app) as transport:
+        ruined = transport.stage("ruined")
+        await (await ruined(np.array([[1e305]]))).sum().backward()
+        with pytest.raises(InvalidGradientError, match="has not been made"):
             await ruined.step()
-
-    ag.run(main())
+        await ruined.zero_grad()
+        await (await ruined(np.array([[0.0]]))).sum().backward()
+        await ruined.step()
 
     assert model.weight.tolist() == before
 
@@ -355,7 +339,8 @@ def test_a_step_that_would_make_a_parameter_or_the_optimizer_s_state_infinite_is
 # --- what strangers are told -----------------------------------------------------------------------
 
 
-def test_an_error_of_the_owner_arrives_with_its_type_and_an_id_of_the_owner_s_log(caplog):
+@one_loop
+async def test_an_error_of_the_owner_arrives_with_its_type_and_an_id_of_the_owner_s_log(caplog):
     def fails(_):
         secret = "/home/owner/key"
         raise FileNotFoundError(2, "no such file", secret)
@@ -370,7 +355,7 @@ def test_an_error_of_the_owner_arrives_with_its_type_and_an_id_of_the_owner_s_lo
             bodies.append(str(caught.value) + "".join(caught.value.__notes__))
 
     with caplog.at_level(logging.ERROR, "asyncgrad.distributed"):
-        ag.run(main())
+        await main()
 
     (text,), (record,) = bodies, caplog.records
     assert "/home/owner/key" not in text
@@ -387,42 +372,40 @@ async def by_function(http):
     return {"Bearer a": "alice", "Bearer b": "bob"}.get(http.headers.get("authorization"))
 
 
+@one_loop
 @pytest.mark.parametrize("authenticate", [{"alice": "a", "bob": b"b"}, by_function])
-def test_a_stage_belongs_to_the_client_that_made_it(authenticate):
-    async def main():
-        app = http_app({"same": lambda x: x}, authenticate=authenticate)
-        async with connected(app, key="a") as alice, connected(app, key="b") as bob:
-            mine = await alice.stage("same").start()
-            reply = await bob.call(
-                URL, Request("zero_grad", mine.name, {"attempt": 1, "effect": 1, "wants_state": False})
-            )
-            await bob.call(URL, Request("drop", mine.name))
-            return reply.fields["error"]["type"], await mine(2.0)
+async def test_a_stage_belongs_to_the_client_that_made_it(authenticate):
+    app = http_app({"same": lambda x: x}, authenticate=authenticate)
+    async with connected(app, key="a") as alice, connected(app, key="b") as bob:
+        mine = await alice.stage("same").start()
+        reply = await bob.call(URL, Request("zero_grad", mine.name, {"attempt": 1, "effect": 1, "wants_state": False}))
+        await bob.call(URL, Request("drop", mine.name))
+        found = reply.fields["error"]["type"], await mine(2.0)
 
-    assert ag.run(main()) == (UnknownStageError.__name__, 2.0)
+    assert found == (UnknownStageError.__name__, 2.0)
 
 
+@one_loop
 @pytest.mark.parametrize("key", [None, "wrong", "a-key-and-more"])
-def test_a_stranger_learns_that_the_server_is_there_and_nothing_else(key):
-    async def main():
-        async with connected(http_app({"same": lambda x: x}, authenticate="a-key"), key=key) as transport:
-            with pytest.raises(PermissionError, match="answers 401"):
-                await transport.stage("same").start()
-            return (await transport.call(URL, Request("ping", ""))).fields
+async def test_a_stranger_learns_that_the_server_is_there_and_nothing_else(key):
+    async with connected(http_app({"same": lambda x: x}, authenticate="a-key"), key=key) as transport:
+        with pytest.raises(PermissionError, match="answers 401"):
+            await transport.stage("same").start()
+        found = (await transport.call(URL, Request("ping", ""))).fields
 
-    assert ag.run(main()) == {}
+    assert found == {}
 
 
-def test_limits_are_those_of_each_client():
-    async def main():
-        app = http_app({"same": lambda x: x}, authenticate={"alice": "a", "bob": "b"}, max_stages=1)
-        async with connected(app, key="a") as alice, connected(app, key="b") as bob:
-            held = [await one.stage("same").start() for one in (alice, bob)]
-            with pytest.raises(BusyError):
-                await alice.stage("same").start()
-            return len(held)
+@one_loop
+async def test_limits_are_those_of_each_client():
+    app = http_app({"same": lambda x: x}, authenticate={"alice": "a", "bob": "b"}, max_stages=1)
+    async with connected(app, key="a") as alice, connected(app, key="b") as bob:
+        held = [await one.stage("same").start() for one in (alice, bob)]
+        with pytest.raises(BusyError):
+            await alice.stage("same").start()
+        found = len(held)
 
-    assert ag.run(main()) == 2
+    assert found == 2
 
 
 @pytest.mark.parametrize("authenticate", [{}, "", "two words", {"a": "k", "b": "k"}, {"": "k"}])
@@ -431,42 +414,40 @@ def test_keys_that_would_let_in_the_wrong_client_are_refused(authenticate):
         http_app({}, authenticate=authenticate)
 
 
-def test_a_group_over_http_needs_a_secret_and_members_that_know_it():
-    async def main():
-        app = http_app({}, replicas=True, authenticate={"alice": "a", "bob": "b"})
-        async with connected(app, key="a") as alice, connected(app, key="b") as bob:
-            group = lambda transport, secret: RemoteGroup(transport, 2, worker=URL, name="run", secret=secret)
-            with pytest.raises(PermissionError, match=r"write RemoteGroup\(..., secret=secret\)"):
-                await group(alice, None).member(0).all_reduce((1, 0), np.ones(1))
-            await group(alice, "s" * 20).member(0).abort(9, "the first secret decides")
-            first = asyncio.ensure_future(group(alice, "s" * 20).member(0).all_reduce((1, 0), np.ones(1)))
-            with pytest.raises(PermissionError, match="another secret"):
-                await group(bob, "t" * 20).member(1).all_reduce((1, 0), np.ones(1))
-            with pytest.raises(PermissionError, match="another secret"):
-                await group(bob, "t" * 20).close()
-            with pytest.raises(PermissionError, match="another client's"):
-                await group(bob, "s" * 20).member(0).all_reduce((1, 0), np.ones(1))
-            await group(bob, "s" * 20).member(1).all_reduce((1, 0), np.ones(1))
-            return (await first).tolist()
+@one_loop
+async def test_a_group_over_http_needs_a_secret_and_members_that_know_it():
+    app = http_app({}, replicas=True, authenticate={"alice": "a", "bob": "b"})
+    async with connected(app, key="a") as alice, connected(app, key="b") as bob:
+        group = lambda transport, secret: RemoteGroup(transport, 2, worker=URL, name="run", secret=secret)
+        with pytest.raises(PermissionError, match=r"write RemoteGroup\(..., secret=secret\)"):
+            await group(alice, None).member(0).all_reduce((1, 0), np.ones(1))
+        await group(alice, "s" * 20).member(0).abort(9, "the first secret decides")
+        first = asyncio.ensure_future(group(alice, "s" * 20).member(0).all_reduce((1, 0), np.ones(1)))
+        with pytest.raises(PermissionError, match="another secret"):
+            await group(bob, "t" * 20).member(1).all_reduce((1, 0), np.ones(1))
+        with pytest.raises(PermissionError, match="another secret"):
+            await group(bob, "t" * 20).close()
+        with pytest.raises(PermissionError, match="another client's"):
+            await group(bob, "s" * 20).member(0).all_reduce((1, 0), np.ones(1))
+        await group(bob, "s" * 20).member(1).all_reduce((1, 0), np.ones(1))
+        found = (await first).tolist()
 
-    assert ag.run(main()) == [2.0]
+    assert found == [2.0]
 
 
-def test_an_owner_is_told_what_each_client_holds():
+@one_loop
+async def test_an_owner_is_told_what_each_client_holds():
     app = http_app({"double": lambda x: x * 2}, authenticate={"alice": "a" * 22, "bob": "b" * 22}, replicas=True)
 
-    async def main():
-        found = [app.state.counts()]
-        async with connected(app, key="a" * 22) as alice, connected(app, key="b" * 22) as bob:
-            first, second = alice.stage("double"), bob.stage("double")
-            y, _ = await first(a_leaf(np.ones(1000))), await second(a_leaf(np.ones(4)))
-            found.append(app.state.counts())
-            await y.sum().backward()
-            await first.close()
-            found.append(app.state.counts())
-        return found
-
-    before, while_kept, after = ag.run(main())
+    found = [app.state.counts()]
+    async with connected(app, key="a" * 22) as alice, connected(app, key="b" * 22) as bob:
+        first, second = alice.stage("double"), bob.stage("double")
+        y, _ = await first(a_leaf(np.ones(1000))), await second(a_leaf(np.ones(4)))
+        found.append(app.state.counts())
+        await y.sum().backward()
+        await first.close()
+        found.append(app.state.counts())
+    before, while_kept, after = found
 
     assert before == {}
     nothing = {"transactions": 0, "requests": 0, "groups": 0}
@@ -475,26 +456,26 @@ def test_an_owner_is_told_what_each_client_holds():
     assert list(after) == ["bob"]
 
 
-def test_an_owner_is_told_whose_groups_there_are():
+@one_loop
+async def test_an_owner_is_told_whose_groups_there_are():
     app = http_app({}, replicas=True)
 
-    async def main():
-        async with connected(app) as transport:
-            group = RemoteGroup(transport, 1, worker=URL, name="run", secret="s" * 16)
-            await group.member(0).all_reduce((1, 0), np.ones(2))
-            found = [app.state.counts()[""]["groups"]]
-            await group.close()
-            return [*found, app.state.counts()]
+    async with connected(app) as transport:
+        group = RemoteGroup(transport, 1, worker=URL, name="run", secret="s" * 16)
+        await group.member(0).all_reduce((1, 0), np.ones(2))
+        found = [app.state.counts()[""]["groups"]]
+        await group.close()
+        result = [*found, app.state.counts()]
 
-    assert ag.run(main()) == [1, {}]
+    assert result == [1, {}]
 
 
-def test_no_request_reaches_a_stage_as_one_of_a_group():
-    async def main():
-        app = http_app({"same": lambda x: x}, authenticate={"alice": "a", "bob": "b"}, replicas=True)
-        async with connected(app, key="b") as bob:
-            fields = {"group": True, "secret": "s" * 16, "rank": 0, "size": 1, "attempt": 1, "definition": "same"}
-            await bob.call(URL, Request("create", "one", fields))
-            return app.state.counts()["bob"]["stages"]
+@one_loop
+async def test_no_request_reaches_a_stage_as_one_of_a_group():
+    app = http_app({"same": lambda x: x}, authenticate={"alice": "a", "bob": "b"}, replicas=True)
+    async with connected(app, key="b") as bob:
+        fields = {"group": True, "secret": "s" * 16, "rank": 0, "size": 1, "attempt": 1, "definition": "same"}
+        await bob.call(URL, Request("create", "one", fields))
+        found = app.state.counts()["bob"]["stages"]
 
-    assert ag.run(main()) == 1
+    assert found == 1

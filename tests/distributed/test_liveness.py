@@ -18,6 +18,7 @@ from asyncgrad import optim
 from asyncgrad.distributed import Definition, HttpTransport, Request, Stage, http_app
 from asyncgrad.distributed.wire import decode, encode
 from asyncgrad.errors import WorkerLostError
+from tests.support.loops import one_loop
 from tests.threads import PATIENCE
 from tests.turns import settle
 
@@ -66,25 +67,23 @@ class Computing:
             self.answered.set()
 
 
+@one_loop
 @pytest.mark.parametrize("which", ["forward", "backward", "backward_in_parts"])
-def test_a_server_that_computes_answers_whether_it_is_there(which):
-    async def main():
-        computing = Computing()
-        app = http_app({"slow": Definition(getattr(computing, which))})
-        client = lambda: httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=app), event_hooks={"response": [computing.note]}
-        )
-        async with HttpTransport([URL], client=client, patience=0.01) as transport:
-            stage: Stage = transport.stage("slow")
-            found = []
-            # Long after it was short many times, which is what is known of it then.
-            for computing.takes_long in (False, False, False, False, True):
-                x = ag.tensor(np.ones(3), requires_grad=True)
-                await (await stage(x)).sum().backward()
-                found.append(x.grad.tolist())
-        return found, computing.seen
-
-    found, seen = ag.run(main())
+async def test_a_server_that_computes_answers_whether_it_is_there(which):
+    computing = Computing()
+    app = http_app({"slow": Definition(getattr(computing, which))})
+    client = lambda: httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), event_hooks={"response": [computing.note]}
+    )
+    async with HttpTransport([URL], client=client, patience=0.01) as transport:
+        stage: Stage = transport.stage("slow")
+        found = []
+        # Long after it was short many times, which is what is known of it then.
+        for computing.takes_long in (False, False, False, False, True):
+            x = ag.tensor(np.ones(3), requires_grad=True)
+            await (await stage(x)).sum().backward()
+            found.append(x.grad.tolist())
+    seen = computing.seen
 
     assert found == [[2.0] * 3] * 5
     assert seen == [True]
@@ -101,49 +100,47 @@ class SlowOptimizer(optim.SGD):
         self._wait()
 
 
-def test_a_server_that_makes_a_step_answers_whether_it_is_there():
-    async def main():
-        computing = Computing()
-        computing.takes_long = True
-        definition = Definition(lambda w, x: w * x, 2.0, optimizer=lambda params: SlowOptimizer(params, computing.wait))
-        app = http_app({"slow": definition})
-        client = lambda: httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=app), event_hooks={"response": [computing.note]}
-        )
-        async with HttpTransport([URL], client=client, patience=0.01) as transport:
-            await transport.stage("slow").step()
-        return computing.seen
+@one_loop
+async def test_a_server_that_makes_a_step_answers_whether_it_is_there():
+    computing = Computing()
+    computing.takes_long = True
+    definition = Definition(lambda w, x: w * x, 2.0, optimizer=lambda params: SlowOptimizer(params, computing.wait))
+    app = http_app({"slow": definition})
+    client = lambda: httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), event_hooks={"response": [computing.note]}
+    )
+    async with HttpTransport([URL], client=client, patience=0.01) as transport:
+        await transport.stage("slow").step()
 
-    assert ag.run(main()) == [True]
+    assert computing.seen == [True]
 
 
-def test_nothing_is_asked_of_a_stage_while_a_step_runs():
-    async def main():
-        steps, order = threading.Event(), []
+@one_loop
+async def test_nothing_is_asked_of_a_stage_while_a_step_runs():
+    steps, order = threading.Event(), []
 
-        def wait():
-            assert steps.wait(PATIENCE)
-            order.append("step")
+    def wait():
+        assert steps.wait(PATIENCE)
+        order.append("step")
 
-        def body(w, x):
-            order.append("forward")
-            return w * x
+    def body(w, x):
+        order.append("forward")
+        return w * x
 
-        app = http_app({"slow": Definition(body, 2.0, optimizer=lambda params: SlowOptimizer(params, wait))})
-        client = lambda: httpx.AsyncClient(transport=httpx.ASGITransport(app=app))
-        async with HttpTransport([URL], client=client) as transport:
-            stage = await transport.stage("slow").start()
-            step = asyncio.ensure_future(stage.step())
-            await settle()
-            call = asyncio.ensure_future(stage(3.0))
-            await settle()
-            assert order == []
-            steps.set()
-            await step
-            await call
-        return order
+    app = http_app({"slow": Definition(body, 2.0, optimizer=lambda params: SlowOptimizer(params, wait))})
+    client = lambda: httpx.AsyncClient(transport=httpx.ASGITransport(app=app))
+    async with HttpTransport([URL], client=client) as transport:
+        stage = await transport.stage("slow").start()
+        step = asyncio.ensure_future(stage.step())
+        await settle()
+        call = asyncio.ensure_future(stage(3.0))
+        await settle()
+        assert order == []
+        steps.set()
+        await step
+        await call
 
-    assert ag.run(main()) == ["step", "forward"]
+    assert order == ["step", "forward"]
 
 
 async def answer_once(reader, writer):
@@ -158,24 +155,22 @@ async def answer_once(reader, writer):
     writer.close()
 
 
-def test_a_server_is_not_lost_with_the_connections_that_were_kept_to_it():
-    async def main():
-        server = await asyncio.start_server(answer_once, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server, HttpTransport([url]) as transport:
-            requests = [transport.call(url, Request("ping", "")) for _ in range(4)]
-            await asyncio.gather(*requests)
-            return (await transport.call(url, Request("ping", ""))).fields
+@one_loop
+async def test_a_server_is_not_lost_with_the_connections_that_were_kept_to_it():
+    server = await asyncio.start_server(answer_once, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, HttpTransport([url]) as transport:
+        requests = [transport.call(url, Request("ping", "")) for _ in range(4)]
+        await asyncio.gather(*requests)
+        found = (await transport.call(url, Request("ping", ""))).fields
 
-    assert ag.run(main()) == {}
+    assert found == {}
 
 
-def test_a_server_that_ends_a_new_connection_without_an_answer_is_lost():
-    async def main():
-        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server, HttpTransport([url]) as transport:
-            with pytest.raises(WorkerLostError, match="does not answer"):
-                await transport.call(url, Request("ping", ""))
-
-    ag.run(main())
+@one_loop
+async def test_a_server_that_ends_a_new_connection_without_an_answer_is_lost():
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, HttpTransport([url]) as transport:
+        with pytest.raises(WorkerLostError, match="does not answer"):
+            await transport.call(url, Request("ping", ""))

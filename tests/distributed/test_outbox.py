@@ -17,11 +17,11 @@ pytest.importorskip("httpx", reason="needs httpx: pip install 'asyncgrad[serve]'
 
 import httpx
 
-import asyncgrad as ag
 from asyncgrad.distributed import HttpTransport, Reply, Request, SimulatedTransport, http_app
 from asyncgrad.distributed.outbox import Outbox
 from asyncgrad.distributed.wire import decode, encode
 from tests.sampling import cases
+from tests.support.loops import one_loop
 from tests.threads import PATIENCE
 from tests.turns import settle
 
@@ -73,53 +73,48 @@ class Network:
         return httpx.Response(200, content=PONG)
 
 
-def test_a_finalizer_in_the_midst_of_a_request_begins_no_other():
-    async def main():
-        network = Network()
-        async with network.transport:
-            for _ in range(3):
-                await network.transport.call(URL, Request("ping", ""))
-        return network
-
-    network = ag.run(main())
+@one_loop
+async def test_a_finalizer_in_the_midst_of_a_request_begins_no_other():
+    network = Network()
+    async with network.transport:
+        for _ in range(3):
+            await network.transport.call(URL, Request("ping", ""))
 
     assert network.begun_in_a_finalizer == []
     assert sorted(key for one in network.asked if one["op"] == "free" for key in one["fields"]["keys"])[0] == "1"
 
 
-def test_a_finalizer_on_a_thread_without_a_loop_is_sent_by_a_loop_that_has_connections():
-    async def main():
-        network = Network()
-        async with network.transport:
-            await network.transport.call(URL, Request("cancel", "one"))
-            thread = Thread(target=network.finalize)
-            thread.start()
-            await asyncio.to_thread(thread.join)
-        return [one["op"] for one in network.asked], network.begun_in_a_finalizer
+@one_loop
+async def test_a_finalizer_on_a_thread_without_a_loop_is_sent_by_a_loop_that_has_connections():
+    network = Network()
+    async with network.transport:
+        await network.transport.call(URL, Request("cancel", "one"))
+        thread = Thread(target=network.finalize)
+        thread.start()
+        await asyncio.to_thread(thread.join)
 
-    assert ag.run(main()) == (["cancel", "free"], [])
+    assert ([one["op"] for one in network.asked], network.begun_in_a_finalizer) == (["cancel", "free"], [])
 
 
-def test_a_finalizer_in_the_midst_of_a_simulated_request_starts_no_task():
-    async def main():
-        stack = []
+@one_loop
+async def test_a_finalizer_in_the_midst_of_a_simulated_request_starts_no_task():
+    stack = []
 
-        def on_message(worker, message):
-            if isinstance(message, Reply):
-                return
-            stack.append(message.op)
-            if message.op == "ping":
-                before = asyncio.all_tasks()
-                transport.send("a", Request("free", "one", {"keys": ["1"]}))
-                assert asyncio.all_tasks() == before
+    def on_message(worker, message):
+        if isinstance(message, Reply):
+            return
+        stack.append(message.op)
+        if message.op == "ping":
+            before = asyncio.all_tasks()
+            transport.send("a", Request("free", "one", {"keys": ["1"]}))
+            assert asyncio.all_tasks() == before
 
-        transport = SimulatedTransport(["a"], on_message=on_message)
-        await transport.call("a", Request("ping", ""))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return stack
+    transport = SimulatedTransport(["a"], on_message=on_message)
+    await transport.call("a", Request("ping", ""))
+    for _ in range(5):
+        await asyncio.sleep(0)
 
-    assert ag.run(main()) == ["ping", "free"]
+    assert stack == ["ping", "free"]
 
 
 class Deliveries:
@@ -138,60 +133,57 @@ class Deliveries:
         self.under_way -= 1
 
 
-def test_graphs_that_are_freed_together_are_freed_by_one_request():
-    async def main():
-        found = Deliveries()
-        for number in range(1000):
-            found.outbox.put("a", Request("free", "one", {"keys": [str(number)], "attempt": 1}))
-            found.outbox.put("a", Request("finish", "one", {"finish": [str(number)]}))
-        found.outbox.put("a", Request("free", "other", {"keys": ["0"]}))
-        found.outbox.put("a", Request("free", "one", {"keys": ["0"], "attempt": 2}))
-        found.answer.set()
-        await found.outbox.flush()
-        return [(one.op, one.stage, len(next(iter(one.fields.values())))) for _, one in found.begun]
-
+@one_loop
+async def test_graphs_that_are_freed_together_are_freed_by_one_request():
     one_of_each = [("free", "one", 1000), ("finish", "one", 1000), ("free", "other", 1), ("free", "one", 1)]
-    assert ag.run(main()) == one_of_each
+    found = Deliveries()
+    for number in range(1000):
+        found.outbox.put("a", Request("free", "one", {"keys": [str(number)], "attempt": 1}))
+        found.outbox.put("a", Request("finish", "one", {"finish": [str(number)]}))
+    found.outbox.put("a", Request("free", "other", {"keys": ["0"]}))
+    found.outbox.put("a", Request("free", "one", {"keys": ["0"], "attempt": 2}))
+    found.answer.set()
+    await found.outbox.flush()
+
+    assert [(one.op, one.stage, len(next(iter(one.fields.values())))) for _, one in found.begun] == one_of_each
 
 
-def test_what_is_sent_to_a_silent_worker_is_bounded_and_keeps_no_other_worker_waiting():
-    async def main():
-        found = Deliveries()
-        for number in range(10_000):
-            found.outbox.put("silent", Request("drop", str(number)))
-        found.outbox.put("other", Request("drop", "one"))
-        await asyncio.sleep(0)
-        begun = [worker for worker, _ in found.begun]
-        for number in range(10_000):
-            found.outbox.put("silent", Request("drop", str(number)))
-            if number % 1000 == 0:
-                await asyncio.sleep(0)
-        found.answer.set()
-        await found.outbox.flush()
-        return begun, len(found.begun), found.begun[-1][1].stage, found.most
-
-    begun, count, last, most = ag.run(main())
+@one_loop
+async def test_what_is_sent_to_a_silent_worker_is_bounded_and_keeps_no_other_worker_waiting():
+    found = Deliveries()
+    for number in range(10_000):
+        found.outbox.put("silent", Request("drop", str(number)))
+    found.outbox.put("other", Request("drop", "one"))
+    await asyncio.sleep(0)
+    begun = [worker for worker, _ in found.begun]
+    for number in range(10_000):
+        found.outbox.put("silent", Request("drop", str(number)))
+        if number % 1000 == 0:
+            await asyncio.sleep(0)
+    found.answer.set()
+    await found.outbox.flush()
+    count = len(found.begun)
+    last = found.begun[-1][1].stage
+    most = found.most
 
     assert begun == ["silent"] * 4 + ["other"]
     assert (count, last, most) == (5 + 4096, "9999", 5)
 
 
-def test_a_request_that_fails_keeps_no_other_from_being_sent(run):
-    async def main():
-        sent = []
+async def test_a_request_that_fails_keeps_no_other_from_being_sent():
+    sent = []
 
-        async def fail(_, request):
-            sent.append(request.stage)
-            await asyncio.sleep(0)
-            raise OSError("gone")
+    async def fail(_, request):
+        sent.append(request.stage)
+        await asyncio.sleep(0)
+        raise OSError("gone")
 
-        outbox = Outbox(asyncio.get_running_loop(), fail)
-        for number in range(20):
-            outbox.put("a", Request("drop", str(number)))
-        await outbox.flush()
-        return sent
+    outbox = Outbox(asyncio.get_running_loop(), fail)
+    for number in range(20):
+        outbox.put("a", Request("drop", str(number)))
+    await outbox.flush()
 
-    assert run(main()) == [str(number) for number in range(20)]
+    assert sent == [str(number) for number in range(20)]
 
 
 def test_an_outbox_whose_loop_has_been_closed_takes_requests_and_raises_nothing():
@@ -218,7 +210,8 @@ async def served(app):
             await serving
 
 
-def test_calls_that_are_cancelled_at_any_moment_keep_no_descriptor():
+@one_loop
+async def test_calls_that_are_cancelled_at_any_moment_keep_no_descriptor():
     count = lambda: len(list(Path("/dev/fd").iterdir()))
 
     async def main(url):
@@ -242,4 +235,4 @@ def test_calls_that_are_cancelled_at_any_moment_keep_no_descriptor():
         async with served(http_app({})) as url:
             return await main(url)
 
-    assert asyncio.run(with_server()) <= 2
+    assert await with_server() <= 2

@@ -30,6 +30,7 @@ from tests.distributed.parts import (
     simulated,
     sum_and_strides,
 )
+from tests.support.loops import one_loop
 
 
 def test_gradients_have_the_bits_of_a_local_run_on_any_schedule():
@@ -45,11 +46,13 @@ def test_gradients_have_the_bits_of_a_local_run_on_any_schedule():
         explore(main, seeds=30)
 
 
-def test_arrays_arrive_in_the_order_of_memory_that_they_had():
-    ag.run(check_layouts(stage(sum_and_strides, transport=simulated())))
+@one_loop
+async def test_arrays_arrive_in_the_order_of_memory_that_they_had():
+    await check_layouts(stage(sum_and_strides, transport=simulated()))
 
 
-def test_a_worker_keeps_no_output_after_a_backward_has_begun():
+@one_loop
+async def test_a_worker_keeps_no_output_after_a_backward_has_begun():
     outputs = []
 
     def double(x):
@@ -65,34 +68,33 @@ def test_a_worker_keeps_no_output_after_a_backward_has_begun():
         await y.sum().backward(retain_graph=True)
         return x.grad.tolist(), outputs[0]() is None
 
-    assert ag.run(main()) == ([2.0, 2.0, 2.0], True)
+    assert await main() == ([2.0, 2.0, 2.0], True)
 
 
-def test_gradients_come_home_to_leaves_with_the_same_bits():
-    expected = ag.run(local_gradients())
+@one_loop
+async def test_gradients_come_home_to_leaves_with_the_same_bits():
+    expected = await local_gradients()
 
-    async def main():
-        scale = ag.tensor(1.5, requires_grad=True)
-        params = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in make_params()]
-        transport = simulated()
-        stages = [stage(layer, pair, transport=transport, gradients="home") for pair in params]
-        await (await forward(stages, scale)).backward()
-        return [[one.grad.tolist() for one in pair] for pair in params], scale.grad.item()
+    scale = ag.tensor(1.5, requires_grad=True)
+    params = [tuple(ag.tensor(one, requires_grad=True) for one in pair) for pair in make_params()]
+    transport = simulated()
+    stages = [stage(layer, pair, transport=transport, gradients="home") for pair in params]
+    await (await forward(stages, scale)).backward()
 
-    assert ag.run(main()) == expected
-
-
-def test_a_second_backward_adds_to_the_gradients_at_the_worker():
-    async def main():
-        w = stage(lambda w, x: w * x, 2.0, transport=simulated())
-        for x in (3.0, 4.0):
-            await (await w(x)).backward()
-        return [grad.item() for grad in await w.grads()]
-
-    assert ag.run(main()) == [7.0]
+    assert ([[one.grad.tolist() for one in pair] for pair in params], scale.grad.item()) == expected
 
 
-def test_a_stage_learns_where_it_is_as_it_would_here():
+@one_loop
+async def test_a_second_backward_adds_to_the_gradients_at_the_worker():
+    w = stage(lambda w, x: w * x, 2.0, transport=simulated())
+    for x in (3.0, 4.0):
+        await (await w(x)).backward()
+
+    assert [grad.item() for grad in await w.grads()] == [7.0]
+
+
+@one_loop
+async def test_a_stage_learns_where_it_is_as_it_would_here():
     def make(params):
         return optim.Adam(params, lr=0.1)
 
@@ -112,28 +114,26 @@ def test_a_stage_learns_where_it_is_as_it_would_here():
             optimizer.step()
         return [param.tolist() for param in params]
 
-    assert ag.run(remote()) == ag.run(local())
+    assert await remote() == await local()
 
 
-def test_options_of_a_step_change_the_optimizer():
-    async def main():
-        one = stage(lambda w: w * 1.0, 2.0, transport=simulated(), optimizer=lambda params: optim.SGD(params, lr=1.0))
-        await (await one()).backward()
-        await one.step(lr=0.5)
-        return (await one.parameters())[0].item()
+@one_loop
+async def test_options_of_a_step_change_the_optimizer():
+    one = stage(lambda w: w * 1.0, 2.0, transport=simulated(), optimizer=lambda params: optim.SGD(params, lr=1.0))
+    await (await one()).backward()
+    await one.step(lr=0.5)
 
-    assert ag.run(main()) == 1.5
+    assert (await one.parameters())[0].item() == 1.5
 
 
-def test_an_option_that_the_optimizer_does_not_have_is_refused():
-    async def main():
-        one = stage(lambda w: w * 1.0, 2.0, transport=simulated(), optimizer=lambda params: optim.SGD(params, lr=1.0))
-        await (await one()).backward()
-        with pytest.raises(ArgumentError, match="SGD has no option rate: it has dampening, lr"):
-            await one.step(rate=0.5)
-        return (await one.parameters())[0].item(), (await one.grads())[0].item()
+@one_loop
+async def test_an_option_that_the_optimizer_does_not_have_is_refused():
+    one = stage(lambda w: w * 1.0, 2.0, transport=simulated(), optimizer=lambda params: optim.SGD(params, lr=1.0))
+    await (await one()).backward()
+    with pytest.raises(ArgumentError, match="SGD has no option rate: it has dampening, lr"):
+        await one.step(rate=0.5)
 
-    assert ag.run(main()) == (2.0, 1.0)
+    assert ((await one.parameters())[0].item(), (await one.grads())[0].item()) == (2.0, 1.0)
 
 
 def test_a_stage_goes_on_from_a_state_that_was_kept_also_after_its_worker_is_lost():
@@ -165,107 +165,95 @@ def test_a_stage_goes_on_from_a_state_that_was_kept_also_after_its_worker_is_los
     assert first == second
 
 
-def test_inputs_may_be_passed_by_name():
-    async def main():
-        one = stage(lambda w, x, *, scale, shift=0.0: w * x * scale + shift, 2.0, transport=simulated())
-        scale = ag.tensor(5.0, requires_grad=True)
-        y = await one(np.array(3.0), scale=scale)
-        await y.backward()
-        return y.item(), scale.grad.item(), (await one.grads())[0].item()
+@one_loop
+async def test_inputs_may_be_passed_by_name():
+    one = stage(lambda w, x, *, scale, shift=0.0: w * x * scale + shift, 2.0, transport=simulated())
+    scale = ag.tensor(5.0, requires_grad=True)
+    y = await one(np.array(3.0), scale=scale)
+    await y.backward()
 
-    assert ag.run(main()) == (30.0, 6.0, 15.0)
-
-
-def test_a_worker_that_is_not_there_is_refused_with_those_that_are():
-    async def main():
-        with pytest.raises(ArgumentError, match=r"no worker 'z'; there are \['a', 'b'"):
-            await stage(lambda x: x, transport=simulated(), worker="z")(np.ones(1))
-
-    ag.run(main())
+    assert (y.item(), scale.grad.item(), (await one.grads())[0].item()) == (30.0, 6.0, 15.0)
 
 
-def test_a_remote_module_is_that_of_its_seed():
-    async def main():
-        ag.random.seed(3)
-        one = RemoteModule("a", nn.Linear, (3, 2), transport=simulated())
-        ag.random.seed(3)
-        other = RemoteModule("b", nn.Linear, args=(3,), kwargs={"out_features": 2}, transport=simulated())
-        return [[param.tolist() for param in await each.parameters()] for each in (one, other)]
+@one_loop
+async def test_a_worker_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(ArgumentError, match=r"no worker 'z'; there are \['a', 'b'"):
+        await stage(lambda x: x, transport=simulated(), worker="z")(np.ones(1))
 
-    first, second = ag.run(main())
+
+@one_loop
+async def test_a_remote_module_is_that_of_its_seed():
+    ag.random.seed(3)
+    one = RemoteModule("a", nn.Linear, (3, 2), transport=simulated())
+    ag.random.seed(3)
+    other = RemoteModule("b", nn.Linear, args=(3,), kwargs={"out_features": 2}, transport=simulated())
+    first, second = [[param.tolist() for param in await each.parameters()] for each in (one, other)]
 
     assert first == second
 
 
-def test_an_async_stage_waits_for_what_it_awaits():
+@one_loop
+async def test_an_async_stage_waits_for_what_it_awaits():
     async def slow(w, x):
         await asyncio.sleep(0)
         return w * x
 
-    async def main():
-        one = stage(slow, 2.0, transport=simulated())
-        await (await one(3.0)).backward()
-        return (await one.grads())[0].item()
+    one = stage(slow, 2.0, transport=simulated())
+    await (await one(3.0)).backward()
 
-    assert ag.run(main()) == 3.0
+    assert (await one.grads())[0].item() == 3.0
 
 
-def test_a_number_of_numpy_arrives_as_a_tensor():
-    async def main():
-        one = stage(lambda x: np.float32(2.0) * np.ones(()), transport=simulated())
-        return type(await one(np.float64(1.0)))
+@one_loop
+async def test_a_number_of_numpy_arrives_as_a_tensor():
+    one = stage(lambda x: np.float32(2.0) * np.ones(()), transport=simulated())
 
-    assert ag.run(main()) is ag.Tensor
-
-
-def test_inputs_and_outputs_are_trees():
-    async def main():
-        one = stage(
-            lambda tree, flag: {"sum": tree["a"] + tree["b"][0], "flag": flag, "k": [1, None]}, transport=simulated()
-        )
-        x = ag.tensor(2.0, requires_grad=True)
-        found = await one({"a": x, "b": (x, 5)}, "yes")
-        await found["sum"].backward()
-        return found["flag"], found["k"], x.grad.item()
-
-    assert ag.run(main()) == ("yes", [1, None], 2.0)
+    assert type(await one(np.float64(1.0))) is ag.Tensor
 
 
-def test_random_numbers_are_those_of_the_seed_and_the_number_of_the_call():
-    async def main():
-        pair = [stage(lambda x: x * ag.random.generator().random(), transport=simulated(), seed=5) for _ in range(2)]
-        return [[(await one(np.ones(()))).item() for _ in range(2)] for one in pair]
+@one_loop
+async def test_inputs_and_outputs_are_trees():
+    one = stage(
+        lambda tree, flag: {"sum": tree["a"] + tree["b"][0], "flag": flag, "k": [1, None]}, transport=simulated()
+    )
+    x = ag.tensor(2.0, requires_grad=True)
+    found = await one({"a": x, "b": (x, 5)}, "yes")
+    await found["sum"].backward()
 
-    first, second = ag.run(main())
+    assert (found["flag"], found["k"], x.grad.item()) == ("yes", [1, None], 2.0)
+
+
+@one_loop
+async def test_random_numbers_are_those_of_the_seed_and_the_number_of_the_call():
+    pair = [stage(lambda x: x * ag.random.generator().random(), transport=simulated(), seed=5) for _ in range(2)]
+    first, second = [[(await one(np.ones(()))).item() for _ in range(2)] for one in pair]
 
     assert first == second
     assert first[0] != first[1]
 
 
-def test_nothing_is_kept_without_grad_mode():
-    async def main():
-        transport = simulated()
-        one = stage(layer, make_params()[0], transport=transport, worker="a")
-        with ag.no_grad():
-            y = await one(np.ones((1, 4)))
-        return y.requires_grad, transport.host("a").counts()["calls"]
-
-    assert ag.run(main()) == (False, 0)
-
-
-def test_a_graph_that_is_dropped_is_freed_at_the_worker():
-    async def main():
-        transport = simulated()
-        one = stage(layer, make_params()[0], transport=transport, worker="a")
+@one_loop
+async def test_nothing_is_kept_without_grad_mode():
+    transport = simulated()
+    one = stage(layer, make_params()[0], transport=transport, worker="a")
+    with ag.no_grad():
         y = await one(np.ones((1, 4)))
-        kept = transport.host("a").counts()["calls"]
-        del y
-        gc.collect()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return kept, transport.host("a").counts()["calls"]
 
-    assert ag.run(main()) == (1, 0)
+    assert (y.requires_grad, transport.host("a").counts()["calls"]) == (False, 0)
+
+
+@one_loop
+async def test_a_graph_that_is_dropped_is_freed_at_the_worker():
+    transport = simulated()
+    one = stage(layer, make_params()[0], transport=transport, worker="a")
+    y = await one(np.ones((1, 4)))
+    kept = transport.host("a").counts()["calls"]
+    del y
+    gc.collect()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert (kept, transport.host("a").counts()["calls"]) == (1, 0)
 
 
 class Clock:
@@ -275,47 +263,46 @@ class Clock:
         return self.seconds
 
 
-def test_a_transaction_whose_home_has_gone_ends_by_itself():
-    async def main():
-        now = Clock()
-        transport = simulated(ttl=10.0, clock=now)
-        host = transport.host("a")
-        one = stage(layer, make_params()[0], transport=transport, worker="a")
+@one_loop
+async def test_a_transaction_whose_home_has_gone_ends_by_itself():
+    now = Clock()
+    transport = simulated(ttl=10.0, clock=now)
+    host = transport.host("a")
+    one = stage(layer, make_params()[0], transport=transport, worker="a")
 
-        def vanish(worker, message):
-            if getattr(message, "op", "") in ("commit", "roll_back", "cancel", "free"):
-                raise ConnectionAbortedError
+    def vanish(worker, message):
+        if getattr(message, "op", "") in ("commit", "roll_back", "cancel", "free"):
+            raise ConnectionAbortedError
 
-        y = await one(np.ones((1, 4)))
-        transport.on_message = vanish
-        with pytest.raises(ConnectionAbortedError):
-            await y.sum().backward()
-        kept = host.counts()["transactions"]
-        now.seconds += 11.0
-        host.expire()
-        return kept, host.counts()["transactions"]
-
-    assert ag.run(main()) == (1, 0)
-
-
-def test_a_graph_whose_time_was_over_is_computed_again():
-    async def main():
-        now = Clock()
-        transport = simulated(ttl=10.0, clock=now)
-        one = stage(layer, make_params()[0], transport=transport, worker="a", backup=False)
-        x = ag.tensor(np.ones((1, 4)), requires_grad=True)
-        y = await one(x)
-        now.seconds += 11.0
-        await one.parameters()
-        kept = transport.host("a").counts()["calls"]
+    y = await one(np.ones((1, 4)))
+    transport.on_message = vanish
+    with pytest.raises(ConnectionAbortedError):
         await y.sum().backward()
-        return kept, x.grad is not None
+    kept = host.counts()["transactions"]
+    now.seconds += 11.0
+    host.expire()
 
-    assert ag.run(main()) == (0, True)
+    assert (kept, host.counts()["transactions"]) == (1, 0)
 
 
+@one_loop
+async def test_a_graph_whose_time_was_over_is_computed_again():
+    now = Clock()
+    transport = simulated(ttl=10.0, clock=now)
+    one = stage(layer, make_params()[0], transport=transport, worker="a", backup=False)
+    x = ag.tensor(np.ones((1, 4)), requires_grad=True)
+    y = await one(x)
+    now.seconds += 11.0
+    await one.parameters()
+    kept = transport.host("a").counts()["calls"]
+    await y.sum().backward()
+
+    assert (kept, x.grad is not None) == (0, True)
+
+
+@one_loop
 @pytest.mark.parametrize("backup", [True, False])
-def test_a_stage_that_nobody_asks_for_is_dropped_and_made_again_where_home_has_a_backup(backup):
+async def test_a_stage_that_nobody_asks_for_is_dropped_and_made_again_where_home_has_a_backup(backup):
     async def main():
         now = Clock()
         transport = simulated(ttl=10.0, stage_ttl=100.0, clock=now)
@@ -327,57 +314,52 @@ def test_a_stage_that_nobody_asks_for_is_dropped_and_made_again_where_home_has_a
         return [grad.item() for grad in await one.grads()]
 
     if backup:
-        assert ag.run(main()) == [3.0]
+        assert await main() == [3.0]
     else:
         with pytest.raises(StageLost, match="what it had learned is nowhere else"):
-            ag.run(main())
+            await main()
 
 
-def test_a_closed_stage_leaves_nothing():
-    async def main():
-        transport = simulated()
-        async with stage(layer, make_params()[0], transport=transport, worker="a") as one:
-            y = await one(np.ones((1, 4)))
-        counts = transport.host("a").counts()
-        del y
-        return counts
+@one_loop
+async def test_a_closed_stage_leaves_nothing():
+    transport = simulated()
+    async with stage(layer, make_params()[0], transport=transport, worker="a") as one:
+        y = await one(np.ones((1, 4)))
+    counts = transport.host("a").counts()
+    del y
 
-    assert ag.run(main()) == {"stages": 0, "calls": 0, "transactions": 0, "running": 0}
+    assert counts == {"stages": 0, "calls": 0, "transactions": 0, "running": 0}
 
 
-def test_a_retained_graph_runs_twice_and_a_released_one_raises():
-    async def main():
-        one = stage(lambda w, x: w * x, 2.0, transport=simulated())
-        x = ag.tensor(3.0, requires_grad=True)
-        y = await one(x)
-        await y.backward(retain_graph=True)
+@one_loop
+async def test_a_retained_graph_runs_twice_and_a_released_one_raises():
+    one = stage(lambda w, x: w * x, 2.0, transport=simulated())
+    x = ag.tensor(3.0, requires_grad=True)
+    y = await one(x)
+    await y.backward(retain_graph=True)
+    await y.backward()
+    with pytest.raises(ReleasedGraphError):
         await y.backward()
-        with pytest.raises(ReleasedGraphError):
-            await y.backward()
-        return x.grad.item(), (await one.grads())[0].item()
 
-    assert ag.run(main()) == (4.0, 6.0)
+    assert (x.grad.item(), (await one.grads())[0].item()) == (4.0, 6.0)
 
 
-def test_grad_of_an_input_leaves_the_parameters_alone():
-    async def main():
-        one = stage(lambda w, x: w * x, 2.0, transport=simulated())
-        x = ag.tensor(3.0, requires_grad=True)
-        (grad,) = await ag.grad(await one(x), [x])
-        return grad.item(), await one.grads()
+@one_loop
+async def test_grad_of_an_input_leaves_the_parameters_alone():
+    one = stage(lambda w, x: w * x, 2.0, transport=simulated())
+    x = ag.tensor(3.0, requires_grad=True)
+    (grad,) = await ag.grad(await one(x), [x])
 
-    assert ag.run(main()) == (2.0, [None])
+    assert (grad.item(), await one.grads()) == (2.0, [None])
 
 
-def test_a_derivative_of_a_gradient_of_a_stage_raises():
-    async def main():
-        one = stage(lambda x: x * x, transport=simulated())
-        x = ag.tensor(3.0, requires_grad=True)
-        (grad,) = await ag.grad(await one(x), [x], create_graph=True)
-        with pytest.raises(GraphError, match="differentiated"):
-            await grad.backward()
-
-    ag.run(main())
+@one_loop
+async def test_a_derivative_of_a_gradient_of_a_stage_raises():
+    one = stage(lambda x: x * x, transport=simulated())
+    x = ag.tensor(3.0, requires_grad=True)
+    (grad,) = await ag.grad(await one(x), [x], create_graph=True)
+    with pytest.raises(GraphError, match="differentiated"):
+        await grad.backward()
 
 
 def test_a_blocking_backward_runs_through_stages():
@@ -393,15 +375,13 @@ def test_a_blocking_backward_runs_through_stages():
     assert ag.run(one.grads())[0].item() == 3.0
 
 
-def test_payloads_have_a_limit():
-    async def main():
-        one = stage(lambda x: x, transport=simulated(max_bytes=100))
-        with pytest.raises(PayloadError, match=r"has 160 bytes, and a message may have 100.*shape \(20,\)"):
-            await one(np.ones(20))
-        with pytest.raises(PayloadError, match="the reply of stage"):
-            await stage(lambda: np.ones(20), transport=simulated(max_bytes=100))()
-
-    ag.run(main())
+@one_loop
+async def test_payloads_have_a_limit():
+    one = stage(lambda x: x, transport=simulated(max_bytes=100))
+    with pytest.raises(PayloadError, match=r"has 160 bytes, and a message may have 100.*shape \(20,\)"):
+        await one(np.ones(20))
+    with pytest.raises(PayloadError, match="the reply of stage"):
+        await stage(lambda: np.ones(20), transport=simulated(max_bytes=100))()
 
 
 @pytest.mark.parametrize(
@@ -421,17 +401,16 @@ def test_a_stage_that_cannot_be_is_refused_when_it_is_made(error, message, make)
         make()
 
 
-def test_what_is_no_payload_is_refused():
-    async def main():
-        with pytest.raises(ArgumentTypeError, match="in lists, tuples and dicts, not"):
-            await stage(lambda x: x, transport=simulated())(object())
-        with pytest.raises(ArgumentTypeError, match="has no optimizer"):
-            await stage(lambda w: w, 1.0, transport=simulated()).step()
-
-    ag.run(main())
+@one_loop
+async def test_what_is_no_payload_is_refused():
+    with pytest.raises(ArgumentTypeError, match="in lists, tuples and dicts, not"):
+        await stage(lambda x: x, transport=simulated())(object())
+    with pytest.raises(ArgumentTypeError, match="has no optimizer"):
+        await stage(lambda w: w, 1.0, transport=simulated()).step()
 
 
-def test_an_error_arrives_with_its_type_and_tells_both_nodes():
+@one_loop
+async def test_an_error_arrives_with_its_type_and_tells_both_nodes():
     def forward(x):
         return np.sqrt(x) @ np.ones(7)
 
@@ -454,22 +433,20 @@ def test_an_error_arrives_with_its_type_and_tells_both_nodes():
             await y.backward()
         return caught.value.__notes__
 
-    notes = ag.run(main())
+    notes = await main()
 
     assert any(note.startswith("at b: in BrokenBackward (node #") for note in notes)
     assert any(note.startswith("in StageCallBackward (node #") for note in notes)
 
 
-def test_a_profile_shows_each_worker_as_a_lane():
-    async def main():
-        scale = ag.tensor(1.5, requires_grad=True)
-        stages = make_stages(simulated())
-        loss = await forward(stages, scale, 1)
-        with ag.profile() as prof:
-            await loss.backward()
-        return [event for event in prof.events if event.name == "StageCallBackward"]
-
-    events = ag.run(main())
+@one_loop
+async def test_a_profile_shows_each_worker_as_a_lane():
+    scale = ag.tensor(1.5, requires_grad=True)
+    stages = make_stages(simulated())
+    loss = await forward(stages, scale, 1)
+    with ag.profile() as prof:
+        await loss.backward()
+    events = [event for event in prof.events if event.name == "StageCallBackward"]
 
     assert [event.worker for event in events] == ["c", "b", "a"]
     assert all(event.began <= event.worker_began <= event.worker_ended <= event.ended for event in events)

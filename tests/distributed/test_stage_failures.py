@@ -16,6 +16,7 @@ from asyncgrad.errors import StageLost, WorkerLostError
 from asyncgrad.testing import explore, run_with_seed
 from tests.distributed.parts import forward, gradients, layer, local_gradients, make_params, make_stages, simulated
 from tests.sampling import cases
+from tests.support.loops import one_loop
 
 #: How many requests and replies a backward of the model takes, about.
 MESSAGES = 90
@@ -101,36 +102,37 @@ def test_a_worker_that_dies_at_any_message_changes_no_bit(order):
     assert deaths
 
 
+@one_loop
 @pytest.mark.parametrize("kind", ["commit", "step"])
-def test_a_reply_of_a_worker_that_was_given_up_counts_for_nothing(kind):
-    async def main():
-        transport = simulated()
-        one = stage(lambda w, x: w * x, 2.0, transport=transport, worker="a", optimizer=lambda p: optim.SGD(p, lr=0.5))
-        loss = await one(ag.tensor(3.0))
-        if kind == "step":
-            await loss.backward()
-        answered, moved = asyncio.Event(), asyncio.Event()
-        call = transport.call
+async def test_a_reply_of_a_worker_that_was_given_up_counts_for_nothing(kind):
+    transport = simulated()
+    one = stage(lambda w, x: w * x, 2.0, transport=transport, worker="a", optimizer=lambda p: optim.SGD(p, lr=0.5))
+    loss = await one(ag.tensor(3.0))
+    if kind == "step":
+        await loss.backward()
+    answered, moved = asyncio.Event(), asyncio.Event()
+    call = transport.call
 
-        async def late(worker, request):
-            # The connection of one request breaks, and the reply to another arrives after that.
-            if (worker, request.op) == ("a", "state"):
-                await answered.wait()
-                raise WorkerLostError("the connection broke")
-            reply = await call(worker, request)
-            if (worker, request.op) == ("a", kind):
-                answered.set()
-                await moved.wait()
-            if worker == "b":
-                moved.set()
-            return reply
+    async def late(worker, request):
+        # The connection of one request breaks, and the reply to another arrives after that.
+        if (worker, request.op) == ("a", "state"):
+            await answered.wait()
+            raise WorkerLostError("the connection broke")
+        reply = await call(worker, request)
+        if (worker, request.op) == ("a", kind):
+            answered.set()
+            await moved.wait()
+        if worker == "b":
+            moved.set()
+        return reply
 
-        transport.call = late
-        await asyncio.gather(one.step() if kind == "step" else loss.backward(), one.grads())
-        assert one.worker == "b"
-        return [grad and grad.item() for grad in await one.grads()], [param.item() for param in await one.parameters()]
-
-    grads, params = ag.run(main())
+    transport.call = late
+    await asyncio.gather(one.step() if kind == "step" else loss.backward(), one.grads())
+    assert one.worker == "b"
+    grads, params = (
+        [grad and grad.item() for grad in await one.grads()],
+        [param.item() for param in await one.parameters()],
+    )
 
     assert (grads, params) == (([None], [0.5]) if kind == "step" else ([3.0], [2.0]))
 
@@ -222,61 +224,60 @@ def test_a_cancelled_backward_leaves_every_gradient_and_worker_as_it_was():
         explore(main, seeds=cases(100))
 
 
-def test_a_later_failure_takes_back_what_was_committed():
-    async def main():
-        transport = simulated()
-        stages = make_stages(transport)
-        leaf = ag.tensor(0.0, requires_grad=True)
-        total = await forward(stages, ag.tensor(1.0)) + leaf
-        committed = []
+@one_loop
+async def test_a_later_failure_takes_back_what_was_committed():
+    transport = simulated()
+    stages = make_stages(transport)
+    leaf = ag.tensor(0.0, requires_grad=True)
+    total = await forward(stages, ag.tensor(1.0)) + leaf
+    committed = []
 
-        def fail():
-            committed.extend(count_transactions(transport))
-            raise ZeroDivisionError("after the commit")
+    def fail():
+        committed.extend(count_transactions(transport))
+        raise ZeroDivisionError("after the commit")
 
-        # Queued when the stages have queued theirs.
-        total.register_hook(lambda grad: ag.engine.queue_callback(lambda: ag.engine.queue_callback(fail)))
-        with pytest.raises(ZeroDivisionError, match="after the commit"):
-            await total.backward()
-        return committed, await gradients(stages), leaf.grad
+    # Queued when the stages have queued theirs.
+    total.register_hook(lambda grad: ag.engine.queue_callback(lambda: ag.engine.queue_callback(fail)))
+    with pytest.raises(ZeroDivisionError, match="after the commit"):
+        await total.backward()
 
-    assert ag.run(main()) == ([1, 1, 1], [[None, None]] * 3, None)
+    assert (committed, await gradients(stages), leaf.grad) == ([1, 1, 1], [[None, None]] * 3, None)
 
 
 def count_transactions(transport):
     return [transport.host(one).counts()["transactions"] for one in "abc"]
 
 
-def test_a_nested_backward_that_fails_takes_back_its_part_alone():
-    async def main():
-        one = stage(lambda w, x: w * x, 2.0, transport=simulated())
-        leaf = ag.tensor(1.0, requires_grad=True)
-        tail = leaf * 1.0
-        failing = await one(ag.tensor(100.0)) + tail
+@one_loop
+async def test_a_nested_backward_that_fails_takes_back_its_part_alone():
+    one = stage(lambda w, x: w * x, 2.0, transport=simulated())
+    leaf = ag.tensor(1.0, requires_grad=True)
+    tail = leaf * 1.0
+    failing = await one(ag.tensor(100.0)) + tail
 
-        class Nested(ag.Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x * 1.0
+    class Nested(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0
 
-            @staticmethod
-            async def backward(ctx, grad):
-                with pytest.raises(ZeroDivisionError):
-                    await failing.backward()
-                return grad
+        @staticmethod
+        async def backward(ctx, grad):
+            with pytest.raises(ZeroDivisionError):
+                await failing.backward()
+            return grad
 
-        def fail():
-            raise ZeroDivisionError
+    def fail():
+        raise ZeroDivisionError
 
-        tail.register_hook(lambda grad: ag.engine.queue_callback(fail))
-        x = ag.tensor(1.0, requires_grad=True)
-        await Nested.apply(await one(x)).backward()
-        return (await one.grads())[0].item(), leaf.grad
+    tail.register_hook(lambda grad: ag.engine.queue_callback(fail))
+    x = ag.tensor(1.0, requires_grad=True)
+    await Nested.apply(await one(x)).backward()
 
-    assert ag.run(main()) == (1.0, None)
+    assert ((await one.grads())[0].item(), leaf.grad) == (1.0, None)
 
 
-def test_a_nested_backward_that_succeeds_is_part_of_the_outer_one():
+@one_loop
+async def test_a_nested_backward_that_succeeds_is_part_of_the_outer_one():
     async def main(fails):
         one = stage(lambda w, x: w * x, 2.0, transport=simulated())
         inner = await one(ag.tensor(10.0))
@@ -303,8 +304,8 @@ def test_a_nested_backward_that_succeeds_is_part_of_the_outer_one():
             await y.backward()
         return [None if grad is None else grad.item() for grad in await one.grads()]
 
-    assert ag.run(main(False)) == [11.0]
-    assert ag.run(main(True)) == [None]
+    assert await main(False) == [11.0]
+    assert await main(True) == [None]
 
 
 def test_a_stage_whose_state_is_nowhere_else_is_lost_by_name_and_nothing_is_half_done():
@@ -333,27 +334,26 @@ def test_a_stage_whose_state_is_nowhere_else_is_lost_by_name_and_nothing_is_half
     assert ag.run(main()) == (None, [None, None])
 
 
+@one_loop
 @pytest.mark.parametrize("backup", [True, False])
-def test_a_worker_that_leaves_in_an_orderly_way_hands_its_state_on(backup):
-    async def main():
-        transport = simulated()
-        one = stage(
-            lambda w, x: w * x,
-            2.0,
-            transport=transport,
-            worker="a",
-            backup=backup,
-            optimizer=lambda params: optim.SGD(params, lr=0.5),
-        )
-        await (await one(ag.tensor(1.0))).backward()
-        await one.step()
-        await (await one(ag.tensor(3.0))).backward()
-        y = await one(ag.tensor(7.0))
-        await transport.retire("a")
-        await y.backward()
-        return one.worker, (await one.parameters())[0].item(), (await one.grads())[0].item()
+async def test_a_worker_that_leaves_in_an_orderly_way_hands_its_state_on(backup):
+    transport = simulated()
+    one = stage(
+        lambda w, x: w * x,
+        2.0,
+        transport=transport,
+        worker="a",
+        backup=backup,
+        optimizer=lambda params: optim.SGD(params, lr=0.5),
+    )
+    await (await one(ag.tensor(1.0))).backward()
+    await one.step()
+    await (await one(ag.tensor(3.0))).backward()
+    y = await one(ag.tensor(7.0))
+    await transport.retire("a")
+    await y.backward()
 
-    assert ag.run(main()) == ("b", 1.5, 10.0)
+    assert (one.worker, (await one.parameters())[0].item(), (await one.grads())[0].item()) == ("b", 1.5, 10.0)
 
 
 @pytest.mark.parametrize("backup", [True, False])
@@ -402,27 +402,26 @@ def test_a_connection_that_breaks_loses_nothing_of_a_stage_that_has_no_backup():
         explore(main, seeds=cases(300))
 
 
+@one_loop
 @pytest.mark.parametrize("backup", [True, False])
-def test_what_was_committed_before_a_worker_left_can_be_taken_back(backup):
-    async def main():
-        transport = simulated()
-        one = stage(lambda w, x: w * x, 2.0, transport=transport, worker="a", backup=backup)
-        await (await one(ag.tensor(1.0))).backward()
-        leaf = ag.tensor(0.0, requires_grad=True)
-        total = await one(ag.tensor(5.0)) + leaf
+async def test_what_was_committed_before_a_worker_left_can_be_taken_back(backup):
+    transport = simulated()
+    one = stage(lambda w, x: w * x, 2.0, transport=transport, worker="a", backup=backup)
+    await (await one(ag.tensor(1.0))).backward()
+    leaf = ag.tensor(0.0, requires_grad=True)
+    total = await one(ag.tensor(5.0)) + leaf
 
-        async def fail():
-            assert transport.host("a").counts()["transactions"] == 1
-            await transport.retire("a")
-            assert (await one.grads())[0].item() == 6.0
-            raise ZeroDivisionError
+    async def fail():
+        assert transport.host("a").counts()["transactions"] == 1
+        await transport.retire("a")
+        assert (await one.grads())[0].item() == 6.0
+        raise ZeroDivisionError
 
-        total.register_hook(lambda grad: ag.engine.queue_callback(lambda: ag.engine.queue_callback(fail)))
-        with pytest.raises(ZeroDivisionError):
-            await total.backward()
-        return one.worker, (await one.grads())[0].item()
+    total.register_hook(lambda grad: ag.engine.queue_callback(lambda: ag.engine.queue_callback(fail)))
+    with pytest.raises(ZeroDivisionError):
+        await total.backward()
 
-    assert ag.run(main()) == ("b", 1.0)
+    assert (one.worker, (await one.grads())[0].item()) == ("b", 1.0)
 
 
 def test_home_does_not_keep_more_of_calls_than_the_state_is_worth(monkeypatch):

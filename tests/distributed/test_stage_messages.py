@@ -13,6 +13,7 @@ from asyncgrad.errors import StageLost, WorkerLostError
 from asyncgrad.testing import explore
 from tests.distributed.parts import layer, make_params, simulated
 from tests.sampling import cases
+from tests.support.loops import one_loop
 
 
 def make_sgd(params):
@@ -163,8 +164,9 @@ def test_late_copies_of_requests_change_nothing(losses, deaths):
     assert lost < cases(200)
 
 
+@one_loop
 @pytest.mark.parametrize("op", ["create", "backward", "commit", "zero_grad", "step", "restore", "drop", "roll_back"])
-def test_a_request_that_comes_again_when_all_is_done_changes_nothing(op):
+async def test_a_request_that_comes_again_when_all_is_done_changes_nothing(op):
     async def main():
         transport = simulated()
         copies = Copies(transport, 0, copies=0.0)
@@ -188,180 +190,170 @@ def test_a_request_that_comes_again_when_all_is_done_changes_nothing(op):
         y.register_hook(lambda grad: ag.engine.queue_callback(lambda: 1 / 0))
         await y.backward()
 
-    before, after = ag.run(main())
+    before, after = await main()
 
     assert before == after
     assert before[0] == (2.0, 4.0)
 
 
-def test_a_late_create_does_not_bring_back_what_a_stage_began_with():
-    async def main():
-        transport = simulated()
-        copies = Copies(transport, 0, copies=0.0)
-        one = linear(transport)
-        await (await one(3.0)).backward()
-        await one.step()
-        await copies.repeat_all("create")
-        earlier = next(request for _, request in copies.seen if request.op == "create")
-        reply = await transport.host("a").handle(Request("create", one.name, {**earlier.fields, "attempt": 0}, []))
-        return await state_of(one), reply.fields["error"]["type"]
+@one_loop
+async def test_a_late_create_does_not_bring_back_what_a_stage_began_with():
+    transport = simulated()
+    copies = Copies(transport, 0, copies=0.0)
+    one = linear(transport)
+    await (await one(3.0)).backward()
+    await one.step()
+    await copies.repeat_all("create")
+    earlier = next(request for _, request in copies.seen if request.op == "create")
+    reply = await transport.host("a").handle(Request("create", one.name, {**earlier.fields, "attempt": 0}, []))
 
-    assert ag.run(main()) == ((-1.0, None), "UnknownStageError")
+    assert (await state_of(one), reply.fields["error"]["type"]) == ((-1.0, None), "UnknownStageError")
 
 
+@one_loop
 @pytest.mark.parametrize("is_made", [True, False])
-def test_a_step_that_was_given_up_swallows_no_later_one(is_made):
-    async def main():
-        transport = simulated()
-        one = linear(transport)
-        await (await one(3.0)).backward()
-        call, entered = transport.call, asyncio.Event()
+async def test_a_step_that_was_given_up_swallows_no_later_one(is_made):
+    transport = simulated()
+    one = linear(transport)
+    await (await one(3.0)).backward()
+    call, entered = transport.call, asyncio.Event()
 
-        async def silent(worker, request):
-            if request.op == "step" and not entered.is_set():
-                if is_made:
-                    await call(worker, request)
-                entered.set()
-                await asyncio.Event().wait()
-            return await call(worker, request)
+    async def silent(worker, request):
+        if request.op == "step" and not entered.is_set():
+            if is_made:
+                await call(worker, request)
+            entered.set()
+            await asyncio.Event().wait()
+        return await call(worker, request)
 
-        transport.call = silent
-        step = asyncio.ensure_future(one.step())
-        await entered.wait()
-        step.cancel()
-        await asyncio.wait([step])
-        assert one.is_step_unsure
-        await (await one(10.0)).backward()
-        assert not one.is_step_unsure
-        await one.step()
-        return await state_of(one)
+    transport.call = silent
+    step = asyncio.ensure_future(one.step())
+    await entered.wait()
+    step.cancel()
+    await asyncio.wait([step])
+    assert one.is_step_unsure
+    await (await one(10.0)).backward()
+    assert not one.is_step_unsure
+    await one.step()
 
-    assert ag.run(main()) == (-11.0, None)
+    assert (await state_of(one)) == (-11.0, None)
 
 
+@one_loop
 @pytest.mark.parametrize("is_made", [True, False])
 @pytest.mark.parametrize("asks", [True, False])
-def test_a_retry_makes_the_step_that_was_given_up_once(is_made, asks):
-    async def main():
-        transport = simulated()
-        one = linear(transport)
-        await (await one(3.0)).backward()
-        call = transport.call
+async def test_a_retry_makes_the_step_that_was_given_up_once(is_made, asks):
+    transport = simulated()
+    one = linear(transport)
+    await (await one(3.0)).backward()
+    call = transport.call
 
-        async def lose(worker, request):
-            if request.op == "step":
-                transport.call = call
-                if is_made:
-                    await call(worker, request)
-                raise asyncio.CancelledError
-            return await call(worker, request)
+    async def lose(worker, request):
+        if request.op == "step":
+            transport.call = call
+            if is_made:
+                await call(worker, request)
+            raise asyncio.CancelledError
+        return await call(worker, request)
 
-        transport.call = lose
-        with pytest.raises(asyncio.CancelledError):
-            await one.step(zero_grad=False, lr=2.0)
-        if asks:
-            await one.grads()
+    transport.call = lose
+    with pytest.raises(asyncio.CancelledError):
+        await one.step(zero_grad=False, lr=2.0)
+    if asks:
+        await one.grads()
+    await one.step(retry=True)
+    await one.step(retry=True)
+
+    assert (await state_of(one)) == (-4.0, 3.0)
+
+
+@one_loop
+async def test_a_retry_needs_a_step_and_takes_no_options():
+    one = linear(simulated())
+    with pytest.raises(ag.errors.ArgumentError, match=r"needs one before it: write step\(\)"):
         await one.step(retry=True)
-        await one.step(retry=True)
-        return await state_of(one)
+    await one.step()
+    with pytest.raises(ag.errors.ArgumentError, match=r"takes no options.*write step\(lr=2.0\)"):
+        await one.step(retry=True, lr=2.0)
 
-    assert ag.run(main()) == (-4.0, 3.0)
 
-
-def test_a_retry_needs_a_step_and_takes_no_options():
-    async def main():
-        one = linear(simulated())
-        with pytest.raises(ag.errors.ArgumentError, match=r"needs one before it: write step\(\)"):
-            await one.step(retry=True)
+@one_loop
+async def test_a_step_that_raises_at_its_worker_is_not_unsure():
+    one = stage(lambda w, x: w * x, 2.0, transport=simulated())
+    with pytest.raises(ag.errors.ArgumentTypeError, match="no optimizer"):
         await one.step()
-        with pytest.raises(ag.errors.ArgumentError, match=r"takes no options.*write step\(lr=2.0\)"):
-            await one.step(retry=True, lr=2.0)
 
-    ag.run(main())
+    assert one.is_step_unsure is False
 
 
-def test_a_step_that_raises_at_its_worker_is_not_unsure():
-    async def main():
-        one = stage(lambda w, x: w * x, 2.0, transport=simulated())
-        with pytest.raises(ag.errors.ArgumentTypeError, match="no optimizer"):
-            await one.step()
-        return one.is_step_unsure
-
-    assert ag.run(main()) is False
-
-
+@one_loop
 @pytest.mark.parametrize("backup", [True, False])
 @pytest.mark.parametrize("op", ["create", "load_state", "forward", "backward", "commit", "ready"])
-def test_a_half_begun_stage_answers_nothing(op, backup):
-    async def main():
-        transport = simulated()
-        one = linear(transport, backup=backup)
-        await (await one(3.0)).backward()
-        await one.step()
-        await (await one(4.0)).backward()
-        call = transport.call
+async def test_a_half_begun_stage_answers_nothing(op, backup):
+    transport = simulated()
+    one = linear(transport, backup=backup)
+    await (await one(3.0)).backward()
+    await one.step()
+    await (await one(4.0)).backward()
+    call = transport.call
 
-        async def break_off(worker, request):
-            if worker == "a" or request.op == op:
-                # Half of it has been done.
-                if worker != "a":
-                    await call(worker, request)
-                raise WorkerLostError("the connection broke")
-            return await call(worker, request)
+    async def break_off(worker, request):
+        if worker == "a" or request.op == op:
+            # Half of it has been done.
+            if worker != "a":
+                await call(worker, request)
+            raise WorkerLostError("the connection broke")
+        return await call(worker, request)
 
-        transport.call = break_off
-        for _ in range(2):
-            with pytest.raises(StageLost):
-                await one.step()
-        transport.call = call
-        return await state_of(one)
+    transport.call = break_off
+    for _ in range(2):
+        with pytest.raises(StageLost):
+            await one.step()
+    transport.call = call
 
-    # Whoever has it now has all of it; the steps that failed were given up, or made at a worker that has gone.
-    assert ag.run(main()) == (-1.0, 4.0)
+    assert (await state_of(one)) == (-1.0, 4.0)
 
 
-def test_what_is_not_stepped_goes_with_its_stage():
-    async def main():
-        model = nn.Linear(1, 1, bias=False)
-        host = StageHost()
-        for number in ("first", "second"):
-            fields = {"definition": Definition(model, optimizer=make_sgd), "attempt": 1}
-            await host.handle(Request("create", number, fields))
-            if number == "first":
-                call = {
-                    "attempt": 1,
-                    "key": "0",
-                    "inputs": [{"array": 0}],
-                    "needs": [False],
-                    "number": 0,
-                    "saves": True,
-                }
-                await host.handle(Request("forward", "first", call, [np.ones((1, 1))]))
-                back = {"attempt": 1, "key": "0", "transaction": 1, "contribution": [[1, 1], 0, "0"]}
-                back |= {"wants": [False], "wants_params": True, "keep": False}
-                await host.handle(Request("backward", "first", back, [np.ones((1, 1))]))
-                done = {"attempt": 1, "transaction": 1, "contributions": [[[1, 1], 0, "0"]]}
-                await host.handle(Request("commit", "first", done))
-                assert model.weight.grad.item() == 1.0
-                await host.handle(Request("drop", "first", {"attempt": 1}))
-        before = model.weight.item()
-        step = {"attempt": 1, "effect": 1, "options": {}, "zero_grad": True, "wants_state": False}
-        await host.handle(Request("step", "second", step))
-        return model.weight.item() - before
+@one_loop
+async def test_what_is_not_stepped_goes_with_its_stage():
+    model = nn.Linear(1, 1, bias=False)
+    host = StageHost()
+    for number in ("first", "second"):
+        fields = {"definition": Definition(model, optimizer=make_sgd), "attempt": 1}
+        await host.handle(Request("create", number, fields))
+        if number == "first":
+            call = {
+                "attempt": 1,
+                "key": "0",
+                "inputs": [{"array": 0}],
+                "needs": [False],
+                "number": 0,
+                "saves": True,
+            }
+            await host.handle(Request("forward", "first", call, [np.ones((1, 1))]))
+            back = {"attempt": 1, "key": "0", "transaction": 1, "contribution": [[1, 1], 0, "0"]}
+            back |= {"wants": [False], "wants_params": True, "keep": False}
+            await host.handle(Request("backward", "first", back, [np.ones((1, 1))]))
+            done = {"attempt": 1, "transaction": 1, "contributions": [[[1, 1], 0, "0"]]}
+            await host.handle(Request("commit", "first", done))
+            assert model.weight.grad.item() == 1.0
+            await host.handle(Request("drop", "first", {"attempt": 1}))
+    before = model.weight.item()
+    step = {"attempt": 1, "effect": 1, "options": {}, "zero_grad": True, "wants_state": False}
+    await host.handle(Request("step", "second", step))
 
-    assert ag.run(main()) == 0.0
+    assert (model.weight.item() - before) == 0.0
 
 
-def test_a_group_and_a_stage_of_one_name_are_dropped_apart():
-    async def main():
-        host = StageHost()
-        await host.handle(Request("create", "one", {"definition": Definition(lambda x: x), "attempt": 1}))
-        fields = {"rank": 0, "size": 1, "key": [1, 0], "secret": "theirs"}
-        await host.handle(Request("all_reduce", "one", fields, [np.ones(1)]))
-        reply = await host.handle(Request("drop", "one", {"attempt": 1}))
-        left = host.has_stage("one"), list(host.groups())
-        await host.handle(Request("create", "one", {"definition": Definition(lambda x: x), "attempt": 2}))
-        await host.handle(Request("drop", "one", {"group": True, "secret": "theirs"}))
-        return reply.fields, left, host.has_stage("one"), list(host.groups())
+@one_loop
+async def test_a_group_and_a_stage_of_one_name_are_dropped_apart():
+    host = StageHost()
+    await host.handle(Request("create", "one", {"definition": Definition(lambda x: x), "attempt": 1}))
+    fields = {"rank": 0, "size": 1, "key": [1, 0], "secret": "theirs"}
+    await host.handle(Request("all_reduce", "one", fields, [np.ones(1)]))
+    reply = await host.handle(Request("drop", "one", {"attempt": 1}))
+    left = host.has_stage("one"), list(host.groups())
+    await host.handle(Request("create", "one", {"definition": Definition(lambda x: x), "attempt": 2}))
+    await host.handle(Request("drop", "one", {"group": True, "secret": "theirs"}))
 
-    assert ag.run(main()) == ({}, (False, ["one"]), True, [])
+    assert (reply.fields, left, host.has_stage("one"), list(host.groups())) == ({}, (False, ["one"]), True, [])

@@ -59,17 +59,20 @@ def as_kind(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
     }[kind]
 
 
-def backward(run: Any, drive: str, *args: Any, **options: Any) -> None:
+async def backward(drive: str, *args: Any, **options: Any) -> None:
     """Run a backward, awaited or blocking."""
     if drive == "awaited":
-        run(ag.backward(*args, **options))
+        await ag.backward(*args, **options)
     else:
-        sync.backward(*args, **options)
+        # In a thread without a loop, where what suspends gets one of its own.
+        await asyncio.to_thread(sync.backward, *args, **options)
 
 
-def grad(run: Any, drive: str, *args: Any, **options: Any) -> Any:
+async def grad(drive: str, *args: Any, **options: Any) -> Any:
     """Return gradients, of a backward that is awaited or blocks."""
-    return run(ag.grad(*args, **options)) if drive == "awaited" else sync.grad(*args, **options)
+    if drive == "awaited":
+        return await ag.grad(*args, **options)
+    return await asyncio.to_thread(sync.grad, *args, **options)
 
 
 def register(where: str, tensor: Any, hook: Callable[..., Any]) -> Any:

@@ -13,6 +13,7 @@ from asyncgrad.core.arrays import values
 from tests.arrays import address
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 
 
 class Fresh:
@@ -41,6 +42,7 @@ def drive_blocking(run, out, **options):
 both_drivers = pytest.mark.parametrize("drive", [drive_awaited, drive_blocking], ids=["awaited", "blocking"])
 
 
+@on_each_loop
 @both_drivers
 def test_the_array_that_a_body_made_becomes_grad_without_a_copy(run, drive):
     x, fresh = leaf(1.0, 2.0, 3.0), Fresh()
@@ -51,6 +53,7 @@ def test_the_array_that_a_body_made_becomes_grad_without_a_copy(run, drive):
     assert x.grad.numpy().tolist() == [2.0, 2.0, 2.0]
 
 
+@on_each_loop
 @both_drivers
 def test_the_array_that_an_async_body_made_becomes_grad_without_a_copy(run, drive):
     x, fresh = leaf(1.0, 2.0, 3.0), Fresh()
@@ -60,6 +63,7 @@ def test_the_array_that_an_async_body_made_becomes_grad_without_a_copy(run, driv
     assert address(x.grad) == fresh.address
 
 
+@on_each_loop
 @both_drivers
 @pytest.mark.parametrize("hook", ["register_hook", "register_post_accumulate_grad_hook"])
 def test_the_array_is_taken_over_through_hooks_on_the_leaf(run, drive, hook):
@@ -71,6 +75,7 @@ def test_the_array_is_taken_over_through_hooks_on_the_leaf(run, drive, hook):
     assert address(x.grad) == fresh.address
 
 
+@on_each_loop
 @both_drivers
 def test_the_array_is_taken_over_where_inputs_limit_the_backward(run, drive):
     x, fresh = leaf(1.0, 2.0, 3.0), Fresh()
@@ -87,6 +92,7 @@ def count_clones(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return clones
 
 
+@on_each_loop
 @both_drivers
 @pytest.mark.parametrize("counted", [False, True], ids=["fast path", "slow path"])
 def test_what_a_rule_made_for_the_leaf_alone_is_not_cloned(run, drive, counted, monkeypatch):
@@ -100,6 +106,7 @@ def test_what_a_rule_made_for_the_leaf_alone_is_not_cloned(run, drive, counted, 
     assert x.grad.numpy().tolist() == [8.0, 10.0, 12.0]
 
 
+@on_each_loop
 @both_drivers
 @pytest.mark.parametrize("counted", [False, True], ids=["fast path", "slow path"])
 def test_a_sum_that_the_engine_made_is_not_cloned(run, drive, counted, monkeypatch):
@@ -113,50 +120,50 @@ def test_a_sum_that_the_engine_made_is_not_cloned(run, drive, counted, monkeypat
     assert x.grad.numpy().tolist() == [9.0] * 3
 
 
-def test_an_array_that_reaches_two_leaves_is_cloned_for_one_and_taken_over_by_the_other(run):
+async def test_an_array_that_reaches_two_leaves_is_cloned_for_one_and_taken_over_by_the_other():
     x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
     fresh = Fresh()
     out = calling(np.add(x, y), fresh)
 
-    run(ag.backward(out, np.ones(2)))
+    await ag.backward(out, np.ones(2))
 
     assert address(x.grad) != address(y.grad)
     assert fresh.address in (address(x.grad), address(y.grad))
 
 
-def test_an_array_that_the_user_still_holds_is_cloned(run):
+async def test_an_array_that_the_user_still_holds_is_cloned():
     x, held = leaf(1.0, 2.0), np.array([5.0, 6.0])
 
-    run(ag.backward(calling(x, lambda grad: held), np.ones(2)))
+    await ag.backward(calling(x, lambda grad: held), np.ones(2))
 
     assert address(x.grad) != address(held)
     assert x.grad.numpy().tolist() == [5.0, 6.0]
 
 
-def test_a_gradient_that_a_hook_has_kept_is_cloned(run):
+async def test_a_gradient_that_a_hook_has_kept_is_cloned():
     x, kept = leaf(1.0, 2.0), []
     x.register_hook(kept.append)
 
-    run(ag.backward(np.multiply(x, 2.0), np.ones(2)))
+    await ag.backward(np.multiply(x, 2.0), np.ones(2))
 
     assert address(x.grad) != address(kept[0])
 
 
-def test_the_gradient_to_start_from_is_cloned_and_never_written_into(run):
+async def test_the_gradient_to_start_from_is_cloned_and_never_written_into():
     x, given = leaf(1.0, 2.0), np.array([1.0, 10.0])
 
     for _ in range(3):
-        run(ag.backward(np.add(np.add(x, x), x), given))
+        await ag.backward(np.add(np.add(x, x), x), given)
 
     assert given.tolist() == [1.0, 10.0]
     assert x.grad.numpy().tolist() == [9.0, 90.0]
 
 
-def test_a_root_that_is_a_leaf_gets_a_copy_of_the_gradient_to_start_from(run):
+async def test_a_root_that_is_a_leaf_gets_a_copy_of_the_gradient_to_start_from():
     x, given = leaf(1.0, 2.0), np.array([1.0, 10.0])
 
-    run(ag.backward(x, given))
-    run(ag.backward(x, given))
+    await ag.backward(x, given)
+    await ag.backward(x, given)
 
     assert x.grad.numpy().tolist() == [2.0, 20.0]
     assert given.tolist() == [1.0, 10.0]
@@ -173,10 +180,10 @@ def test_a_root_that_is_a_leaf_gets_a_copy_of_the_gradient_to_start_from(run):
     ],
     ids=["expanded", "view", "strided", "other layout"],
 )
-def test_what_is_no_array_of_its_own_in_the_layout_of_the_leaf_is_cloned_into_it(run, made):
+async def test_what_is_no_array_of_its_own_in_the_layout_of_the_leaf_is_cloned_into_it(made):
     x = ag.tensor(np.zeros((2, 3)), requires_grad=True)
 
-    run(ag.backward(calling(x, made), np.ones((2, 3))))
+    await ag.backward(calling(x, made), np.ones((2, 3)))
 
     grad = x.grad.numpy().base
     assert grad.flags.owndata
@@ -185,18 +192,18 @@ def test_what_is_no_array_of_its_own_in_the_layout_of_the_leaf_is_cloned_into_it
     np.testing.assert_array_equal(grad, made(ag.tensor(np.ones((2, 3)))))
 
 
-def test_grad_is_laid_out_like_its_leaf(run):
+async def test_grad_is_laid_out_like_its_leaf():
     x = ag.tensor(np.zeros((2, 3)).T, requires_grad=True)
     y = ag.asarray(np.asfortranarray(np.zeros((2, 3))), requires_grad=True)
 
-    run(ag.backward(np.multiply(y, 2.0), np.ones((2, 3))))
-    run(ag.backward(np.multiply(x, 2.0), np.ones((3, 2))))
+    await ag.backward(np.multiply(y, 2.0), np.ones((2, 3)))
+    await ag.backward(np.multiply(x, 2.0), np.ones((3, 2)))
 
     assert y.grad.numpy().flags.f_contiguous
     assert x.grad.numpy().strides == x.numpy().strides
 
 
-def test_a_read_only_array_is_cloned(run):
+async def test_a_read_only_array_is_cloned():
     def read_only(grad):
         made = np.ones(2)
         made.flags.writeable = False
@@ -204,7 +211,7 @@ def test_a_read_only_array_is_cloned(run):
 
     x = leaf(1.0, 2.0)
 
-    run(ag.backward(calling(x, read_only), np.ones(2)))
+    await ag.backward(calling(x, read_only), np.ones(2))
 
     x.grad.numpy()[0] = 7.0
     assert x.grad.numpy().tolist() == [7.0, 1.0]
@@ -214,16 +221,16 @@ def test_a_read_only_array_is_cloned(run):
 
 
 @pytest.mark.parametrize("counted", [False, True], ids=["fast path", "slow path"])
-def test_a_second_backward_keeps_the_grad_object_and_leaves_arrays_handed_out_before_alone(run, counted):
+async def test_a_second_backward_keeps_the_grad_object_and_leaves_arrays_handed_out_before_alone(counted):
     x = leaf(1.0, 2.0)
 
     def out():
         return calling(np.multiply(x, 3.0), lambda grad: None) if counted else np.multiply(x, 3.0)
 
-    run(ag.backward(out(), np.ones(2)))
+    await ag.backward(out(), np.ones(2))
     first, handed_out = x.grad, x.grad.numpy()
     version = first._version
-    run(ag.backward(out(), np.ones(2)))
+    await ag.backward(out(), np.ones(2))
 
     assert x.grad is first
     assert x.grad.numpy().tolist() == [6.0, 6.0]
@@ -231,50 +238,50 @@ def test_a_second_backward_keeps_the_grad_object_and_leaves_arrays_handed_out_be
     assert first._version == version + 1
 
 
-def test_a_grad_that_the_user_assigned_is_added_to_and_its_array_left_alone(run):
+async def test_a_grad_that_the_user_assigned_is_added_to_and_its_array_left_alone():
     x, array = leaf(1.0, 2.0), np.array([10.0, 20.0])
     x.grad = assigned = ag.asarray(array)
 
-    run(ag.backward(np.multiply(x, 3.0), np.ones(2)))
+    await ag.backward(np.multiply(x, 3.0), np.ones(2))
 
     assert x.grad is assigned
     assert x.grad.numpy().tolist() == [13.0, 23.0]
     assert array.tolist() == [10.0, 20.0]
 
 
-def test_a_scalar_leaf_accumulates_arrays(run):
+async def test_a_scalar_leaf_accumulates_arrays():
     x = ag.tensor(2.0, requires_grad=True)
 
     for _ in range(3):
-        run(ag.backward(np.multiply(x, x)))
+        await ag.backward(np.multiply(x, x))
 
     assert type(x.grad.numpy()) is np.ndarray
     assert x.grad.shape == ()
     assert x.grad.item() == 12.0
 
 
-def test_under_create_graph_grad_becomes_a_new_tensor_with_a_history(run):
+async def test_under_create_graph_grad_becomes_a_new_tensor_with_a_history():
     x = leaf(2.0, 3.0)
     x.grad = before = ag.tensor([1.0, 1.0])
 
     with pytest.warns(UserWarning, match="create_graph"):
-        run(ag.backward(np.multiply(x, x), np.ones(2), create_graph=True))
+        await ag.backward(np.multiply(x, x), np.ones(2), create_graph=True)
 
     assert x.grad is not before
     assert before.numpy().tolist() == [1.0, 1.0]
     assert x.grad.numpy().tolist() == [5.0, 7.0]
     assert x.grad.requires_grad
-    (second,) = run(ag.grad(x.grad, x, np.ones(2)))
+    (second,) = await ag.grad(x.grad, x, np.ones(2))
     assert second.numpy().tolist() == [2.0, 2.0]
     x.grad = None
 
 
-def test_under_create_graph_a_first_gradient_is_copied_with_its_history(run):
+async def test_under_create_graph_a_first_gradient_is_copied_with_its_history():
     x = ag.tensor([-0.0, 3.0], requires_grad=True)
     seed = ag.tensor([1.0, 1.0], requires_grad=True)
 
     with pytest.warns(UserWarning, match="create_graph"):
-        run(ag.backward(np.multiply(np.multiply(x, x), 0.5), seed, create_graph=True))
+        await ag.backward(np.multiply(np.multiply(x, x), 0.5), seed, create_graph=True)
 
     assert x.grad.requires_grad
     assert str(x.grad.device) == "cpu"
@@ -282,11 +289,11 @@ def test_under_create_graph_a_first_gradient_is_copied_with_its_history(run):
     x.grad = None
 
 
-def test_under_create_graph_a_gradient_without_history_is_cloned(run):
+async def test_under_create_graph_a_gradient_without_history_is_cloned():
     x, seed = leaf(1.0, 2.0), ag.tensor([1.0, 1.0])
 
     with pytest.warns(UserWarning, match="create_graph"):
-        run(ag.backward(np.add(x, 1.0), seed, create_graph=True))
+        await ag.backward(np.add(x, 1.0), seed, create_graph=True)
 
     assert not np.shares_memory(x.grad.numpy(), seed.numpy())
     assert str(x.grad.device) == "cpu"
@@ -294,11 +301,11 @@ def test_under_create_graph_a_gradient_without_history_is_cloned(run):
     x.grad = None
 
 
-def test_a_sum_onto_a_grad_with_a_history_is_a_new_tensor_without_one(run):
+async def test_a_sum_onto_a_grad_with_a_history_is_a_new_tensor_without_one():
     x = leaf(2.0, 3.0)
     x.grad = with_history = np.multiply(x, 1.0)
 
-    run(ag.backward(np.multiply(x, 3.0), np.ones(2)))
+    await ag.backward(np.multiply(x, 3.0), np.ones(2))
 
     assert x.grad is not with_history
     assert not x.grad.requires_grad

@@ -118,7 +118,7 @@ def test_what_a_body_made_in_the_leafs_layout_is_taken_over_as_in_torch(layout):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_sum_leads_to_a_gradient_in_the_leafs_layout_too(run, asynchronous):
+async def test_a_sum_leads_to_a_gradient_in_the_leafs_layout_too(asynchronous):
     x = ag.asarray(LAYOUTS["columns"](), requires_grad=True)
     node = awaiting if asynchronous else calling
 
@@ -128,7 +128,7 @@ def test_a_sum_leads_to_a_gradient_in_the_leafs_layout_too(run, asynchronous):
     body = nothing if asynchronous else (lambda grad: None)
     total = np.add(np.add(node(x, body), node(x, body)), np.multiply(x, 2.0))
 
-    run(ag.backward(total, np.ones((3, 4, 2))))
+    await ag.backward(total, np.ones((3, 4, 2)))
 
     assert x.grad.numpy().flags.f_contiguous
     assert set(x.grad.numpy().ravel()) == {4.0}
@@ -157,26 +157,23 @@ def test_grad_by_itself_hands_out_what_arrived_in_whatever_layout():
 # What is not accumulated.
 
 
-def test_a_tensor_that_has_become_part_of_the_graph_gets_no_gradient_as_a_leaf(run):
+async def test_a_tensor_that_has_become_part_of_the_graph_gets_no_gradient_as_a_leaf():
     x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
     used_as_a_leaf = np.multiply(x, 2.0)
     made = np.multiply(w, 2.0)
     x.requires_grad = False
     ag.graph.set_gradient_edge(x, ag.graph.get_gradient_edge(made))
 
-    async def main():
-        with pytest.raises(GraphError, match=r"AccumulateGrad of a tensor of shape \(2,\) that is no leaf any more"):
-            await ag.backward(used_as_a_leaf, np.ones(2))
-        await ag.backward(np.multiply(x, 5.0), np.ones(2))
-
-    run(main())
+    with pytest.raises(GraphError, match=r"AccumulateGrad of a tensor of shape \(2,\) that is no leaf any more"):
+        await ag.backward(used_as_a_leaf, np.ones(2))
+    await ag.backward(np.multiply(x, 5.0), np.ones(2))
 
     assert x.grad is None
     assert w.grad.tolist() == [10.0, 10.0]
 
 
 @pytest.mark.parametrize("why", ["undefined", "requires no grad any more"])
-def test_hooks_run_where_nothing_is_accumulated(run, why):
+async def test_hooks_run_where_nothing_is_accumulated(why):
     seen: list[Any] = []
     x = leaf(1.0)
     x.grad = before = ag.tensor([5.0])
@@ -196,7 +193,7 @@ def test_hooks_run_where_nothing_is_accumulated(run, why):
     if why != "undefined":
         x.requires_grad = False
 
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert seen == [None if why == "undefined" else 1.0, True]
     assert x.grad.item() == 5.0

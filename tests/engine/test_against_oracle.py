@@ -50,12 +50,12 @@ def start(program: GraphProgram, tensors: list[ag.Tensor]) -> tuple[list[ag.Tens
 
 
 @given(programs())
-def test_backward_gives_every_leaf_what_the_oracle_gives(run, program):
+async def test_backward_gives_every_leaf_what_the_oracle_gives(program):
     leaves = tracked_leaves(program)
     expected = expected_of(program, leaves)
     tensors = program.tensors()
 
-    run(ag.backward(*start(program, tensors)))
+    await ag.backward(*start(program, tensors))
 
     assert [data_of(tensors[leaf].grad) for leaf in leaves] == expected
     assert all(tensor.grad is None for index, tensor in enumerate(tensors) if index not in leaves)
@@ -84,14 +84,14 @@ def test_a_plain_graph_gives_what_the_oracle_gives(program):
 
 
 @given(st.data())
-def test_grad_captures_what_the_oracle_gives_for_any_inputs(run, data):
+async def test_grad_captures_what_the_oracle_gives_for_any_inputs(data):
     program = data.draw(programs())
     wanted = data.draw(st.lists(st.sampled_from(program.tracked), min_size=1, max_size=4))
     expected = expected_of(program, wanted)
     tensors = program.tensors()
     roots, grads = start(program, tensors)
 
-    found = run(ag.grad(roots, [tensors[index] for index in wanted], grads, allow_unused=True))
+    found = await ag.grad(roots, [tensors[index] for index in wanted], grads, allow_unused=True)
 
     assert [data_of(gradient) for gradient in found] == expected
     assert all(tensor.grad is None for tensor in tensors)
@@ -111,7 +111,7 @@ def test_a_blocking_grad_captures_what_the_oracle_gives(data):
 
 
 @given(st.data())
-def test_grad_refuses_just_the_inputs_that_the_oracle_has_no_gradient_for(run, data):
+async def test_grad_refuses_just_the_inputs_that_the_oracle_has_no_gradient_for(data):
     program = data.draw(programs())
     wanted = data.draw(st.lists(st.sampled_from(program.tracked), min_size=1, max_size=3))
     expected = expected_of(program, wanted)
@@ -121,13 +121,13 @@ def test_grad_refuses_just_the_inputs_that_the_oracle_has_no_gradient_for(run, d
 
     if None in expected:
         with pytest.raises(ag.errors.UnusedInputError, match=f"^input {expected.index(None)} "):
-            run(call)
+            await call
     else:
-        assert [data_of(gradient) for gradient in run(call)] == expected
+        assert [data_of(gradient) for gradient in await call] == expected
 
 
 @given(st.data())
-def test_grad_of_edges_equals_grad_of_tensors(run, data):
+async def test_grad_of_edges_equals_grad_of_tensors(data):
     program = data.draw(programs())
     wanted = data.draw(st.lists(st.sampled_from(program.tracked), min_size=1, max_size=3))
     expected = expected_of(program, wanted)
@@ -135,47 +135,44 @@ def test_grad_of_edges_equals_grad_of_tensors(run, data):
     edges = [ag.graph.get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors]
     roots = [edges[root] for root in program.roots]
 
-    found = run(ag.grad(roots, [edges[index] for index in wanted], program.root_grads, allow_unused=True))
+    found = await ag.grad(roots, [edges[index] for index in wanted], program.root_grads, allow_unused=True)
 
     assert [data_of(gradient) for gradient in found] == expected
 
 
 @given(st.data())
-def test_backward_with_inputs_accumulates_there_and_nowhere_else(run, data):
+async def test_backward_with_inputs_accumulates_there_and_nowhere_else(data):
     program = data.draw(programs())
     wanted = data.draw(st.lists(st.sampled_from(program.tracked), min_size=1, max_size=4))
     expected = expected_of(program, wanted)
     tensors = program.tensors()
 
-    run(ag.backward(*start(program, tensors), inputs=[tensors[index] for index in wanted]))
+    await ag.backward(*start(program, tensors), inputs=[tensors[index] for index in wanted])
 
     assert [data_of(tensors[index].grad) for index in wanted] == expected
     assert all(tensor.grad is None for index, tensor in enumerate(tensors) if index not in wanted)
 
 
 @given(programs())
-def test_a_kept_graph_gives_the_same_again_and_again(run, program):
+async def test_a_kept_graph_gives_the_same_again_and_again(program):
     leaves = tracked_leaves(program)
     expected = expected_of(program, leaves)
     tensors = program.tensors()
     roots, grads = start(program, tensors)
     before = [grad.copy() for grad in grads]
 
-    async def main():
-        for turn, keep in enumerate([True, True, False], 1):
-            await ag.backward(roots, grads, retain_graph=keep)
-            for leaf, once in zip(leaves, expected, strict=True):
-                total = None if once is None else (once[0], once[1], (np.array(once[2]) * turn).tolist())
-                assert data_of(tensors[leaf].grad) == total
-
-    run(main())
+    for turn, keep in enumerate([True, True, False], 1):
+        await ag.backward(roots, grads, retain_graph=keep)
+        for leaf, once in zip(leaves, expected, strict=True):
+            total = None if once is None else (once[0], once[1], (np.array(once[2]) * turn).tolist())
+            assert data_of(tensors[leaf].grad) == total
     for given_grad, copy in zip(grads, before, strict=True):
         np.testing.assert_array_equal(given_grad, copy)
 
 
 @given(programs(max_steps=8))
 @settings(max_examples=cases(60))
-def test_second_derivatives_are_those_of_the_oracle(run, program):
+async def test_second_derivatives_are_those_of_the_oracle(program):
     leaves = tracked_leaves(program)
     values, found = by_oracle(program)
     tensors = program.tensors()
@@ -201,4 +198,4 @@ def test_second_derivatives_are_those_of_the_oracle(run, program):
             zeros = np.zeros(tensors[leaf].shape)
             np.testing.assert_array_equal(gradient.numpy(), zeros if expected is None else expected.value)
 
-    run(main())
+    await main()

@@ -27,9 +27,9 @@ class Races(ag.Function):
         return grad * 2
 
 
-def test_a_cancel_scope_ends_what_a_body_awaits_and_the_backward_goes_on(run):
+async def test_a_cancel_scope_ends_what_a_body_awaits_and_the_backward_goes_on():
     x = ag.tensor(3.0, requires_grad=True)
 
-    run(Races.apply(x).backward())
+    await Races.apply(x).backward()
 
     assert x.grad.item() == 2.0

@@ -15,6 +15,7 @@ from asyncgrad.core.engine import loops
 from asyncgrad.errors import BlockingError
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.turns import at_once, one_turn, settle
 
 
@@ -69,6 +70,7 @@ def test_on_the_loop_of_a_blocking_backward_bodies_wait_together():
     assert x.grad.item() == 2.0
 
 
+@on_each_loop
 def test_where_a_loop_runs_a_body_that_does_not_suspend_is_stepped(run):
     async def main():
         x = leaf(2.0)
@@ -78,6 +80,7 @@ def test_where_a_loop_runs_a_body_that_does_not_suspend_is_stepped(run):
     run(main())
 
 
+@on_each_loop
 def test_where_a_loop_runs_a_body_that_suspends_raises_and_names_the_line_to_await(run):
     async def main():
         x, w = leaf(2.0), leaf(3.0)
@@ -94,6 +97,7 @@ def test_where_a_loop_runs_a_body_that_suspends_raises_and_names_the_line_to_awa
         run(main())
 
 
+@on_each_loop
 def test_tasks_that_a_body_which_may_not_suspend_had_started_are_cancelled(run):
     async def main():
         async def waits():
@@ -109,6 +113,7 @@ def test_tasks_that_a_body_which_may_not_suspend_had_started_are_cancelled(run):
     run(main())
 
 
+@on_each_loop
 def test_a_body_of_a_blocking_backward_may_await_a_backward_of_its_own_with_and_without_a_loop(run):
     w = leaf(2.0)
 
@@ -138,10 +143,7 @@ def test_the_plain_part_runs_before_a_loop_is_started():
     assert x.grad.item() == 1.0
 
 
-def test_a_blocking_backward_in_a_thread_beside_a_running_loop_is_free_to_suspend(run):
-    async def main():
-        x = leaf(2.0)
-        await asyncio.to_thread(sync.backward, awaiting(np.multiply(x, x), one_turn))
-        assert x.grad.item() == 4.0
-
-    run(main())
+async def test_a_blocking_backward_in_a_thread_beside_a_running_loop_is_free_to_suspend():
+    x = leaf(2.0)
+    await asyncio.to_thread(sync.backward, awaiting(np.multiply(x, x), one_turn))
+    assert x.grad.item() == 4.0

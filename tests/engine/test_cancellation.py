@@ -120,212 +120,185 @@ async def stop_after(count: int, made: StoppedGraph, how: str) -> BaseException 
 
 @each_scene
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
-def test_a_backward_stopped_at_any_point_has_happened_or_not(run, scene, how):
+async def test_a_backward_stopped_at_any_point_has_happened_or_not(scene, how):
     """Stops the same backward after 0, 1, 2, ... turns of the loop, until it ends before it is stopped."""
     expected = asyncio.CancelledError if how == "cancel" else TimeoutError
 
-    async def main():
-        stopped = 0
-        for count in range(1000):
-            made = scene()
-            error = await stop_after(count, made, how)
-            if error is None:
-                assert made.has_happened(AFTER[: len(made.tensors)])
-                # Some stop too late to matter may come before the last that matters; all must be through by now.
-                if await stop_after(count + 3, scene(), how) is None:
-                    break
-            else:
-                assert isinstance(error, expected)
-                assert made.has_not_happened(), f"after {count} turns"
-                stopped += 1
-        assert stopped >= 4
-
-    run(main())
-
-
-@each_scene
-def test_a_second_cancel_at_any_point_of_the_clean_up_changes_nothing(run, scene):
-    async def main():
-        for first in (1, 3, 5, 8):
-            for second in range(6):
-                made = scene()
-                with loop_budget(-1.0):
-                    task = asyncio.ensure_future(made.out.backward())
-                await turns(first)
-                late = task.done()
-                task.cancel()
-                await turns(second)
-                task.cancel()
-                await asyncio.wait([task])
-                assert late or task.cancelled()
-                assert late or made.has_not_happened()
-                assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
-
-
-@each_scene
-def test_a_graph_that_was_kept_runs_after_any_cancellation(run, scene):
-    async def main():
-        for count in range(0, 30, 2):
-            made = scene()
-            with loop_budget(-1.0):
-                task = asyncio.ensure_future(made.out.backward(retain_graph=True))
-            await turns(count)
-            if task.done():
-                break
-            task.cancel()
-            await asyncio.wait([task])
-            await made.out.backward()
+    stopped = 0
+    for count in range(1000):
+        made = scene()
+        error = await stop_after(count, made, how)
+        if error is None:
             assert made.has_happened(AFTER[: len(made.tensors)])
-
-    run(main())
-
-
-def test_a_body_that_resists_cancellation_is_awaited(run):
-    async def main():
-        ended: list[str] = []
-        held = Held()
-
-        async def resists(grad):
-            try:
-                await held(grad)
-            except asyncio.CancelledError:
-                await turns(10)
-                ended.append("resisted")
-
-        x = leaf(1.0)
-        task = asyncio.ensure_future(np.add(awaiting(x, resists), np.multiply(x, 2.0)).backward())
-        await held.begun.wait()
-        task.cancel()
-        await turns(5)
-        assert not task.done()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == ["resisted"]
-        assert x.grad is None
-
-    run(main())
+            # Some stop too late to matter may come before the last that matters; all must be through by now.
+            if await stop_after(count + 3, scene(), how) is None:
+                break
+        else:
+            assert isinstance(error, expected)
+            assert made.has_not_happened(), f"after {count} turns"
+            stopped += 1
+    assert stopped >= 4
 
 
-def test_a_body_that_resists_cancellation_is_awaited_through_a_second_one(run):
-    async def main():
-        ended: list[str] = []
-        held = Held()
-
-        async def resists(grad):
-            try:
-                await held(grad)
-            finally:
-                await turns(10)
-                ended.append("resisted")
-
-        task = asyncio.ensure_future(awaiting(leaf(1.0), resists).backward())
-        await held.begun.wait()
-        for _ in range(3):
-            task.cancel()
-            await turns(2)
-        assert not task.done()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == ["resisted"]
-
-    run(main())
-
-
-def test_a_cancel_during_the_clean_up_of_a_failure_wins_and_carries_the_failure_with_it(run):
-    async def main():
-        begun = asyncio.Event()
-
-        async def resists(grad):
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await turns(10)
-
-        async def fails(grad):
-            await begun.wait()
-            raise ValueError("failed")
-
-        out = np.add(awaiting(leaf(1.0), fails), awaiting(leaf(1.0), resists))
-        task = asyncio.ensure_future(out.backward())
-        await begun.wait()
-        await turns(4)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await task
-        chain = []
-        error: BaseException | None = caught.value
-        while error is not None:
-            chain.append(type(error))
-            error = error.__context__
-        assert ValueError in chain
-
-    run(main())
-
-
-def test_a_task_group_cancels_the_backward_of_a_failing_sibling(run):
-    async def main():
-        x, held = leaf(1.0), Held()
-
-        async def fails():
-            await held.begun.wait()
-            raise ValueError("sibling")
-
-        async def together():
-            async with asyncio.TaskGroup() as group:
-                group.create_task(np.add(awaiting(leaf(1.0), held), x).backward())
-                group.create_task(fails())
-
-        with pytest.raises(ExceptionGroup) as caught:
-            await together()
-        assert [str(error) for error in caught.value.exceptions] == ["sibling"]
-        assert held.cancelled
-        assert x.grad is None
-
-    run(main())
-
-
-def test_a_cancellation_from_outside_names_no_node(run):
-    async def main():
-        for made in (plain_graph(), graph_with_kept_grad()):
+@each_scene
+async def test_a_second_cancel_at_any_point_of_the_clean_up_changes_nothing(scene):
+    for first in (1, 3, 5, 8):
+        for second in range(6):
+            made = scene()
             with loop_budget(-1.0):
                 task = asyncio.ensure_future(made.out.backward())
-            await turns(2)
+            await turns(first)
+            late = task.done()
             task.cancel()
-            with pytest.raises(asyncio.CancelledError) as caught:
-                await task
-            assert not getattr(caught.value, "__notes__", [])
+            await turns(second)
+            task.cancel()
+            await asyncio.wait([task])
+            assert late or task.cancelled()
+            assert late or made.has_not_happened()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
 
-        held = Held()
-        task = asyncio.ensure_future(np.multiply(awaiting(leaf(1.0), held), 2.0).backward())
+
+@each_scene
+async def test_a_graph_that_was_kept_runs_after_any_cancellation(scene):
+    for count in range(0, 30, 2):
+        made = scene()
+        with loop_budget(-1.0):
+            task = asyncio.ensure_future(made.out.backward(retain_graph=True))
+        await turns(count)
+        if task.done():
+            break
+        task.cancel()
+        await asyncio.wait([task])
+        await made.out.backward()
+        assert made.has_happened(AFTER[: len(made.tensors)])
+
+
+async def test_a_body_that_resists_cancellation_is_awaited():
+    ended: list[str] = []
+    held = Held()
+
+    async def resists(grad):
+        try:
+            await held(grad)
+        except asyncio.CancelledError:
+            await turns(10)
+            ended.append("resisted")
+
+    x = leaf(1.0)
+    task = asyncio.ensure_future(np.add(awaiting(x, resists), np.multiply(x, 2.0)).backward())
+    await held.begun.wait()
+    task.cancel()
+    await turns(5)
+    assert not task.done()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["resisted"]
+    assert x.grad is None
+
+
+async def test_a_body_that_resists_cancellation_is_awaited_through_a_second_one():
+    ended: list[str] = []
+    held = Held()
+
+    async def resists(grad):
+        try:
+            await held(grad)
+        finally:
+            await turns(10)
+            ended.append("resisted")
+
+    task = asyncio.ensure_future(awaiting(leaf(1.0), resists).backward())
+    await held.begun.wait()
+    for _ in range(3):
+        task.cancel()
+        await turns(2)
+    assert not task.done()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["resisted"]
+
+
+async def test_a_cancel_during_the_clean_up_of_a_failure_wins_and_carries_the_failure_with_it():
+    begun = asyncio.Event()
+
+    async def resists(grad):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await turns(10)
+
+    async def fails(grad):
+        await begun.wait()
+        raise ValueError("failed")
+
+    out = np.add(awaiting(leaf(1.0), fails), awaiting(leaf(1.0), resists))
+    task = asyncio.ensure_future(out.backward())
+    await begun.wait()
+    await turns(4)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    chain = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        chain.append(type(error))
+        error = error.__context__
+    assert ValueError in chain
+
+
+async def test_a_task_group_cancels_the_backward_of_a_failing_sibling():
+    x, held = leaf(1.0), Held()
+
+    async def fails():
         await held.begun.wait()
-        task.cancel("enough")
+        raise ValueError("sibling")
+
+    async def together():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(np.add(awaiting(leaf(1.0), held), x).backward())
+            group.create_task(fails())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await together()
+    assert [str(error) for error in caught.value.exceptions] == ["sibling"]
+    assert held.cancelled
+    assert x.grad is None
+
+
+async def test_a_cancellation_from_outside_names_no_node():
+    for made in (plain_graph(), graph_with_kept_grad()):
+        with loop_budget(-1.0):
+            task = asyncio.ensure_future(made.out.backward())
+        await turns(2)
+        task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
         assert not getattr(caught.value, "__notes__", [])
 
-    run(main())
+    held = Held()
+    task = asyncio.ensure_future(np.multiply(awaiting(leaf(1.0), held), 2.0).backward())
+    await held.begun.wait()
+    task.cancel("enough")
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert not getattr(caught.value, "__notes__", [])
 
 
-def test_a_body_that_is_cancelled_from_within_cancels_its_backward(run):
-    async def main():
-        async def gives_up(grad):
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            await asyncio.sleep(0)
+async def test_a_body_that_is_cancelled_from_within_cancels_its_backward():
+    async def gives_up(grad):
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
 
-        x = leaf(1.0)
-        out = np.add(awaiting(leaf(1.0), gives_up), x)
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await out.backward()
-        assert any("AwaitingBackward" in text for text in [str(caught.value), *getattr(caught.value, "__notes__", [])])
-        assert x.grad is None
-        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-
-    run(main())
+    x = leaf(1.0)
+    out = np.add(awaiting(leaf(1.0), gives_up), x)
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await out.backward()
+    assert any("AwaitingBackward" in text for text in [str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert x.grad is None
+    assert asyncio.current_task().cancelling() == 0
 
 
 def test_a_backward_that_is_never_awaited_warns_as_python_does():

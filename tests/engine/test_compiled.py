@@ -22,6 +22,7 @@ from tests.engine.heavy import always, heavy_calling, large
 from tests.functions import Cubed
 from tests.leaves import leaf
 from tests.settings import compiled_after, node_by_node
+from tests.support.loops import on_each_loop, one_loop
 
 pytestmark = pytest.mark.usefixtures("cache", "compiled_where_asked")
 
@@ -78,6 +79,7 @@ def test_a_graph_seen_often_enough_runs_compiled_from_then_on(cache):
     assert cache.stats().misses == 3
 
 
+@on_each_loop
 @pytest.mark.parametrize("how", ["awaited", "blocking"])
 def test_a_compiled_backward_has_the_bits_of_the_engine(run, cache, how):
     leaves = params()
@@ -403,6 +405,7 @@ def _(g, by):
     return g * by
 
 
+@on_each_loop
 @pytest.mark.parametrize("how", ["awaited", "blocking"])
 def test_a_failing_body_is_named_in_a_note_and_leaves_every_gradient(run, how):
     x, by = leaf(1.0), Failing()
@@ -436,59 +439,53 @@ def long_chain(x: Any, length: int) -> Any:
     return x
 
 
-def test_a_compiled_backward_lets_the_loop_breathe_and_can_be_cancelled_there(run, cache):
+async def test_a_compiled_backward_lets_the_loop_breathe_and_can_be_cancelled_there(cache):
     x = leaf(0.5)
     turns = []
 
-    async def main():
-        with compiled_after(0):
+    with compiled_after(0):
+        await long_chain(x, 50).backward()
+        before = x.grad, x.grad.item()
+        token = LOOP_BUDGET.set(0.0)
+        try:
+            task = asyncio.ensure_future(long_chain(x, 50).backward())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            turns.append(task.done())
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            after = x.grad, x.grad.item()
+            x.grad = None
             await long_chain(x, 50).backward()
-            before = x.grad, x.grad.item()
-            token = LOOP_BUDGET.set(0.0)
-            try:
-                task = asyncio.ensure_future(long_chain(x, 50).backward())
-                for _ in range(10):
-                    await asyncio.sleep(0)
-                turns.append(task.done())
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                after = x.grad, x.grad.item()
-                x.grad = None
-                await long_chain(x, 50).backward()
-            finally:
-                LOOP_BUDGET.reset(token)
-            return before, after, x.grad.item()
-
-    before, after, whole = run(main())
+        finally:
+            LOOP_BUDGET.reset(token)
+        found = before, after, x.grad.item()
+    before, after, whole = found
 
     assert turns == [False]
     assert after == before
     assert whole == before[1]
 
 
-def test_a_hook_added_while_a_compiled_backward_breathes_is_called(run):
+async def test_a_hook_added_while_a_compiled_backward_breathes_is_called():
     x = leaf(0.5)
     seen: list[float] = []
 
-    async def main():
-        with compiled_after(0):
-            await long_chain(x, 30).backward()
-            expected = x.grad.item()
-            x.grad = None
-            token = LOOP_BUDGET.set(0.0)
-            try:
-                first = np.multiply(x, 1.0)
-                task = asyncio.ensure_future(long_chain(first, 30).backward())
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                first.register_hook(lambda grad: seen.append(grad.item()))
-                await task
-            finally:
-                LOOP_BUDGET.reset(token)
-            return expected
-
-    expected = run(main())
+    with compiled_after(0):
+        await long_chain(x, 30).backward()
+        expected = x.grad.item()
+        x.grad = None
+        token = LOOP_BUDGET.set(0.0)
+        try:
+            first = np.multiply(x, 1.0)
+            task = asyncio.ensure_future(long_chain(first, 30).backward())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            first.register_hook(lambda grad: seen.append(grad.item()))
+            await task
+        finally:
+            LOOP_BUDGET.reset(token)
 
     assert seen == [expected]
     assert x.grad.item() == expected
@@ -644,17 +641,15 @@ def test_sequences_of_several_lengths_are_each_compiled(cache):
     assert cache.stats().compilations == 2
 
 
-def test_a_heavy_body_is_left_to_a_worker_and_run_within_the_function_where_there_is_none(cache):
+@one_loop
+async def test_a_heavy_body_is_left_to_a_worker_and_run_within_the_function_where_there_is_none(cache):
     threads: list[int] = []
     x = large()
 
-    async def main() -> None:
-        for workers in (0, 1):
-            with compiled_after(0), always(), ag.workers(workers):
-                for _ in range(2):
-                    await heavy_calling(x * 2.0, lambda grad: threads.append(threading.get_ident())).sum().backward()
-
-    ag.run(main())
+    for workers in (0, 1):
+        with compiled_after(0), always(), ag.workers(workers):
+            for _ in range(2):
+                await heavy_calling(x * 2.0, lambda grad: threads.append(threading.get_ident())).sum().backward()
 
     assert [thread == threading.get_ident() for thread in threads] == [True, True, False, False]
     assert cache.stats().hits == 2
@@ -708,6 +703,7 @@ def test_the_cache_is_bounded(cache):
     assert len(cache._programs) == MAX_PROGRAMS
 
 
+@on_each_loop
 def test_the_mode_belongs_to_its_context_and_decorates_functions(run, cache):
     x = leaf(1.0)
 

@@ -100,14 +100,12 @@ def test_a_function_runs_on_other_saved_tensors():
     assert node.apply((np.ones(1),))[0].item() == 12.0
 
 
-def test_a_function_with_an_async_backward_runs_on_other_saved_tensors(run):
-    async def main():
-        node = AwaitedCubed.apply(leaf(2.0)).grad_fn
-        (other,) = await node.apply_with_saved((np.ones(1),), [np.full(1, 10.0)])
-        (own,) = await node.apply((np.ones(1),))
-        return other.item(), own.item()
+async def test_a_function_with_an_async_backward_runs_on_other_saved_tensors():
+    node = AwaitedCubed.apply(leaf(2.0)).grad_fn
+    (other,) = await node.apply_with_saved((np.ones(1),), [np.full(1, 10.0)])
+    (own,) = await node.apply((np.ones(1),))
 
-    assert run(main()) == (300.0, 12.0)
+    assert (other.item(), own.item()) == (300.0, 12.0)
 
 
 def test_a_node_that_saves_has_to_say_how_to_swap_what_it_saved():

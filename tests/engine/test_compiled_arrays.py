@@ -355,23 +355,20 @@ def test_gradients_are_on_hand_where_the_engine_goes_on(cache):
 
 
 @pytest.mark.parametrize("turns", range(12))
-def test_a_backward_that_is_cancelled_between_two_steps_leaves_every_gradient(run, turns):
+async def test_a_backward_that_is_cancelled_between_two_steps_leaves_every_gradient(turns):
     x = random_leaf(4)
 
-    async def main() -> None:
-        with compiled_after(0):
-            await multiply_add_chain(x, 3).backward(np.ones(4))
-            whole, held = bits(x.grad), x.grad.numpy()
-            with loop_budget(-1.0):
-                task = asyncio.ensure_future(multiply_add_chain(x, 3).backward(np.ones(4)))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                task.cancel()
-                await asyncio.wait([task])
-            assert held.tobytes() == whole[2]
-            assert not task.cancelled() or bits(x.grad) == whole
-
-    run(main())
+    with compiled_after(0):
+        await multiply_add_chain(x, 3).backward(np.ones(4))
+        whole, held = bits(x.grad), x.grad.numpy()
+        with loop_budget(-1.0):
+            task = asyncio.ensure_future(multiply_add_chain(x, 3).backward(np.ones(4)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        assert held.tobytes() == whole[2]
+        assert not task.cancelled() or bits(x.grad) == whole
 
 
 def test_an_error_in_a_formula_names_its_node_and_leaves_every_gradient():

@@ -17,6 +17,7 @@ from tests.arrays import bits
 from tests.functions import awaiting
 from tests.leaves import leaf
 from tests.settings import compiled_after, node_by_node
+from tests.support.loops import on_each_loop
 
 pytestmark = pytest.mark.usefixtures("cache", "compiled_where_asked")
 
@@ -114,7 +115,7 @@ def with_written_input(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("model", [suspended, with_failing_hook, with_written_input])
-def test_a_backward_that_fails_or_is_cancelled_is_a_miss(run, cache, model: Callable[[Any], Any]):
+async def test_a_backward_that_fails_or_is_cancelled_is_a_miss(cache, model: Callable[[Any], Any]):
     async def main():
         for _ in range(3):
             task = asyncio.ensure_future(model(leaf(0.5)).backward())
@@ -126,7 +127,7 @@ def test_a_backward_that_fails_or_is_cancelled_is_a_miss(run, cache, model: Call
 
     # Enough to compile in one go: what is cancelled before anything has run leaves nothing behind.
     with compiled_after(0), ag.loop_budget(60.0):
-        run(main())
+        await main()
 
     assert cache.stats().hits == 0
     assert cache.stats().reasons == {"an error": 3}
@@ -196,6 +197,7 @@ class Later:
         return tripled()
 
 
+@on_each_loop
 @pytest.mark.parametrize("drive", ["awaited", "blocking"])
 def test_a_traceable_body_that_returns_something_to_wait_for_is_waited_for(run, cache, drive):
     class Tripled(ag.Function):

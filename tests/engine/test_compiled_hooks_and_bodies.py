@@ -15,18 +15,21 @@ from tests.engine.scenes import ALONE, SCENES, Scene, seen, started, told
 from tests.functions import function
 from tests.leaves import leaf
 from tests.settings import compiled_after, loop_budget
+from tests.support.loops import on_each_loop
 
 pytestmark = pytest.mark.usefixtures("cache")
 
 both_drives = pytest.mark.parametrize("drive", ["awaited", "blocking"])
 
 
+@on_each_loop
 @both_drives
 @pytest.mark.parametrize("scene", SCENES)
 def test_hooks_and_bodies_see_the_same_calls_in_the_same_order_with_the_same_bits(run, drive, scene):
     assert told(run, drive, 0, SCENES[scene]) == told(run, drive, None, SCENES[scene])
 
 
+@on_each_loop
 @both_drives
 @pytest.mark.parametrize("scene", ALONE)
 def test_a_repeated_backward_with_hooks_and_bodies_is_a_hit(run, cache, drive, scene):
@@ -35,12 +38,14 @@ def test_a_repeated_backward_with_hooks_and_bodies_is_a_hit(run, cache, drive, s
     assert (cache.stats().hits, dict(cache.stats().reasons)) == (3, {"seen too seldom": 1})
 
 
+@on_each_loop
 @pytest.mark.parametrize("scene", ALONE)
 def test_hooks_and_bodies_see_the_same_where_the_loop_breathes_whenever_it_may(run, cache, scene):
     assert told(run, "awaited", 0, ALONE[scene], -1.0) == told(run, "awaited", None, ALONE[scene], -1.0)
     assert cache.stats().hits == 4
 
 
+@on_each_loop
 @pytest.mark.sampled("scene")
 @both_drives
 @pytest.mark.parametrize("calls", [0, 1, 2])
@@ -76,6 +81,7 @@ def test_a_failure_in_any_hook_or_body_is_told_and_taken_back_as_by_the_engine(r
     assert failed(0) == failed(None)
 
 
+@on_each_loop
 @both_drives
 @pytest.mark.parametrize("scene", ALONE)
 def test_given_inputs_and_captures_are_those_of_the_engine(run, drive, scene):
@@ -102,6 +108,7 @@ def test_given_inputs_and_captures_are_those_of_the_engine(run, drive, scene):
     assert grads(0) == grads(None)
 
 
+@on_each_loop
 @both_drives
 @pytest.mark.parametrize("scene", ALONE)
 def test_a_kept_graph_runs_again_with_the_same_calls(run, cache, drive, scene):

@@ -116,24 +116,21 @@ def test_a_backward_within_a_hook_is_compiled_too(cache):
     assert cache.stats().hits == 6
 
 
-def test_an_awaited_backward_within_a_body_is_compiled_too(run, cache):
+async def test_an_awaited_backward_within_a_body_is_compiled_too(cache):
     found = []
 
-    async def main() -> None:
-        for after in (None, 0):
-            made = Scene()
+    for after in (None, 0):
+        made = Scene()
 
-            async def inner(grad: Any, made: Scene = made) -> Any:
-                with ag.enable_grad():
-                    await np.exp(np.multiply(made.z, 0.3)).sum().backward()
-                made.note("inner", grad)
+        async def inner(grad: Any, made: Scene = made) -> Any:
+            with ag.enable_grad():
+                await np.exp(np.multiply(made.z, 0.3)).sum().backward()
+            made.note("inner", grad)
 
-            with compiled_after(after), loop_budget(3600.0):
-                for _ in range(3):
-                    await made.last(awaiting(made.first(), inner)).backward()
-            found.append(seen(made))
-
-    run(main())
+        with compiled_after(after), loop_budget(3600.0):
+            for _ in range(3):
+                await made.last(awaiting(made.first(), inner)).backward()
+        found.append(seen(made))
 
     assert found[0] == found[1]
     assert cache.stats().hits == 6
@@ -160,34 +157,31 @@ def test_a_backward_of_the_same_graph_within_its_own_hook_ends_as_in_the_engine(
     assert found[0] == found[1]
 
 
-def test_a_cancellation_in_a_body_that_waits_leaves_nothing_half_done(run, cache):
+async def test_a_cancellation_in_a_body_that_waits_leaves_nothing_half_done(cache):
     x, y = leaf(0.3, 0.4), leaf(1.0, 2.0)
 
-    async def main() -> None:
-        with compiled_after(0):
-            held = Held()
-            held.let_go.set()
-            await np.multiply(awaiting(np.sin(x), held), y).sum().backward()
-            before = [(one.grad, bits(one.grad)) for one in (x, y)]
-            held = Held()
-            task = asyncio.ensure_future(np.multiply(awaiting(np.sin(x), held), y).sum().backward())
-            await held.begun.wait()
-            # The gradient of y is whole, and there.
-            assert bits(y.grad) != before[1][1]
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError) as caught:
-                await task
-            assert held.cancelled
-            assert not getattr(caught.value, "__notes__", [])
-            assert [(one.grad, bits(one.grad)) for one in (x, y)] == before
-
-    run(main())
+    with compiled_after(0):
+        held = Held()
+        held.let_go.set()
+        await np.multiply(awaiting(np.sin(x), held), y).sum().backward()
+        before = [(one.grad, bits(one.grad)) for one in (x, y)]
+        held = Held()
+        task = asyncio.ensure_future(np.multiply(awaiting(np.sin(x), held), y).sum().backward())
+        await held.begun.wait()
+        # The gradient of y is whole, and there.
+        assert bits(y.grad) != before[1][1]
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert held.cancelled
+        assert not getattr(caught.value, "__notes__", [])
+        assert [(one.grad, bits(one.grad)) for one in (x, y)] == before
     gc.collect()
 
     assert cache.stats().hits == 1
 
 
-def test_while_the_clean_up_of_a_cancelled_body_runs_it_is_outstanding(run):
+async def test_while_the_clean_up_of_a_cancelled_body_runs_it_is_outstanding():
     counts: list[int] = []
 
     async def body(grad: Any) -> None:
@@ -207,35 +201,32 @@ def test_while_the_clean_up_of_a_cancelled_body_runs_it_is_outstanding(run):
                 task.cancel()
                 await asyncio.wait([task])
 
-    run(main())
+    await main()
 
     assert counts[:2] == counts[2:]
 
 
-def test_branches_that_wait_overlap_as_in_the_engine(run, cache):
+async def test_branches_that_wait_overlap_as_in_the_engine(cache):
     x, y = leaf(0.3), leaf(0.7)
     reason = "a body that waits while others could run"
 
-    async def main() -> None:
-        expected = None
-        for after in (None, 0, 0):
-            x.grad = y.grad = None
-            first, second = asyncio.Event(), asyncio.Event()
+    expected = None
+    for after in (None, 0, 0):
+        x.grad = y.grad = None
+        first, second = asyncio.Event(), asyncio.Event()
 
-            async def meet(mine: asyncio.Event, other: asyncio.Event, grad: Any) -> Any:
-                mine.set()
-                await other.wait()
-                return grad * 2
+        async def meet(mine: asyncio.Event, other: asyncio.Event, grad: Any) -> Any:
+            mine.set()
+            await other.wait()
+            return grad * 2
 
-            with compiled_after(after):
-                left = awaiting(np.sin(x), lambda grad, a=first, b=second: meet(a, b, grad))
-                right = awaiting(np.multiply(x, y), lambda grad, a=first, b=second: meet(b, a, grad))
-                await np.add(left, right).backward()
-            found = [bits(x.grad), bits(y.grad)]
-            expected = expected or found
-            assert found == expected
-
-    run(main())
+        with compiled_after(after):
+            left = awaiting(np.sin(x), lambda grad, a=first, b=second: meet(a, b, grad))
+            right = awaiting(np.multiply(x, y), lambda grad, a=first, b=second: meet(b, a, grad))
+            await np.add(left, right).backward()
+        found = [bits(x.grad), bits(y.grad)]
+        expected = expected or found
+        assert found == expected
 
     assert cache.stats().hits == 0
     assert cache.stats().reasons == {reason: 2}
@@ -243,25 +234,22 @@ def test_branches_that_wait_overlap_as_in_the_engine(run, cache):
     assert cache.stats().compilations == 1
 
 
-def test_a_failure_of_one_of_two_that_overlap_cancels_the_other(run):
+async def test_a_failure_of_one_of_two_that_overlap_cancels_the_other():
     x = leaf(0.3)
     told = []
 
-    async def main() -> None:
-        for after in (None, 0):
-            held = Held()
+    for after in (None, 0):
+        held = Held()
 
-            async def fail(grad: Any, held: Held = held) -> None:
-                await held.begun.wait()
-                raise ArithmeticError("no more")
+        async def fail(grad: Any, held: Held = held) -> None:
+            await held.begun.wait()
+            raise ArithmeticError("no more")
 
-            with compiled_after(after):
-                out = np.add(awaiting(np.sin(x), held), awaiting(np.cos(x), fail))
-                with pytest.raises(ArithmeticError) as caught:
-                    await out.backward()
-            told.append((held.cancelled, len(caught.value.__notes__), x.grad))
-
-    run(main())
+        with compiled_after(after):
+            out = np.add(awaiting(np.sin(x), held), awaiting(np.cos(x), fail))
+            with pytest.raises(ArithmeticError) as caught:
+                await out.backward()
+        told.append((held.cancelled, len(caught.value.__notes__), x.grad))
 
     assert told[0] == told[1] == (True, 1, None)
 
@@ -386,7 +374,7 @@ def test_another_edge_to_a_leaf_is_seen_before_that_takes_its_gradient(cache):
     assert cache.stats().hits == 2
 
 
-def test_a_body_holds_the_only_reference_to_its_gradient(run):
+async def test_a_body_holds_the_only_reference_to_its_gradient():
     gone = []
 
     async def body(grad: Any) -> Any:
@@ -397,12 +385,9 @@ def test_a_body_holds_the_only_reference_to_its_gradient(run):
         gone.append(kept() is None)
         return result
 
-    async def main() -> None:
-        for after in (None, 0):
-            with compiled_after(after):
-                await np.multiply(awaiting(np.sin(leaf(*range(5000))), body), 3.0).sum().backward()
-
-    run(main())
+    for after in (None, 0):
+        with compiled_after(after):
+            await np.multiply(awaiting(np.sin(leaf(*range(5000))), body), 3.0).sum().backward()
 
     assert gone[0] == gone[1]
 
@@ -438,61 +423,55 @@ def test_what_is_released_is_gone_when_a_hook_looks():
     assert gone == [[True, True], [True, True]]
 
 
-def test_what_two_backward_passes_add_is_taken_back_one_by_one(run):
+async def test_what_two_backward_passes_add_is_taken_back_one_by_one():
     found = []
 
-    async def main() -> None:
-        for after in (None, 0):
-            x, y = leaf(0.1), leaf(0.7)
-            held = Held()
+    for after in (None, 0):
+        x, y = leaf(0.1), leaf(0.7)
+        held = Held()
 
-            async def fail(grad: Any, held: Held = held) -> None:
-                await held(grad)
-                raise ArithmeticError("no more")
+        async def fail(grad: Any, held: Held = held) -> None:
+            await held(grad)
+            raise ArithmeticError("no more")
 
-            with compiled_after(after):
-                # The gradient of y is there before the body waits.
-                task = asyncio.ensure_future(np.multiply(awaiting(np.sin(x), fail), y).backward())
-                await held.begun.wait()
-                await np.multiply(y, 0.3).backward()
-                held.let_go.set()
-                with pytest.raises(ArithmeticError):
-                    await task
-            found.append((bits(x.grad), bits(y.grad)))
-
-    run(main())
+        with compiled_after(after):
+            # The gradient of y is there before the body waits.
+            task = asyncio.ensure_future(np.multiply(awaiting(np.sin(x), fail), y).backward())
+            await held.begun.wait()
+            await np.multiply(y, 0.3).backward()
+            held.let_go.set()
+            with pytest.raises(ArithmeticError):
+                await task
+        found.append((bits(x.grad), bits(y.grad)))
 
     assert found[0] == found[1] == (None, bits(np.array([0.3])))
 
 
-def test_hooks_that_do_not_wait_spend_the_time_budget_too(run, cache):
+async def test_hooks_that_do_not_wait_spend_the_time_budget_too(cache):
     x = leaf(0.5)
     turns: list[int] = []
 
-    async def main() -> None:
-        seen_turns = [0]
+    seen_turns = [0]
 
-        async def other() -> None:
-            while True:
-                seen_turns[0] += 1
-                await asyncio.sleep(0)
+    async def other() -> None:
+        while True:
+            seen_turns[0] += 1
+            await asyncio.sleep(0)
 
-        ticking = asyncio.ensure_future(other())
-        for after in (None, 0):
-            value = x
-            for _ in range(5):
-                value = np.sin(value)
-                value.register_hook(lambda grad: turns.append(seen_turns[0]))
-            with compiled_after(after):
-                token = LOOP_BUDGET.set(-1.0)
-                try:
-                    await value.backward()
-                finally:
-                    LOOP_BUDGET.reset(token)
-        ticking.cancel()
-        await asyncio.wait([ticking])
-
-    run(main())
+    ticking = asyncio.ensure_future(other())
+    for after in (None, 0):
+        value = x
+        for _ in range(5):
+            value = np.sin(value)
+            value.register_hook(lambda grad: turns.append(seen_turns[0]))
+        with compiled_after(after):
+            token = LOOP_BUDGET.set(-1.0)
+            try:
+                await value.backward()
+            finally:
+                LOOP_BUDGET.reset(token)
+    ticking.cancel()
+    await asyncio.wait([ticking])
 
     # The loop breathes after each of them.
     assert len(set(turns[:5])) == 5

@@ -19,6 +19,7 @@ from tests.failing import Trouble
 from tests.sampling import cases
 from tests.settings import compiled_after, loop_budget
 from tests.strategies import GraphProgram, programs
+from tests.support.loops import on_each_loop
 
 pytestmark = pytest.mark.usefixtures("cache", "all_arrays_are_large")
 
@@ -65,7 +66,7 @@ def test_inputs_and_captures_of_a_random_graph_get_the_bits_of_the_engine(progra
 
 @settings(max_examples=cases(60))
 @given(programs(), st.integers(0, 12))
-def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(run, program, turns):
+async def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(program, turns):
     program = fractions(program)
 
     async def stopped(after: int | None, count: int) -> tuple[Any, Any, Any]:
@@ -91,7 +92,7 @@ def test_a_random_graph_cancelled_at_any_turn_has_happened_or_not(run, program, 
         cancelled, found, nothing = await stopped(0, turns)
         assert found == (nothing if cancelled else whole)
 
-    run(main())
+    await main()
 
 
 @settings(max_examples=cases(60))
@@ -227,6 +228,7 @@ def without_numbers(note: str) -> str:
     return re.sub(r"#\d+", "", note)
 
 
+@on_each_loop
 @pytest.mark.parametrize("drive", ["awaited", "blocking"])
 @settings(max_examples=cases(120))
 @given(hooked_programs())
@@ -242,6 +244,7 @@ def test_hooks_of_a_random_graph_see_what_they_see_of_the_engine(run, drive, dra
     assert found[0] == found[1]
 
 
+@on_each_loop
 @settings(max_examples=cases(100))
 @given(hooked_programs(), st.integers(0, 8))
 def test_a_random_graph_with_hooks_that_is_cancelled_has_happened_or_not(run, drawn, turns):

@@ -23,6 +23,7 @@ from asyncgrad.errors import ReleasedGraphError
 from tests.functions import calling
 from tests.leaves import leaf
 from tests.settings import compiled_after
+from tests.support.loops import on_each_loop
 
 pytestmark = pytest.mark.usefixtures("cache", "compiled_where_asked", "turns_after_each_slice")
 
@@ -68,23 +69,20 @@ def compiled_lines() -> list[str]:
     return [name for name in linecache.cache if name.startswith("<asyncgrad: compiled backward")]
 
 
-def test_others_run_many_times_before_the_first_node_while_a_program_is_compiled(run, cache):
+async def test_others_run_many_times_before_the_first_node_while_a_program_is_compiled(cache):
     events: list[str] = []
 
-    async def main() -> None:
-        for _ in range(2):
-            x = leaf(0.5, 0.25)
-            out = calling(wave(x), lambda grad: events.append("node")).sum()
-            with compiled_after(0):
-                task = asyncio.ensure_future(out.backward())
-            while not task.done():
-                await asyncio.sleep(0)
-                events.append("turn")
-            await task
-            assert x.grad.numpy().tobytes() == engine_gradient()
-            events.append("end")
-
-    run(main())
+    for _ in range(2):
+        x = leaf(0.5, 0.25)
+        out = calling(wave(x), lambda grad: events.append("node")).sum()
+        with compiled_after(0):
+            task = asyncio.ensure_future(out.backward())
+        while not task.done():
+            await asyncio.sleep(0)
+            events.append("turn")
+        await task
+        assert x.grad.numpy().tobytes() == engine_gradient()
+        events.append("end")
 
     first, second = " ".join(events).split(" end")[:2]
     # Each node is looked at, described, written and compiled.
@@ -93,6 +91,7 @@ def test_others_run_many_times_before_the_first_node_while_a_program_is_compiled
     assert (cache.stats().compilations, cache.stats().hits) == (1, 2)
 
 
+@on_each_loop
 def test_a_blocking_backward_compiles_in_one_go(run, cache):
     async def main() -> None:
         x = leaf(0.5, 0.25)
@@ -109,87 +108,76 @@ def test_a_blocking_backward_compiles_in_one_go(run, cache):
     assert (cache.stats().compilations, cache.stats().hits) == (1, 1)
 
 
-def test_cancelled_at_any_moment_of_compiling_it_leaves_nothing_behind(run, cache):
+async def test_cancelled_at_any_moment_of_compiling_it_leaves_nothing_behind(cache):
     lines = compiled_lines()
     nodes = 4
 
-    async def main() -> None:
-        for turns in count(1):
-            x = leaf(0.5, 0.25)
-            x.grad = ag.tensor([1.0, 2.0])
-            before = x.grad
-            out = wave(x, nodes).sum()
-            with compiled_after(0):
-                task = asyncio.ensure_future(out.backward())
-            if not await first_turns(task, turns) or cache.stats().compilations:
-                await task
-                break
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert x.grad is before
-            assert x.grad.tolist() == [1.0, 2.0]
-            assert not cache._programs
-            assert compiled_lines() == lines
-        assert turns > 4 * nodes
-        # The same is compiled from its beginning by the next one.
-        x.grad = None
+    for turns in count(1):
+        x = leaf(0.5, 0.25)
+        x.grad = ag.tensor([1.0, 2.0])
+        before = x.grad
+        out = wave(x, nodes).sum()
         with compiled_after(0):
-            await wave(x, nodes).sum().backward()
-        assert x.grad.numpy().tobytes() == engine_gradient(nodes)
-
-    run(main())
+            task = asyncio.ensure_future(out.backward())
+        if not await first_turns(task, turns) or cache.stats().compilations:
+            await task
+            break
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert x.grad is before
+        assert x.grad.tolist() == [1.0, 2.0]
+        assert not cache._programs
+        assert compiled_lines() == lines
+    assert turns > 4 * nodes
+    # The same is compiled from its beginning by the next one.
+    x.grad = None
+    with compiled_after(0):
+        await wave(x, nodes).sum().backward()
+    assert x.grad.numpy().tobytes() == engine_gradient(nodes)
 
     assert cache.stats().compilations == 1
     assert dict(cache.stats().reasons) == {}
 
 
-def test_a_cancelled_compilation_keeps_no_graph(run):
-    async def main() -> None:
-        x = leaf(0.5, 0.25)
-        out = wave(x).sum()
-        node = weakref.ref(out.grad_fn)
-        with compiled_after(0):
-            task = asyncio.ensure_future(out.backward())
-        del out
-        assert await first_turns(task, 2 * NODES)
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-        del task
-        assert node() is None
-
-    run(main())
+async def test_a_cancelled_compilation_keeps_no_graph():
+    x = leaf(0.5, 0.25)
+    out = wave(x).sum()
+    node = weakref.ref(out.grad_fn)
+    with compiled_after(0):
+        task = asyncio.ensure_future(out.backward())
+    del out
+    assert await first_turns(task, 2 * NODES)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    del task
+    assert node() is None
 
 
-def test_of_two_backwards_of_one_structure_at_a_time_one_compiles_and_both_have_the_engines_bits(run, cache):
-    async def main() -> None:
-        leaves = [leaf(0.5, 0.25) for _ in range(4)]
-        with compiled_after(0):
-            await asyncio.gather(*(wave(x).sum().backward() for x in leaves[:2]))
-            stats = cache.stats()
-            await asyncio.gather(*(wave(x).sum().backward() for x in leaves[2:]))
-        assert (stats.compilations, stats.hits) == (1, 1)
-        assert dict(stats.reasons) == {"another backward compiles it": 1}
-        assert all(x.grad.numpy().tobytes() == engine_gradient() for x in leaves)
-
-    run(main())
+async def test_of_two_backwards_of_one_structure_at_a_time_one_compiles_and_both_have_the_engines_bits(cache):
+    leaves = [leaf(0.5, 0.25) for _ in range(4)]
+    with compiled_after(0):
+        await asyncio.gather(*(wave(x).sum().backward() for x in leaves[:2]))
+        stats = cache.stats()
+        await asyncio.gather(*(wave(x).sum().backward() for x in leaves[2:]))
+    assert (stats.compilations, stats.hits) == (1, 1)
+    assert dict(stats.reasons) == {"another backward compiles it": 1}
+    assert all(x.grad.numpy().tobytes() == engine_gradient() for x in leaves)
 
     assert (cache.stats().compilations, cache.stats().hits) == (1, 3)
 
 
-def test_two_structures_are_compiled_side_by_side(run, cache):
-    async def main() -> None:
-        first, second = leaf(0.5, 0.25), leaf(0.5, 0.25)
-        with compiled_after(0):
-            await asyncio.gather(wave(first).sum().backward(), np.exp(wave(second)).sum().backward())
-        assert first.grad.numpy().tobytes() == engine_gradient()
-
-    run(main())
+async def test_two_structures_are_compiled_side_by_side(cache):
+    first, second = leaf(0.5, 0.25), leaf(0.5, 0.25)
+    with compiled_after(0):
+        await asyncio.gather(wave(first).sum().backward(), np.exp(wave(second)).sum().backward())
+    assert first.grad.numpy().tobytes() == engine_gradient()
 
     assert (cache.stats().compilations, cache.stats().hits) == (2, 2)
 
 
+@on_each_loop
 def test_while_a_structure_is_compiled_another_thread_runs_it_in_the_engine(run, cache):
     async def main() -> None:
         x, other = leaf(0.5, 0.25), leaf(0.5, 0.25)
@@ -225,6 +213,7 @@ async def compiled_with(cache: Cache, out: Any, turns: int, meanwhile: Callable[
     return is_compiling
 
 
+@on_each_loop
 @pytest.mark.parametrize("keeps", [True, False])
 @pytest.mark.parametrize("turns", [5, NODES, 3 * NODES, 6 * NODES])
 def test_another_backward_over_the_graph_that_is_being_compiled_is_as_one_before(run, cache, turns, keeps):
@@ -248,73 +237,64 @@ def test_another_backward_over_the_graph_that_is_being_compiled_is_as_one_before
 
 
 @pytest.mark.parametrize("where", ["root", "middle", "leaf"])
-def test_a_hook_added_at_any_moment_of_compiling_sees_its_gradient_once(run, cache, where):
-    async def main() -> None:
-        for turns in count(1, 7):
-            seen: list[Any] = []
-            x = leaf(0.5, 0.25)
-            middle = wave(x, 4)
-            out = wave(middle, 4).sum()
-            watched = {"root": out, "middle": middle, "leaf": x}[where]
+async def test_a_hook_added_at_any_moment_of_compiling_sees_its_gradient_once(cache, where):
+    for turns in count(1, 7):
+        seen: list[Any] = []
+        x = leaf(0.5, 0.25)
+        middle = wave(x, 4)
+        out = wave(middle, 4).sum()
+        watched = {"root": out, "middle": middle, "leaf": x}[where]
 
-            def look(seen: list[Any] = seen, watched: Any = watched) -> None:
-                watched.register_hook(lambda grad: seen.append(grad.tolist()))
+        def look(seen: list[Any] = seen, watched: Any = watched) -> None:
+            watched.register_hook(lambda grad: seen.append(grad.tolist()))
 
-            cache.__init__()  # type: ignore[misc]
-            if not await compiled_with(cache, out, turns, look):
-                break
-            assert x.grad.numpy().tobytes() == engine_gradient(8)
-            assert len(seen) == 1
-            # Left to the engine for what it is, or met by the function.
-            assert not [reason for reason in cache.stats().reasons if reason.endswith("cannot be compiled")]
-        assert turns > 50
-
-    run(main())
+        cache.__init__()  # type: ignore[misc]
+        if not await compiled_with(cache, out, turns, look):
+            break
+        assert x.grad.numpy().tobytes() == engine_gradient(8)
+        assert len(seen) == 1
+        # Left to the engine for what it is, or met by the function.
+        assert not [reason for reason in cache.stats().reasons if reason.endswith("cannot be compiled")]
+    assert turns > 50
 
 
-def test_an_edge_changed_by_hand_at_any_moment_of_compiling_is_the_one_that_counts(run, cache):
-    async def main() -> None:
-        for turns in count(1, 3):
-            x, other = leaf(0.5, 0.25), leaf(0.5, 0.25)
-            # No node leads to it, so its edges may still be changed.
-            out = wave(x, 4) * 2.0
-            accumulate = (other * 1.0).grad_fn.next_edges[0]
+async def test_an_edge_changed_by_hand_at_any_moment_of_compiling_is_the_one_that_counts(cache):
+    for turns in count(1, 3):
+        x, other = leaf(0.5, 0.25), leaf(0.5, 0.25)
+        # No node leads to it, so its edges may still be changed.
+        out = wave(x, 4) * 2.0
+        accumulate = (other * 1.0).grad_fn.next_edges[0]
 
-            def turn_away(node: Any = out.grad_fn, edge: Any = accumulate) -> None:
-                node.set_next_edge(0, edge)
+        def turn_away(node: Any = out.grad_fn, edge: Any = accumulate) -> None:
+            node.set_next_edge(0, edge)
 
-            cache.__init__()  # type: ignore[misc]
-            if not await compiled_with(cache, out, turns, turn_away):
-                break
-            assert x.grad is None
-            assert other.grad.tolist() == [2.0, 2.0]
-        assert turns > 30
-
-    run(main())
+        cache.__init__()  # type: ignore[misc]
+        if not await compiled_with(cache, out, turns, turn_away):
+            break
+        assert x.grad is None
+        assert other.grad.tolist() == [2.0, 2.0]
+    assert turns > 30
 
 
-def test_an_error_in_the_middle_of_compiling_ends_that_backward_alone(run, cache, monkeypatch):
+async def test_an_error_in_the_middle_of_compiling_ends_that_backward_alone(cache, monkeypatch):
     class Trouble(Exception):
         pass
 
-    async def main() -> None:
-        x = leaf(0.5, 0.25)
-        out = wave(x).sum()
-        node_class = type(out.grad_fn)
-        with monkeypatch.context() as patched:
+    x = leaf(0.5, 0.25)
+    out = wave(x).sum()
+    node_class = type(out.grad_fn)
+    with monkeypatch.context() as patched:
 
-            def fails(self: Any, args: Any) -> None:
-                raise Trouble
+        def fails(self: Any, args: Any) -> None:
+            raise Trouble
 
-            patched.setattr(node_class, "compiled_args", fails)
-            with compiled_after(0), pytest.raises(Trouble):
-                await out.backward()
-        assert x.grad is None
-        with compiled_after(0):
+        patched.setattr(node_class, "compiled_args", fails)
+        with compiled_after(0), pytest.raises(Trouble):
             await out.backward()
-        assert x.grad.numpy().tobytes() == engine_gradient()
-
-    run(main())
+    assert x.grad is None
+    with compiled_after(0):
+        await out.backward()
+    assert x.grad.numpy().tobytes() == engine_gradient()
 
     assert (cache.stats().compilations, cache.stats().hits) == (1, 1)
 

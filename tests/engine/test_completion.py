@@ -38,7 +38,7 @@ def asking_and_waiting(futures: list[Any], held: Held) -> Any:
 # When.
 
 
-def test_the_future_resolves_after_the_callbacks_and_before_the_caller_goes_on(run):
+async def test_the_future_resolves_after_the_callbacks_and_before_the_caller_goes_on():
     states: list[bool] = []
     futures: list[Any] = []
 
@@ -47,16 +47,13 @@ def test_the_future_resolves_after_the_callbacks_and_before_the_caller_goes_on(r
         states.append(futures[0].done())
         queue_callback(lambda: states.append(futures[0].done()))
 
-    async def main():
-        await ag.backward(calling(leaf(1.0), ask))
-        states.append(futures[0].done())
-
-    run(main())
+    await ag.backward(calling(leaf(1.0), ask))
+    states.append(futures[0].done())
 
     assert states == [False, False, True]
 
 
-def test_the_future_resolves_after_delayed_warnings_have_been_shown(run, monkeypatch):
+async def test_the_future_resolves_after_delayed_warnings_have_been_shown(monkeypatch):
     futures: list[Any] = []
     states: list[bool] = []
 
@@ -67,31 +64,28 @@ def test_the_future_resolves_after_delayed_warnings_have_been_shown(run, monkeyp
     def shown(*arguments, **options):
         states.append(futures[0].done())
 
-    async def main():
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            monkeypatch.setattr(warnings, "showwarning", shown)
-            await ag.backward(calling(leaf(1.0), ask))
-            states.append(futures[0].done())
-
-    run(main())
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", shown)
+        await ag.backward(calling(leaf(1.0), ask))
+        states.append(futures[0].done())
 
     assert states == [False, True]
 
 
-def test_what_a_backward_has_done_is_there_when_its_future_resolves(run):
+async def test_what_a_backward_has_done_is_there_when_its_future_resolves():
     seen: list[Any] = []
     x = leaf(1.0, 2.0)
 
     def ask(grad):
         current_graph_task().future_result.add_done_callback(lambda future: seen.append(x.grad.tolist()))
 
-    run(ag.backward(calling(x, ask), np.ones(2)))
+    await ag.backward(calling(x, ask), np.ones(2))
 
     assert seen == [[1.0, 1.0]]
 
 
-def test_what_a_failed_backward_has_done_is_undone_when_its_future_resolves(run):
+async def test_what_a_failed_backward_has_done_is_undone_when_its_future_resolves():
     seen: list[Any] = []
     x, y = leaf(1.0), leaf(2.0)
 
@@ -102,11 +96,8 @@ def test_what_a_failed_backward_has_done_is_undone_when_its_future_resolves(run)
         assert y.grad is not None
         raise Trouble
 
-    async def main():
-        with pytest.raises(Trouble):
-            await ag.backward(np.add(calling(x, fail), calling(y, ask)))
-
-    run(main())
+    with pytest.raises(Trouble):
+        await ag.backward(np.add(calling(x, fail), calling(y, ask)))
 
     assert seen == [(None, None)]
 
@@ -115,31 +106,28 @@ def test_what_a_failed_backward_has_done_is_undone_when_its_future_resolves(run)
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_the_future_holds_what_was_captured_as_tensors(run, create_graph):
+async def test_the_future_holds_what_was_captured_as_tensors(create_graph):
     futures: list[Any] = []
     x = leaf(1.0, 2.0)
     y = calling(x, asking(futures))
 
-    async def main():
-        grads = await ag.grad(np.multiply(y, y), [y, x], np.ones(2), create_graph=create_graph)
-        held = await futures[0]
-        assert all(type(grad) is ag.Tensor for grad in held)
-        assert [grad.tolist() for grad in held] == [grad.tolist() for grad in grads] == [[2.0, 4.0]] * 2
-        assert [grad.requires_grad for grad in held] == [create_graph] * 2
-
-    run(main())
+    grads = await ag.grad(np.multiply(y, y), [y, x], np.ones(2), create_graph=create_graph)
+    held = await futures[0]
+    assert all(type(grad) is ag.Tensor for grad in held)
+    assert [grad.tolist() for grad in held] == [grad.tolist() for grad in grads] == [[2.0, 4.0]] * 2
+    assert [grad.requires_grad for grad in held] == [create_graph] * 2
 
 
-def test_the_future_of_a_backward_holds_an_empty_list(run):
+async def test_the_future_of_a_backward_holds_an_empty_list():
     futures: list[Any] = []
 
-    run(ag.backward(calling(leaf(1.0), asking(futures))))
+    await ag.backward(calling(leaf(1.0), asking(futures)))
 
     assert futures[0].result(timeout=0) == []
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_the_future_holds_the_very_exception(run, waits):
+async def test_the_future_holds_the_very_exception(waits):
     futures: list[Any] = []
     trouble = Trouble("here")
 
@@ -149,43 +137,37 @@ def test_the_future_holds_the_very_exception(run, waits):
             await asyncio.sleep(0)
         raise trouble
 
-    async def main():
-        with pytest.raises(Trouble) as caught:
-            await ag.backward(awaiting(leaf(1.0), fail))
-        assert caught.value is trouble
-        with pytest.raises(Trouble) as caught:
-            await futures[0]
-        assert caught.value is trouble
-        with pytest.raises(Trouble):
-            futures[0].result(timeout=0)
-        assert futures[0].exception(timeout=0) is trouble
-        assert len(trouble.__notes__) == 1
-
-    run(main())
+    with pytest.raises(Trouble) as caught:
+        await ag.backward(awaiting(leaf(1.0), fail))
+    assert caught.value is trouble
+    with pytest.raises(Trouble) as caught:
+        await futures[0]
+    assert caught.value is trouble
+    with pytest.raises(Trouble):
+        futures[0].result(timeout=0)
+    assert futures[0].exception(timeout=0) is trouble
+    assert len(trouble.__notes__) == 1
 
 
-def test_the_future_of_a_cancelled_backward_holds_the_cancellation(run):
+async def test_the_future_of_a_cancelled_backward_holds_the_cancellation():
     held = Held()
     futures: list[Any] = []
 
     wait = asking_and_waiting(futures, held)
 
-    async def main():
-        backward = asyncio.ensure_future(ag.backward(awaiting(leaf(1.0), wait)))
-        await held.begun.wait()
-        backward.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await backward
-        assert isinstance(futures[0].exception(timeout=0), asyncio.CancelledError)
-        with pytest.raises(asyncio.CancelledError):
-            await futures[0]
-
-    run(main())
+    backward = asyncio.ensure_future(ag.backward(awaiting(leaf(1.0), wait)))
+    await held.begun.wait()
+    backward.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await backward
+    assert isinstance(futures[0].exception(timeout=0), asyncio.CancelledError)
+    with pytest.raises(asyncio.CancelledError):
+        await futures[0]
 
     assert held.cancelled
 
 
-def test_each_nested_backward_has_a_future_of_its_own(run):
+async def test_each_nested_backward_has_a_future_of_its_own():
     futures: list[Any] = []
     states: list[Any] = []
 
@@ -196,7 +178,7 @@ def test_each_nested_backward_has_a_future_of_its_own(run):
         await ag.backward(inner)
         states.append([future.done() for future in futures])
 
-    run(ag.backward(awaiting(leaf(1.0), nested)))
+    await ag.backward(awaiting(leaf(1.0), nested))
 
     assert states == [[False, True]]
     assert [future.done() for future in futures] == [True, True]
@@ -219,7 +201,7 @@ def test_one_backward_has_one_future():
 # For whom.
 
 
-def test_other_tasks_may_await_the_future_many_at_a_time(run):
+async def test_other_tasks_may_await_the_future_many_at_a_time():
     held = Held()
     futures: list[Any] = []
     x = leaf(1.0)
@@ -230,69 +212,60 @@ def test_other_tasks_may_await_the_future_many_at_a_time(run):
         result = await futures[0]
         return result, x.grad.item()
 
-    async def main():
-        backward = asyncio.ensure_future(ag.backward(awaiting(x, wait)))
-        await held.begun.wait()
-        watchers = [asyncio.ensure_future(watch()) for _ in range(3)]
-        await settle()
-        assert not any(watcher.done() for watcher in watchers)
-        held.let_go.set()
-        assert await asyncio.gather(*watchers) == [([], 1.0)] * 3
-        await backward
-
-    run(main())
+    backward = asyncio.ensure_future(ag.backward(awaiting(x, wait)))
+    await held.begun.wait()
+    watchers = [asyncio.ensure_future(watch()) for _ in range(3)]
+    await settle()
+    assert not any(watcher.done() for watcher in watchers)
+    held.let_go.set()
+    assert await asyncio.gather(*watchers) == [([], 1.0)] * 3
+    await backward
 
 
-def test_a_watcher_that_is_cancelled_or_times_out_takes_nothing_with_it(run):
+async def test_a_watcher_that_is_cancelled_or_times_out_takes_nothing_with_it():
     held = Held()
     futures: list[Any] = []
     x = leaf(1.0)
 
     wait = asking_and_waiting(futures, held)
 
-    async def main():
-        backward = asyncio.ensure_future(ag.backward(awaiting(x, wait)))
-        await held.begun.wait()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await futures[0]
-        watcher = asyncio.ensure_future(asyncio.wait_for(futures[0], None))
-        await settle()
-        watcher.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await watcher
-        assert not futures[0].done()
-        held.let_go.set()
-        await backward
-        assert await futures[0] == []
-
-    run(main())
+    backward = asyncio.ensure_future(ag.backward(awaiting(x, wait)))
+    await held.begun.wait()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await futures[0]
+    watcher = asyncio.ensure_future(asyncio.wait_for(futures[0], None))
+    await settle()
+    watcher.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watcher
+    assert not futures[0].done()
+    held.let_go.set()
+    await backward
+    assert await futures[0] == []
 
     assert x.grad.item() == 1.0
 
 
-def test_the_completion_future_cannot_be_cancelled(run):
+async def test_the_completion_future_cannot_be_cancelled():
     held = Held()
     futures: list[Any] = []
 
     wait = asking_and_waiting(futures, held)
 
-    async def main():
-        backward = asyncio.ensure_future(ag.backward(awaiting(leaf(1.0), wait)))
-        await held.begun.wait()
-        assert futures[0].cancel() is False
-        assert not futures[0].cancelled()
-        assert futures[0].running()
-        held.let_go.set()
-        await backward
-        assert futures[0].cancel() is False
-
-    run(main())
+    backward = asyncio.ensure_future(ag.backward(awaiting(leaf(1.0), wait)))
+    await held.begun.wait()
+    assert futures[0].cancel() is False
+    assert not futures[0].cancelled()
+    assert futures[0].running()
+    held.let_go.set()
+    await backward
+    assert futures[0].cancel() is False
 
     assert held.ended
 
 
-def test_threads_and_other_loops_may_wait_for_the_completion_future(run):
+async def test_threads_and_other_loops_may_wait_for_the_completion_future():
     held = Held()
     futures: list[Any] = []
 
@@ -301,22 +274,19 @@ def test_threads_and_other_loops_may_wait_for_the_completion_future(run):
     async def watch():
         return await futures[0]
 
-    async def main():
-        x = leaf(1.0, 2.0)
-        gradient = asyncio.ensure_future(ag.grad(awaiting(x, wait), [x], np.ones(2)))
-        await held.begun.wait()
-        waiting = [
-            asyncio.ensure_future(asyncio.to_thread(lambda: futures[0].result())),
-            asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(watch()))),
-            asyncio.ensure_future(asyncio.to_thread(lambda: concurrent.futures.wait(futures).done.pop().result())),
-        ]
-        await settle()
-        held.let_go.set()
-        results = await asyncio.gather(*waiting)
-        await gradient
-        assert [[grad.tolist() for grad in result] for result in results] == [[[1.0, 1.0]]] * 3
-
-    run(main())
+    x = leaf(1.0, 2.0)
+    gradient = asyncio.ensure_future(ag.grad(awaiting(x, wait), [x], np.ones(2)))
+    await held.begun.wait()
+    waiting = [
+        asyncio.ensure_future(asyncio.to_thread(lambda: futures[0].result())),
+        asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(watch()))),
+        asyncio.ensure_future(asyncio.to_thread(lambda: concurrent.futures.wait(futures).done.pop().result())),
+    ]
+    await settle()
+    held.let_go.set()
+    results = await asyncio.gather(*waiting)
+    await gradient
+    assert [[grad.tolist() for grad in result] for result in results] == [[[1.0, 1.0]]] * 3
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

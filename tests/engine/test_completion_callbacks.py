@@ -17,11 +17,13 @@ from tests.engine.callbacks import GRAPHS, ROUTES, queueing, queueing_at_body
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.settings import loop_budget
+from tests.support.loops import on_each_loop
 from tests.turns import one_turn, settle
 
 # When and in which order.
 
 
+@on_each_loop
 @pytest.mark.parametrize(("drive", "graph"), ROUTES)
 def test_callbacks_run_in_order_when_all_gradients_are_there_and_before_the_caller_goes_on(run, drive, graph):
     seen: list[Any] = []
@@ -33,6 +35,7 @@ def test_callbacks_run_in_order_when_all_gradients_are_there_and_before_the_call
     assert seen == [(1, 6.0), (2, 6.0)]
 
 
+@on_each_loop
 @pytest.mark.parametrize(("drive", "graph"), ROUTES)
 def test_a_callback_may_queue_more_and_they_run_last(run, drive, graph):
     seen: list[int] = []
@@ -50,7 +53,7 @@ def test_a_callback_may_queue_more_and_they_run_last(run, drive, graph):
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-def test_of_sync_and_async_callbacks_each_ends_before_the_next_begins(run, graph):
+async def test_of_sync_and_async_callbacks_each_ends_before_the_next_begins(graph):
     seen: list[str] = []
 
     def noting(name: str) -> None:
@@ -65,16 +68,14 @@ def test_of_sync_and_async_callbacks_each_ends_before_the_next_begins(run, graph
         async def __call__(self):
             await noting_later("object")
 
-    run(
-        ag.backward(
-            graph(
-                leaf(1.0),
-                functools.partial(noting_later, "partial"),
-                functools.partial(noting, "plain"),
-                Noting(),
-                lambda: noting_later("lambda"),
-                functools.partial(noting, "last"),
-            )
+    await ag.backward(
+        graph(
+            leaf(1.0),
+            functools.partial(noting_later, "partial"),
+            functools.partial(noting, "plain"),
+            Noting(),
+            lambda: noting_later("lambda"),
+            functools.partial(noting, "last"),
         )
     )
 
@@ -82,7 +83,7 @@ def test_of_sync_and_async_callbacks_each_ends_before_the_next_begins(run, graph
     assert seen == [*begin_and_end[:2], "plain", *begin_and_end[2:], "last"]
 
 
-def test_hooks_of_all_kinds_may_queue(run):
+async def test_hooks_of_all_kinds_may_queue():
     seen: list[int] = []
     x = leaf(1.0)
     y = np.multiply(x, 2.0)
@@ -92,12 +93,12 @@ def test_hooks_of_all_kinds_may_queue(run):
     x.register_hook(lambda grad: queue_callback(lambda: seen.append(4)))
     x.register_post_accumulate_grad_hook(lambda tensor: queue_callback(lambda: seen.append(5)))
 
-    run(ag.backward(y))
+    await ag.backward(y)
 
     assert seen == [1, 2, 3, 4, 5]
 
 
-def test_a_task_that_a_body_started_may_queue_while_callbacks_still_run(run):
+async def test_a_task_that_a_body_started_may_queue_while_callbacks_still_run():
     seen: list[int] = []
 
     async def queue_late():
@@ -113,12 +114,12 @@ def test_a_task_that_a_body_started_may_queue_while_callbacks_still_run(run):
         await task
         seen.append(1)
 
-    run(ag.backward(awaiting(leaf(1.0), start)))
+    await ag.backward(awaiting(leaf(1.0), start))
 
     assert seen == [1, 2]
 
 
-def test_the_callbacks_queued_so_far_are_shown(run):
+async def test_the_callbacks_queued_so_far_are_shown():
     shown: list[Any] = []
     tasks: list[Any] = []
 
@@ -132,31 +133,27 @@ def test_the_callbacks_queued_so_far_are_shown(run):
         queue_callback(one_turn)
         show()
 
-    run(ag.backward(calling(leaf(1.0), body)))
+    await ag.backward(calling(leaf(1.0), body))
 
     assert shown == [(), (show, one_turn), (show, one_turn)]
     assert tasks[0].final_callbacks == ()
 
 
-def test_many_callbacks_let_the_loop_breathe_and_can_be_cancelled(run):
+async def test_many_callbacks_let_the_loop_breathe_and_can_be_cancelled():
     turns = 0
 
     def again():
         queue_callback(again)
 
-    async def main():
-        nonlocal turns
-        with loop_budget(-1):
-            backward = asyncio.ensure_future(ag.backward(queueing_at_body(leaf(1.0), again)))
-            for _ in range(50):
-                await asyncio.sleep(0)
-                turns += 1
-            assert not backward.done()
-            backward.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await backward
-
-    run(main())
+    with loop_budget(-1):
+        backward = asyncio.ensure_future(ag.backward(queueing_at_body(leaf(1.0), again)))
+        for _ in range(50):
+            await asyncio.sleep(0)
+            turns += 1
+        assert not backward.done()
+        backward.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await backward
 
     assert turns == 50
 
@@ -165,7 +162,7 @@ def test_many_callbacks_let_the_loop_breathe_and_can_be_cancelled(run):
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_a_callback_runs_in_the_context_of_its_backward_and_of_no_node(run, create_graph):
+async def test_a_callback_runs_in_the_context_of_its_backward_and_of_no_node(create_graph):
     seen: list[Any] = []
 
     def note():
@@ -179,12 +176,12 @@ def test_a_callback_runs_in_the_context_of_its_backward_and_of_no_node(run, crea
         note()
 
     x = leaf(1.0)
-    run(ag.grad(queueing_at_body(x, note, note_later), [x], create_graph=create_graph))
+    await ag.grad(queueing_at_body(x, note, note_later), [x], create_graph=create_graph)
 
     assert seen == [(create_graph, None, True, True)] * 2
 
 
-def test_callbacks_of_a_nested_backward_run_when_that_ends_and_those_of_the_outer_one_later(run):
+async def test_callbacks_of_a_nested_backward_run_when_that_ends_and_those_of_the_outer_one_later():
     seen: list[Any] = []
 
     def noting(name: str) -> Any:
@@ -197,11 +194,12 @@ def test_callbacks_of_a_nested_backward_run_when_that_ends_and_those_of_the_oute
         await ag.backward(inner)
         seen.append("inner has ended")
 
-    run(ag.backward(awaiting(leaf(1.0), nested)))
+    await ag.backward(awaiting(leaf(1.0), nested))
 
     assert seen == [("inner", 1), "inner has ended", ("outer", 0)]
 
 
+@on_each_loop
 @pytest.mark.parametrize("blocking", [False, True])
 def test_a_callback_may_run_a_backward_and_that_one_its_callbacks(run, blocking):
     seen: list[Any] = []
@@ -225,7 +223,7 @@ def test_a_callback_may_run_a_backward_and_that_one_its_callbacks(run, blocking)
     assert (x.grad.item(), y.grad.item()) == (6.0, 1.0)
 
 
-def test_a_callback_may_run_a_backward_over_the_same_graph(run):
+async def test_a_callback_may_run_a_backward_over_the_same_graph():
     x = leaf(1.0)
     rounds: list[int] = []
 
@@ -236,7 +234,7 @@ def test_a_callback_may_run_a_backward_over_the_same_graph(run):
 
     out = calling(np.multiply(x, 2.0), body)
 
-    run(ag.backward(out, retain_graph=True))
+    await ag.backward(out, retain_graph=True)
 
     assert rounds == [0, 1, 2]
     assert x.grad.item() == 8.0
@@ -251,7 +249,7 @@ def test_outside_of_a_backward_nothing_can_be_queued():
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "print", one_turn])
-def test_what_cannot_be_called_is_refused_where_it_is_queued(run, wrong):
+async def test_what_cannot_be_called_is_refused_where_it_is_queued(wrong):
     def body(grad):
         value = wrong
         if wrong is one_turn:
@@ -260,4 +258,4 @@ def test_what_cannot_be_called_is_refused_where_it_is_queued(run, wrong):
         with pytest.raises(HookTypeError, match=r"must be callable without arguments, not .*pass a function"):
             queue_callback(value)
 
-    run(ag.backward(calling(leaf(1.0), body)))
+    await ag.backward(calling(leaf(1.0), body))

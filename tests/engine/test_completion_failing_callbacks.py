@@ -17,11 +17,13 @@ from tests.engine.callbacks import GRAPHS, ROUTES, queueing_at_async_body, queue
 from tests.failing import Trouble
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.turns import Held, one_turn
 
 # Failure.
 
 
+@on_each_loop
 @pytest.mark.parametrize(("drive", "graph"), ROUTES)
 def test_a_callback_that_raises_ends_the_backward_with_its_error_and_puts_grad_back(run, drive, graph):
     """PyTorch keeps what has been accumulated; here a backward happens or it does not."""
@@ -44,7 +46,7 @@ def test_a_callback_that_raises_ends_the_backward_with_its_error_and_puts_grad_b
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-def test_an_async_callback_that_raises_after_a_wait_does_so_too(run, graph):
+async def test_an_async_callback_that_raises_after_a_wait_does_so_too(graph):
     seen: list[Any] = []
     x = leaf(1.0)
 
@@ -53,18 +55,15 @@ def test_an_async_callback_that_raises_after_a_wait_does_so_too(run, graph):
         seen.append(x.grad.item())
         raise Trouble
 
-    async def main():
-        with pytest.raises(Trouble):
-            await ag.backward(graph(x, fail, lambda: seen.append("not run")))
-
-    run(main())
+    with pytest.raises(Trouble):
+        await ag.backward(graph(x, fail, lambda: seen.append("not run")))
 
     assert seen == [6.0]
     assert x.grad is None
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-def test_a_failure_in_a_callback_takes_back_no_other_backwards_gradient(run, graph):
+async def test_a_failure_in_a_callback_takes_back_no_other_backwards_gradient(graph):
     """Another backward adds to the same leaf while the callback waits."""
     held = Held()
     x = leaf(1.0)
@@ -73,21 +72,19 @@ def test_a_failure_in_a_callback_takes_back_no_other_backwards_gradient(run, gra
         await held(None)
         raise Trouble
 
-    async def main():
-        backward = asyncio.ensure_future(ag.backward(graph(x, fail)))
-        await held.begun.wait()
-        assert x.grad.item() == 6.0
-        await ag.backward(np.multiply(x, 10.0))
-        assert x.grad.item() == 16.0
-        held.let_go.set()
-        with pytest.raises(Trouble):
-            await backward
-
-    run(main())
+    backward = asyncio.ensure_future(ag.backward(graph(x, fail)))
+    await held.begun.wait()
+    assert x.grad.item() == 6.0
+    await ag.backward(np.multiply(x, 10.0))
+    assert x.grad.item() == 16.0
+    held.let_go.set()
+    with pytest.raises(Trouble):
+        await backward
 
     assert x.grad.item() == 10.0
 
 
+@on_each_loop
 @pytest.mark.parametrize(("drive", "graph"), ROUTES)
 def test_no_callback_runs_after_a_failure_in_a_node(run, drive, graph):
     seen: list[Any] = []
@@ -101,7 +98,7 @@ def test_no_callback_runs_after_a_failure_in_a_node(run, drive, graph):
     assert seen == []
 
 
-def test_a_callback_of_a_nested_backward_that_raises_fails_that_one_alone_if_the_body_catches_it(run):
+async def test_a_callback_of_a_nested_backward_that_raises_fails_that_one_alone_if_the_body_catches_it():
     seen: list[Any] = []
     x, y = leaf(1.0), leaf(2.0)
 
@@ -115,7 +112,7 @@ def test_a_callback_of_a_nested_backward_that_raises_fails_that_one_alone_if_the
         with pytest.raises(Trouble):
             await ag.backward(inner)
 
-    run(ag.backward(awaiting(x, nested)))
+    await ag.backward(awaiting(x, nested))
 
     assert seen == ["outer"]
     assert (x.grad.item(), y.grad) == (1.0, None)
@@ -123,36 +120,33 @@ def test_a_callback_of_a_nested_backward_that_raises_fails_that_one_alone_if_the
 
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-def test_a_backward_cancelled_while_a_callback_waits_ends_that_and_puts_grad_back(run, graph, how):
+async def test_a_backward_cancelled_while_a_callback_waits_ends_that_and_puts_grad_back(graph, how):
     held = Held()
     seen: list[Any] = []
     x = leaf(1.0)
 
-    async def main():
-        limit = asyncio.timeout(None)
+    limit = asyncio.timeout(None)
 
-        async def wait():
-            if how == "timeout":
-                limit.reschedule(0)
-            await held(None)
-
-        async def limited(out):
-            async with limit:
-                await ag.backward(out)
-
-        out = graph(x, wait, lambda: seen.append("not run"))
+    async def wait():
         if how == "timeout":
-            with pytest.raises(TimeoutError):
-                await limited(out)
-        else:
-            backward = asyncio.ensure_future(ag.backward(out))
-            await held.begun.wait()
-            assert x.grad.item() == 6.0
-            backward.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await backward
+            limit.reschedule(0)
+        await held(None)
 
-    run(main())
+    async def limited(out):
+        async with limit:
+            await ag.backward(out)
+
+    out = graph(x, wait, lambda: seen.append("not run"))
+    if how == "timeout":
+        with pytest.raises(TimeoutError):
+            await limited(out)
+    else:
+        backward = asyncio.ensure_future(ag.backward(out))
+        await held.begun.wait()
+        assert x.grad.item() == 6.0
+        backward.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await backward
 
     assert held.cancelled
     assert seen == []
@@ -188,6 +182,7 @@ def test_an_async_callback_of_a_blocking_backward_gets_a_loop_where_none_runs(gr
     assert seen == ["first", (callback, 6.0), "last"]
 
 
+@on_each_loop
 def test_where_a_loop_runs_an_async_callback_that_does_not_suspend_is_stepped(run):
     seen: list[str] = []
 
@@ -202,6 +197,7 @@ def test_where_a_loop_runs_an_async_callback_that_does_not_suspend_is_stepped(ru
     assert seen == ["run"]
 
 
+@on_each_loop
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_where_a_loop_runs_an_async_callback_that_suspends_raises_and_puts_grad_back(run, graph):
     x = leaf(1.0)

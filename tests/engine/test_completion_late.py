@@ -23,7 +23,7 @@ from tests.turns import settle
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_completion_future_asked_for_after_the_end_tells_the_end(run, fails):
+async def test_a_completion_future_asked_for_after_the_end_tells_the_end(fails):
     tasks: list[Any] = []
     trouble = Trouble()
 
@@ -32,22 +32,19 @@ def test_a_completion_future_asked_for_after_the_end_tells_the_end(run, fails):
         if fails:
             raise trouble
 
-    async def main():
-        x = leaf(1.0, 2.0)
-        with contextlib.suppress(Trouble):
-            await ag.grad(calling(x, body), [x], np.ones(2))
-        future = tasks[0].future_result
-        assert future.done()
-        if fails:
-            assert future.exception() is trouble
-        else:
-            assert [grad.tolist() for grad in await future] == [[1.0, 1.0]]
-
-    run(main())
+    x = leaf(1.0, 2.0)
+    with contextlib.suppress(Trouble):
+        await ag.grad(calling(x, body), [x], np.ones(2))
+    future = tasks[0].future_result
+    assert future.done()
+    if fails:
+        assert future.exception() is trouble
+    else:
+        assert [grad.tolist() for grad in await future] == [[1.0, 1.0]]
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_completion_future_first_asked_for_after_the_end_tells_what_is_still_known(run, fails):
+async def test_a_completion_future_first_asked_for_after_the_end_tells_what_is_still_known(fails):
     tasks: list[Any] = []
 
     def body(grad):
@@ -56,17 +53,14 @@ def test_a_completion_future_first_asked_for_after_the_end_tells_what_is_still_k
         if fails:
             raise Trouble
 
-    async def main():
-        x = leaf(1.0, 2.0)
-        with contextlib.suppress(Trouble):
-            await ag.grad(calling(x, body), [x], np.ones(2))
-        if fails:
-            with pytest.raises(GraphError, match="failed before its future was asked for"):
-                await tasks[0].future_result
-        else:
-            assert [grad.tolist() for grad in await tasks[0].future_result] == [[1.0, 1.0]]
-
-    run(main())
+    x = leaf(1.0, 2.0)
+    with contextlib.suppress(Trouble):
+        await ag.grad(calling(x, body), [x], np.ones(2))
+    if fails:
+        with pytest.raises(GraphError, match="failed before its future was asked for"):
+            await tasks[0].future_result
+    else:
+        assert [grad.tolist() for grad in await tasks[0].future_result] == [[1.0, 1.0]]
 
 
 # What is left behind.
@@ -80,15 +74,15 @@ def no_collection():
     gc.enable()
 
 
-def test_where_nobody_asks_no_completion_is_made(run):
+async def test_where_nobody_asks_no_completion_is_made():
     tasks: list[Any] = []
 
-    run(ag.backward(calling(leaf(1.0), lambda grad: tasks.append(CURRENT_GRAPH_TASK.get()))))
+    await ag.backward(calling(leaf(1.0), lambda grad: tasks.append(CURRENT_GRAPH_TASK.get())))
 
     assert tasks[0].completion is None
 
 
-def test_after_a_success_nothing_is_left_to_the_garbage_collector(run, no_collection):
+async def test_after_a_success_nothing_is_left_to_the_garbage_collector(no_collection):
     references: list[Any] = []
 
     def ask(grad):
@@ -98,19 +92,16 @@ def test_after_a_success_nothing_is_left_to_the_garbage_collector(run, no_collec
         queue_callback(lambda: references.append(weakref.ref(task)))
         ag.engine.warn("look")
 
-    async def main():
-        with pytest.warns(UserWarning, match="look"):
-            await ag.backward(calling(leaf(1.0), ask))
-        # A watcher's wake-up may still be queued.
-        await settle()
-
-    run(main())
+    with pytest.warns(UserWarning, match="look"):
+        await ag.backward(calling(leaf(1.0), ask))
+    # A watcher's wake-up may still be queued.
+    await settle()
 
     assert len(references) == 3
     assert [reference() for reference in references] == [None] * 3
 
 
-def test_after_a_success_a_future_that_is_held_holds_neither_task_nor_graph(run, no_collection):
+async def test_after_a_success_a_future_that_is_held_holds_neither_task_nor_graph(no_collection):
     futures: list[Any] = []
     references: list[Any] = []
 
@@ -123,7 +114,7 @@ def test_after_a_success_a_future_that_is_held_holds_neither_task_nor_graph(run,
         references.append(weakref.ref(out.grad_fn))
         await ag.backward(out)
 
-    run(main())
+    await main()
 
     assert [reference() for reference in references] == [None, None]
     assert futures[0].result() == []

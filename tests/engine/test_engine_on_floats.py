@@ -92,75 +92,75 @@ async def execute_on_floats(*roots: tuple[Node, float | None], inputs: Any = (),
 
 
 @pytest.mark.parametrize("kind", [ScaleFloats, SlowScale])
-def test_floats_flow_along_a_chain(run, kind):
+async def test_floats_flow_along_a_chain(kind):
     x = Keep()
     chain: Node = x
     for factor in (2.0, 3.0, 5.0):
         chain = kind((chain, factor))
 
-    run(execute_on_floats((chain, 1.0)))
+    await execute_on_floats((chain, 1.0))
 
     assert x.grad == 30.0
 
 
 @pytest.mark.parametrize("kind", [ScaleFloats, SlowScale])
-def test_floats_that_meet_are_summed(run, kind):
+async def test_floats_that_meet_are_summed(kind):
     x = Keep()
     shared = kind((x, 1.0))
     branches = [kind((shared, factor)) for factor in (2.0, 3.0, 4.0)]
     root = kind(*[(branch, 1.0) for branch in branches], (None, 7.0))
 
-    run(execute_on_floats((root, 1.0)))
+    await execute_on_floats((root, 1.0))
 
     assert x.grad == 9.0
     assert shared.runs == 1
 
 
-def test_undefined_floats_arrive_and_add_nothing(run):
+async def test_undefined_floats_arrive_and_add_nothing():
     x, y = Keep(), Keep()
     pair = SumOfTwo(x)
     root = ScaleFloats((pair, 2.0), (y, 1.0))
 
-    run(execute_on_floats((root, 1.0)))
+    await execute_on_floats((root, 1.0))
 
     assert pair.arrived == [(2.0, None)]
     assert x.grad == 2.0
 
 
-def test_several_roots_of_floats_each_start_with_their_own(run):
+async def test_several_roots_of_floats_each_start_with_their_own():
     x = Keep()
     below = ScaleFloats((x, 10.0))
     above = ScaleFloats((below, 2.0))
 
-    run(execute_on_floats((above, 1.0), (below, 5.0), (above, 3.0)))
+    await execute_on_floats((above, 1.0), (below, 5.0), (above, 3.0))
 
     assert x.grad == 130.0
     assert (above.runs, below.runs) == (1, 1)
 
 
-def test_floats_are_captured_and_nothing_else_runs(run):
+async def test_floats_are_captured_and_nothing_else_runs():
     x, y = Keep(), Keep()
     wanted, unwanted = ScaleFloats((x, 1.0)), ScaleFloats((y, 1.0))
     root = ScaleFloats((wanted, 2.0), (unwanted, 3.0))
 
-    captured = run(execute_on_floats((root, 1.0), inputs=[Edge(wanted, 0), Edge(root, 0)], accumulate=False))
+    captured = await execute_on_floats((root, 1.0), inputs=[Edge(wanted, 0), Edge(root, 0)], accumulate=False)
 
     assert captured == [2.0, 1.0]
     assert (wanted.runs, unwanted.runs, root.runs) == (0, 0, 1)
 
 
-def test_the_public_functions_take_floats_too(run):
+async def test_the_public_functions_take_floats_too():
     x = Keep()
     root = ScaleFloats((x, 4.0))
 
-    run(ag.backward(GradientEdge(root, 0), 2.0))
-    (captured,) = run(ag.grad(GradientEdge(root, 0), GradientEdge(x, 0), 3.0))
+    await ag.backward(GradientEdge(root, 0), 2.0)
+    (captured,) = await ag.grad(GradientEdge(root, 0), GradientEdge(x, 0), 3.0)
 
     assert x.grad == 8.0
     assert captured == 12.0
 
 
-def test_hooks_see_floats_and_may_replace_them(run):
+async def test_hooks_see_floats_and_may_replace_them():
     x = Keep()
     middle = ScaleFloats((x, 2.0))
     root = ScaleFloats((middle, 3.0))
@@ -171,23 +171,23 @@ def test_hooks_see_floats_and_may_replace_them(run):
     meta.post_hooks.add(lambda inputs, outputs: seen.append((inputs, outputs)))
     meta.post_hooks.add(lambda inputs, outputs: (inputs[0] * 100.0,))
 
-    run(execute_on_floats((root, 1.0)))
+    await execute_on_floats((root, 1.0))
 
     assert seen == [((8.0,), (4.0,))]
     assert x.grad == 800.0
 
 
-def test_a_graph_of_floats_that_keeps_nothing_can_run_again(run):
+async def test_a_graph_of_floats_that_keeps_nothing_can_run_again():
     x = Keep()
     root = ScaleFloats((x, 2.0))
 
-    run(execute_on_floats((root, 1.0)))
-    run(execute_on_floats((root, 1.0)))
+    await execute_on_floats((root, 1.0))
+    await execute_on_floats((root, 1.0))
 
     assert x.grad == 4.0
 
 
-def test_a_failure_among_floats_names_its_node(run):
+async def test_a_failure_among_floats_names_its_node():
     class Fail(ScaleFloats):
         __slots__ = ()
 
@@ -197,12 +197,12 @@ def test_a_failure_among_floats_names_its_node(run):
     node = Fail((Keep(), 1.0))
 
     with pytest.raises(ArithmeticError) as caught:
-        run(execute_on_floats((ScaleFloats((node, 1.0)), 1.0)))
+        await execute_on_floats((ScaleFloats((node, 1.0)), 1.0))
 
     assert caught.value.__notes__ == [f"in Fail (node #{node.sequence_nr})"]
 
 
-def test_a_node_of_floats_that_returns_too_few_is_named(run):
+async def test_a_node_of_floats_that_returns_too_few_is_named():
     class TooFew(ScaleFloats):
         __slots__ = ()
 
@@ -210,4 +210,4 @@ def test_a_node_of_floats_that_returns_too_few_is_named(run):
             return ()
 
     with pytest.raises(ag.errors.InvalidGradientError, match=r"^TooFew .* returned 0 gradients, and has 1 input"):
-        run(execute_on_floats((TooFew((Keep(), 1.0)), 1.0)))
+        await execute_on_floats((TooFew((Keep(), 1.0)), 1.0))

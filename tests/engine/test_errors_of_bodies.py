@@ -18,6 +18,7 @@ from tests.failing import Peculiar, Trouble, raising, raising_later
 from tests.functions import awaiting, calling
 from tests.graphs import name_in_note
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.turns import Held, settle
 
 
@@ -57,23 +58,20 @@ each_error = pytest.mark.parametrize("made", ERRORS.values(), ids=ERRORS)
 
 @each_error
 @pytest.mark.parametrize("turns", [0, 1, 3])
-def test_any_error_of_a_body_comes_out_as_the_same_object_and_undoes_the_backward(run, made, turns):
-    async def main():
-        error, helds = made(), [Held(), Held()]
-        scene = FailingGraph(lambda x: awaiting(x, raising_later(error, turns)))
-        out = scene.out
-        for held in helds:
-            out = np.add(out, awaiting(leaf(1.0), held))
-        with pytest.raises(type(error)) as caught:
-            await ag.backward(out)
-        assert caught.value is error
-        assert getattr(error, "__notes__", []) == ([] if isinstance(error, Frozen) else [name_in_note(scene.bad)])
-        assert (error.__cause__, error.__context__) == (None, None)
-        assert scene.has_not_happened()
-        assert all(held.cancelled for held in helds)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
+async def test_any_error_of_a_body_comes_out_as_the_same_object_and_undoes_the_backward(made, turns):
+    error, helds = made(), [Held(), Held()]
+    scene = FailingGraph(lambda x: awaiting(x, raising_later(error, turns)))
+    out = scene.out
+    for held in helds:
+        out = np.add(out, awaiting(leaf(1.0), held))
+    with pytest.raises(type(error)) as caught:
+        await ag.backward(out)
+    assert caught.value is error
+    assert getattr(error, "__notes__", []) == ([] if isinstance(error, Frozen) else [name_in_note(scene.bad)])
+    assert (error.__cause__, error.__context__) == (None, None)
+    assert scene.has_not_happened()
+    assert all(held.cancelled for held in helds)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 @each_error
@@ -101,6 +99,7 @@ def test_any_error_comes_out_of_a_blocking_backward_as_well(made, kind):
     assert scene.has_not_happened()
 
 
+@on_each_loop
 @pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 @pytest.mark.parametrize("body", ["a function", "an async def", "a formula"])
 def test_a_stop_iteration_is_the_cause_of_a_runtime_error_as_in_every_coroutine(run, body, blocking):
@@ -130,102 +129,93 @@ def test_a_stop_iteration_is_the_cause_of_a_runtime_error_as_in_every_coroutine(
 # Several errors.
 
 
-def test_of_bodies_that_fail_at_once_the_first_is_raised_and_each_other_is_one_note_of_it(run):
-    async def main():
-        gate, order = asyncio.Event(), []
+async def test_of_bodies_that_fail_at_once_the_first_is_raised_and_each_other_is_one_note_of_it():
+    gate, order = asyncio.Event(), []
 
-        async def fails(grad, name):
-            await gate.wait()
-            order.append(name)
-            raise Trouble(name)
+    async def fails(grad, name):
+        await gate.wait()
+        order.append(name)
+        raise Trouble(name)
 
-        bodies = [awaiting(leaf(1.0), lambda grad, name=name: fails(grad, name)) for name in "abcd"]
-        backward = asyncio.ensure_future(ag.backward(bodies, [np.ones(1)] * 4))
-        await settle()
-        gate.set()
-        with pytest.raises(Trouble) as caught:
-            await backward
-        assert str(caught.value) == order[0]
-        where, *later = caught.value.__notes__
-        assert where == name_in_note(bodies["abcd".index(order[0])])
-        for note, name in zip(later, order[1:], strict=True):
-            node = bodies["abcd".index(name)].grad_fn
-            assert f"node #{node.sequence_nr}, device 'cpu'" in note
-            assert note.endswith(f"{node.name} raised Trouble: {name}")
-
-    run(main())
+    bodies = [awaiting(leaf(1.0), lambda grad, name=name: fails(grad, name)) for name in "abcd"]
+    backward = asyncio.ensure_future(ag.backward(bodies, [np.ones(1)] * 4))
+    await settle()
+    gate.set()
+    with pytest.raises(Trouble) as caught:
+        await backward
+    assert str(caught.value) == order[0]
+    where, *later = caught.value.__notes__
+    assert where == name_in_note(bodies["abcd".index(order[0])])
+    for note, name in zip(later, order[1:], strict=True):
+        node = bodies["abcd".index(name)].grad_fn
+        assert f"node #{node.sequence_nr}, device 'cpu'" in note
+        assert note.endswith(f"{node.name} raised Trouble: {name}")
 
 
 @each_error
-def test_a_body_that_raises_another_error_while_it_is_cancelled_adds_a_note_and_no_more(run, made):
-    async def main():
-        first, later = Trouble("first"), made()
-        held = Held()
+async def test_a_body_that_raises_another_error_while_it_is_cancelled_adds_a_note_and_no_more(made):
+    first, later = Trouble("first"), made()
+    held = Held()
 
-        async def turns_bad(grad):
-            try:
-                await held(grad)
-            except asyncio.CancelledError:
-                raise later from None
+    async def turns_bad(grad):
+        try:
+            await held(grad)
+        except asyncio.CancelledError:
+            raise later from None
 
-        async def fails(grad):
-            await held.begun.wait()
-            raise first
+    async def fails(grad):
+        await held.begun.wait()
+        raise first
 
-        bad, other = awaiting(leaf(1.0), fails), awaiting(leaf(1.0), turns_bad)
-        with pytest.raises(Trouble) as caught:
-            await ag.backward(np.add(bad, other))
-        assert caught.value is first
-        where, *others = first.__notes__
-        assert where == name_in_note(bad)
-        if isinstance(later, asyncio.CancelledError):
-            assert others == []
-        else:
-            (note,) = others
-            assert f"node #{other.grad_fn.sequence_nr}" in note
-            assert type(later).__name__ in note
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
+    bad, other = awaiting(leaf(1.0), fails), awaiting(leaf(1.0), turns_bad)
+    with pytest.raises(Trouble) as caught:
+        await ag.backward(np.add(bad, other))
+    assert caught.value is first
+    where, *others = first.__notes__
+    assert where == name_in_note(bad)
+    if isinstance(later, asyncio.CancelledError):
+        assert others == []
+    else:
+        (note,) = others
+        assert f"node #{other.grad_fn.sequence_nr}" in note
+        assert type(later).__name__ in note
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_the_same_error_raised_by_several_bodies_is_no_note_of_itself(run):
+async def test_the_same_error_raised_by_several_bodies_is_no_note_of_itself():
     error = Trouble("one")
     bodies = [awaiting(leaf(1.0), raising_later(error, 1)) for _ in range(3)]
 
     with pytest.raises(Trouble) as caught:
-        run(ag.backward(bodies, [np.ones(1)] * 3))
+        await ag.backward(bodies, [np.ones(1)] * 3)
 
     assert caught.value is error
     assert len(error.__notes__) == 1
 
 
-def test_a_body_that_ends_well_although_it_was_cancelled_hands_nothing_on(run):
-    async def main():
-        held, x = Held(), leaf(1.0)
+async def test_a_body_that_ends_well_although_it_was_cancelled_hands_nothing_on():
+    held, x = Held(), leaf(1.0)
 
-        async def swallows(grad):
-            try:
-                await held(grad)
-            except asyncio.CancelledError:
-                await asyncio.sleep(0)
+    async def swallows(grad):
+        try:
+            await held(grad)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
 
-        async def fails(grad):
-            await held.begun.wait()
-            raise Trouble
+    async def fails(grad):
+        await held.begun.wait()
+        raise Trouble
 
-        ran = []
-        out = np.add(awaiting(leaf(1.0), fails), awaiting(calling(x, ran.append), swallows))
-        with pytest.raises(Trouble) as caught:
-            await ag.backward(out)
-        assert len(caught.value.__notes__) == 1
-        assert ran == []
-        assert x.grad is None
-
-    run(main())
+    ran = []
+    out = np.add(awaiting(leaf(1.0), fails), awaiting(calling(x, ran.append), swallows))
+    with pytest.raises(Trouble) as caught:
+        await ag.backward(out)
+    assert len(caught.value.__notes__) == 1
+    assert ran == []
+    assert x.grad is None
 
 
-def test_an_error_inside_of_nested_backwards_collects_its_places_from_the_inside_out(run):
+async def test_an_error_inside_of_nested_backwards_collects_its_places_from_the_inside_out():
     error, w = Trouble("deep"), leaf(2.0)
     made: list[ag.Tensor] = []
 
@@ -239,7 +229,7 @@ def test_an_error_inside_of_nested_backwards_collects_its_places_from_the_inside
     outer = awaiting(w, nest)
 
     with pytest.raises(Trouble):
-        run(ag.backward(np.add(outer, w)))
+        await ag.backward(np.add(outer, w))
 
     assert error.__notes__ == [name_in_note(tensor) for tensor in [*made[::-1], outer]]
     assert w.grad is None

@@ -17,6 +17,7 @@ from tests.failing import Peculiar, Trouble, raising, raising_later
 from tests.functions import awaiting, calling
 from tests.graphs import name_in_note
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 
 
 class Explosive(np.ndarray):
@@ -55,19 +56,20 @@ ADDED = {
 
 @pytest.mark.parametrize("kind", [Trouble, KeyboardInterrupt, SystemExit, AttributeError, MemoryError, Peculiar])
 @pytest.mark.parametrize("where", ADDED)
-def test_an_array_type_that_raises_when_it_is_summed_fails_the_backward_with_its_error(run, where, kind):
+async def test_an_array_type_that_raises_when_it_is_summed_fails_the_backward_with_its_error(where, kind):
     error = kind("cannot be added")
     derivative(loaded, "x")(lambda grad: explosive(error))
     scene = FailingGraph(lambda x: ADDED[where](np.multiply(x, 1.0)))
 
     with pytest.raises(kind) as caught:
-        run(ag.backward(scene.out))
+        await ag.backward(scene.out)
 
     assert caught.value is error
     assert error.__notes__[0].startswith("in LoadedBackward (node #")
     assert scene.has_not_happened()
 
 
+@on_each_loop
 @pytest.mark.parametrize("kind", [Trouble, KeyboardInterrupt, AttributeError])
 @pytest.mark.parametrize("counted", [False, True], ids=["plain", "counted"])
 def test_an_array_type_that_raises_when_a_leaf_adds_it_leaves_the_leaf_as_it_was(run, counted, kind):
@@ -136,6 +138,7 @@ def through(x: ag.Tensor, kind: type[ag.graph.Node]) -> Any:
 PLACES = [wrong_shape, in_a_post_hook, in_a_prehook, in_the_release, before_the_release]
 
 
+@on_each_loop
 @pytest.mark.parametrize("bad", PLACES, ids=lambda bad: bad.__name__)
 @pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 def test_wherever_in_a_node_the_error_is_the_note_names_that_node(run, bad, blocking):
@@ -150,7 +153,7 @@ def test_wherever_in_a_node_the_error_is_the_note_names_that_node(run, bad, bloc
     assert scene.has_not_happened()
 
 
-def test_what_a_failed_backward_had_captured_is_gone(run):
+async def test_what_a_failed_backward_had_captured_is_gone():
     tasks: list[Any] = []
     x = leaf(2.0)
     bad = calling(x, raising(Trouble("late")))
@@ -158,7 +161,7 @@ def test_what_a_failed_backward_had_captured_is_gone(run):
     kept.register_hook(lambda grad: tasks.append(ag.engine.current_graph_task()))
 
     with pytest.raises(Trouble):
-        run(ag.grad(np.add(bad, kept), [kept, x]))
+        await ag.grad(np.add(bad, kept), [kept, x])
 
     assert tasks[0].captured_grads == [None, None]
     assert tasks[0].has_error

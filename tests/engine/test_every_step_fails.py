@@ -24,6 +24,7 @@ from tests.functions import awaiting
 from tests.graphs import nodes_below
 from tests.sampling import cases
 from tests.settings import loop_budget
+from tests.support.loops import on_each_loop
 
 
 class Stopped:
@@ -174,10 +175,11 @@ async def stop_at_each(seed: int, stop: Callable[[Any], Callable[[str], Any]], b
 @pytest.mark.sampled("stop")
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
 @pytest.mark.parametrize("seed", range(8))
-def test_a_backward_stopped_at_any_step_has_not_happened_and_runs_again(run, seed, stop):
-    run(stop_at_each(seed, stop, breathes=seed % 2 == 1))
+async def test_a_backward_stopped_at_any_step_has_not_happened_and_runs_again(seed, stop):
+    await stop_at_each(seed, stop, breathes=seed % 2 == 1)
 
 
+@on_each_loop
 @given(st.integers(8, 10**6), st.sampled_from(STOPS), st.booleans(), st.data())
 @settings(max_examples=cases(60))
 def test_any_graph_stopped_at_any_step_has_not_happened_and_runs_again(run, seed, stop, breathes, data):
@@ -187,6 +189,7 @@ def test_any_graph_stopped_at_any_step_has_not_happened_and_runs_again(run, seed
         assert run(stop_at(seed, index, stop, breathes)) in ENDS[stop]
 
 
+@on_each_loop
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
 def test_a_backward_that_was_stopped_at_any_step_leaves_nothing_to_the_garbage_collector(run, stop):
     async def stop_at_each(seed: int, count: int) -> None:
@@ -211,7 +214,7 @@ def test_a_backward_that_was_stopped_at_any_step_leaves_nothing_to_the_garbage_c
         run(main())
 
 
-def test_of_two_backwards_at_once_the_one_that_is_stopped_at_any_step_takes_back_its_own_part(run):
+async def test_of_two_backwards_at_once_the_one_that_is_stopped_at_any_step_takes_back_its_own_part():
     """Both run over the same leaves, hooks included, so that one adds to a gradient that the other takes back from."""
 
     async def beside(stopped: Stopped) -> Any:
@@ -248,7 +251,7 @@ def test_of_two_backwards_at_once_the_one_that_is_stopped_at_any_step_takes_back
             ends |= await stop_at_each(seed)
         assert ends == {"Trouble+NoneType", "NoneType+Trouble", "NoneType+NoneType"}
 
-    run(main())
+    await main()
 
 
 # Blocking.

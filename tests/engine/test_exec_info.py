@@ -114,7 +114,7 @@ def test_will_execute_says_of_every_node_below_the_root_what_torch_says(seed, ac
     assert ours == theirs
 
 
-def test_without_inputs_exec_info_is_empty_and_what_is_reached_executes_the_root_included(run):
+async def test_without_inputs_exec_info_is_empty_and_what_is_reached_executes_the_root_included():
     answers: list[Any] = []
     x, other = leaf(1.0), leaf(2.0)
     y = np.multiply(x, 2.0)
@@ -127,13 +127,13 @@ def test_without_inputs_exec_info_is_empty_and_what_is_reached_executes_the_root
 
     z.register_hook(ask)
 
-    run(ag.backward(z))
+    await ag.backward(z)
 
     # PyTorch says False of the only root, since no edge leads to it; it runs nevertheless.
     assert answers == [[True, True, True, False], {}]
 
 
-def test_will_execute_is_for_nodes_inside_of_a_backward(run):
+async def test_will_execute_is_for_nodes_inside_of_a_backward():
     x = leaf(1.0)
     y = np.multiply(x, 2.0)
     errors: list[Any] = []
@@ -145,14 +145,14 @@ def test_will_execute_is_for_nodes_inside_of_a_backward(run):
             errors.append(caught.value)
 
     y.register_hook(ask)
-    run(ag.backward(y))
+    await ag.backward(y)
 
     assert len(errors) == 3
     with pytest.raises(GraphError, match=r"will_execute\(node\).*no backward runs here"):
         will_execute(y.grad_fn)
 
 
-def test_of_a_leaf_that_grad_captures_will_execute_has_no_answer(run):
+async def test_of_a_leaf_that_grad_captures_will_execute_has_no_answer():
     x = leaf(1.0, 2.0)
     y = np.multiply(x, 2.0)
     node = get_gradient_edge(x).node
@@ -163,58 +163,55 @@ def test_of_a_leaf_that_grad_captures_will_execute_has_no_answer(run):
 
     y.register_hook(ask)
 
-    run(ag.grad(y, [x], np.ones(2)))
+    await ag.grad(y, [x], np.ones(2))
 
 
 # Inputs of every kind.
 
 
-def test_the_same_input_as_tensor_and_as_edge_is_captured_for_each(run):
+async def test_the_same_input_as_tensor_and_as_edge_is_captured_for_each():
     x = leaf(1.0, 2.0)
     y = np.multiply(x, 2.0)
 
-    grads = run(ag.grad(np.multiply(y, 3.0), [y, get_gradient_edge(y), x, y], np.ones(2)))
+    grads = await ag.grad(np.multiply(y, 3.0), [y, get_gradient_edge(y), x, y], np.ones(2))
 
     assert [grad.tolist() for grad in grads] == [[3.0, 3.0], [3.0, 3.0], [6.0, 6.0], [3.0, 3.0]]
 
 
-def test_each_output_of_a_node_is_an_input_of_its_own(run):
+async def test_each_output_of_a_node_is_an_input_of_its_own():
     infos: list[Any] = []
     x = leaf(1.0)
     first, second = split(x, lambda one, two: one)
     total = np.add(np.multiply(first, 2.0), np.multiply(second, 5.0))
     total.register_hook(lambda grad: infos.append(current_graph_task().exec_info[first.grad_fn]))
 
-    grads = run(ag.grad(total, [second, first]))
+    grads = await ag.grad(total, [second, first])
 
     assert [grad.item() for grad in grads] == [5.0, 2.0]
     assert infos[0].captures == [Capture(1, 0), Capture(0, 1)]
     assert not infos[0].needed
 
 
-def test_an_edge_whose_tensor_is_gone_is_an_input(run):
+async def test_an_edge_whose_tensor_is_gone_is_an_input():
     x = leaf(1.0)
     edge = get_gradient_edge(np.multiply(x, 2.0))
     accumulator = edge.node.next_edges[0]
 
-    grads = run(ag.grad(edge, [GradientEdge(*accumulator), edge]))
+    grads = await ag.grad(edge, [GradientEdge(*accumulator), edge])
 
     assert [grad.item() for grad in grads] == [2.0, 1.0]
 
 
-def test_an_input_that_is_no_leaf_runs_and_is_released_and_what_it_gives_goes_nowhere(run):
+async def test_an_input_that_is_no_leaf_runs_and_is_released_and_what_it_gives_goes_nowhere():
     ran: list[str] = []
     x = leaf(1.0, 2.0)
     below_it = calling(x, lambda grad: ran.append("below"))
     y = np.multiply(below_it, below_it)
     z = calling(y, lambda grad: ran.append("above"))
 
-    async def main():
-        await ag.backward(z, np.ones(2), inputs=[y])
-        with pytest.raises(ag.errors.ReleasedGraphError):
-            await ag.backward(y, np.ones(2))
-
-    run(main())
+    await ag.backward(z, np.ones(2), inputs=[y])
+    with pytest.raises(ag.errors.ReleasedGraphError):
+        await ag.backward(y, np.ones(2))
 
     assert ran == ["above"]
     assert y.grad.tolist() == [1.0, 1.0]
@@ -225,7 +222,7 @@ def test_an_input_that_is_no_leaf_runs_and_is_released_and_what_it_gives_goes_no
 
 
 @pytest.mark.parametrize("how", ["flag", "entry"])
-def test_a_node_that_a_body_adds_runs(run, how):
+async def test_a_node_that_a_body_adds_runs(how):
     x, other = leaf(1.0), leaf(2.0)
     ran: list[str] = []
     extra = calling(other, lambda grad: ran.append("extra"))
@@ -243,13 +240,13 @@ def test_a_node_that_a_body_adds_runs(run, how):
 
     root = calling(total, add)
 
-    run(ag.backward(root, inputs=[x]))
+    await ag.backward(root, inputs=[x])
 
     assert ran == ["extra"]
     assert (x.grad.item(), other.grad.item()) == (2.0, 3.0)
 
 
-def test_a_leaf_that_a_body_adds_to_a_grad_is_captured_and_accumulates_too(run):
+async def test_a_leaf_that_a_body_adds_to_a_grad_is_captured_and_accumulates_too():
     x = leaf(1.0)
 
     def add(grad):
@@ -257,13 +254,13 @@ def test_a_leaf_that_a_body_adds_to_a_grad_is_captured_and_accumulates_too(run):
 
     y = calling(np.multiply(x, 2.0), add)
 
-    (grad,) = run(ag.grad(y, [x]))
+    (grad,) = await ag.grad(y, [x])
 
     assert grad.item() == 2.0
     assert x.grad.item() == 2.0
 
 
-def test_a_node_added_while_another_body_waits_runs_too(run):
+async def test_a_node_added_while_another_body_waits_runs_too():
     x, other = leaf(1.0), leaf(2.0)
     held = Held()
     tasks: list[Any] = []
@@ -275,26 +272,23 @@ def test_a_node_added_while_another_body_waits_runs_too(run):
     doubled = np.multiply(other, 3.0)
     both = awaiting(np.add(np.multiply(x, 2.0), doubled), wait)
 
-    async def main():
-        backward = asyncio.ensure_future(ag.backward(both, inputs=[x]))
-        await held.begun.wait()
-        for node in (doubled.grad_fn, get_gradient_edge(other).node):
-            tasks[0].exec_info[node].needed = True
-        held.let_go.set()
-        await backward
-
-    run(main())
+    backward = asyncio.ensure_future(ag.backward(both, inputs=[x]))
+    await held.begun.wait()
+    for node in (doubled.grad_fn, get_gradient_edge(other).node):
+        tasks[0].exec_info[node].needed = True
+    held.let_go.set()
+    await backward
 
     assert (x.grad.item(), other.grad.item()) == (2.0, 3.0)
 
 
-def test_in_a_backward_without_inputs_there_is_nothing_to_add(run):
+async def test_in_a_backward_without_inputs_there_is_nothing_to_add():
     x = leaf(1.0)
 
     def add(grad):
         current_graph_task().exec_info[get_gradient_edge(x).node].needed = True
 
-    run(ag.backward(calling(np.multiply(x, 2.0), add)))
+    await ag.backward(calling(np.multiply(x, 2.0), add))
 
     assert x.grad.item() == 2.0
 

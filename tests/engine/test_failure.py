@@ -67,13 +67,13 @@ def with_post_accumulate_hook(x: ag.Tensor, hook: Any) -> Any:
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_the_error_is_raised_as_it_is_and_every_gradient_is_as_it_was(run, failure):
+async def test_the_error_is_raised_as_it_is_and_every_gradient_is_as_it_was(failure):
     error = Trouble("first")
     out, tensors = failing_graph(FAILURES[failure](error))
     before = state_of(*tensors)
 
     with pytest.raises(Trouble) as caught:
-        run(ag.backward(out))
+        await ag.backward(out)
 
     assert caught.value is error
     assert error.__cause__ is None
@@ -95,29 +95,29 @@ def test_a_blocking_backward_that_fails_raises_the_error_as_it_is_and_leaves_eve
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_the_failing_graph_would_otherwise_have_changed_every_gradient(run, failure):
+async def test_the_failing_graph_would_otherwise_have_changed_every_gradient(failure):
     """Holds the tests above to account: without the failure, all that they look at changes."""
     out, tensors = failing_graph(lambda x: calling(x, lambda grad: None))
     before = state_of(*tensors)
 
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert all(now != then for now, then in zip(state_of(*tensors), before, strict=True))
 
 
 @pytest.mark.parametrize("failure", ["body", "async body"])
-def test_a_note_names_the_node_its_number_and_its_device(run, failure):
+async def test_a_note_names_the_node_its_number_and_its_device(failure):
     error = Trouble("first")
     failing = FAILURES[failure](error)(leaf(1.0))
 
     with pytest.raises(Trouble):
-        run(ag.backward(np.multiply(failing, 2.0)))
+        await ag.backward(np.multiply(failing, 2.0))
 
     node = failing.grad_fn
     assert error.__notes__ == [f"in {node.name} (node #{node.sequence_nr}, device 'cpu')"]
 
 
-def test_a_failing_formula_is_named_on_the_fast_path(run):
+async def test_a_failing_formula_is_named_on_the_fast_path():
     @primitive()
     def doubled(x):
         return 2 * x
@@ -128,13 +128,13 @@ def test_a_failing_formula_is_named_on_the_fast_path(run):
     out = doubled(x)
 
     with pytest.raises(Trouble):
-        run(ag.backward(np.multiply(out, 2.0)))
+        await ag.backward(np.multiply(out, 2.0))
 
     assert error.__notes__ == [f"in DoubledBackward (node #{out.grad_fn.sequence_nr}, device 'cpu')"]
     assert x.grad is None
 
 
-def test_a_backward_inside_a_backward_adds_a_note_for_each_node_on_the_way_out(run):
+async def test_a_backward_inside_a_backward_adds_a_note_for_each_node_on_the_way_out():
     error = Trouble("inner")
     nodes = []
 
@@ -147,14 +147,14 @@ def test_a_backward_inside_a_backward_adds_a_note_for_each_node_on_the_way_out(r
     outer = awaiting(leaf(1.0), nested)
 
     with pytest.raises(Trouble):
-        run(ag.backward(outer))
+        await ag.backward(outer)
     nodes.append(outer.grad_fn)
 
     places = [f"in {node.name} (node #{node.sequence_nr}, device 'cpu')" for node in nodes]
     assert error.__notes__ == places
 
 
-def test_what_a_body_catches_is_no_failure(run):
+async def test_what_a_body_catches_is_no_failure():
     async def careful(grad):
         with ag.enable_grad():
             inner = calling(leaf(1.0), raising(Trouble("inner")))
@@ -163,12 +163,12 @@ def test_what_a_body_catches_is_no_failure(run):
 
     x = leaf(1.0)
 
-    run(ag.backward(awaiting(x, careful)))
+    await ag.backward(awaiting(x, careful))
 
     assert x.grad.item() == 1.0
 
 
-def test_the_first_error_is_raised_and_later_ones_are_notes_of_it(run):
+async def test_the_first_error_is_raised_and_later_ones_are_notes_of_it():
     first, second = Trouble("first"), Trouble("second")
     held = Held()
 
@@ -185,55 +185,52 @@ def test_the_first_error_is_raised_and_later_ones_are_notes_of_it(run):
     out = np.add(awaiting(leaf(1.0), fails_first), awaiting(leaf(1.0), fails_when_cancelled))
 
     with pytest.raises(Trouble) as caught:
-        run(ag.backward(out))
+        await ag.backward(out)
 
     assert caught.value is first
     assert any("AwaitingBackward raised Trouble: second" in note for note in first.__notes__)
 
 
-def test_when_one_body_fails_the_others_are_cancelled_and_awaited(run):
-    async def main():
-        helds = [Held() for _ in range(3)]
-        cleaned: list[int] = []
+async def test_when_one_body_fails_the_others_are_cancelled_and_awaited():
+    helds = [Held() for _ in range(3)]
+    cleaned: list[int] = []
 
-        async def cleans_up(grad, number):
-            try:
-                await helds[number](grad)
-            finally:
-                for _ in range(number + 1):
-                    await asyncio.sleep(0)
-                cleaned.append(number)
+    async def cleans_up(grad, number):
+        try:
+            await helds[number](grad)
+        finally:
+            for _ in range(number + 1):
+                await asyncio.sleep(0)
+            cleaned.append(number)
 
-        async def fails(grad):
-            await helds[0].begun.wait()
-            raise Trouble("now")
+    async def fails(grad):
+        await helds[0].begun.wait()
+        raise Trouble("now")
 
-        out = awaiting(leaf(1.0), fails)
-        for number in range(3):
-            out = np.add(out, awaiting(leaf(1.0), lambda grad, number=number: cleans_up(grad, number)))
+    out = awaiting(leaf(1.0), fails)
+    for number in range(3):
+        out = np.add(out, awaiting(leaf(1.0), lambda grad, number=number: cleans_up(grad, number)))
 
-        with pytest.raises(Trouble):
-            await ag.backward(out)
+    with pytest.raises(Trouble):
+        await ag.backward(out)
 
-        assert sorted(cleaned) == [0, 1, 2]
-        assert all(held.cancelled for held in helds)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
+    assert sorted(cleaned) == [0, 1, 2]
+    assert all(held.cancelled for held in helds)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_nodes_that_are_ready_do_not_run_after_a_failure(run):
+async def test_nodes_that_are_ready_do_not_run_after_a_failure():
     ran: list[str] = []
     older = calling(leaf(1.0), lambda grad: ran.append("older"))
     failing = calling(leaf(1.0), raising(Trouble("stop")))
 
     with pytest.raises(Trouble):
-        run(ag.backward(np.add(failing, older)))
+        await ag.backward(np.add(failing, older))
 
     assert ran == []
 
 
-def test_a_graph_of_which_nothing_was_released_runs_again_after_a_failure(run):
+async def test_a_graph_of_which_nothing_was_released_runs_again_after_a_failure():
     fails = [True]
 
     def sometimes(grad):
@@ -244,15 +241,15 @@ def test_a_graph_of_which_nothing_was_released_runs_again_after_a_failure(run):
     out = np.add(np.multiply(x, 5.0), calling(y, sometimes))
 
     with pytest.raises(Trouble):
-        run(ag.backward(out, retain_graph=True))
+        await ag.backward(out, retain_graph=True)
     assert (x.grad, y.grad) == (None, None)
     fails.append(False)
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert (x.grad.item(), y.grad.item()) == (5.0, 1.0)
 
 
-def test_grad_that_fails_touches_nothing_and_can_be_repeated(run):
+async def test_grad_that_fails_touches_nothing_and_can_be_repeated():
     x = leaf(2.0)
     fails = [False, True]
 
@@ -263,8 +260,8 @@ def test_grad_that_fails_touches_nothing_and_can_be_repeated(run):
     out = np.multiply(calling(x, sometimes), 3.0)
 
     with pytest.raises(Trouble):
-        run(ag.grad(out, x))
-    (found,) = run(ag.grad(out, x))
+        await ag.grad(out, x)
+    (found,) = await ag.grad(out, x)
 
     assert found.item() == 3.0
 
@@ -282,7 +279,7 @@ def test_what_is_no_exception_puts_gradients_back_in_a_blocking_backward_too(err
 
 
 @pytest.mark.parametrize("outer_too", [False, True], ids=["nested only", "outer too"])
-def test_a_nested_backward_is_taken_back_when_the_outer_one_fails(run, outer_too):
+async def test_a_nested_backward_is_taken_back_when_the_outer_one_fails(outer_too):
     """A backward happens or it does not: what a body accumulated by a backward of its own is part of it."""
     w, v, x = leaf(2.0), leaf(5.0), leaf(1.0)
     w.grad = assigned = ag.tensor([10.0])
@@ -300,7 +297,7 @@ def test_a_nested_backward_is_taken_back_when_the_outer_one_fails(run, outer_too
 
     # With a budget that no machine uses up, the nested backward ends before the other body fails.
     with loop_budget(PATIENCE), pytest.raises(Trouble):
-        run(ag.backward(out))
+        await ag.backward(out)
 
     assert nested_ran == [7.0 if outer_too else 6.0]
     assert w.grad is assigned
@@ -308,25 +305,22 @@ def test_a_nested_backward_is_taken_back_when_the_outer_one_fails(run, outer_too
     assert v.grad is None
 
 
-def test_errors_of_bodies_that_ended_together_are_all_accounted_for(run):
+async def test_errors_of_bodies_that_ended_together_are_all_accounted_for():
     """Two bodies fail in the same turn of the loop: one error is raised, the other is a note, none is lost."""
 
-    async def main():
-        gate = asyncio.Event()
+    gate = asyncio.Event()
 
-        async def fail(grad, text):
-            await gate.wait()
-            raise Trouble(text)
+    async def fail(grad, text):
+        await gate.wait()
+        raise Trouble(text)
 
-        out = np.add(
-            awaiting(leaf(1.0), lambda grad: fail(grad, "one")), awaiting(leaf(1.0), lambda grad: fail(grad, "two"))
-        )
-        backward = asyncio.ensure_future(ag.backward(out))
-        await settle()
-        gate.set()
-        with pytest.raises(Trouble) as caught:
-            await backward
-        texts = {str(caught.value)} | {note.rpartition(": ")[2] for note in caught.value.__notes__}
-        assert {"one", "two"} <= texts
-
-    run(main())
+    out = np.add(
+        awaiting(leaf(1.0), lambda grad: fail(grad, "one")), awaiting(leaf(1.0), lambda grad: fail(grad, "two"))
+    )
+    backward = asyncio.ensure_future(ag.backward(out))
+    await settle()
+    gate.set()
+    with pytest.raises(Trouble) as caught:
+        await backward
+    texts = {str(caught.value)} | {note.rpartition(": ")[2] for note in caught.value.__notes__}
+    assert {"one", "two"} <= texts

@@ -11,6 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import HookTypeError
+from tests.support.loops import on_each_loop
 from tests.turns import one_turn
 
 Run = Callable[[Any], Any]
@@ -44,8 +45,8 @@ def test_failure_callbacks_do_not_run_in_a_backward_that_succeeds(told: Told) ->
     assert told.log == ["one succeeded"]
 
 
-def test_failure_callbacks_run_last_first_with_gradients_rolled_back_also_where_the_callback_has_run(
-    told: Told, run: Run
+async def test_failure_callbacks_run_last_first_with_gradients_rolled_back_also_where_the_callback_has_run(
+    told: Told,
 ) -> None:
     def hook(grad: Any) -> None:
         told.queue("one")
@@ -54,11 +55,12 @@ def test_failure_callbacks_run_last_first_with_gradients_rolled_back_also_where_
 
     told.leaf.register_hook(hook)
     with pytest.raises(KeyError):
-        run((told.leaf * 2.0).backward())
+        await (told.leaf * 2.0).backward()
 
     assert told.log == ["one succeeded", "two failed", None, "one failed"]
 
 
+@on_each_loop
 @pytest.mark.parametrize("is_blocking", [False, True], ids=["awaited", "blocking"])
 def test_a_failure_callback_is_awaited_and_given_the_error_if_it_has_a_parameter(
     told: Told, run: Run, is_blocking: bool
@@ -79,60 +81,54 @@ def test_a_failure_callback_is_awaited_and_given_the_error_if_it_has_a_parameter
     assert told.log == ["bound", caught.value]
 
 
-def test_a_failure_callback_runs_to_its_end_though_the_caller_is_cancelled_again(told: Told, run: Run) -> None:
-    async def main() -> None:
-        is_waiting, is_undoing, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+async def test_a_failure_callback_runs_to_its_end_though_the_caller_is_cancelled_again(told: Told) -> None:
+    is_waiting, is_undoing, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        async def undo() -> None:
-            is_undoing.set()
-            await may_end.wait()
-            told.log.append("undone")
+    async def undo() -> None:
+        is_undoing.set()
+        await may_end.wait()
+        told.log.append("undone")
 
-        async def wait_for_ever(grad: Any) -> None:
-            ag.engine.queue_callback(lambda: None, on_failure=undo)
-            is_waiting.set()
-            await asyncio.Event().wait()
+    async def wait_for_ever(grad: Any) -> None:
+        ag.engine.queue_callback(lambda: None, on_failure=undo)
+        is_waiting.set()
+        await asyncio.Event().wait()
 
-        told.leaf.register_hook(wait_for_ever)
-        task = asyncio.create_task((told.leaf * 2.0).backward())
-        await is_waiting.wait()
-        task.cancel()
-        await is_undoing.wait()
+    told.leaf.register_hook(wait_for_ever)
+    task = asyncio.create_task((told.leaf * 2.0).backward())
+    await is_waiting.wait()
+    task.cancel()
+    await is_undoing.wait()
+    task.cancel()
+    await one_turn()
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert told.log == ["undone"]
+
+
+async def test_a_cancellation_that_meets_the_failure_callbacks_of_an_error_is_raised_after_them(told: Told) -> None:
+    async def undo() -> None:
         task.cancel()
         await one_turn()
-        assert not task.done()
-        may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        told.log.append("undone")
 
-    run(main())
+    async def backward() -> None:
+        # A loop with eager tasks runs it before `task` is set, up to here.
+        await one_turn()
+        await (told.leaf * 2.0).backward()
 
-    assert told.log == ["undone"]
-
-
-def test_a_cancellation_that_meets_the_failure_callbacks_of_an_error_is_raised_after_them(told: Told, run: Run) -> None:
-    async def main() -> None:
-        async def undo() -> None:
-            task.cancel()
-            await one_turn()
-            told.log.append("undone")
-
-        async def backward() -> None:
-            # A loop with eager tasks runs it before `task` is set, up to here.
-            await one_turn()
-            await (told.leaf * 2.0).backward()
-
-        told.leaf.register_hook(lambda grad: ag.engine.queue_callback(fail, on_failure=undo))
-        task = asyncio.create_task(backward())
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+    told.leaf.register_hook(lambda grad: ag.engine.queue_callback(fail, on_failure=undo))
+    task = asyncio.create_task(backward())
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
     assert told.log == ["undone"]
 
 
-def test_an_error_of_a_failure_callback_is_a_note_and_the_others_run(told: Told, run: Run) -> None:
+async def test_an_error_of_a_failure_callback_is_a_note_and_the_others_run(told: Told) -> None:
     async def broken() -> None:
         await one_turn()
         raise ValueError("the stage does not answer")
@@ -143,15 +139,15 @@ def test_an_error_of_a_failure_callback_is_a_note_and_the_others_run(told: Told,
 
     told.leaf.register_hook(hook)
     with pytest.raises(KeyError) as caught:
-        run((told.leaf * 2.0).backward())
+        await (told.leaf * 2.0).backward()
 
     assert told.log == ["one succeeded", "one failed"]
     assert any("ValueError: the stage does not answer" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
-def test_failure_callbacks_of_a_nested_backward_that_succeeds_are_those_of_the_outer_one(
-    told: Told, run: Run, fails: bool
+async def test_failure_callbacks_of_a_nested_backward_that_succeeds_are_those_of_the_outer_one(
+    told: Told, fails: bool
 ) -> None:
     inner = ag.tensor(1.0, requires_grad=True)
     loss = inner * 3.0
@@ -164,19 +160,16 @@ def test_failure_callbacks_of_a_nested_backward_that_succeeds_are_those_of_the_o
 
     told.leaf.register_hook(hook)
 
-    async def main() -> None:
-        try:
-            await (told.leaf * 2.0).backward()
-        except KeyError:
-            told.log.append(inner.grad)
-
-    run(main())
+    try:
+        await (told.leaf * 2.0).backward()
+    except KeyError:
+        told.log.append(inner.grad)
 
     ends = ["outer failed", "inner failed", None] if fails else ["outer succeeded"]
     assert told.log == ["inner succeeded", 3.0, *ends]
 
 
-def test_a_nested_backward_that_fails_tells_so_once_though_the_outer_one_goes_on(told: Told, run: Run) -> None:
+async def test_a_nested_backward_that_fails_tells_so_once_though_the_outer_one_goes_on(told: Told) -> None:
     inner = ag.tensor(1.0, requires_grad=True)
     loss = inner * 3.0
     inner.register_hook(lambda grad: told.queue("inner", fail))
@@ -187,12 +180,12 @@ def test_a_nested_backward_that_fails_tells_so_once_though_the_outer_one_goes_on
         told.queue("outer")
 
     told.leaf.register_hook(hook)
-    run((told.leaf * 2.0).backward())
+    await (told.leaf * 2.0).backward()
 
     assert told.log == ["inner failed", "outer succeeded"]
 
 
-def test_a_backward_in_a_failure_callback_is_not_part_of_the_one_that_failed(told: Told, run: Run) -> None:
+async def test_a_backward_in_a_failure_callback_is_not_part_of_the_one_that_failed(told: Told) -> None:
     other = ag.tensor(1.0, requires_grad=True)
 
     async def undo() -> None:
@@ -201,7 +194,7 @@ def test_a_backward_in_a_failure_callback_is_not_part_of_the_one_that_failed(tol
 
     told.leaf.register_hook(lambda grad: ag.engine.queue_callback(fail, on_failure=undo))
     with pytest.raises(KeyError):
-        run((told.leaf * 2.0).backward())
+        await (told.leaf * 2.0).backward()
 
     assert other.grad is not None
     assert other.grad.item() == 5.0

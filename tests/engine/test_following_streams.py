@@ -103,19 +103,16 @@ def leaf() -> ag.Tensor:
     return ag.tensor(np.ones(3), device=LIBRARY, requires_grad=True)
 
 
-def test_an_operation_runs_on_the_stream_of_its_own_task(run: Any) -> None:
+async def test_an_operation_runs_on_the_stream_of_its_own_task() -> None:
     async def work(stream: Stream) -> None:
         with stream:
             for _ in range(3):
                 noted(leaf())
                 await asyncio.sleep(0)
 
-    async def main() -> None:
-        first, second = LIBRARY.stream(), LIBRARY.stream()
-        await asyncio.gather(work(first), work(second), work(LIBRARY.default_stream()))
-        assert forward_streams == [first.index, second.index, 0] * 3
-
-    run(main())
+    first, second = LIBRARY.stream(), LIBRARY.stream()
+    await asyncio.gather(work(first), work(second), work(LIBRARY.default_stream()))
+    assert forward_streams == [first.index, second.index, 0] * 3
 
 
 def test_after_a_with_block_operations_run_on_the_stream_of_before() -> None:
@@ -126,22 +123,19 @@ def test_after_a_with_block_operations_run_on_the_stream_of_before() -> None:
     assert LIBRARY.current == 0
 
 
-def test_a_node_runs_on_the_stream_of_its_forward_whichever_is_current_where_the_backward_is_called(run: Any) -> None:
-    async def main() -> None:
-        stream, other = LIBRARY.stream(), LIBRARY.stream()
-        with stream:
-            inner = noted(leaf())
-        outer = noted(inner)
-        with other:
-            await outer.sum().backward()
-            noted(leaf())
-        assert backward_streams == [0, stream.index]
-        assert forward_streams[2:] == [other.index]
-
-    run(main())
+async def test_a_node_runs_on_the_stream_of_its_forward_whichever_is_current_where_the_backward_is_called() -> None:
+    stream, other = LIBRARY.stream(), LIBRARY.stream()
+    with stream:
+        inner = noted(leaf())
+    outer = noted(inner)
+    with other:
+        await outer.sum().backward()
+        noted(leaf())
+    assert backward_streams == [0, stream.index]
+    assert forward_streams[2:] == [other.index]
 
 
-def test_a_backward_that_yields_to_another_task_goes_on_on_its_own_streams(run: Any) -> None:
+async def test_a_backward_that_yields_to_another_task_goes_on_on_its_own_streams() -> None:
     async def busy(stream: Stream, ended: asyncio.Event) -> None:
         with stream:
             while not ended.is_set():
@@ -161,7 +155,7 @@ def test_a_backward_that_yields_to_another_task_goes_on_on_its_own_streams(run: 
         assert set(backward_streams) == {0}
         assert forward_streams.count(stream.index) > 1
 
-    run(main())
+    await main()
 
 
 def test_operations_that_follow_no_device_any_more_call_their_functions_themselves() -> None:

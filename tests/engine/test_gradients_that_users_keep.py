@@ -20,6 +20,7 @@ from tests.functions import awaiting, calling
 from tests.graphs import edge_to, node_of
 from tests.leaves import leaf
 from tests.settings import compiled_after
+from tests.support.loops import on_each_loop
 from tests.turns import one_turn, turns
 
 
@@ -96,7 +97,7 @@ def put(where: str, tensor: Any, below: Any, keep: Callable[[Any], None], kind: 
 @each_write
 @pytest.mark.sampled("where", "write")
 @pytest.mark.parametrize("where", PLACES)
-def test_what_a_hook_keeps_and_another_writes_into_changes_no_gradient(run, where, write, drive, kind):
+async def test_what_a_hook_keeps_and_another_writes_into_changes_no_gradient(where, write, drive, kind):
     a, b, kept = leaf(1.0, 2.0), leaf(3.0, 4.0), list[Any]()
     node = node_of(a), node_of(b)
     first, second = a * 1.0, b * 1.0
@@ -105,7 +106,7 @@ def test_what_a_hook_keeps_and_another_writes_into_changes_no_gradient(run, wher
     put(where, second, b, kept.append, kind)
     first.register_hook(writer(write, kept, kind))
 
-    backward(run, drive, total, np.array([6.0, 12.0]))
+    await backward(drive, total, np.array([6.0, 12.0]))
 
     assert node
     assert kept
@@ -117,10 +118,10 @@ def test_what_a_hook_keeps_and_another_writes_into_changes_no_gradient(run, wher
 @each_write
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-hook"])
 @pytest.mark.sampled("where", "write")
-def test_what_a_hook_writes_at_once_is_as_if_it_returned_it_and_changes_no_other_gradient(
-    run, where, write, drive, kind
+async def test_what_a_hook_writes_at_once_is_as_if_it_returned_it_and_changes_no_other_gradient(
+    where, write, drive, kind
 ):
-    def value_of(hook: Callable[[Any], Any]) -> Any:
+    async def value_of(hook: Callable[[Any], Any]) -> Any:
         a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
         first, second = np.positive(a), np.positive(b)
 
@@ -129,7 +130,7 @@ def test_what_a_hook_writes_at_once_is_as_if_it_returned_it_and_changes_no_other
             return (result,) if result is not None and isinstance(given, tuple) else result
 
         register(where, second, as_kind(kind, on))
-        backward(run, drive, (first + second) * 3.0, np.array([6.0, 12.0]))
+        await backward(drive, (first + second) * 3.0, np.array([6.0, 12.0]))
         return a.grad.tolist(), b.grad.tolist()
 
     def returned(grad: Any) -> Any:
@@ -137,9 +138,9 @@ def test_what_a_hook_writes_at_once_is_as_if_it_returned_it_and_changes_no_other
         WRITES[write](copy)
         return copy
 
-    found = value_of(lambda grad: WRITES[write](grad))
+    found = await value_of(lambda grad: WRITES[write](grad))
 
-    assert found == value_of(returned)
+    assert found == await value_of(returned)
     assert found[0] == [18.0, 36.0]
 
 
@@ -190,7 +191,7 @@ def through(node: Node, tensor: Any) -> Any:
 @pytest.mark.parametrize("gives", ["its own", "another", "a view"])
 @pytest.mark.parametrize("compiled", [None, 0], ids=["engine", "compiled"])
 @pytest.mark.sampled("body", "gives")
-def test_what_a_body_keeps_and_a_hook_writes_into_changes_no_gradient(run, body, write, drive, gives, compiled, cache):
+async def test_what_a_body_keeps_and_a_hook_writes_into_changes_no_gradient(body, write, drive, gives, compiled, cache):
     def rule(grad: Any) -> Any:
         result = {"its own": lambda: grad, "another": lambda: grad * 1.0, "a view": lambda: grad[:]}[gives]()
         kept.extend([grad, result])
@@ -201,7 +202,7 @@ def test_what_a_body_keeps_and_a_hook_writes_into_changes_no_gradient(run, body,
         first, second = a * 1.0, BODIES[body](b * 1.0, rule)
         first.register_hook(writer(write, kept, "suspending" if body.startswith("async") else "function"))
         with compiled_after(compiled):
-            backward(run, drive, (first + second) * 3.0, np.array([6.0, 12.0]))
+            await backward(drive, (first + second) * 3.0, np.array([6.0, 12.0]))
 
         assert (a.grad.tolist(), b.grad.tolist()) == ([18.0, 36.0], [18.0, 36.0])
 
@@ -209,11 +210,11 @@ def test_what_a_body_keeps_and_a_hook_writes_into_changes_no_gradient(run, body,
 @each_body
 @each_write
 @pytest.mark.sampled("body")
-def test_a_body_that_writes_into_its_gradient_changes_no_other(run, body, write):
+async def test_a_body_that_writes_into_its_gradient_changes_no_other(body, write):
     a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
     first, second = a * 1.0, BODIES[body](b * 1.0, lambda grad: WRITES[write](grad) or grad)
 
-    run(ag.backward((first + second) * 3.0, np.array([6.0, 12.0])))
+    await ag.backward((first + second) * 3.0, np.array([6.0, 12.0]))
 
     assert a.grad.tolist() == [18.0, 36.0]
 
@@ -248,7 +249,7 @@ def hooked(tensor: Any, where: str) -> Any:
 @pytest.mark.sampled("rule")
 @pytest.mark.parametrize("rule", [*BODIES, "primitive", "tensor hook", "pre-hook", "post-hook"])
 @pytest.mark.parametrize("compiled", [None, 0], ids=["engine", "compiled"])
-def test_an_array_that_a_rule_fills_anew_keeps_its_value_where_it_was_returned(run, rule, drive, compiled, cache):
+async def test_an_array_that_a_rule_fills_anew_keeps_its_value_where_it_was_returned(rule, drive, compiled, cache):
     def behind(tensor: Any) -> Any:
         if rule == "primitive":
             return doubled(tensor)
@@ -260,13 +261,13 @@ def test_an_array_that_a_rule_fills_anew_keeps_its_value_where_it_was_returned(r
         early, late = np.negative(a), np.negative(b)
         first, second = behind(early), behind(late)
         with compiled_after(compiled):
-            backward(run, drive, first * 3.0 + second * 5.0, np.ones(2))
+            await backward(drive, first * 3.0 + second * 5.0, np.ones(2))
 
         assert (a.grad.tolist(), b.grad.tolist()) == ([-6.0, -6.0], [-10.0, -10.0])
 
 
 @pytest.mark.parametrize("kind", ["function", "async def"])
-def test_an_array_that_an_unpack_hook_fills_anew_keeps_its_value_where_it_was_returned(run, kind):
+async def test_an_array_that_an_unpack_hook_fills_anew_keeps_its_value_where_it_was_returned(kind):
     stored: list[Any] = []
 
     def pack(tensor: Any) -> int:
@@ -280,24 +281,25 @@ def test_an_array_that_an_unpack_hook_fills_anew_keeps_its_value_where_it_was_re
     a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
     with ag.graph.saved_tensors_hooks(pack, as_kind(kind, unpack)):
         product = a * b
-    run(ag.backward(product, np.ones(2)))
+    await ag.backward(product, np.ones(2))
 
     assert (a.grad.tolist(), b.grad.tolist()) == ([3.0, 4.0], [1.0, 2.0])
 
 
 @each_write
 @pytest.mark.parametrize("roots", [1, 2])
-def test_what_the_caller_writes_into_a_starting_gradient_changes_no_result(run, roots, write):
+async def test_what_the_caller_writes_into_a_starting_gradient_changes_no_result(roots, write):
     a, b, start = leaf(1.0, 2.0), leaf(3.0, 4.0), ag.tensor([1.0, 1.0])
     first = a * 1.0
     second = awaiting(b * 1.0, one_turn)
     second.register_hook(lambda grad: WRITES[write](start))
 
-    run(ag.backward([first + second, second * 0.0][:roots], [start] * roots))
+    await ag.backward([first + second, second * 0.0][:roots], [start] * roots)
 
     assert (a.grad.tolist(), b.grad.tolist()) == ([1.0, 1.0], [1.0, 1.0])
 
 
+@on_each_loop
 @both_drives
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_the_gradients_that_grad_returns_are_the_callers(run, drive, create_graph):
@@ -420,33 +422,31 @@ def test_a_gradient_is_copied_only_if_a_hook_keeps_it(monkeypatch, where, keeps,
 
 
 @each_body
-def test_a_body_that_keeps_nothing_costs_no_copy(run, monkeypatch, body):
+async def test_a_body_that_keeps_nothing_costs_no_copy(monkeypatch, body):
     copied = list[Any]()
     own_copy = ownership.own_copy
     monkeypatch.setattr(ownership, "own_copy", lambda array: copied.append(array.shape) or own_copy(array))
     behind = BODIES[body](np.sin(leaf(*range(40))), lambda grad: grad * 2.0)
-    run(ag.backward(np.cos(behind).sum()))
+    await ag.backward(np.cos(behind).sum())
 
     assert copied == []
 
 
-def test_a_task_that_a_hook_has_started_writes_into_what_is_its_own(run):
-    async def main() -> Any:
-        a, tasks = leaf(1.0, 2.0), list[Any]()
+async def test_a_task_that_a_hook_has_started_writes_into_what_is_its_own():
+    a, tasks = leaf(1.0, 2.0), list[Any]()
 
-        async def write(grad: Any) -> None:
-            grad *= 7.0
+    async def write(grad: Any) -> None:
+        grad *= 7.0
 
-        async def hook(grad: Any) -> None:
-            tasks.append(asyncio.ensure_future(write(grad)))
+    async def hook(grad: Any) -> None:
+        tasks.append(asyncio.ensure_future(write(grad)))
 
-        middle = awaiting(a * 3.0, one_turn)
-        middle.register_hook(hook)
-        await ag.backward(middle * 1.0, np.ones(2))
-        await asyncio.gather(*tasks)
-        return a.grad.tolist()
+    middle = awaiting(a * 3.0, one_turn)
+    middle.register_hook(hook)
+    await ag.backward(middle * 1.0, np.ones(2))
+    await asyncio.gather(*tasks)
 
-    assert run(main()) == [3.0, 3.0]
+    assert a.grad.tolist() == [3.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -472,16 +472,16 @@ def test_a_gradient_is_private_if_nothing_else_refers_to_its_memory(make, expect
 
 
 @both_drives
-def test_a_gradient_that_grad_returns_is_copied_only_if_it_is_shared(run, monkeypatch, drive):
+async def test_a_gradient_that_grad_returns_is_copied_only_if_it_is_shared(monkeypatch, drive):
     copied = list[Any]()
     own_copy = ownership.own_copy
     monkeypatch.setattr(ownership, "own_copy", lambda array: copied.append(array.shape) or own_copy(array))
     x, y = leaf(*range(40)), leaf(*range(40))
-    grad(run, drive, np.sin(x * y).sum(), [x, y])
+    await grad(drive, np.sin(x * y).sum(), [x, y])
     assert copied == []
-    grad(run, drive, (np.sin(x) + np.sin(y) * 1.0).sum(), [x, y])
+    await grad(drive, (np.sin(x) + np.sin(y) * 1.0).sum(), [x, y])
     assert copied == []
-    grad(run, drive, np.add(np.positive(x), y) * 2.0, [x, y], np.ones(40))
+    await grad(drive, np.add(np.positive(x), y) * 2.0, [x, y], np.ones(40))
     # What the caller gave, and one of the two.
     assert len(copied) == 2
 

@@ -26,7 +26,7 @@ def test_there_is_no_graph_task_outside_of_a_backward():
     assert ag.graph.current_node() is None
 
 
-def test_body_hook_and_callback_of_one_backward_are_told_the_same(run):
+async def test_body_hook_and_callback_of_one_backward_are_told_the_same():
     told: list[dict[str, Any]] = []
 
     def note(*grads):
@@ -46,7 +46,7 @@ def test_body_hook_and_callback_of_one_backward_are_told_the_same(run):
     x.register_post_accumulate_grad_hook(note)
     z.register_hook(lambda grad: queue_callback(note))
 
-    run(ag.backward(z, np.ones(2), retain_graph=True))
+    await ag.backward(z, np.ones(2), retain_graph=True)
 
     assert len(told) == 7
     assert all(one == told[0] for one in told)
@@ -89,46 +89,40 @@ def test_the_derivative_of_a_primitive_in_a_graph_that_nobody_watches_is_told_to
     assert (outstanding, completed, runs_itself) == (1, False, True)
 
 
-def test_keep_graph_says_what_was_asked_for(run):
+async def test_keep_graph_says_what_was_asked_for():
     kept: list[bool] = []
     x = leaf(1.0)
 
-    async def main():
-        y = calling(x, lambda grad: kept.append(current_graph_task().keep_graph))
-        await ag.backward(y, retain_graph=True)
-        await ag.grad(y, [x], create_graph=True)
-        await ag.grad(y, [x], create_graph=True, retain_graph=False)
-
-    run(main())
+    y = calling(x, lambda grad: kept.append(current_graph_task().keep_graph))
+    await ag.backward(y, retain_graph=True)
+    await ag.grad(y, [x], create_graph=True)
+    await ag.grad(y, [x], create_graph=True, retain_graph=False)
 
     assert kept == [True, True, False]
 
 
-def test_ids_rise_and_are_never_the_same(run):
+async def test_ids_rise_and_are_never_the_same():
     ids: list[int] = []
 
-    async def main():
-        for _ in range(3):
-            await ag.backward(calling(leaf(1.0), lambda grad: ids.append(current_graph_task_id())))
-
-    run(main())
+    for _ in range(3):
+        await ag.backward(calling(leaf(1.0), lambda grad: ids.append(current_graph_task_id())))
 
     assert ids == sorted(set(ids))
     assert min(ids) >= 0
 
 
-def test_graph_roots_are_the_nodes_of_the_roots_in_order_with_repeats(run):
+async def test_graph_roots_are_the_nodes_of_the_roots_in_order_with_repeats():
     roots: list[Any] = []
     x = leaf(1.0)
     y, z = np.multiply(x, 2.0), np.multiply(x, 3.0)
     y.register_hook(lambda grad: roots.append(current_graph_task().graph_roots))
 
-    run(ag.backward([y, z, y]))
+    await ag.backward([y, z, y])
 
     assert roots == [(y.grad_fn, z.grad_fn, y.grad_fn)]
 
 
-def test_a_root_is_in_the_graph_only_where_an_edge_leads_to_it(run):
+async def test_a_root_is_in_the_graph_only_where_an_edge_leads_to_it():
     graphs: list[Any] = []
     x = leaf(1.0)
     y = np.multiply(x, 2.0)
@@ -136,16 +130,13 @@ def test_a_root_is_in_the_graph_only_where_an_edge_leads_to_it(run):
     z.register_hook(lambda grad: graphs.append(current_graph_task().nodes_in_graph))
     accumulator = ag.graph.get_gradient_edge(x).node
 
-    async def main():
-        await ag.backward(z, retain_graph=True)
-        await ag.backward([y, z])
-
-    run(main())
+    await ag.backward(z, retain_graph=True)
+    await ag.backward([y, z])
 
     assert graphs == [{y.grad_fn, accumulator}, {z.grad_fn, y.grad_fn, accumulator}]
 
 
-def test_nodes_are_outstanding_from_when_they_are_queued_until_they_have_ended(run):
+async def test_nodes_are_outstanding_from_when_they_are_queued_until_they_have_ended():
     counts: list[int] = []
 
     def note(*grads):
@@ -157,13 +148,13 @@ def test_nodes_are_outstanding_from_when_they_are_queued_until_they_have_ended(r
     total.register_hook(note)
     total.register_hook(lambda grad: queue_callback(note))
 
-    run(ag.backward(total))
+    await ag.backward(total)
 
     # The sum alone; both bodies; the first, while the second's leaf has run. In a callback none is left.
     assert counts == [1, 2, 1, 0]
 
 
-def test_a_backward_is_completed_when_nothing_is_queued_or_running(run):
+async def test_a_backward_is_completed_when_nothing_is_queued_or_running():
     states: list[bool] = []
     tasks: list[Any] = []
 
@@ -175,7 +166,7 @@ def test_a_backward_is_completed_when_nothing_is_queued_or_running(run):
     y = calling(x, note)
     y.register_hook(lambda grad: queue_callback(note))
 
-    run(ag.backward(y))
+    await ag.backward(y)
 
     assert states == [False, True]
     assert tasks[0].completed()
@@ -184,7 +175,7 @@ def test_a_backward_is_completed_when_nothing_is_queued_or_running(run):
 # Nested.
 
 
-def test_a_nested_backward_has_its_own_everything(run):
+async def test_a_nested_backward_has_its_own_everything():
     told: list[dict[str, Any]] = []
     inner_leaf, outer_leaf = leaf(1.0), leaf(2.0)
 
@@ -195,7 +186,7 @@ def test_a_nested_backward_has_its_own_everything(run):
         await ag.backward(inner, retain_graph=True)
         told.append(told_of_itself(current_graph_task()))
 
-    run(ag.backward(awaiting(outer_leaf, nested)))
+    await ag.backward(awaiting(outer_leaf, nested))
 
     outer, inner, again = told
     assert outer == again
@@ -206,7 +197,7 @@ def test_a_nested_backward_has_its_own_everything(run):
     assert inner["nodes_in_graph"] == {ag.graph.get_gradient_edge(inner_leaf).node}
 
 
-def test_checkpoints_may_recompute_where_no_inputs_limit_this_backward_or_one_around_it(run):
+async def test_checkpoints_may_recompute_where_no_inputs_limit_this_backward_or_one_around_it():
     may: list[bool] = []
 
     def backward_within(tensor, **options):
@@ -219,14 +210,11 @@ def test_checkpoints_may_recompute_where_no_inputs_limit_this_backward_or_one_ar
 
         return nested
 
-    async def main():
-        x, y = leaf(1.0), leaf(2.0)
-        await ag.backward(awaiting(x, backward_within(y)))
-        await ag.backward(awaiting(x, backward_within(y, inputs=[y])))
-        await ag.backward(awaiting(x, backward_within(y)), inputs=[x])
-        await ag.grad(awaiting(x, backward_within(y)), [x])
-
-    run(main())
+    x, y = leaf(1.0), leaf(2.0)
+    await ag.backward(awaiting(x, backward_within(y)))
+    await ag.backward(awaiting(x, backward_within(y, inputs=[y])))
+    await ag.backward(awaiting(x, backward_within(y)), inputs=[x])
+    await ag.grad(awaiting(x, backward_within(y)), [x])
 
     assert may == [True] * 3 + [True, False, True] + [False] * 3 + [False] * 3
 
@@ -234,7 +222,7 @@ def test_checkpoints_may_recompute_where_no_inputs_limit_this_backward_or_one_ar
 # What is captured.
 
 
-def test_captured_gradients_show_as_tensors_as_soon_as_they_are_there(run):
+async def test_captured_gradients_show_as_tensors_as_soon_as_they_are_there():
     seen: list[list[Any]] = []
     tasks: list[Any] = []
 
@@ -246,10 +234,7 @@ def test_captured_gradients_show_as_tensors_as_soon_as_they_are_there(run):
     y = calling(x, note)
     z = calling(y, note)
 
-    async def main():
-        return await ag.grad(z, [x, y], np.array([3.0, 4.0]))
-
-    grads = run(main())
+    grads = await ag.grad(z, [x, y], np.array([3.0, 4.0]))
 
     assert seen == [[None, None], [None, [3.0, 4.0]]]
     captured = tasks[0].captured_grads
@@ -257,7 +242,7 @@ def test_captured_gradients_show_as_tensors_as_soon_as_they_are_there(run):
     assert [grad.tolist() for grad in captured] == [grad.tolist() for grad in grads]
 
 
-def test_a_backward_that_failed_keeps_nothing_that_it_captured(run):
+async def test_a_backward_that_failed_keeps_nothing_that_it_captured():
     tasks: list[Any] = []
 
     def fail(grad):
@@ -269,10 +254,7 @@ def test_a_backward_that_failed_keeps_nothing_that_it_captured(run):
     z = np.multiply(y, 2.0)
     z.register_hook(lambda grad: None)
 
-    async def main():
-        with pytest.raises(Trouble):
-            await ag.grad(z, [x, y])
-
-    run(main())
+    with pytest.raises(Trouble):
+        await ag.grad(z, [x, y])
 
     assert tasks[0].captured_grads == [None, None]

@@ -18,6 +18,7 @@ from asyncgrad.errors import GradientTypeError
 from asyncgrad.extend import derivative, primitive
 from tests.leaves import leaf
 from tests.settings import node_by_node
+from tests.support.loops import on_each_loop
 
 SLICES = 8
 
@@ -54,7 +55,7 @@ class Turns:
 
 
 @pytest.mark.parametrize("way", ["grad", "backward with inputs", "hooked"])
-def test_the_loop_runs_while_a_deep_graph_is_walked_before_its_first_node_runs(run, way):
+async def test_the_loop_runs_while_a_deep_graph_is_walked_before_its_first_node_runs(way):
     seen = []
 
     async def main():
@@ -69,10 +70,11 @@ def test_the_loop_runs_while_a_deep_graph_is_walked_before_its_first_node_runs(r
             await ag.backward(y, inputs=[x] if way == "backward with inputs" else None)
         return x.grad
 
-    assert run(main()).item() == GRADIENT
+    assert (await main()).item() == GRADIENT
     assert seen[0] >= SLICES
 
 
+@on_each_loop
 def test_a_blocking_walk_never_yields(run):
     async def main():
         x = leaf(1.0)
@@ -87,24 +89,22 @@ def test_a_blocking_walk_never_yields(run):
 
 
 @pytest.mark.parametrize("way", ["grad", "hooked"])
-def test_a_walk_that_is_cancelled_leaves_all_as_it_was(run, way):
-    async def main():
-        x, ran = leaf(1.0), []
-        y = deep(x)
-        y.register_hook(lambda grad: ran.append(grad))
-        with ag.loop_budget(0), node_by_node():
-            task = asyncio.create_task(ag.grad(y, [x]) if way == "grad" else y.backward())
-            for _ in range(5):
-                await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert x.grad is None
-        assert ran == []
-        await y.backward()
-        return x.grad
+async def test_a_walk_that_is_cancelled_leaves_all_as_it_was(way):
+    x, ran = leaf(1.0), []
+    y = deep(x)
+    y.register_hook(lambda grad: ran.append(grad))
+    with ag.loop_budget(0), node_by_node():
+        task = asyncio.create_task(ag.grad(y, [x]) if way == "grad" else y.backward())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert x.grad is None
+    assert ran == []
+    await y.backward()
 
-    assert run(main()).item() == GRADIENT
+    assert x.grad.item() == GRADIENT
 
 
 def test_a_backward_whose_edges_are_being_counted_is_not_over():
@@ -143,16 +143,13 @@ def _(g):
     return "no gradient"
 
 
-def test_a_gradient_that_is_refused_once_edges_have_been_counted_names_the_node_that_returned_it(run):
-    async def main():
-        x = leaf(1.0)
-        with (
-            ag.loop_budget(0),
-            pytest.raises(GradientTypeError, match="RefusedBackward returned str 'no gradient'") as caught,
-        ):
-            await refused_(deep(x)).backward()
-        assert x.grad is None
-        return caught.value
-
-    error = run(main())
+async def test_a_gradient_that_is_refused_once_edges_have_been_counted_names_the_node_that_returned_it():
+    x = leaf(1.0)
+    with (
+        ag.loop_budget(0),
+        pytest.raises(GradientTypeError, match="RefusedBackward returned str 'no gradient'") as caught,
+    ):
+        await refused_(deep(x)).backward()
+    assert x.grad is None
+    error = caught.value
     assert [note.split(" (")[0] for note in error.__notes__] == ["in RefusedBackward"]

@@ -33,7 +33,7 @@ def negated_or_leaf(where: str) -> tuple[Any, Any]:
 @every_kind
 @both_drives
 @every_place
-def test_a_hook_added_by_one_of_its_list_runs_from_the_next_backward_on(run, where, kind, drive):
+async def test_a_hook_added_by_one_of_its_list_runs_from_the_next_backward_on(where, kind, drive):
     seen: list[str] = []
     tensor, out = negated_or_leaf(where)
 
@@ -43,9 +43,9 @@ def test_a_hook_added_by_one_of_its_list_runs_from_the_next_backward_on(run, whe
         handle.remove()
 
     handle = register(where, tensor, as_kind(kind, adds))
-    backward(run, drive, out, retain_graph=True)
+    await backward(drive, out, retain_graph=True)
     assert seen == ["adds"]
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == ["adds", "added"]
 
@@ -53,14 +53,14 @@ def test_a_hook_added_by_one_of_its_list_runs_from_the_next_backward_on(run, whe
 @every_kind
 @both_drives
 @every_place
-def test_a_hook_removed_by_one_of_its_list_runs_this_once_more(run, where, kind, drive):
+async def test_a_hook_removed_by_one_of_its_list_runs_this_once_more(where, kind, drive):
     seen: list[str] = []
     tensor, out = negated_or_leaf(where)
     register(where, tensor, as_kind(kind, lambda *args: handle.remove()))
     handle = register(where, tensor, as_kind(kind, lambda *args: seen.append("ran")))
 
-    backward(run, drive, out, retain_graph=True)
-    backward(run, drive, out)
+    await backward(drive, out, retain_graph=True)
+    await backward(drive, out)
 
     assert seen == ["ran"]
 
@@ -68,7 +68,7 @@ def test_a_hook_removed_by_one_of_its_list_runs_this_once_more(run, where, kind,
 @every_kind
 @both_drives
 @every_place
-def test_a_hook_may_remove_itself(run, where, kind, drive):
+async def test_a_hook_may_remove_itself(where, kind, drive):
     seen: list[str] = []
     tensor, out = negated_or_leaf(where)
 
@@ -77,8 +77,8 @@ def test_a_hook_may_remove_itself(run, where, kind, drive):
         handle.remove()
 
     handle = register(where, tensor, as_kind(kind, once))
-    backward(run, drive, out, retain_graph=True)
-    backward(run, drive, out)
+    await backward(drive, out, retain_graph=True)
+    await backward(drive, out)
 
     assert seen == ["ran"]
 
@@ -86,44 +86,44 @@ def test_a_hook_may_remove_itself(run, where, kind, drive):
 @every_kind
 @both_drives
 @every_place
-def test_a_hook_added_to_a_node_that_has_yet_to_run_runs(run, where, kind, drive):
+async def test_a_hook_added_to_a_node_that_has_yet_to_run_runs(where, kind, drive):
     """The node had none before; the backward finds it all the same."""
     seen: list[str] = []
     tensor, out = negated_or_leaf(where)
     above = np.multiply(out, 1.0)
     above.register_hook(as_kind(kind, lambda grad: register(where, tensor, lambda *args: seen.append("ran")) and None))
 
-    backward(run, drive, above)
+    await backward(drive, above)
 
     assert seen == ["ran"]
 
 
 @both_drives
 @every_place
-def test_a_hook_removed_from_a_node_that_has_yet_to_run_does_not_run(run, where, drive):
+async def test_a_hook_removed_from_a_node_that_has_yet_to_run_does_not_run(where, drive):
     seen: list[str] = []
     tensor, out = negated_or_leaf(where)
     handle = register(where, tensor, lambda *args: seen.append("ran"))
     out.register_hook(lambda grad: handle.remove())
 
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == []
 
 
 @both_drives
-def test_a_gradient_is_kept_if_that_is_asked_for_before_its_node_runs(run, drive):
+async def test_a_gradient_is_kept_if_that_is_asked_for_before_its_node_runs(drive):
     middle = np.multiply(leaf(2.0), 3.0)
     out = np.multiply(middle, 5.0)
     out.register_hook(lambda grad: middle.retain_grad())
 
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert middle.grad.item() == 5.0
 
 
 @both_drives
-def test_what_one_sort_of_hook_adds_to_a_later_sort_of_its_node_runs_this_time(run, drive):
+async def test_what_one_sort_of_hook_adds_to_a_later_sort_of_its_node_runs_this_time(drive):
     """As in PyTorch, which looks at each sort when its turn comes."""
     seen: list[str] = []
     x = leaf(2.0)
@@ -139,13 +139,13 @@ def test_what_one_sort_of_hook_adds_to_a_later_sort_of_its_node_runs_this_time(r
         node.register_hook(lambda outputs, grads: seen.append("post-hook"))
 
     handle = out.register_hook(first)
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == ["pre-hook", "post-hook"]
 
 
 @both_drives
-def test_the_first_hook_of_another_output_of_the_running_node_waits_for_the_next_backward(run, drive):
+async def test_the_first_hook_of_another_output_of_the_running_node_waits_for_the_next_backward(drive):
     seen: list[str] = []
     first, second = np.split(leaf(1.0, 2.0), 2)
 
@@ -155,28 +155,28 @@ def test_the_first_hook_of_another_output_of_the_running_node_waits_for_the_next
 
     handle = first.register_hook(adds)
     out = np.add(first, second)
-    backward(run, drive, out, retain_graph=True)
+    await backward(drive, out, retain_graph=True)
     assert seen == []
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == ["second"]
 
 
 @both_drives
-def test_a_hook_of_another_output_may_be_removed_before_its_turn(run, drive):
+async def test_a_hook_of_another_output_may_be_removed_before_its_turn(drive):
     seen: list[str] = []
     first, second = np.split(leaf(1.0, 2.0), 2)
     first.register_hook(lambda grad: handle.remove())
     handle: Any = second.register_hook(lambda grad: seen.append("second"))
 
-    backward(run, drive, np.add(first, second))
+    await backward(drive, np.add(first, second))
 
     assert seen == []
 
 
 @both_drives
 @pytest.mark.parametrize("make", [calling, awaiting], ids=["function", "async def"])
-def test_a_post_hook_registered_by_the_body_runs_with_no_inputs(run, make, drive):
+async def test_a_post_hook_registered_by_the_body_runs_with_no_inputs(make, drive):
     seen: list[Any] = []
     x = leaf(2.0)
 
@@ -184,13 +184,13 @@ def test_a_post_hook_registered_by_the_body_runs_with_no_inputs(run, make, drive
         middle.grad_fn.register_hook(lambda outputs, inputs: seen.append((number(outputs), inputs)))
 
     middle = make(x, as_kind("function" if make is calling else "async def", registers))
-    backward(run, drive, np.multiply(middle, 3.0))
+    await backward(drive, np.multiply(middle, 3.0))
 
     assert seen == [(([3.0],), ())]
 
 
 @both_drives
-def test_a_post_hook_registered_by_a_post_accumulate_hook_runs_with_no_inputs(run, drive):
+async def test_a_post_hook_registered_by_a_post_accumulate_hook_runs_with_no_inputs(drive):
     seen: list[Any] = []
     x = leaf(2.0)
     node = node_of(x)
@@ -198,13 +198,13 @@ def test_a_post_hook_registered_by_a_post_accumulate_hook_runs_with_no_inputs(ru
         lambda tensor: node.register_hook(lambda outputs, inputs: seen.append((outputs, inputs))) and None
     )
 
-    backward(run, drive, np.multiply(x, 3.0))
+    await backward(drive, np.multiply(x, 3.0))
 
     assert seen == [((), ())]
 
 
 @both_drives
-def test_a_post_hook_beside_which_the_body_registers_another_gets_its_inputs_as_does_the_other(run, drive):
+async def test_a_post_hook_beside_which_the_body_registers_another_gets_its_inputs_as_does_the_other(drive):
     seen: list[Any] = []
     x = leaf(2.0)
 
@@ -213,18 +213,18 @@ def test_a_post_hook_beside_which_the_body_registers_another_gets_its_inputs_as_
 
     middle = calling(x, registers)
     middle.grad_fn.register_hook(lambda outputs, inputs: seen.append(("first", number(inputs))))
-    backward(run, drive, np.multiply(middle, 3.0))
+    await backward(drive, np.multiply(middle, 3.0))
 
     assert seen == [("first", ([3.0],)), ("second", ([3.0],))]
 
 
 @both_drives
-def test_a_post_hook_removed_by_the_body_does_not_run(run, drive):
+async def test_a_post_hook_removed_by_the_body_does_not_run(drive):
     seen: list[str] = []
     middle = calling(leaf(2.0), lambda grad: handle.remove())
     handle = middle.grad_fn.register_hook(lambda outputs, inputs: seen.append("ran"))
 
-    backward(run, drive, middle)
+    await backward(drive, middle)
 
     assert seen == []
 
@@ -255,32 +255,26 @@ class Breathing:
 
 
 @every_place
-def test_a_hook_that_another_task_adds_runs_if_its_node_has_yet_to(run, where):
-    async def main() -> None:
-        seen: list[str] = []
-        graph = Breathing()
-        tensor = graph.x if where == "post-accumulate hook" else graph.middle
-        await graph.run_while(lambda: register(where, tensor, lambda *args: seen.append("ran")))
-        assert seen == ["ran"]
-        assert graph.x.grad.item() == 4.0
-
-    run(main())
+async def test_a_hook_that_another_task_adds_runs_if_its_node_has_yet_to(where):
+    seen: list[str] = []
+    graph = Breathing()
+    tensor = graph.x if where == "post-accumulate hook" else graph.middle
+    await graph.run_while(lambda: register(where, tensor, lambda *args: seen.append("ran")))
+    assert seen == ["ran"]
+    assert graph.x.grad.item() == 4.0
 
 
-def test_a_gradient_that_another_task_asks_for_is_kept_if_its_node_has_yet_to_run(run):
-    async def main() -> None:
-        graph = Breathing()
-        await graph.run_while(lambda: graph.middle.retain_grad())
-        assert graph.middle.grad.item() == 1.0
-
-    run(main())
+async def test_a_gradient_that_another_task_asks_for_is_kept_if_its_node_has_yet_to_run():
+    graph = Breathing()
+    await graph.run_while(lambda: graph.middle.retain_grad())
+    assert graph.middle.grad.item() == 1.0
 
 
 # Handles.
 
 
 @every_place
-def test_removing_twice_does_nothing_and_takes_nobody_elses_hook(run, where):
+async def test_removing_twice_does_nothing_and_takes_nobody_elses_hook(where):
     seen: list[str] = []
     tensor, out = negated_or_leaf(where)
     handle = register(where, tensor, lambda *args: seen.append("first"))
@@ -288,13 +282,13 @@ def test_removing_twice_does_nothing_and_takes_nobody_elses_hook(run, where):
     handle.remove()
     handle.remove()
 
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert seen == ["second"]
 
 
 @every_place
-def test_a_function_registered_twice_runs_twice_and_each_handle_removes_one(run, where):
+async def test_a_function_registered_twice_runs_twice_and_each_handle_removes_one(where):
     seen: list[str] = []
     tensor, out = negated_or_leaf(where)
 
@@ -302,25 +296,25 @@ def test_a_function_registered_twice_runs_twice_and_each_handle_removes_one(run,
         seen.append("ran")
 
     first, second = register(where, tensor, hook), register(where, tensor, hook)
-    run(ag.backward(out, retain_graph=True))
+    await ag.backward(out, retain_graph=True)
     first.remove()
-    run(ag.backward(out, retain_graph=True))
+    await ag.backward(out, retain_graph=True)
     second.remove()
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert len(seen) == 3
 
 
 @every_place
-def test_a_handle_is_a_block_that_removes_its_hook_even_where_the_block_fails(run, where):
+async def test_a_handle_is_a_block_that_removes_its_hook_even_where_the_block_fails(where):
     seen: list[str] = []
     tensor, out = negated_or_leaf(where)
 
     with register(where, tensor, lambda *args: seen.append("in the block")) as handle:
-        run(ag.backward(out, retain_graph=True))
+        await ag.backward(out, retain_graph=True)
     with pytest.raises(KeyError), register(where, tensor, lambda *args: seen.append("not at all")):
         raise KeyError
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert seen == ["in the block"]
     handle.remove()
@@ -335,7 +329,7 @@ def test_a_handle_outlives_its_tensor():
     handle.remove()
 
 
-def test_a_handle_removes_the_hook_of_a_tensor_that_is_gone_from_the_node_that_is_not(run):
+async def test_a_handle_removes_the_hook_of_a_tensor_that_is_gone_from_the_node_that_is_not():
     seen: list[str] = []
     middle = np.multiply(leaf(2.0), 3.0)
     handle = middle.register_hook(lambda grad: seen.append("ran"))
@@ -343,7 +337,7 @@ def test_a_handle_removes_the_hook_of_a_tensor_that_is_gone_from_the_node_that_i
     del middle
     handle.remove()
 
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert seen == []
 
@@ -368,25 +362,25 @@ def test_a_removed_hook_is_let_go_of():
     assert len(hooks) == 0
 
 
-def test_a_removed_hook_that_held_others_up_does_so_no_more(run):
+async def test_a_removed_hook_that_held_others_up_does_so_no_more():
     x = leaf(2.0)
     handle = x.register_post_accumulate_grad_hook(as_kind("suspending", lambda tensor: None), overlap=False)
     handle.remove()
     seen: list[Any] = []
     x.register_post_accumulate_grad_hook(seen.append)
 
-    run(ag.backward(np.multiply(x, 2.0)))
+    await ag.backward(np.multiply(x, 2.0))
 
     assert len(seen) == 1
 
 
 @both_drives
-def test_hooks_of_nodes_that_get_no_gradient_at_all_may_change_too(run, drive):
+async def test_hooks_of_nodes_that_get_no_gradient_at_all_may_change_too(drive):
     seen: list[Any] = []
     x = leaf(1.0)
     middle = np.multiply(x, 3.0)
     blind = split(middle, lambda first, second: middle.register_hook(seen.append) and None)[0]
 
-    backward(run, drive, blind)
+    await backward(drive, blind)
 
     assert seen == [None]

@@ -16,6 +16,7 @@ from asyncgrad.errors import BlockingError, HookTypeError
 from tests.engine.hooking import as_kind, backward, both_drives, register
 from tests.functions import awaiting
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.turns import Held, settle
 
 SORTS = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
@@ -100,13 +101,13 @@ CALLABLES = {
 @both_drives
 @every_sort
 @pytest.mark.parametrize("kind", CALLABLES)
-def test_anything_that_can_be_called_may_be_a_hook(run, where, kind, drive):
+async def test_anything_that_can_be_called_may_be_a_hook(where, kind, drive):
     seen: list[int] = []
     x = leaf(2.0)
     out = np.multiply(x, 3.0)
     register(where, x, CALLABLES[kind](seen))
 
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == [2 if where == "post-hook" else 1]
     assert x.grad.item() == 3.0
@@ -114,18 +115,18 @@ def test_anything_that_can_be_called_may_be_a_hook(run, where, kind, drive):
 
 @both_drives
 @pytest.mark.parametrize("kind", CALLABLES)
-def test_anything_that_can_be_called_may_be_a_hook_on_a_root(run, kind, drive):
+async def test_anything_that_can_be_called_may_be_a_hook_on_a_root(kind, drive):
     seen: list[int] = []
     out = np.multiply(leaf(2.0), 3.0)
     out.register_hook(CALLABLES[kind](seen))
 
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == [1]
 
 
 @both_drives
-def test_a_lambda_may_return_a_coroutine_of_another_gradient(run, drive):
+async def test_a_lambda_may_return_a_coroutine_of_another_gradient(drive):
     async def doubled(grad: Any) -> Any:
         await asyncio.sleep(0)
         return grad * 2.0
@@ -133,13 +134,13 @@ def test_a_lambda_may_return_a_coroutine_of_another_gradient(run, drive):
     x = leaf(2.0)
     x.register_hook(lambda grad: doubled(grad))
 
-    backward(run, drive, np.multiply(x, 3.0))
+    await backward(drive, np.multiply(x, 3.0))
 
     assert x.grad.item() == 6.0
 
 
 @both_drives
-def test_what_the_coroutine_of_a_hook_raises_is_the_backwards_error(run, drive):
+async def test_what_the_coroutine_of_a_hook_raises_is_the_backwards_error(drive):
     error = ZeroDivisionError("no")
 
     async def fails(grad: Any) -> None:
@@ -150,7 +151,7 @@ def test_what_the_coroutine_of_a_hook_raises_is_the_backwards_error(run, drive):
     x.register_hook(lambda grad: fails(grad))
 
     with pytest.raises(ZeroDivisionError) as raised:
-        backward(run, drive, np.multiply(x, 3.0))
+        await backward(drive, np.multiply(x, 3.0))
 
     assert raised.value is error
     assert error.__notes__[0].startswith("in AccumulateGrad (leaf of shape (")
@@ -176,6 +177,7 @@ def test_the_coroutine_of_a_hook_may_sleep_start_tasks_and_run_backwards_in_a_bl
     assert (x.grad.item(), inner.grad.item()) == (30.0, 1.0)
 
 
+@on_each_loop
 def test_a_body_that_returns_a_coroutine_though_it_is_no_async_def_may_suspend_in_a_blocking_call(run):
     class Later(ag.graph.Node):
         def apply(self, grads):
@@ -198,6 +200,7 @@ def test_a_body_that_returns_a_coroutine_though_it_is_no_async_def_may_suspend_i
 # Blocking beside a loop.
 
 
+@on_each_loop
 @every_sort
 @pytest.mark.parametrize("kind", ["suspending", "awaitable"])
 def test_a_hook_that_suspends_in_a_blocking_call_beside_a_running_loop_is_refused_by_node(run, where, kind):
@@ -225,6 +228,7 @@ def test_a_hook_that_suspends_in_a_blocking_call_beside_a_running_loop_is_refuse
     run(main())
 
 
+@on_each_loop
 @every_sort
 @pytest.mark.parametrize("kind", ["function", "async def"])
 def test_a_hook_that_does_not_suspend_runs_in_a_blocking_call_beside_a_running_loop(run, where, kind):
@@ -256,6 +260,7 @@ def test_functions_need_no_loop_in_a_blocking_call(monkeypatch, where):
     assert x.grad.item() == 3.0
 
 
+@on_each_loop
 @pytest.mark.parametrize("kind", ["suspending", "awaitable"])
 def test_a_blocking_call_in_a_hook_beside_a_running_loop_cannot_wait_either(run, kind):
     """The hook is a function and blocks for a backward that has to suspend."""
@@ -298,7 +303,7 @@ def test_a_blocking_call_in_a_hook_can_wait_where_no_loop_runs(kind):
 
 
 @both_drives
-def test_an_async_generator_is_no_hook(run, drive):
+async def test_an_async_generator_is_no_hook(drive):
     async def generator(grad: Any) -> Any:
         yield grad
 
@@ -306,32 +311,29 @@ def test_an_async_generator_is_no_hook(run, drive):
     x.register_hook(generator)
 
     with pytest.raises(HookTypeError, match="must return None or a tensor, not async_generator"):
-        backward(run, drive, np.multiply(x, 3.0))
+        await backward(drive, np.multiply(x, 3.0))
 
 
 @both_drives
-def test_a_hook_that_takes_other_arguments_fails_as_python_does(run, drive):
+async def test_a_hook_that_takes_other_arguments_fails_as_python_does(drive):
     x = leaf(2.0)
     x.register_hook(lambda: None)
 
     with pytest.raises(TypeError, match="takes 0 positional arguments but 1 was given") as raised:
-        backward(run, drive, np.multiply(x, 3.0))
+        await backward(drive, np.multiply(x, 3.0))
 
     assert raised.value.__notes__[0].startswith("in AccumulateGrad (leaf of shape (")
 
 
-def test_a_hook_may_return_a_future_of_the_running_loop(run):
-    async def main() -> None:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        begun = Held()
-        x, w = leaf(2.0), leaf(3.0)
-        x.register_hook(lambda grad: future)
-        out = np.add(np.multiply(x, 3.0), awaiting(w, begun))
-        task = asyncio.ensure_future(out.backward())
-        await begun.begun.wait()
-        future.set_result(ag.tensor([100.0]))
-        begun.let_go.set()
-        await task
-        assert (x.grad.item(), w.grad.item()) == (100.0, 1.0)
-
-    run(main())
+async def test_a_hook_may_return_a_future_of_the_running_loop():
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    begun = Held()
+    x, w = leaf(2.0), leaf(3.0)
+    x.register_hook(lambda grad: future)
+    out = np.add(np.multiply(x, 3.0), awaiting(w, begun))
+    task = asyncio.ensure_future(out.backward())
+    await begun.begun.wait()
+    future.set_result(ag.tensor([100.0]))
+    begun.let_go.set()
+    await task
+    assert (x.grad.item(), w.grad.item()) == (100.0, 1.0)

@@ -67,27 +67,27 @@ def test_inputs_of_backward_run_all_their_hooks_as_does_what_is_on_the_way_and_t
 
 @every_kind
 @both_drives
-def test_a_capture_is_taken_after_the_tensor_hooks_of_a_node_that_does_not_run(run, kind, drive):
+async def test_a_capture_is_taken_after_the_tensor_hooks_of_a_node_that_does_not_run(kind, drive):
     x = leaf(2.0)
     m = np.multiply(x, 2.0)
     m.register_hook(as_kind(kind, lambda grad: grad * 10.0))
 
-    assert number(grad(run, drive, np.negative(m), [m])) == ([-10.0],)
+    assert number(await grad(drive, np.negative(m), [m])) == ([-10.0],)
 
 
 @every_kind
 @both_drives
-def test_a_capture_is_taken_before_the_tensor_hooks_of_a_node_that_runs(run, kind, drive):
+async def test_a_capture_is_taken_before_the_tensor_hooks_of_a_node_that_runs(kind, drive):
     """The quirk of PyTorch: the same question has another answer where something below is asked for too."""
     x = leaf(2.0)
     m = np.multiply(x, 2.0)
     m.register_hook(as_kind(kind, lambda grad: grad * 10.0))
 
-    assert number(grad(run, drive, np.positive(m), [m, x])) == ([1.0], [20.0])
+    assert number(await grad(drive, np.positive(m), [m, x])) == ([1.0], [20.0])
 
 
 @both_drives
-def test_a_write_into_a_gradient_shows_in_no_gradient_that_was_captured_before(run, drive):
+async def test_a_write_into_a_gradient_shows_in_no_gradient_that_was_captured_before(drive):
     def write(gradient: Any) -> None:
         gradient *= 10.0
 
@@ -95,17 +95,17 @@ def test_a_write_into_a_gradient_shows_in_no_gradient_that_was_captured_before(r
     m = np.multiply(x, 2.0)
     m.register_hook(write)
 
-    assert number(grad(run, drive, np.negative(m), [m, x], np.ones(2))) == ([-1.0, -1.0], [-20.0, -20.0])
+    assert number(await grad(drive, np.negative(m), [m, x], np.ones(2))) == ([-1.0, -1.0], [-20.0, -20.0])
 
 
 @both_drives
-def test_a_retained_gradient_is_kept_where_its_node_captures_only(run, drive):
+async def test_a_retained_gradient_is_kept_where_its_node_captures_only(drive):
     x = leaf(2.0)
     m = np.multiply(x, 2.0)
     m.retain_grad()
     m.register_hook(lambda gradient: gradient * 10.0)
 
-    captured = grad(run, drive, np.negative(m), [m])
+    captured = await grad(drive, np.negative(m), [m])
 
     assert number(captured) == ([-10.0],)
     assert m.grad.item() == -10.0
@@ -113,20 +113,20 @@ def test_a_retained_gradient_is_kept_where_its_node_captures_only(run, drive):
 
 
 @both_drives
-def test_inputs_of_backward_that_are_no_leaves_keep_their_gradient_from_then_on(run, drive):
+async def test_inputs_of_backward_that_are_no_leaves_keep_their_gradient_from_then_on(drive):
     x = leaf(2.0)
     m = np.multiply(x, 2.0)
     m.register_hook(lambda gradient: gradient * 10.0)
     assert not m.retains_grad
 
-    backward(run, drive, np.negative(m), inputs=[m], retain_graph=True)
+    await backward(drive, np.negative(m), inputs=[m], retain_graph=True)
 
     assert m.retains_grad
     assert (m.grad.item(), x.grad) == (-10.0, None)
 
 
 @both_drives
-def test_a_hook_that_raises_off_the_way_does_not_run(run, drive):
+async def test_a_hook_that_raises_off_the_way_does_not_run(drive):
     def fails(*args: Any) -> None:
         raise ZeroDivisionError
 
@@ -137,28 +137,28 @@ def test_a_hook_that_raises_off_the_way_does_not_run(run, drive):
     w.register_post_accumulate_grad_hook(fails)
     x.register_post_accumulate_grad_hook(fails)
 
-    assert number(grad(run, drive, np.add(np.multiply(x, 5.0), off), [x])) == ([5.0],)
+    assert number(await grad(drive, np.add(np.multiply(x, 5.0), off), [x])) == ([5.0],)
 
 
 @both_drives
-def test_hooks_run_once_where_an_input_is_named_twice(run, drive):
+async def test_hooks_run_once_where_an_input_is_named_twice(drive):
     seen: list[Any] = []
     x = leaf(2.0)
     x.register_hook(lambda gradient: seen.append(gradient.item()) or gradient * 2.0)
 
-    assert number(grad(run, drive, np.multiply(x, 5.0), [x, x])) == ([10.0], [10.0])
+    assert number(await grad(drive, np.multiply(x, 5.0), [x, x])) == ([10.0], [10.0])
     assert seen == [5.0]
 
 
 @both_drives
-def test_one_output_of_a_node_is_captured_and_hooks_of_the_others_run_too(run, drive):
+async def test_one_output_of_a_node_is_captured_and_hooks_of_the_others_run_too(drive):
     seen: list[Any] = []
     x = leaf(1.0, 2.0)
     first, second = np.split(x, 2)
     first.register_hook(lambda gradient: seen.append("first") or gradient * 2.0)
     second.register_hook(lambda gradient: seen.append("second") or gradient * 3.0)
 
-    captured = grad(run, drive, np.add(np.multiply(first, 5.0), np.multiply(second, 7.0)), [second])
+    captured = await grad(drive, np.add(np.multiply(first, 5.0), np.multiply(second, 7.0)), [second])
 
     # The gradient of the first is not on the way, and yet PyTorch computes it for the same node.
     assert number(captured) == ([21.0],)
@@ -180,11 +180,11 @@ def test_pytorch_captures_one_output_of_a_node_and_runs_hooks_of_the_others_too(
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_a_root_that_is_an_input_is_captured_after_its_hooks(run, create_graph):
+async def test_a_root_that_is_an_input_is_captured_after_its_hooks(create_graph):
     x = leaf(2.0)
     x.register_hook(lambda gradient: gradient * 3.0)
     m = np.multiply(x, 2.0)
     m.register_hook(lambda gradient: gradient * 5.0)
 
-    assert number(run(ag.grad(m, [m], create_graph=create_graph))) == ([5.0],)
-    assert number(run(ag.grad(m, [m, x], create_graph=create_graph))) == ([1.0], [30.0])
+    assert number(await ag.grad(m, [m], create_graph=create_graph)) == ([5.0],)
+    assert number(await ag.grad(m, [m, x], create_graph=create_graph)) == ([1.0], [30.0])

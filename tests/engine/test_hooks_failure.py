@@ -21,7 +21,7 @@ PLACES = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
 @both_drives
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("where", PLACES)
-def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(run, where, which, kind, drive):
+async def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(where, which, kind, drive):
     seen: list[int] = []
     error = Trouble("no")
     x, w = leaf(2.0), leaf(3.0)
@@ -34,7 +34,7 @@ def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(run, where, whic
             bad = last
 
     with pytest.raises(Trouble) as raised:
-        backward(run, drive, out, retain_graph=True)
+        await backward(drive, out, retain_graph=True)
 
     assert raised.value is error
     assert [note for note in error.__notes__ if "AccumulateGrad (" in note] == [
@@ -47,7 +47,7 @@ def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(run, where, whic
     # The graph is as it was, and runs with the hooks that are left.
     bad.remove()
     seen.clear()
-    backward(run, drive, out)
+    await backward(drive, out)
     assert seen == [place for place in range(3) if place != which]
     assert x.grad is before
     assert (before.item(), w.grad.item()) == (12.0, 2.0)
@@ -56,13 +56,13 @@ def test_an_error_is_that_of_the_hook_and_the_rest_does_not_run(run, where, whic
 @every_kind
 @both_drives
 @pytest.mark.parametrize("where", PLACES[:3])
-def test_the_note_names_the_node_of_the_hook(run, where, kind, drive):
+async def test_the_note_names_the_node_of_the_hook(where, kind, drive):
     x = leaf(2.0)
     middle = np.exp(np.multiply(x, 3.0))
     register(where, middle, as_kind(kind, raising(Trouble("no"))))
 
     with pytest.raises(Trouble) as raised:
-        backward(run, drive, np.multiply(middle, 5.0))
+        await backward(drive, np.multiply(middle, 5.0))
 
     number = middle.grad_fn.sequence_nr
     assert raised.value.__notes__ == [f"in ExpBackward (node #{number}, device 'cpu')"]
@@ -70,21 +70,21 @@ def test_the_note_names_the_node_of_the_hook(run, where, kind, drive):
 
 @every_kind
 @both_drives
-def test_what_was_kept_by_retain_grad_is_put_back(run, kind, drive):
+async def test_what_was_kept_by_retain_grad_is_put_back(kind, drive):
     x = leaf(2.0)
     middle = np.multiply(x, 3.0)
     middle.retain_grad()
     out = np.multiply(middle, 5.0)
-    backward(run, drive, out, retain_graph=True)
+    await backward(drive, out, retain_graph=True)
     kept, summed = middle.grad, x.grad
     handle = register("pre-hook", middle, as_kind(kind, raising(Trouble("no"))))
 
     with pytest.raises(Trouble):
-        backward(run, drive, out, retain_graph=True)
+        await backward(drive, out, retain_graph=True)
     assert middle.grad is kept
     assert (kept.item(), x.grad.item()) == (5.0, 15.0)
     handle.remove()
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert (middle.grad.item(), x.grad.item()) == (10.0, 30.0)
     assert x.grad is summed
@@ -92,7 +92,7 @@ def test_what_was_kept_by_retain_grad_is_put_back(run, kind, drive):
 
 @every_kind
 @both_drives
-def test_a_post_accumulate_hook_that_took_the_gradient_away_and_then_raises_is_undone(run, kind, drive):
+async def test_a_post_accumulate_hook_that_took_the_gradient_away_and_then_raises_is_undone(kind, drive):
     x = leaf(2.0)
     x.grad = before = ag.tensor([7.0])
 
@@ -103,7 +103,7 @@ def test_a_post_accumulate_hook_that_took_the_gradient_away_and_then_raises_is_u
 
     x.register_post_accumulate_grad_hook(as_kind(kind, takes))
     with pytest.raises(Trouble):
-        backward(run, drive, np.multiply(x, 3.0))
+        await backward(drive, np.multiply(x, 3.0))
 
     assert x.grad is before
     assert before.item() == 7.0
@@ -111,7 +111,7 @@ def test_a_post_accumulate_hook_that_took_the_gradient_away_and_then_raises_is_u
 
 @every_kind
 @both_drives
-def test_what_other_hooks_have_made_of_gradients_is_undone_where_a_later_one_raises(run, kind, drive):
+async def test_what_other_hooks_have_made_of_gradients_is_undone_where_a_later_one_raises(kind, drive):
     x, w = leaf(2.0), leaf(3.0)
     x.grad, w.grad = ag.tensor([7.0]), None
     before = x.grad
@@ -123,7 +123,7 @@ def test_what_other_hooks_have_made_of_gradients_is_undone_where_a_later_one_rai
     w.register_post_accumulate_grad_hook(as_kind(kind, raising(Trouble("no"))))
     # The product with x is the newer one, so that its leaf comes first.
     with pytest.raises(Trouble):
-        backward(run, drive, np.add(np.multiply(w, 2.0), np.multiply(x, 3.0)))
+        await backward(drive, np.add(np.multiply(w, 2.0), np.multiply(x, 3.0)))
 
     assert x.grad is before
     assert (before.item(), w.grad) == (7.0, None)
@@ -131,121 +131,109 @@ def test_what_other_hooks_have_made_of_gradients_is_undone_where_a_later_one_rai
 
 @both_drives
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-hook"])
-def test_a_node_whose_hook_raised_is_not_released(run, where, drive):
+async def test_a_node_whose_hook_raised_is_not_released(where, drive):
     x = leaf(2.0)
     out = np.multiply(x, x)
     handle = register(where, out, raising(Trouble("no")))
     with pytest.raises(Trouble):
-        backward(run, drive, out)
+        await backward(drive, out)
     handle.remove()
 
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert x.grad.item() == 4.0
 
 
 @pytest.mark.parametrize("where", PLACES)
-def test_an_error_in_one_hook_cancels_those_that_wait_and_they_may_clean_up(run, where):
-    async def main() -> None:
-        held, error = Held(), Trouble("no")
-        x, w = leaf(2.0), leaf(3.0)
-        out = np.add(np.multiply(x, 5.0), np.multiply(w, 2.0))
-        register(where, w, waiting(held))
+async def test_an_error_in_one_hook_cancels_those_that_wait_and_they_may_clean_up(where):
+    held, error = Held(), Trouble("no")
+    x, w = leaf(2.0), leaf(3.0)
+    out = np.add(np.multiply(x, 5.0), np.multiply(w, 2.0))
+    register(where, w, waiting(held))
 
-        async def fails(*args: Any) -> None:
-            await held.begun.wait()
-            raise error
-
-        register(where, x, fails)
-        with pytest.raises(Trouble) as raised:
-            await out.backward()
-        assert raised.value is error
-        assert held.cancelled
-        assert (x.grad, w.grad) == (None, None)
-
-    run(main())
-
-
-def test_what_a_hook_raises_while_it_is_cancelled_becomes_a_note(run):
-    async def main() -> None:
-        begun = asyncio.Event()
-        x, w = leaf(2.0), leaf(3.0)
-
-        async def stubborn(grad: Any) -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                raise KeyError("in the clean-up")
-
-        async def fails(grad: Any) -> None:
-            await begun.wait()
-            raise Trouble("no")
-
-        x.register_hook(stubborn)
-        w.register_hook(fails)
-        with pytest.raises(Trouble) as raised:
-            await np.add(np.multiply(x, 5.0), np.multiply(w, 2.0)).backward()
-        assert any("KeyError: 'in the clean-up'" in note for note in raised.value.__notes__)
-
-    run(main())
-
-
-@pytest.mark.parametrize("where", PLACES)
-def test_cancelling_a_backward_cancels_the_hook_that_it_waits_for(run, where):
-    async def main() -> None:
-        held = Held()
-        x = leaf(2.0)
-        x.grad = before = ag.tensor([7.0])
-        out = np.multiply(x, 3.0)
-        handle = register(where, x, waiting(held))
-        task = asyncio.ensure_future(out.backward(retain_graph=True))
+    async def fails(*args: Any) -> None:
         await held.begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert held.cancelled
-        assert x.grad is before
-        assert before.item() == 7.0
+        raise error
 
-        handle.remove()
+    register(where, x, fails)
+    with pytest.raises(Trouble) as raised:
         await out.backward()
-        assert x.grad.item() == 10.0
+    assert raised.value is error
+    assert held.cancelled
+    assert (x.grad, w.grad) == (None, None)
 
-    run(main())
+
+async def test_what_a_hook_raises_while_it_is_cancelled_becomes_a_note():
+    begun = asyncio.Event()
+    x, w = leaf(2.0), leaf(3.0)
+
+    async def stubborn(grad: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise KeyError("in the clean-up")
+
+    async def fails(grad: Any) -> None:
+        await begun.wait()
+        raise Trouble("no")
+
+    x.register_hook(stubborn)
+    w.register_hook(fails)
+    with pytest.raises(Trouble) as raised:
+        await np.add(np.multiply(x, 5.0), np.multiply(w, 2.0)).backward()
+    assert any("KeyError: 'in the clean-up'" in note for note in raised.value.__notes__)
 
 
 @pytest.mark.parametrize("where", PLACES)
-def test_a_timeout_ends_a_hook_that_never_does(run, where):
-    async def main() -> None:
-        x = leaf(2.0)
-        out = np.multiply(x, 3.0)
+async def test_cancelling_a_backward_cancels_the_hook_that_it_waits_for(where):
+    held = Held()
+    x = leaf(2.0)
+    x.grad = before = ag.tensor([7.0])
+    out = np.multiply(x, 3.0)
+    handle = register(where, x, waiting(held))
+    task = asyncio.ensure_future(out.backward(retain_graph=True))
+    await held.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert held.cancelled
+    assert x.grad is before
+    assert before.item() == 7.0
 
-        async def never(*args: Any) -> None:
-            await asyncio.Event().wait()
+    handle.remove()
+    await out.backward()
+    assert x.grad.item() == 10.0
 
-        register(where, x, never)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await out.backward()
-        assert x.grad is None
 
-    run(main())
+@pytest.mark.parametrize("where", PLACES)
+async def test_a_timeout_ends_a_hook_that_never_does(where):
+    x = leaf(2.0)
+    out = np.multiply(x, 3.0)
+
+    async def never(*args: Any) -> None:
+        await asyncio.Event().wait()
+
+    register(where, x, never)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await out.backward()
+    assert x.grad is None
 
 
 @both_drives
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=["KeyboardInterrupt", "SystemExit"])
-def test_what_ends_a_program_passes_through(run, where, error, drive):
+async def test_what_ends_a_program_passes_through(where, error, drive):
     x = leaf(2.0)
     out = np.multiply(x, 3.0)
     handle = register(where, x, raising(error))
 
     with pytest.raises(type(error)) as raised:
-        backward(run, drive, out, retain_graph=True)
+        await backward(drive, out, retain_graph=True)
     assert raised.value is error
     assert x.grad is None
     handle.remove()
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert x.grad.item() == 3.0

@@ -36,7 +36,7 @@ def nested_hook(kind: str, run_nested: Any) -> Any:
 @every_kind
 @both_drives
 @every_place
-def test_a_hook_may_run_a_backward_of_another_graph(run, where, kind, drive):
+async def test_a_hook_may_run_a_backward_of_another_graph(where, kind, drive):
     depths: list[int] = []
     tensor, out = product_or_leaf(where)
     inner = leaf(5.0)
@@ -49,7 +49,7 @@ def test_a_hook_may_run_a_backward_of_another_graph(run, where, kind, drive):
     inner.register_hook(look)
     register(where, tensor, nested_hook(kind, lambda: np.multiply(inner, inner)))
 
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert depths == [1]
     assert inner.grad.item() == 10.0
@@ -57,7 +57,7 @@ def test_a_hook_may_run_a_backward_of_another_graph(run, where, kind, drive):
 
 @every_kind
 @both_drives
-def test_a_post_accumulate_hook_may_run_a_backward_to_its_own_leaf(run, kind, drive):
+async def test_a_post_accumulate_hook_may_run_a_backward_to_its_own_leaf(kind, drive):
     seen: list[float] = []
     x = leaf(3.0)
     nested = nested_hook(kind, lambda: np.multiply(x, 10.0))
@@ -67,7 +67,7 @@ def test_a_post_accumulate_hook_may_run_a_backward_to_its_own_leaf(run, kind, dr
         return nested(tensor) if len(seen) == 1 else None
 
     x.register_post_accumulate_grad_hook(hook if kind in ("function", "awaitable") else as_async(hook))
-    backward(run, drive, np.multiply(x, 2.0))
+    await backward(drive, np.multiply(x, 2.0))
 
     assert seen == [2.0, 12.0]
     assert x.grad.item() == 12.0
@@ -85,7 +85,7 @@ def as_async(hook: Any) -> Any:
 @every_kind
 @both_drives
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-hook"])
-def test_a_hook_may_run_a_backward_through_the_graph_that_runs(run, where, kind, drive):
+async def test_a_hook_may_run_a_backward_through_the_graph_that_runs(where, kind, drive):
     """The nested one enters the node whose hook waits for it."""
     calls: list[str] = []
     x = leaf(3.0)
@@ -102,7 +102,7 @@ def test_a_hook_may_run_a_backward_through_the_graph_that_runs(run, where, kind,
 
     inner = nested_hook(kind, once)
     register(where, middle, hook if kind in ("function", "awaitable") else as_async_of_many(hook))
-    backward(run, drive, np.multiply(middle, 1.0), retain_graph=True)
+    await backward(drive, np.multiply(middle, 1.0), retain_graph=True)
 
     assert calls == ["hook"]
     assert x.grad.item() == 202.0
@@ -120,7 +120,7 @@ def as_async_of_many(hook: Any) -> Any:
 @every_kind
 @both_drives
 @every_place
-def test_what_a_nested_backward_did_is_undone_where_the_outer_one_fails_later(run, where, kind, drive):
+async def test_what_a_nested_backward_did_is_undone_where_the_outer_one_fails_later(where, kind, drive):
     tensor, out = product_or_leaf(where)
     inner, x = leaf(5.0), leaf(1.0)
 
@@ -133,13 +133,13 @@ def test_what_a_nested_backward_did_is_undone_where_the_outer_one_fails_later(ru
     failing.register_hook(fails)
     register(where, tensor, nested_hook(kind, lambda: np.multiply(inner, inner)))
     with pytest.raises(ZeroDivisionError):
-        backward(run, drive, [out, failing])
+        await backward(drive, [out, failing])
 
     assert (inner.grad, x.grad) == (None, None)
 
 
 @both_drives
-def test_hooks_that_nest_a_thousand_levels_deep_need_no_deep_stack(run, drive):
+async def test_hooks_that_nest_a_thousand_levels_deep_need_no_deep_stack(drive):
     x = leaf(1.0)
     levels = 0
 
@@ -154,7 +154,7 @@ def test_hooks_that_nest_a_thousand_levels_deep_need_no_deep_stack(run, drive):
 
     out = np.multiply(x, 1.0)
     out.register_hook(hook)
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert levels == 1000
     assert number(x.grad) == [1001.0]

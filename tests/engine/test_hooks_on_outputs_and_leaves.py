@@ -27,14 +27,14 @@ def noting(seen: list[Any], name: str, kind: str = "function") -> Any:
 
 @every_kind
 @both_drives
-def test_hooks_of_several_outputs_run_output_by_output_in_order_of_their_first_hooks(run, kind, drive):
+async def test_hooks_of_several_outputs_run_output_by_output_in_order_of_their_first_hooks(kind, drive):
     seen: list[Any] = []
     first, second = np.split(leaf(1.0, 2.0), 2)
     second.register_hook(noting(seen, "second 1", kind))
     first.register_hook(noting(seen, "first 1", kind))
     second.register_hook(noting(seen, "second 2", kind))
 
-    backward(run, drive, np.add(np.multiply(first, 5.0), np.multiply(second, 7.0)))
+    await backward(drive, np.add(np.multiply(first, 5.0), np.multiply(second, 7.0)))
 
     assert seen == [("second 1", [7.0]), ("second 2", [7.0]), ("first 1", [5.0])]
 
@@ -54,7 +54,7 @@ def test_hooks_of_several_outputs_run_in_the_order_of_pytorch():
 
 @every_kind
 @both_drives
-def test_the_hook_of_an_output_that_nothing_used_sees_no_gradient(run, kind, drive):
+async def test_the_hook_of_an_output_that_nothing_used_sees_no_gradient(kind, drive):
     seen: list[Any] = []
     bodies: list[Any] = []
     x = leaf(1.0)
@@ -64,7 +64,7 @@ def test_the_hook_of_an_output_that_nothing_used_sees_no_gradient(run, kind, dri
     unused.retain_grad()
     used.grad_fn.register_prehook(noting(seen, "node", kind))
 
-    backward(run, drive, np.multiply(used, 5.0))
+    await backward(drive, np.multiply(used, 5.0))
 
     assert seen == [("used", [5.0]), ("unused", None), ("node", ([5.0], None))]
     assert bodies[0][0].item() == 5.0
@@ -72,37 +72,37 @@ def test_the_hook_of_an_output_that_nothing_used_sees_no_gradient(run, kind, dri
 
 
 @both_drives
-def test_each_output_keeps_a_gradient_of_its_own(run, drive):
+async def test_each_output_keeps_a_gradient_of_its_own(drive):
     x = leaf(1.0, 2.0)
     first, second = np.split(x, 2)
     first.retain_grad()
     second.retain_grad()
     second.register_hook(lambda grad: grad * 10.0)
 
-    backward(run, drive, np.add(np.multiply(first, 5.0), np.multiply(second, 7.0)))
+    await backward(drive, np.add(np.multiply(first, 5.0), np.multiply(second, 7.0)))
 
     assert (first.grad.item(), second.grad.item()) == (5.0, 70.0)
     assert x.grad.tolist() == [5.0, 70.0]
 
 
 @both_drives
-def test_a_hook_of_one_output_changes_that_one_only(run, drive):
+async def test_a_hook_of_one_output_changes_that_one_only(drive):
     got: list[Any] = []
     first, second = split(leaf(1.0), lambda *grads: got.append([grad.item() for grad in grads]) or grads[0])
     second.register_hook(lambda grad: grad * 10.0)
 
-    backward(run, drive, np.add(np.multiply(first, 5.0), np.multiply(second, 7.0)))
+    await backward(drive, np.add(np.multiply(first, 5.0), np.multiply(second, 7.0)))
 
     assert got == [[5.0, 70.0]]
 
 
 @both_drives
-def test_an_output_that_is_used_twice_calls_its_hook_once_with_the_sum(run, drive):
+async def test_an_output_that_is_used_twice_calls_its_hook_once_with_the_sum(drive):
     seen: list[Any] = []
     first, second = np.split(leaf(1.0, 2.0), 2)
     first.register_hook(noting(seen, "first"))
 
-    backward(run, drive, np.add(np.multiply(first, 5.0), np.multiply(np.add(first, second), 7.0)))
+    await backward(drive, np.add(np.multiply(first, 5.0), np.multiply(np.add(first, second), 7.0)))
 
     assert seen == [("first", [12.0])]
 
@@ -111,7 +111,7 @@ def test_an_output_that_is_used_twice_calls_its_hook_once_with_the_sum(run, driv
 
 
 @both_drives
-def test_a_view_and_what_it_looks_at_have_hooks_of_their_own(run, drive):
+async def test_a_view_and_what_it_looks_at_have_hooks_of_their_own(drive):
     seen: list[Any] = []
     x = leaf(1.0, 2.0, 3.0)
     base = np.multiply(x, 2.0)
@@ -123,7 +123,7 @@ def test_a_view_and_what_it_looks_at_have_hooks_of_their_own(run, drive):
     view.retain_grad()
     base.retain_grad()
 
-    backward(run, drive, np.sum(view) + np.sum(base))
+    await backward(drive, np.sum(view) + np.sum(base))
 
     assert seen == [("view", [1.0, 1.0]), ("base", [11.0, 11.0, 1.0])]
     assert view.grad.tolist() == [10.0, 10.0]
@@ -132,7 +132,7 @@ def test_a_view_and_what_it_looks_at_have_hooks_of_their_own(run, drive):
 
 
 @both_drives
-def test_a_view_of_a_leaf_is_no_leaf(run, drive):
+async def test_a_view_of_a_leaf_is_no_leaf(drive):
     seen: list[Any] = []
     x = leaf(1.0, 2.0)
     x.register_hook(noting(seen, "leaf"))
@@ -141,7 +141,7 @@ def test_a_view_of_a_leaf_is_no_leaf(run, drive):
     with refused(HookError, RuntimeError, "belongs on a leaf", view.grad_fn.name):
         view.register_post_accumulate_grad_hook(print)
 
-    backward(run, drive, np.multiply(view, 3.0))
+    await backward(drive, np.multiply(view, 3.0))
 
     assert seen == [("view", [3.0]), ("leaf", [0.0, 3.0])]
 
@@ -152,7 +152,7 @@ def test_a_view_of_a_leaf_is_no_leaf(run, drive):
 @every_kind
 @both_drives
 @pytest.mark.parametrize("when", ["before the first use", "after it", "between two graphs"])
-def test_a_leafs_hooks_run_whenever_they_were_registered(run, kind, drive, when):
+async def test_a_leafs_hooks_run_whenever_they_were_registered(kind, drive, when):
     seen: list[Any] = []
     x = leaf(2.0)
 
@@ -166,49 +166,49 @@ def test_a_leafs_hooks_run_whenever_they_were_registered(run, kind, drive, when)
     if when == "after it":
         put()
     if when == "between two graphs":
-        backward(run, drive, out)
+        await backward(drive, out)
         assert seen == []
         del out
         gc.collect()
         x.grad = None
         put()
         out = np.multiply(x, 3.0)
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == [("tensor", [3.0]), ("leaf", 3.0)]
 
 
 @both_drives
-def test_hooks_of_a_leaf_see_the_sum_once_in_each_backward(run, drive):
+async def test_hooks_of_a_leaf_see_the_sum_once_in_each_backward(drive):
     seen: list[Any] = []
     x = leaf(2.0)
     x.register_hook(noting(seen, "tensor"))
     x.register_post_accumulate_grad_hook(lambda tensor: seen.append(("total", tensor.grad.item())))
 
-    backward(run, drive, np.add(np.multiply(x, 3.0), np.multiply(x, 4.0)))
-    backward(run, drive, np.multiply(x, 1.0))
+    await backward(drive, np.add(np.multiply(x, 3.0), np.multiply(x, 4.0)))
+    await backward(drive, np.multiply(x, 1.0))
 
     assert seen == [("tensor", [7.0]), ("total", 7.0), ("tensor", [1.0]), ("total", 8.0)]
 
 
 @both_drives
-def test_hooks_on_a_leafs_node_go_with_its_last_graph_and_those_on_the_leaf_stay(run, drive):
+async def test_hooks_on_a_leafs_node_go_with_its_last_graph_and_those_on_the_leaf_stay(drive):
     seen: list[Any] = []
     x = leaf(2.0)
     x.register_hook(noting(seen, "leaf"))
     out = np.multiply(x, 3.0)
     node_of(x).register_prehook(noting(seen, "node"))
-    backward(run, drive, out)
+    await backward(drive, out)
     del out
     gc.collect()
 
-    backward(run, drive, np.multiply(x, 3.0))
+    await backward(drive, np.multiply(x, 3.0))
 
     assert [name for name, _ in seen] == ["leaf", "node", "leaf"]
 
 
 @both_drives
-def test_a_leaf_that_no_longer_requires_grad_accumulates_nothing_and_its_hooks_run(run, drive):
+async def test_a_leaf_that_no_longer_requires_grad_accumulates_nothing_and_its_hooks_run(drive):
     seen: list[Any] = []
     x, w = leaf(2.0), leaf(3.0)
     x.register_hook(noting(seen, "tensor"))
@@ -216,21 +216,21 @@ def test_a_leaf_that_no_longer_requires_grad_accumulates_nothing_and_its_hooks_r
     out = np.multiply(x, w)
     x.requires_grad_(False)
 
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == [("tensor", [3.0]), ("leaf", None)]
     assert w.grad.item() == 2.0
 
 
 @both_drives
-def test_the_hooks_of_a_leaf_that_is_the_root_run(run, drive):
+async def test_the_hooks_of_a_leaf_that_is_the_root_run(drive):
     seen: list[Any] = []
     x = leaf(2.0)
     x.register_hook(noting(seen, "tensor"))
     x.register_hook(lambda grad: grad * 5.0)
     x.register_post_accumulate_grad_hook(lambda tensor: seen.append(("leaf", tensor.grad.item())))
 
-    backward(run, drive, x)
+    await backward(drive, x)
 
     assert seen == [("tensor", [1.0]), ("leaf", 5.0)]
 
@@ -241,7 +241,7 @@ def test_the_hooks_of_a_leaf_that_is_the_root_run(run, drive):
 @every_kind
 @both_drives
 @pytest.mark.parametrize("roots", ["one root", "two roots", "one root twice", "a root above a root"])
-def test_the_hooks_of_a_root_see_what_the_backward_starts_from_and_what_arrives(run, kind, drive, roots):
+async def test_the_hooks_of_a_root_see_what_the_backward_starts_from_and_what_arrives(kind, drive, roots):
     seen: list[Any] = []
     x = leaf(2.0)
     root = np.multiply(x, 3.0)
@@ -255,28 +255,28 @@ def test_the_hooks_of_a_root_see_what_the_backward_starts_from_and_what_arrives(
     }
     tensors, grads, expected = started[roots]
 
-    backward(run, drive, tensors, grads)
+    await backward(drive, tensors, grads)
 
     assert seen == [("root", [expected])]
     assert root.grad.item() == expected
 
 
 @both_drives
-def test_the_hooks_of_a_root_get_its_dtype(run, drive):
+async def test_the_hooks_of_a_root_get_its_dtype(drive):
     seen: list[Any] = []
     x = ag.tensor(np.ones(2, np.float32), requires_grad=True)
     out = np.multiply(x, 2.0)
     assert out.dtype == np.float32
     out.register_hook(lambda grad: seen.append(grad.dtype))
 
-    backward(run, drive, out, np.ones(2, np.float64))
+    await backward(drive, out, np.ones(2, np.float64))
 
     assert seen == [np.float32]
 
 
 @every_kind
 @both_drives
-def test_the_hooks_of_a_tensor_that_is_gone_still_run(run, kind, drive):
+async def test_the_hooks_of_a_tensor_that_is_gone_still_run(kind, drive):
     seen: list[Any] = []
     x = leaf(2.0)
     middle = np.multiply(x, 3.0)
@@ -285,13 +285,13 @@ def test_the_hooks_of_a_tensor_that_is_gone_still_run(run, kind, drive):
     out = np.multiply(middle, 5.0)
     del middle
 
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert seen == [("middle", [5.0])]
 
 
 @both_drives
-def test_two_tensors_that_one_call_gives_twice_share_their_hooks(run, drive):
+async def test_two_tensors_that_one_call_gives_twice_share_their_hooks(drive):
     """A Function that returns its input as it is: the new tensor has a node of its own."""
     seen: list[Any] = []
     x = leaf(2.0)
@@ -300,7 +300,7 @@ def test_two_tensors_that_one_call_gives_twice_share_their_hooks(run, drive):
     middle.register_hook(noting(seen, "middle"))
     copy.register_hook(noting(seen, "copy"))
 
-    backward(run, drive, copy)
+    await backward(drive, copy)
 
     assert seen == [("copy", [1.0]), ("middle", [1.0])]
 
@@ -328,33 +328,33 @@ def test_what_cannot_be_called_is_no_hook_anywhere():
                 register(where, tensor, wrong)
 
 
-def test_keeping_the_gradient_of_a_leaf_changes_nothing(run):
+async def test_keeping_the_gradient_of_a_leaf_changes_nothing():
     x = leaf(1.0)
     x.retain_grad()
 
-    run(ag.backward(np.multiply(x, 2.0)))
+    await ag.backward(np.multiply(x, 2.0))
 
     assert not x.retains_grad
     assert x.grad.item() == 2.0
 
 
 @both_drives
-def test_keeping_a_gradient_twice_keeps_it_once_and_the_next_backward_adds_in_a_new_object(run, drive):
+async def test_keeping_a_gradient_twice_keeps_it_once_and_the_next_backward_adds_in_a_new_object(drive):
     middle = np.multiply(leaf(1.0), 2.0)
     middle.retain_grad()
     middle.retain_grad()
     out = np.multiply(middle, 3.0)
 
-    backward(run, drive, out, retain_graph=True)
+    await backward(drive, out, retain_graph=True)
     first = middle.grad
-    backward(run, drive, out)
+    await backward(drive, out)
 
     assert (first.item(), middle.grad.item()) == (3.0, 6.0)
     assert middle.grad is not first
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hooks_run_on_a_graph_of_one_node_and_none(run, kind):
+async def test_hooks_run_on_a_graph_of_one_node_and_none(kind):
     """Nothing but a hooked root, whose edges all lead nowhere."""
     seen: list[Any] = []
 
@@ -366,6 +366,6 @@ def test_hooks_run_on_a_graph_of_one_node_and_none(run, kind):
     node.register_prehook(as_kind(kind, lambda grads: seen.append(grads)))
     node.register_hook(as_kind(kind, lambda outputs, grads: seen.append((outputs, grads))))
 
-    run(ag.backward(ag.graph.GradientEdge(node, 0), 2.0))
+    await ag.backward(ag.graph.GradientEdge(node, 0), 2.0)
 
     assert seen == [(2.0,), ((), (2.0,))]

@@ -19,7 +19,7 @@ LEAF_ORDER += ["post-accumulate hook 1", "post-accumulate hook 2", "post-hook 1"
 
 @both_drives
 @every_kind
-def test_at_a_leaf_the_order_is_that_of_the_kinds_and_then_of_registration(run, kind, drive):
+async def test_at_a_leaf_the_order_is_that_of_the_kinds_and_then_of_registration(kind, drive):
     seen: list[Any] = []
     x = leaf(1.0)
     accumulator = node_of(x)
@@ -31,7 +31,7 @@ def test_at_a_leaf_the_order_is_that_of_the_kinds_and_then_of_registration(run, 
             )
             register(where, x, hook)
 
-    backward(run, drive, np.multiply(x, 3.0))
+    await backward(drive, np.multiply(x, 3.0))
 
     assert [what for what, _ in seen] == LEAF_ORDER
     # What comes before the accumulation, and what after.
@@ -41,7 +41,9 @@ def test_at_a_leaf_the_order_is_that_of_the_kinds_and_then_of_registration(run, 
 
 @both_drives
 @every_kind
-def test_at_a_result_tensor_hooks_come_first_then_the_retained_gradient_pre_hooks_body_and_post_hooks(run, kind, drive):
+async def test_at_a_result_tensor_hooks_come_first_then_the_retained_gradient_pre_hooks_body_and_post_hooks(
+    kind, drive
+):
     seen: list[str] = []
     x = leaf(1.0)
     middle = calling(np.multiply(x, 1.0), lambda grad: seen.append(f"body, retained {middle.grad.item():g}"))
@@ -59,7 +61,7 @@ def test_at_a_result_tensor_hooks_come_first_then_the_retained_gradient_pre_hook
     for turn in (1, 2):
         register("tensor hook", middle, note("tensor hook", turn))
 
-    backward(run, drive, np.multiply(middle, 3.0))
+    await backward(drive, np.multiply(middle, 3.0))
 
     assert seen == [
         "tensor hook 1",
@@ -75,7 +77,9 @@ def test_at_a_result_tensor_hooks_come_first_then_the_retained_gradient_pre_hook
 @both_drives
 @every_kind
 @pytest.mark.parametrize("retained", ["before the hooks", "after the hooks"])
-def test_a_retained_gradient_has_all_that_tensor_hooks_change_and_nothing_that_pre_hooks_do(run, kind, drive, retained):
+async def test_a_retained_gradient_has_all_that_tensor_hooks_change_and_nothing_that_pre_hooks_do(
+    kind, drive, retained
+):
     x = leaf(1.0)
     middle = np.multiply(x, 1.0)
     if retained == "before the hooks":
@@ -86,7 +90,7 @@ def test_a_retained_gradient_has_all_that_tensor_hooks_change_and_nothing_that_p
     if retained == "after the hooks":
         middle.retain_grad()
 
-    backward(run, drive, np.multiply(middle, 3.0))
+    await backward(drive, np.multiply(middle, 3.0))
 
     assert middle.grad.item() == 30.0
     assert x.grad.item() == 3000.0
@@ -94,7 +98,7 @@ def test_a_retained_gradient_has_all_that_tensor_hooks_change_and_nothing_that_p
 
 @both_drives
 @every_kind
-def test_each_hook_sees_what_the_ones_before_have_made(run, kind, drive):
+async def test_each_hook_sees_what_the_ones_before_have_made(kind, drive):
     seen: list[Any] = []
     x = leaf(1.0)
     middle = np.negative(x)
@@ -111,21 +115,21 @@ def test_each_hook_sees_what_the_ones_before_have_made(run, kind, drive):
         for factor in (2.0, 3.0):
             register(where, middle, times(factor))
 
-    backward(run, drive, middle, np.ones(1))
+    await backward(drive, middle, np.ones(1))
 
     assert seen == [1.0, 2.0, 6.0, 12.0, -36.0, -72.0]
     assert x.grad.item() == -216.0
 
 
 @both_drives
-def test_post_hooks_of_a_leaf_get_no_outputs_and_the_gradient_that_was_accumulated(run, drive):
+async def test_post_hooks_of_a_leaf_get_no_outputs_and_the_gradient_that_was_accumulated(drive):
     seen: list[Any] = []
     x = leaf(1.0)
     accumulator = node_of(x)
     accumulator.register_prehook(lambda grads: (grads[0] * 10.0,))
     accumulator.register_hook(lambda outputs, grads: seen.append((outputs, grads[0].item())))
 
-    backward(run, drive, np.multiply(x, 2.0))
+    await backward(drive, np.multiply(x, 2.0))
 
     assert seen == [((), 20.0)]
     assert x.grad.item() == 20.0
@@ -156,7 +160,7 @@ def test_the_order_over_a_whole_graph_is_that_of_pytorch():
 
 
 @both_drives
-def test_an_async_hook_that_suspends_keeps_its_place_among_those_of_its_node(run, drive):
+async def test_an_async_hook_that_suspends_keeps_its_place_among_those_of_its_node(drive):
     seen: list[str] = []
     x = leaf(1.0)
     middle = calling(np.multiply(x, 1.0), lambda grad: seen.append("body"))
@@ -164,7 +168,7 @@ def test_an_async_hook_that_suspends_keeps_its_place_among_those_of_its_node(run
         for kind in ("suspending", "function", "async def", "awaitable"):
             register(where, middle, as_kind(kind, lambda *args, note=f"{where}, {kind}": seen.append(note)))
 
-    backward(run, drive, middle)
+    await backward(drive, middle)
 
     kinds = ["suspending", "function", "async def", "awaitable"]
     before = [f"{where}, {kind}" for where in ("tensor hook", "pre-hook") for kind in kinds]
@@ -172,13 +176,13 @@ def test_an_async_hook_that_suspends_keeps_its_place_among_those_of_its_node(run
 
 
 @both_drives
-def test_a_node_is_released_after_its_post_hooks(run, drive):
+async def test_a_node_is_released_after_its_post_hooks(drive):
     x = leaf(3.0)
     middle = np.multiply(x, x)
     middle.grad_fn.register_hook(lambda outputs, grads: kept.append(middle.grad_fn(np.ones(1))))
     kept: list[Any] = []
 
-    backward(run, drive, middle)
+    await backward(drive, middle)
 
     assert [value.item() for value in kept[0]] == [3.0, 3.0]
     with pytest.raises(ag.errors.ReleasedGraphError):

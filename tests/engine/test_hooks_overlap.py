@@ -21,131 +21,110 @@ SORTS = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
 
 
 @pytest.mark.parametrize("where", SORTS)
-def test_an_async_hook_of_a_leaf_holds_up_no_other_node(run, where):
-    async def main() -> None:
-        held, graph = Held(), Branches(3)
-        register(where, graph.leaves[2], waiting(held))
-        backward = graph.start()
-        await held.begun.wait()
-        await settle()
-        assert graph.ran == [2, 1, 0]
-        # Its own gradient is there where the hook comes after the accumulation.
-        own = None if where in ("tensor hook", "pre-hook") else 1.0
-        assert graph.grads() == [1.0, 1.0, own]
-        assert not backward.done()
-        held.let_go.set()
-        await backward
-        assert graph.grads() == [1.0, 1.0, 1.0]
-
-    run(main())
+async def test_an_async_hook_of_a_leaf_holds_up_no_other_node(where):
+    held, graph = Held(), Branches(3)
+    register(where, graph.leaves[2], waiting(held))
+    backward = graph.start()
+    await held.begun.wait()
+    await settle()
+    assert graph.ran == [2, 1, 0]
+    # Its own gradient is there where the hook comes after the accumulation.
+    own = None if where in ("tensor hook", "pre-hook") else 1.0
+    assert graph.grads() == [1.0, 1.0, own]
+    assert not backward.done()
+    held.let_go.set()
+    await backward
+    assert graph.grads() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("where", SORTS[:3])
-def test_an_async_hook_holds_up_what_depends_on_it_and_nothing_else(run, where):
-    async def main() -> None:
-        held, ran = Held(), list[str]()
-        x, w = leaf(1.0), leaf(1.0)
-        middle = calling(calling(x, lambda grad: ran.append("below")), lambda grad: ran.append("own body"))
-        other = calling(w, lambda grad: ran.append("other"))
-        register(where, middle, waiting(held))
-        backward = asyncio.ensure_future(np.add(other, middle).backward())
-        await held.begun.wait()
-        await settle()
-        assert ran == (["other", "own body"] if where == "post-hook" else ["other"])
-        assert (x.grad, w.grad.item()) == (None, 1.0)
-        held.let_go.set()
-        await backward
-        assert ran[-1] == "below"
-        assert x.grad.item() == 1.0
-
-    run(main())
+async def test_an_async_hook_holds_up_what_depends_on_it_and_nothing_else(where):
+    held, ran = Held(), list[str]()
+    x, w = leaf(1.0), leaf(1.0)
+    middle = calling(calling(x, lambda grad: ran.append("below")), lambda grad: ran.append("own body"))
+    other = calling(w, lambda grad: ran.append("other"))
+    register(where, middle, waiting(held))
+    backward = asyncio.ensure_future(np.add(other, middle).backward())
+    await held.begun.wait()
+    await settle()
+    assert ran == (["other", "own body"] if where == "post-hook" else ["other"])
+    assert (x.grad, w.grad.item()) == (None, 1.0)
+    held.let_go.set()
+    await backward
+    assert ran[-1] == "below"
+    assert x.grad.item() == 1.0
 
 
 @pytest.mark.parametrize("first", SORTS)
 @pytest.mark.parametrize("second", SORTS)
-def test_async_hooks_of_two_nodes_overlap(run, first, second):
-    async def main() -> None:
-        graph, barrier = Branches(2), asyncio.Barrier(2)
+async def test_async_hooks_of_two_nodes_overlap(first, second):
+    graph, barrier = Branches(2), asyncio.Barrier(2)
 
-        async def meets(*args: Any) -> None:
-            await barrier.wait()
+    async def meets(*args: Any) -> None:
+        await barrier.wait()
 
-        register(first, graph.leaves[0], meets)
-        register(second, graph.leaves[1], meets)
-        await graph.out.backward()
-        assert graph.grads() == [1.0, 1.0]
-
-    run(main())
+    register(first, graph.leaves[0], meets)
+    register(second, graph.leaves[1], meets)
+    await graph.out.backward()
+    assert graph.grads() == [1.0, 1.0]
 
 
-def test_a_hook_overlaps_a_body(run):
-    async def main() -> None:
-        barrier = asyncio.Barrier(2)
-        x, w = leaf(1.0), leaf(1.0)
+async def test_a_hook_overlaps_a_body():
+    barrier = asyncio.Barrier(2)
+    x, w = leaf(1.0), leaf(1.0)
 
-        async def meets(*args: Any) -> None:
-            await barrier.wait()
+    async def meets(*args: Any) -> None:
+        await barrier.wait()
 
-        x.register_post_accumulate_grad_hook(meets)
-        await np.add(awaiting(w, meets), np.multiply(x, 2.0)).backward()
-        assert (x.grad.item(), w.grad.item()) == (2.0, 1.0)
-
-    run(main())
+    x.register_post_accumulate_grad_hook(meets)
+    await np.add(awaiting(w, meets), np.multiply(x, 2.0)).backward()
+    assert (x.grad.item(), w.grad.item()) == (2.0, 1.0)
 
 
-def test_async_hooks_of_one_node_run_one_after_the_other(run):
-    async def main() -> None:
-        helds, x = [Held(), Held()], leaf(1.0)
-        for held in helds:
-            x.register_post_accumulate_grad_hook(held)
-        backward = asyncio.ensure_future(np.multiply(x, 2.0).backward())
-        await helds[0].begun.wait()
-        await settle()
-        assert not helds[1].begun.is_set()
-        helds[0].let_go.set()
-        await helds[1].begun.wait()
-        assert helds[0].ended
-        helds[1].let_go.set()
-        await backward
-
-    run(main())
+async def test_async_hooks_of_one_node_run_one_after_the_other():
+    helds, x = [Held(), Held()], leaf(1.0)
+    for held in helds:
+        x.register_post_accumulate_grad_hook(held)
+    backward = asyncio.ensure_future(np.multiply(x, 2.0).backward())
+    await helds[0].begun.wait()
+    await settle()
+    assert not helds[1].begun.is_set()
+    helds[0].let_go.set()
+    await helds[1].begun.wait()
+    assert helds[0].ended
+    helds[1].let_go.set()
+    await backward
 
 
-def test_a_backward_waits_for_its_hooks_before_it_returns(run):
-    async def main() -> None:
-        held, graph = Held(), Branches(1)
-        graph.leaves[0].register_post_accumulate_grad_hook(held)
-        backward = graph.start()
-        await held.begun.wait()
-        await settle()
-        assert not backward.done()
-        held.let_go.set()
-        await backward
-        assert held.ended
-
-    run(main())
+async def test_a_backward_waits_for_its_hooks_before_it_returns():
+    held, graph = Held(), Branches(1)
+    graph.leaves[0].register_post_accumulate_grad_hook(held)
+    backward = graph.start()
+    await held.begun.wait()
+    await settle()
+    assert not backward.done()
+    held.let_go.set()
+    await backward
+    assert held.ended
 
 
-def test_one_reduction_for_each_leaf_overlaps_the_rest_and_all_end_together(run):
+async def test_one_reduction_for_each_leaf_overlaps_the_rest_and_all_end_together():
     """As in data-parallel training: each leaf's gradient is exchanged while older layers still run."""
 
-    async def main() -> None:
-        graph, began = Branches(20), []
-        all_began = asyncio.Event()
+    graph, began = Branches(20), []
+    all_began = asyncio.Event()
 
-        async def reduce(x: Any) -> None:
-            began.append(x)
-            if len(began) == 20:
-                all_began.set()
-            await all_began.wait()
-            x.grad = x.grad * 0.5
+    async def reduce(x: Any) -> None:
+        began.append(x)
+        if len(began) == 20:
+            all_began.set()
+        await all_began.wait()
+        x.grad = x.grad * 0.5
 
-        for x in graph.leaves:
-            x.register_post_accumulate_grad_hook(reduce)
-        await graph.out.backward()
-        assert graph.grads() == [0.5] * 20
-
-    run(main())
+    for x in graph.leaves:
+        x.register_post_accumulate_grad_hook(reduce)
+    await graph.out.backward()
+    assert graph.grads() == [0.5] * 20
 
 
 # An optimizer in a hook.
@@ -154,7 +133,7 @@ def test_one_reduction_for_each_leaf_overlaps_the_rest_and_all_end_together(run)
 @both_drives
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("kind", ["function", "async def", "suspending", "awaitable"])
-def test_an_optimizer_may_step_in_the_hook_of_its_parameter(run, drive, kind, overlap):
+async def test_an_optimizer_may_step_in_the_hook_of_its_parameter(drive, kind, overlap):
     """Each parameter is updated as soon as its gradient is there, and the gradient goes at once."""
     weights = [leaf(float(each)) for each in (1.0, 2.0, 3.0)]
     expected = [leaf(float(each)) for each in (1.0, 2.0, 3.0)]
@@ -173,8 +152,8 @@ def test_an_optimizer_may_step_in_the_hook_of_its_parameter(run, drive, kind, ov
         return np.sum(np.add(np.multiply(first, 3.0), np.multiply(np.multiply(second, second), third)))
 
     for _ in range(3):
-        backward(run, drive, loss(weights))
-        backward(run, drive, loss(expected))
+        await backward(drive, loss(weights))
+        await backward(drive, loss(expected))
         together.step()
         together.zero_grad()
 

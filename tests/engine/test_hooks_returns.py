@@ -43,7 +43,7 @@ WRONG = pytest.mark.parametrize(
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-hook"])
 @WRONG
-def test_what_a_hook_returns_that_is_no_gradient_is_refused(run, where, returned, error, built_in, part, create_graph):
+async def test_what_a_hook_returns_that_is_no_gradient_is_refused(where, returned, error, built_in, part, create_graph):
     x = leaf(1.0, 2.0)
     middle = np.negative(x)
 
@@ -53,20 +53,20 @@ def test_what_a_hook_returns_that_is_no_gradient_is_refused(run, where, returned
     register(where, middle, wrong_hook)
 
     with refused(error, built_in, "hook ", "wrong_hook of NegativeBackward (node #", part):
-        run(ag.grad(middle, x, np.ones(2), create_graph=create_graph))
+        await ag.grad(middle, x, np.ones(2), create_graph=create_graph)
 
 
 @every_kind
 @both_drives
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-accumulate hook"])
-def test_errors_name_the_hooks_of_a_leaf_whatever_kind_they_are(run, where, kind, drive):
+async def test_errors_name_the_hooks_of_a_leaf_whatever_kind_they_are(where, kind, drive):
     x = leaf(1.0, 2.0)
     accumulator = node_of(x)
     register(where, x, as_kind(kind, lambda arg: "text"))
 
     named = r"hook .* of AccumulateGrad \(leaf of shape \(2,\)\) .*str 'text'"
     with pytest.raises((HookTypeError, HookError), match=named):
-        backward(run, drive, np.multiply(x, 3.0), np.ones(2))
+        await backward(drive, np.multiply(x, 3.0), np.ones(2))
 
     assert x.grad is None
     assert accumulator.variable is x
@@ -74,26 +74,26 @@ def test_errors_name_the_hooks_of_a_leaf_whatever_kind_they_are(run, where, kind
 
 @every_kind
 @both_drives
-def test_a_tensor_hook_may_return_nothing_the_same_gradient_or_another(run, kind, drive):
+async def test_a_tensor_hook_may_return_nothing_the_same_gradient_or_another(kind, drive):
     x = leaf(1.0, 2.0)
     x.register_hook(as_kind(kind, lambda grad: None))
     x.register_hook(as_kind(kind, lambda grad: grad))
     x.register_hook(as_kind(kind, lambda grad: grad * 2.0))
     x.register_hook(as_kind(kind, lambda grad: grad.numpy() * 5.0))
 
-    backward(run, drive, np.multiply(x, 3.0), np.ones(2))
+    await backward(drive, np.multiply(x, 3.0), np.ones(2))
 
     assert x.grad.tolist() == [30.0, 30.0]
 
 
 @every_kind
 @both_drives
-def test_a_post_accumulate_hook_may_return_nothing_or_its_tensor(run, kind, drive):
+async def test_a_post_accumulate_hook_may_return_nothing_or_its_tensor(kind, drive):
     x, seen = leaf(1.0), []
     x.register_post_accumulate_grad_hook(as_kind(kind, seen.append))
     x.register_post_accumulate_grad_hook(as_kind(kind, lambda tensor: tensor))
 
-    backward(run, drive, np.multiply(x, 3.0))
+    await backward(drive, np.multiply(x, 3.0))
 
     assert seen == [x]
     assert seen[0] is x
@@ -101,12 +101,12 @@ def test_a_post_accumulate_hook_may_return_nothing_or_its_tensor(run, kind, driv
 
 
 @pytest.mark.parametrize("returned", [np.ones(1), ag.tensor([1.0]), False, 0, (), "text"])
-def test_a_post_accumulate_hook_may_return_nothing_else(run, returned):
+async def test_a_post_accumulate_hook_may_return_nothing_else(returned):
     x = leaf(1.0)
     x.register_post_accumulate_grad_hook(lambda tensor: returned)
 
     with refused(HookError, RuntimeError, "post-accumulate-grad hook", "of AccumulateGrad", "must return None"):
-        run(ag.backward(np.multiply(x, 3.0)))
+        await ag.backward(np.multiply(x, 3.0))
 
     assert x.grad is None
 
@@ -123,49 +123,49 @@ def test_a_post_accumulate_hook_may_return_nothing_else(run, returned):
     ],
     ids=["array", "tensor", "list", "dict", "int"],
 )
-def test_a_hook_of_a_node_returns_a_tuple(run, where, returned, part):
+async def test_a_hook_of_a_node_returns_a_tuple(where, returned, part):
     x = leaf(1.0, 2.0)
     middle = np.negative(x)
     register(where, middle, lambda *args: returned)
 
     parts = ["of NegativeBackward (node #", "must return None or a tuple of gradients", part, "write a tuple of 1"]
     with refused(HookTypeError, TypeError, *parts):
-        run(ag.backward(middle, np.ones(2)))
+        await ag.backward(middle, np.ones(2))
 
 
 @pytest.mark.parametrize("where", ["pre-hook", "post-hook"])
 @pytest.mark.parametrize(("count", "said"), [(0, "0 gradients, not 1"), (2, "2 gradients, not 1")])
-def test_a_hook_of_a_node_returns_as_many_as_it_got(run, where, count, said):
+async def test_a_hook_of_a_node_returns_as_many_as_it_got(where, count, said):
     x = leaf(1.0, 2.0)
     middle = np.negative(x)
     register(where, middle, lambda *args: (np.ones(2),) * count)
 
     with refused(HookError, RuntimeError, "of NegativeBackward (node #", f"returned {said}"):
-        run(ag.backward(middle, np.ones(2)))
+        await ag.backward(middle, np.ones(2))
 
 
-def test_a_post_hook_of_a_leaf_has_nothing_to_return(run):
+async def test_a_post_hook_of_a_leaf_has_nothing_to_return():
     x = leaf(1.0)
     accumulator = node_of(x)
     accumulator.register_hook(lambda outputs, grads: ())
-    run(ag.backward(np.multiply(x, 3.0)))
+    await ag.backward(np.multiply(x, 3.0))
     accumulator.register_hook(lambda outputs, grads: grads)
 
     with refused(HookError, RuntimeError, "of AccumulateGrad (leaf of shape (", "returned 1 gradient, not 0"):
-        run(ag.backward(np.multiply(x, 3.0)))
+        await ag.backward(np.multiply(x, 3.0))
 
     assert x.grad.item() == 3.0
 
 
 @every_kind
 @both_drives
-def test_a_pre_hook_may_make_a_gradient_undefined(run, kind, drive):
+async def test_a_pre_hook_may_make_a_gradient_undefined(kind, drive):
     x, seen = leaf(1.0), []
     middle = np.negative(x)
     x.register_hook(seen.append)
     middle.grad_fn.register_prehook(as_kind(kind, lambda grads: (None,)))
 
-    backward(run, drive, middle)
+    await backward(drive, middle)
 
     assert seen == [None]
     assert x.grad is None
@@ -173,12 +173,12 @@ def test_a_pre_hook_may_make_a_gradient_undefined(run, kind, drive):
 
 @every_kind
 @both_drives
-def test_a_post_hook_may_make_a_gradient_undefined(run, kind, drive):
+async def test_a_post_hook_may_make_a_gradient_undefined(kind, drive):
     x, w = leaf(2.0), leaf(5.0)
     middle = np.multiply(x, w)
     middle.grad_fn.register_hook(as_kind(kind, lambda outputs, grads: (None, outputs[1])))
 
-    backward(run, drive, middle)
+    await backward(drive, middle)
 
     assert x.grad is None
     assert w.grad.item() == 2.0
@@ -193,21 +193,21 @@ def undefined(where: str) -> Any:
 
 
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-hook"])
-def test_a_hook_cannot_make_a_gradient_where_there_is_none(run, where):
+async def test_a_hook_cannot_make_a_gradient_where_there_is_none(where):
     with refused(HookError, RuntimeError, "of NegativeBackward (node #", "where there was none: return None for it"):
-        run(ag.backward(undefined(where), np.ones(2)))
+        await ag.backward(undefined(where), np.ones(2))
 
 
 @every_kind
 @both_drives
 @pytest.mark.parametrize("where", ["tensor hook", "pre-hook", "post-hook"])
-def test_hooks_see_none_where_a_gradient_is_undefined(run, where, kind, drive):
+async def test_hooks_see_none_where_a_gradient_is_undefined(where, kind, drive):
     seen: list[Any] = []
     x = leaf(1.0, 2.0)
     middle = np.negative(x)
     register(where, middle, as_kind(kind, lambda *args: seen.append(args)))
 
-    backward(run, drive, split(middle, lambda first, second: None)[0], np.ones(2))
+    await backward(drive, split(middle, lambda first, second: None)[0], np.ones(2))
 
     assert seen == [{"tensor hook": (None,), "pre-hook": ((None,),), "post-hook": ((None,), (None,))}[where]]
     assert x.grad is None
@@ -235,7 +235,7 @@ def test_pytorch_refuses_the_same(where):
         assert type(raised.value) is built_in, returned
 
 
-def test_a_hook_without_a_name_is_named_by_its_class_and_a_partial_by_its_function(run):
+async def test_a_hook_without_a_name_is_named_by_its_class_and_a_partial_by_its_function():
     class Wrong:
         def __call__(self, *args: Any) -> Any:
             return "text"
@@ -247,4 +247,4 @@ def test_a_hook_without_a_name_is_named_by_its_class_and_a_partial_by_its_functi
         x = leaf(1.0)
         x.register_hook(hook)
         with pytest.raises(HookTypeError, match=name):
-            run(ag.backward(np.multiply(x, 3.0)))
+            await ag.backward(np.multiply(x, 3.0))

@@ -13,9 +13,10 @@ from asyncgrad.extend import derivative, primitive
 from tests.arrays import address
 from tests.functions import calling, split
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 
 
-def test_an_array_that_a_node_hands_to_two_others_is_not_written_into(run):
+async def test_an_array_that_a_node_hands_to_two_others_is_not_written_into():
     """One branch goes on to sum into what it got; the other still sees what was sent."""
     seen: list[Any] = []
     x = leaf(1.0, 2.0)
@@ -24,23 +25,24 @@ def test_an_array_that_a_node_hands_to_two_others_is_not_written_into(run):
     both = np.add(watching, shared)
     out = np.add(np.add(both, np.multiply(shared, 5.0)), np.multiply(shared, 7.0))
 
-    run(ag.backward(out, np.ones(2)))
+    await ag.backward(out, np.ones(2))
 
     assert seen == [[1.0, 1.0]]
     assert x.grad.numpy().tolist() == [13.0, 13.0]
 
 
-def test_an_array_returned_for_two_inputs_is_not_written_into(run):
+async def test_an_array_returned_for_two_inputs_is_not_written_into():
     x, array = leaf(1.0, 2.0), np.array([1.0, 2.0])
     one = split(x, lambda first, second: array)
     out = np.add(np.add(one[0], one[1]), np.multiply(x, 3.0))
 
-    run(ag.backward(out, np.ones(2)))
+    await ag.backward(out, np.ones(2))
 
     assert array.tolist() == [1.0, 2.0]
     assert x.grad.numpy().tolist() == [4.0, 5.0]
 
 
+@on_each_loop
 def test_the_third_gradient_goes_into_the_sum_of_the_first_two(run):
     seen: list[int] = []
     x = leaf(1.0, 2.0)
@@ -74,7 +76,7 @@ class Counting(np.ndarray):
 
 
 @pytest.mark.parametrize("counted", [False, True], ids=["fast path", "slow path"])
-def test_many_gradients_of_one_node_make_one_new_array(run, counted):
+async def test_many_gradients_of_one_node_make_one_new_array(counted):
     @primitive()
     def copied(x):
         return x + 0.0
@@ -87,13 +89,13 @@ def test_many_gradients_of_one_node_make_one_new_array(run, counted):
     for _ in range(5):
         total = np.add(total, copied(shared))
 
-    run(ag.backward(total, np.ones(2)))
+    await ag.backward(total, np.ones(2))
 
     assert (Counting.new, Counting.written) == (1, 4)
     assert x.grad.numpy().tolist() == [6.0, 6.0]
 
 
-def test_retained_gradients_are_copies_and_a_new_object_each_time(run):
+async def test_retained_gradients_are_copies_and_a_new_object_each_time():
     x = leaf(1.0, 2.0)
     middle = np.multiply(x, 3.0)
     middle.retain_grad()
@@ -101,9 +103,9 @@ def test_retained_gradients_are_copies_and_a_new_object_each_time(run):
     middle.register_hook(seen.append)
     out = np.multiply(middle, 2.0)
 
-    run(ag.backward(out, np.ones(2), retain_graph=True))
+    await ag.backward(out, np.ones(2), retain_graph=True)
     first = middle.grad
-    run(ag.backward(out, np.ones(2)))
+    await ag.backward(out, np.ones(2))
 
     assert first.numpy().tolist() == [2.0, 2.0]
     assert middle.grad is not first
@@ -111,23 +113,23 @@ def test_retained_gradients_are_copies_and_a_new_object_each_time(run):
     assert not any(np.shares_memory(grad.numpy(), first.numpy()) for grad in seen)
 
 
-def test_a_retained_gradient_is_the_one_that_tensor_hooks_leave(run):
+async def test_a_retained_gradient_is_the_one_that_tensor_hooks_leave():
     x = leaf(1.0, 2.0)
     middle = np.multiply(x, 3.0)
     middle.retain_grad()
     middle.register_hook(lambda grad: np.multiply(grad, 10.0))
 
-    run(ag.backward(middle, np.ones(2)))
+    await ag.backward(middle, np.ones(2))
 
     assert middle.grad.numpy().tolist() == [10.0, 10.0]
     assert x.grad.numpy().tolist() == [30.0, 30.0]
 
 
-def test_a_leaf_that_no_longer_requires_grad_accumulates_nothing(run):
+async def test_a_leaf_that_no_longer_requires_grad_accumulates_nothing():
     x = leaf(1.0, 2.0)
     out = np.multiply(x, 3.0)
     x.requires_grad_(False)
 
-    run(ag.backward(out, np.ones(2)))
+    await ag.backward(out, np.ones(2))
 
     assert x.grad is None

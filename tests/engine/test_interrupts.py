@@ -15,11 +15,11 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.support.loops import loop_factory, LOOP_KINDS
 from tests.engine.failing_graph import FailingGraph
 from tests.functions import awaiting
 from tests.leaves import leaf
 from tests.settings import loop_budget
+from tests.support.loops import LOOP_KINDS, loop_factory
 from tests.turns import Held, settle
 
 each_kind_of_loop = pytest.mark.parametrize("kind", LOOP_KINDS)
@@ -166,42 +166,36 @@ STOPS = [by_timeout, stopped_by_wait_for, by_wait_for_nothing, by_a_sibling, by_
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
 @pytest.mark.parametrize("swallows", [False, True], ids=["cancelled", "swallows"])
-def test_whatever_stops_it_the_backward_has_not_happened_and_the_task_goes_on(run, stop, swallows):
-    async def main():
-        begun = asyncio.Event()
+async def test_whatever_stops_it_the_backward_has_not_happened_and_the_task_goes_on(stop, swallows):
+    begun = asyncio.Event()
 
-        async def body(grad):
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                if not swallows:
-                    raise
+    async def body(grad):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not swallows:
+                raise
 
-        scene = scene_of(body)
-        with pytest.raises(TimeoutError):
-            await stop(scene, begun)
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-        await asyncio.sleep(0)
-        assert scene.has_not_happened()
-        assert asyncio.all_tasks() == {task}
-
-    run(main())
+    scene = scene_of(body)
+    with pytest.raises(TimeoutError):
+        await stop(scene, begun)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(0)
+    assert scene.has_not_happened()
+    assert asyncio.all_tasks() == {task}
 
 
-def test_a_cancel_carries_its_message_to_the_bodies_end_and_the_callers(run):
-    async def main():
-        held = Held()
-        task = asyncio.ensure_future(ag.backward(scene_of(held).out))
-        await held.begun.wait()
-        task.cancel("the message")
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await task
-        assert caught.value.args == ("the message",)
-
-    run(main())
+async def test_a_cancel_carries_its_message_to_the_bodies_end_and_the_callers():
+    held = Held()
+    task = asyncio.ensure_future(ag.backward(scene_of(held).out))
+    await held.begun.wait()
+    task.cancel("the message")
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert caught.value.args == ("the message",)
 
 
 # Drivers that are closed, and loops.
@@ -234,103 +228,91 @@ def closing_bodies(seen: list[str]) -> list[Callable[[Any], Any]]:
 
 
 @pytest.mark.parametrize("kinds", [[0], [0, 1, 2], [2, 3, 4], [0, 1, 2, 3, 4]], ids=str)
-def test_a_driver_that_is_closed_closes_every_body_whatever_one_of_them_does(run, kinds):
-    async def main():
-        seen: list[str] = []
-        bodies = closing_bodies(seen)
-        scene = scene_of(bodies[kinds[0]])
-        out = scene.out
-        for kind in kinds[1:]:
-            out = np.add(out, awaiting(leaf(1.0), bodies[kind]))
-        backward = ag.backward(out)
-        with loop_budget(math.inf):
-            backward.send(None)
-        assert not scene.has_not_happened()
-        if len(kinds) == 1:
+async def test_a_driver_that_is_closed_closes_every_body_whatever_one_of_them_does(kinds):
+    seen: list[str] = []
+    bodies = closing_bodies(seen)
+    scene = scene_of(bodies[kinds[0]])
+    out = scene.out
+    for kind in kinds[1:]:
+        out = np.add(out, awaiting(leaf(1.0), bodies[kind]))
+    backward = ag.backward(out)
+    with loop_budget(math.inf):
+        backward.send(None)
+    assert not scene.has_not_happened()
+    if len(kinds) == 1:
+        backward.close()
+    else:
+        # As close() does with any coroutine that does not simply end.
+        with pytest.raises((RuntimeError, ValueError), match=r"ignored GeneratorExit|in the clean-up"):
             backward.close()
-        else:
-            # As close() does with any coroutine that does not simply end.
-            with pytest.raises((RuntimeError, ValueError), match=r"ignored GeneratorExit|in the clean-up"):
-                backward.close()
-        assert len(seen) == len(kinds)
-        assert scene.has_not_happened()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
+    assert len(seen) == len(kinds)
+    assert scene.has_not_happened()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_driver_that_is_closed_in_the_clean_up_of_a_failure_leaves_nothing(run):
-    async def main():
-        ends: list[str] = []
+async def test_a_driver_that_is_closed_in_the_clean_up_of_a_failure_leaves_nothing():
+    ends: list[str] = []
 
-        async def lingers(grad):
+    async def lingers(grad):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
             try:
                 await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    ends.append("closed")
+            finally:
+                ends.append("closed")
 
-        scene = scene_of(lingers)
-        backward = ag.backward(np.add(scene.out, awaiting(leaf(1.0), lingers)))
-        with loop_budget(math.inf):
-            backward.send(None)
+    scene = scene_of(lingers)
+    backward = ag.backward(np.add(scene.out, awaiting(leaf(1.0), lingers)))
+    with loop_budget(math.inf):
+        backward.send(None)
+    await asyncio.sleep(0)
+    backward.throw(ValueError("failed"))
+    for _ in range(3):
         await asyncio.sleep(0)
-        backward.throw(ValueError("failed"))
-        for _ in range(3):
-            await asyncio.sleep(0)
-        backward.close()
-        assert ends == ["closed", "closed"]
-        assert scene.has_not_happened()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
+    backward.close()
+    assert ends == ["closed", "closed"]
+    assert scene.has_not_happened()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_body_that_had_failed_when_its_driver_was_closed_is_not_reported_as_forgotten(run):
-    async def main():
-        gate = asyncio.Event()
+async def test_a_body_that_had_failed_when_its_driver_was_closed_is_not_reported_as_forgotten():
+    gate = asyncio.Event()
 
-        async def fails(grad):
-            await gate.wait()
-            raise ValueError("seen by nobody")
+    async def fails(grad):
+        await gate.wait()
+        raise ValueError("seen by nobody")
 
-        scene = scene_of(fails)
-        backward = ag.backward(scene.out)
+    scene = scene_of(fails)
+    backward = ag.backward(scene.out)
+    with loop_budget(math.inf):
+        backward.send(None)
+    gate.set()
+    # The body runs, and nobody steps the driver any more.
+    for _ in range(3):
+        await asyncio.sleep(0)
+    backward.close()
+    assert scene.has_not_happened()
+
+
+async def test_any_error_thrown_into_the_driver_is_raised_by_it_when_the_bodies_have_ended():
+    held, error = Held(), LookupError("thrown in")
+    scene = scene_of(held)
+    backward = ag.backward(scene.out)
+
+    async def step() -> None:
         with loop_budget(math.inf):
             backward.send(None)
-        gate.set()
-        # The body runs, and nobody steps the driver any more.
-        for _ in range(3):
-            await asyncio.sleep(0)
-        backward.close()
-        assert scene.has_not_happened()
+        backward.throw(error)
+        await settle()
+        assert held.cancelled
+        with pytest.raises(LookupError) as caught:
+            backward.send(None)
+        assert caught.value is error
 
-    run(main())
-
-
-def test_any_error_thrown_into_the_driver_is_raised_by_it_when_the_bodies_have_ended(run):
-    async def main():
-        held, error = Held(), LookupError("thrown in")
-        scene = scene_of(held)
-        backward = ag.backward(scene.out)
-
-        async def step() -> None:
-            with loop_budget(math.inf):
-                backward.send(None)
-            backward.throw(error)
-            await settle()
-            assert held.cancelled
-            with pytest.raises(LookupError) as caught:
-                backward.send(None)
-            assert caught.value is error
-
-        await step()
-        assert scene.has_not_happened()
-        assert not hasattr(error, "__notes__")
-
-    run(main())
+    await step()
+    assert scene.has_not_happened()
+    assert not hasattr(error, "__notes__")
 
 
 @each_kind_of_loop

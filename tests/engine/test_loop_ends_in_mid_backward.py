@@ -9,36 +9,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.loops import loop_factory, LOOP_KINDS
 from tests.functions import awaiting
 from tests.leaves import leaf
 from tests.settings import loop_budget
+from tests.support.loops import LOOP_KINDS, loop_factory
 from tests.turns import settle
 
 
-def test_a_backward_that_is_closed_while_it_waits_closes_its_bodies_and_has_not_happened(run):
+async def test_a_backward_that_is_closed_while_it_waits_closes_its_bodies_and_has_not_happened():
     """As happens to the coroutines of a loop that is shut down."""
 
-    async def main():
-        x = leaf(1.0)
-        seen: list[str] = []
+    x = leaf(1.0)
+    seen: list[str] = []
 
-        async def body(grad):
-            try:
-                await asyncio.Event().wait()
-            finally:
-                seen.append("closed")
+    async def body(grad):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("closed")
 
-        backward = np.add(np.multiply(x, 2.0), awaiting(leaf(1.0), body)).backward()
-        with loop_budget(math.inf):
-            backward.send(None)
-        assert x.grad is not None
-        backward.close()
-        assert seen == ["closed"]
-        assert x.grad is None
-        await settle()
-
-    run(main())
+    backward = np.add(np.multiply(x, 2.0), awaiting(leaf(1.0), body)).backward()
+    with loop_budget(math.inf):
+        backward.send(None)
+    assert x.grad is not None
+    backward.close()
+    assert seen == ["closed"]
+    assert x.grad is None
+    await settle()
 
 
 @pytest.mark.parametrize("kind", LOOP_KINDS)

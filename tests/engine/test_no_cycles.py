@@ -95,12 +95,12 @@ def test_a_graph_that_never_ran_is_freed_with_its_output(graph):
 
 
 @each_graph
-def test_a_graph_that_ran_is_freed_with_its_output(run, graph):
+async def test_a_graph_that_ran_is_freed_with_its_output(graph):
     x = leaf(1.0, 2.0)
     out = GRAPHS[graph](x)
     nodes, memory = weak_nodes_of(out), memory_of(out)
 
-    run(ag.backward(out, np.ones(2)))
+    await ag.backward(out, np.ones(2))
     del out
 
     assert alive(nodes) == []
@@ -121,32 +121,26 @@ def test_a_graph_that_ran_without_a_loop_of_the_caller_is_freed_with_its_output(
 
 
 @each_graph
-def test_arrays_on_the_way_are_freed_while_the_loop_runs_on(run, graph):
-    async def main():
-        x = leaf(1.0, 2.0)
-        seen: list[weakref.ref[Any]] = []
-        watched = np.multiply(x, 2.0)
-        watched.register_hook(lambda grad: seen.append(weakref.ref(grad.numpy().base)))
-        out = GRAPHS[graph](np.multiply(watched, 3.0))
-        await ag.backward(out, np.ones(2))
-        assert len(seen) == 1
-        assert alive(seen) == []
-
-    run(main())
+async def test_arrays_on_the_way_are_freed_while_the_loop_runs_on(graph):
+    x = leaf(1.0, 2.0)
+    seen: list[weakref.ref[Any]] = []
+    watched = np.multiply(x, 2.0)
+    watched.register_hook(lambda grad: seen.append(weakref.ref(grad.numpy().base)))
+    out = GRAPHS[graph](np.multiply(watched, 3.0))
+    await ag.backward(out, np.ones(2))
+    assert len(seen) == 1
+    assert alive(seen) == []
 
 
 @each_graph
-def test_a_graph_task_is_freed_with_its_backward(run, graph):
+async def test_a_graph_task_is_freed_with_its_backward(graph):
     tasks: list[weakref.ref[Any]] = []
 
-    async def main():
-        x = leaf(1.0, 2.0)
-        x.register_hook(lambda grad: tasks.append(weakref.ref(CURRENT_GRAPH_TASK.get())))
-        await ag.backward(GRAPHS[graph](x), np.ones(2))
-        assert len(tasks) == 1
-        assert alive(tasks) == []
-
-    run(main())
+    x = leaf(1.0, 2.0)
+    x.register_hook(lambda grad: tasks.append(weakref.ref(CURRENT_GRAPH_TASK.get())))
+    await ag.backward(GRAPHS[graph](x), np.ones(2))
+    assert len(tasks) == 1
+    assert alive(tasks) == []
 
 
 async def fail(grad):
@@ -182,7 +176,7 @@ async def wait_for_ever(grad):
 
 
 @pytest.mark.parametrize("failing", FAILING)
-def test_a_graph_that_failed_is_freed_with_its_output_and_its_error(run, failing):
+async def test_a_graph_that_failed_is_freed_with_its_output_and_its_error(failing):
     references: list[Any] = []
 
     async def attempt():
@@ -197,13 +191,10 @@ def test_a_graph_that_failed_is_freed_with_its_output_and_its_error(run, failing
             references.append(weakref.ref(error))
         references.extend(arrays)
 
-    async def main():
-        await attempt()
-        await settle()
-        assert len(references) > 3
-        assert alive(references) == []
-
-    run(main())
+    await attempt()
+    await settle()
+    assert len(references) > 3
+    assert alive(references) == []
 
 
 @pytest.mark.parametrize("failing", [name for name in FAILING if name != "beside one that waits"])
@@ -223,7 +214,7 @@ def test_a_graph_that_failed_in_a_blocking_backward_is_freed(failing):
     assert alive(references) == []
 
 
-def test_a_graph_that_was_cancelled_is_freed(run):
+async def test_a_graph_that_was_cancelled_is_freed():
     references: list[Any] = []
 
     async def attempt():
@@ -235,15 +226,12 @@ def test_a_graph_that_was_cancelled_is_freed(run):
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    async def main():
-        await attempt()
-        await settle()
-        assert alive(references) == []
-
-    run(main())
+    await attempt()
+    await settle()
+    assert alive(references) == []
 
 
-def test_second_derivatives_by_grad_leave_nothing_behind(run):
+async def test_second_derivatives_by_grad_leave_nothing_behind():
     references: list[Any] = []
 
     async def main():
@@ -253,15 +241,15 @@ def test_second_derivatives_by_grad_leave_nothing_behind(run):
         references.extend(weak_nodes_of(out) + weak_nodes_of(first))
         await ag.grad(first, x, np.ones(2), allow_unused=True)
 
-    run(main())
+    await main()
 
     assert alive(references) == []
 
 
-def test_a_tensor_is_freed_with_its_gradient(run):
+async def test_a_tensor_is_freed_with_its_gradient():
     x = leaf(1.0, 2.0)
     for _ in range(2):
-        run(ag.backward(calling(cubic_graph(x), lambda grad: None), np.ones(2)))
+        await ag.backward(calling(cubic_graph(x), lambda grad: None), np.ones(2))
     references = [weakref.ref(x), weakref.ref(x.grad)]
 
     del x

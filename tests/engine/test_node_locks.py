@@ -31,17 +31,14 @@ async def outcomes(*backwards: Any) -> list[Any]:
 
 
 @each_graph
-def test_a_body_and_its_release_run_alone_and_sums_are_whole(run, graph):
-    async def main():
-        x, watch = leaf(3.0), Watch()
-        out = GRAPHS[graph](x, watch)
-        await asyncio.gather(*[ag.backward(out, np.ones(1), retain_graph=True) for _ in range(7)])
-        assert watch.overlaps == []
-        assert watch.runs == 7
-        assert x.grad.item() == 14.0
-        assert is_at_rest(out)
-
-    run(main())
+async def test_a_body_and_its_release_run_alone_and_sums_are_whole(graph):
+    x, watch = leaf(3.0), Watch()
+    out = GRAPHS[graph](x, watch)
+    await asyncio.gather(*[ag.backward(out, np.ones(1), retain_graph=True) for _ in range(7)])
+    assert watch.overlaps == []
+    assert watch.runs == 7
+    assert x.grad.item() == 14.0
+    assert is_at_rest(out)
 
 
 @each_graph
@@ -112,143 +109,125 @@ def test_without_retain_graph_gradients_agree_with_those_that_succeeded_also_whe
     explore(main, seeds=cases(300))
 
 
-def test_waiters_for_a_lock_get_it_in_the_order_of_arrival(run):
-    async def main():
-        gate = asyncio.Event()
-        served: list[float] = []
+async def test_waiters_for_a_lock_get_it_in_the_order_of_arrival():
+    gate = asyncio.Event()
+    served: list[float] = []
 
-        async def body(grad):
-            served.append(grad.item())
-            await gate.wait()
+    async def body(grad):
+        served.append(grad.item())
+        await gate.wait()
 
-        out = awaiting(leaf(1.0), body)
-        tasks = []
-        for factor in range(5):
-            tasks.append(asyncio.ensure_future(ag.backward(out, np.full(1, float(factor)), retain_graph=True)))
-            await settle()
-        assert served == [0.0]
-        gate.set()
-        await asyncio.gather(*tasks)
-        assert served == [0.0, 1.0, 2.0, 3.0, 4.0]
-        assert is_at_rest(out)
-
-    run(main())
-
-
-def test_while_one_waits_for_a_lock_its_other_nodes_go_on(run):
-    async def main():
-        held, other = Held(), asyncio.Event()
-
-        async def tells(grad):
-            other.set()
-
-        shared = awaiting(leaf(1.0), held)
-        first = asyncio.ensure_future(ag.backward(shared, retain_graph=True))
-        await held.begun.wait()
-        second = asyncio.ensure_future(ag.backward(np.add(awaiting(leaf(1.0), tells), shared), retain_graph=True))
-        await other.wait()
-        assert not second.done()
-        held.let_go.set()
-        await asyncio.gather(first, second)
-        assert is_at_rest(shared)
-
-    run(main())
-
-
-def test_the_lock_of_a_body_that_fails_goes_to_the_next(run):
-    async def main():
-        x, held = leaf(1.0), Held()
-
-        async def body(grad):
-            if grad.item() == 1.0:
-                await held(grad)
-                raise Trouble
-
-        out = awaiting(x, body)
-        tasks = [asyncio.ensure_future(ag.backward(out, np.full(1, grad), retain_graph=True)) for grad in (1.0, 7.0)]
+    out = awaiting(leaf(1.0), body)
+    tasks = []
+    for factor in range(5):
+        tasks.append(asyncio.ensure_future(ag.backward(out, np.full(1, float(factor)), retain_graph=True)))
         await settle()
-        held.let_go.set()
-        failed, succeeded = await outcomes(*tasks)
-        assert type(failed) is Trouble
-        assert succeeded is None
-        assert x.grad.item() == 7.0
-        assert is_at_rest(out)
+    assert served == [0.0]
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert served == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert is_at_rest(out)
 
-    run(main())
+
+async def test_while_one_waits_for_a_lock_its_other_nodes_go_on():
+    held, other = Held(), asyncio.Event()
+
+    async def tells(grad):
+        other.set()
+
+    shared = awaiting(leaf(1.0), held)
+    first = asyncio.ensure_future(ag.backward(shared, retain_graph=True))
+    await held.begun.wait()
+    second = asyncio.ensure_future(ag.backward(np.add(awaiting(leaf(1.0), tells), shared), retain_graph=True))
+    await other.wait()
+    assert not second.done()
+    held.let_go.set()
+    await asyncio.gather(first, second)
+    assert is_at_rest(shared)
+
+
+async def test_the_lock_of_a_body_that_fails_goes_to_the_next():
+    x, held = leaf(1.0), Held()
+
+    async def body(grad):
+        if grad.item() == 1.0:
+            await held(grad)
+            raise Trouble
+
+    out = awaiting(x, body)
+    tasks = [asyncio.ensure_future(ag.backward(out, np.full(1, grad), retain_graph=True)) for grad in (1.0, 7.0)]
+    await settle()
+    held.let_go.set()
+    failed, succeeded = await outcomes(*tasks)
+    assert type(failed) is Trouble
+    assert succeeded is None
+    assert x.grad.item() == 7.0
+    assert is_at_rest(out)
 
 
 @pytest.mark.parametrize("where", ["pre hook", "body", "check of what it returned", "post hook"])
-def test_the_lock_of_a_node_goes_to_the_next_whatever_part_of_the_node_fails(run, where):
-    async def main():
-        x, held, fails = leaf(1.0), Held(), [where]
+async def test_the_lock_of_a_node_goes_to_the_next_whatever_part_of_the_node_fails(where):
+    x, held, fails = leaf(1.0), Held(), [where]
 
-        def fail_in(what):
-            if what in fails:
-                fails.remove(what)
-                raise Trouble
+    def fail_in(what):
+        if what in fails:
+            fails.remove(what)
+            raise Trouble
 
-        def body(grad):
-            fail_in("body")
-            return fails.pop() if fails == ["check of what it returned"] else None
+    def body(grad):
+        fail_in("body")
+        return fails.pop() if fails == ["check of what it returned"] else None
 
-        out = calling(x, body)
-        out.register_hook(held)
-        out.grad_fn.register_prehook(lambda grads: fail_in("pre hook"))
-        out.grad_fn.register_hook(lambda outputs, grads: fail_in("post hook"))
-        tasks = [asyncio.ensure_future(ag.backward(out, retain_graph=True)) for _ in range(2)]
-        await settle()
-        held.let_go.set()
-        results = await outcomes(*tasks)
-        assert [result is None for result in results] == [False, True]
-        assert x.grad.item() == 1.0
-        assert is_at_rest(out)
-
-    run(main())
+    out = calling(x, body)
+    out.register_hook(held)
+    out.grad_fn.register_prehook(lambda grads: fail_in("pre hook"))
+    out.grad_fn.register_hook(lambda outputs, grads: fail_in("post hook"))
+    tasks = [asyncio.ensure_future(ag.backward(out, retain_graph=True)) for _ in range(2)]
+    await settle()
+    held.let_go.set()
+    results = await outcomes(*tasks)
+    assert [result is None for result in results] == [False, True]
+    assert x.grad.item() == 1.0
+    assert is_at_rest(out)
 
 
 @pytest.mark.parametrize("turns", range(12))
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_of_three_backward_passes_any_may_be_cancelled_at_any_turn_and_the_others_have_happened(run, which, turns):
-    async def main():
-        x, watch = leaf(1.0), Watch()
-        out = awaiting(np.multiply(awaiting(x, watch.wait), 2.0), Watch().wait)
-        factors = [1.0, 10.0, 100.0]
-        tasks = [asyncio.ensure_future(ag.backward(out, np.full(1, grad), retain_graph=True)) for grad in factors]
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        tasks[which].cancel()
-        results = await outcomes(*tasks)
-        assert watch.overlaps == []
-        expected = sum(grad for grad, result in zip(factors, results, strict=True) if result is None)
-        assert [result is None for index, result in enumerate(results) if index != which] == [True, True]
-        assert x.grad.item() == 2.0 * expected
-        assert is_at_rest(out)
-
-    run(main())
+async def test_of_three_backward_passes_any_may_be_cancelled_at_any_turn_and_the_others_have_happened(which, turns):
+    x, watch = leaf(1.0), Watch()
+    out = awaiting(np.multiply(awaiting(x, watch.wait), 2.0), Watch().wait)
+    factors = [1.0, 10.0, 100.0]
+    tasks = [asyncio.ensure_future(ag.backward(out, np.full(1, grad), retain_graph=True)) for grad in factors]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    tasks[which].cancel()
+    results = await outcomes(*tasks)
+    assert watch.overlaps == []
+    expected = sum(grad for grad, result in zip(factors, results, strict=True) if result is None)
+    assert [result is None for index, result in enumerate(results) if index != which] == [True, True]
+    assert x.grad.item() == 2.0 * expected
+    assert is_at_rest(out)
 
 
-def test_a_lock_that_is_handed_to_one_that_was_cancelled_at_once_goes_on_to_the_next(run):
+async def test_a_lock_that_is_handed_to_one_that_was_cancelled_at_once_goes_on_to_the_next():
     """The holder lets go and the first in the queue is cancelled in the same turn, in both orders."""
 
-    async def main():
-        for cancel_first in (False, True):
-            x, held = leaf(1.0), Held()
-            out = awaiting(x, held)
-            tasks = [asyncio.ensure_future(ag.backward(out, retain_graph=True)) for _ in range(3)]
-            await settle()
-            if cancel_first:
-                tasks[1].cancel()
-                held.let_go.set()
-            else:
-                held.let_go.set()
-                await tasks[0]
-                tasks[1].cancel()
-            results = await outcomes(*tasks)
-            assert [type(result) for result in results] == [type(None), asyncio.CancelledError, type(None)]
-            assert x.grad.item() == 2.0
-            assert is_at_rest(out)
-
-    run(main())
+    for cancel_first in (False, True):
+        x, held = leaf(1.0), Held()
+        out = awaiting(x, held)
+        tasks = [asyncio.ensure_future(ag.backward(out, retain_graph=True)) for _ in range(3)]
+        await settle()
+        if cancel_first:
+            tasks[1].cancel()
+            held.let_go.set()
+        else:
+            held.let_go.set()
+            await tasks[0]
+            tasks[1].cancel()
+        results = await outcomes(*tasks)
+        assert [type(result) for result in results] == [type(None), asyncio.CancelledError, type(None)]
+        assert x.grad.item() == 2.0
+        assert is_at_rest(out)
 
 
 class Task:
@@ -262,27 +241,24 @@ class Task:
         self.scheduler = None if loop is None else DepthScheduler(loop)
 
 
-def test_a_waiter_that_is_given_the_lock_and_cancelled_before_it_runs_gives_it_back(run):
-    async def main():
-        out = calling(leaf(1.0), lambda grad: None)
-        node, meta = out.grad_fn, out.grad_fn.meta
-        first, second, third = (Task(asyncio.get_running_loop()) for _ in range(3))
-        assert try_acquire(meta, first)
-        assert not try_acquire(meta, second)
-        waits = [asyncio.ensure_future(acquire(meta, node, task)) for task in (second, third)]
-        await asyncio.sleep(0)
-        release(meta, first)
-        assert meta.holder is second
-        waits[0].cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waits[0]
-        release(meta, second)
-        await waits[1]
-        assert meta.holder is third
-        release(meta, third)
-        assert is_at_rest(out)
-
-    run(main())
+async def test_a_waiter_that_is_given_the_lock_and_cancelled_before_it_runs_gives_it_back():
+    out = calling(leaf(1.0), lambda grad: None)
+    node, meta = out.grad_fn, out.grad_fn.meta
+    first, second, third = (Task(asyncio.get_running_loop()) for _ in range(3))
+    assert try_acquire(meta, first)
+    assert not try_acquire(meta, second)
+    waits = [asyncio.ensure_future(acquire(meta, node, task)) for task in (second, third)]
+    await asyncio.sleep(0)
+    release(meta, first)
+    assert meta.holder is second
+    waits[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waits[0]
+    release(meta, second)
+    await waits[1]
+    assert meta.holder is third
+    release(meta, third)
+    assert is_at_rest(out)
 
 
 def test_giving_back_a_lock_that_one_does_not_hold_changes_nothing():
@@ -312,17 +288,14 @@ def test_a_free_lock_is_taken_and_given_back_without_any_allocation():
     assert min(many() for _ in range(5)) < 100
 
 
-def test_a_backward_that_nobody_contends_with_does_not_suspend(run):
-    async def main():
-        for graph in GRAPHS:
-            if graph.startswith("async"):
-                continue
-            x = leaf(3.0)
-            out = GRAPHS[graph](x, Watch())
-            with loop_budget(math.inf):
-                backward = ag.backward(out, np.ones(1))
-                with pytest.raises(StopIteration):
-                    backward.send(None)
-            assert x.grad.item() == 2.0
-
-    run(main())
+async def test_a_backward_that_nobody_contends_with_does_not_suspend():
+    for graph in GRAPHS:
+        if graph.startswith("async"):
+            continue
+        x = leaf(3.0)
+        out = GRAPHS[graph](x, Watch())
+        with loop_budget(math.inf):
+            backward = ag.backward(out, np.ones(1))
+            with pytest.raises(StopIteration):
+                backward.send(None)
+        assert x.grad.item() == 2.0

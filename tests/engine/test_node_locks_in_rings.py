@@ -17,11 +17,11 @@ from asyncgrad.core.engine import node_lock
 from asyncgrad.core.engine.node_lock import release, try_acquire
 from asyncgrad.errors import BlockingError
 from asyncgrad.testing import explore
-from tests.support.loops import loop_factory, LOOP_KINDS
 from tests.engine.locking import is_at_rest
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.sampling import cases
+from tests.support.loops import LOOP_KINDS, loop_factory, on_each_loop, one_loop
 from tests.turns import Held, settle
 
 
@@ -74,113 +74,102 @@ def test_bodies_that_wait_for_each_other_in_a_ring_all_end(size, hooks):
 
 
 @pytest.mark.parametrize("which", range(3))
-def test_a_ring_of_which_one_is_cancelled_ends(run, which):
-    async def main():
-        for turns in range(12):
-            ring = Ring(3)
-            tasks = [asyncio.ensure_future(ag.backward(out, np.full(1, 100.0), retain_graph=True)) for out in ring.outs]
-            await ring.all_begun.wait()
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            stopped = tasks[which].cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            assert [result is None for result in results] == [index != which or not stopped for index in range(3)]
-            # From its own backward, and from the one nested in the body before it.
-            expected = [100.0 * (index != which or not stopped) + 1.0 for index in range(3)]
-            if stopped:
-                expected[(which + 1) % 3] -= 1.0
-            assert [0.0 if x.grad is None else x.grad.item() for x in ring.leaves] == expected
-            assert is_at_rest(*ring.outs)
-
-    run(main())
+async def test_a_ring_of_which_one_is_cancelled_ends(which):
+    for turns in range(12):
+        ring = Ring(3)
+        tasks = [asyncio.ensure_future(ag.backward(out, np.full(1, 100.0), retain_graph=True)) for out in ring.outs]
+        await ring.all_begun.wait()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        stopped = tasks[which].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [result is None for result in results] == [index != which or not stopped for index in range(3)]
+        # From its own backward, and from the one nested in the body before it.
+        expected = [100.0 * (index != which or not stopped) + 1.0 for index in range(3)]
+        if stopped:
+            expected[(which + 1) % 3] -= 1.0
+        assert [0.0 if x.grad is None else x.grad.item() for x in ring.leaves] == expected
+        assert is_at_rest(*ring.outs)
 
 
-def test_a_wait_in_a_deeper_backward_counts_for_every_body_around_it(run):
+async def test_a_wait_in_a_deeper_backward_counts_for_every_body_around_it():
     """The ring closes two levels further in, on one side."""
 
-    async def main():
-        x, y = leaf(1.0), leaf(1.0)
-        both = asyncio.Barrier(2)
+    x, y = leaf(1.0), leaf(1.0)
+    both = asyncio.Barrier(2)
 
-        def deeper(out, levels):
-            async def body(grad):
-                inner = deeper(out, levels - 1) if levels else out
-                await ag.backward(inner, np.ones(1), retain_graph=True)
+    def deeper(out, levels):
+        async def body(grad):
+            inner = deeper(out, levels - 1) if levels else out
+            await ag.backward(inner, np.ones(1), retain_graph=True)
 
-            with ag.enable_grad():
-                return awaiting(leaf(1.0), body)
+        with ag.enable_grad():
+            return awaiting(leaf(1.0), body)
 
-        def through(levels, other):
-            async def body(grad):
-                if grad.item() != 1.0:
-                    await both.wait()
-                    await ag.backward(deeper(outs[other], levels), retain_graph=True)
+    def through(levels, other):
+        async def body(grad):
+            if grad.item() != 1.0:
+                await both.wait()
+                await ag.backward(deeper(outs[other], levels), retain_graph=True)
 
-            return body
+        return body
 
-        outs = [awaiting(x, through(2, 1)), awaiting(y, through(0, 0))]
-        async with asyncio.timeout(60):
-            await asyncio.gather(*[ag.backward(out, np.full(1, 100.0), retain_graph=True) for out in outs])
-        assert (x.grad.item(), y.grad.item()) == (101.0, 101.0)
-        assert is_at_rest(*outs)
-
-    run(main())
+    outs = [awaiting(x, through(2, 1)), awaiting(y, through(0, 0))]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*[ag.backward(out, np.full(1, 100.0), retain_graph=True) for out in outs])
+    assert (x.grad.item(), y.grad.item()) == (101.0, 101.0)
+    assert is_at_rest(*outs)
 
 
-def test_backwards_nested_in_one_body_wait_for_each_other_and_not_for_the_body(run):
-    async def main():
-        x, inside, most = leaf(1.0), 0, 0
+async def test_backwards_nested_in_one_body_wait_for_each_other_and_not_for_the_body():
+    x, inside, most = leaf(1.0), 0, 0
 
-        async def shared_body(grad):
-            nonlocal inside, most
-            inside += 1
-            most = max(most, inside)
-            await asyncio.sleep(0)
-            inside -= 1
+    async def shared_body(grad):
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0)
+        inside -= 1
 
-        shared = awaiting(x, shared_body)
+    shared = awaiting(x, shared_body)
 
-        async def nests(grad):
-            await asyncio.gather(*[ag.backward(shared, retain_graph=True) for _ in range(5)])
+    async def nests(grad):
+        await asyncio.gather(*[ag.backward(shared, retain_graph=True) for _ in range(5)])
 
-        await ag.backward(awaiting(leaf(1.0), nests))
-        assert most == 1
-        assert x.grad.item() == 5.0
-        assert is_at_rest(shared)
-
-    run(main())
+    await ag.backward(awaiting(leaf(1.0), nests))
+    assert most == 1
+    assert x.grad.item() == 5.0
+    assert is_at_rest(shared)
 
 
 @pytest.mark.parametrize("body_first", [False, True])
-def test_who_entered_may_end_before_or_after_the_body_around_it(run, body_first):
+async def test_who_entered_may_end_before_or_after_the_body_around_it(body_first):
     """The body ends first where it does not await the task in which its own node runs again."""
 
-    async def main():
-        x, held, tasks = leaf(1.0), Held(), []
+    x, held, tasks = leaf(1.0), Held(), []
 
-        async def body(grad):
-            if grad.item() == 1.0:
-                await held(grad)
-            elif grad.item() == 10.0:
-                tasks.append(asyncio.ensure_future(ag.backward(out, np.ones(1), retain_graph=True)))
-                await held.begun.wait()
-                if not body_first:
-                    held.let_go.set()
-                    await tasks[0]
+    async def body(grad):
+        if grad.item() == 1.0:
+            await held(grad)
+        elif grad.item() == 10.0:
+            tasks.append(asyncio.ensure_future(ag.backward(out, np.ones(1), retain_graph=True)))
+            await held.begun.wait()
+            if not body_first:
+                held.let_go.set()
+                await tasks[0]
 
-        out = awaiting(x, body)
-        await ag.backward(out, np.full(1, 10.0), retain_graph=True)
-        third = asyncio.ensure_future(ag.backward(out, np.full(1, 100.0), retain_graph=True))
-        await settle()
-        assert (tasks[0].done(), third.done()) == (not body_first, not body_first)
-        held.let_go.set()
-        await asyncio.gather(*tasks, third)
-        assert x.grad.item() == 111.0
-        assert is_at_rest(out)
-
-    run(main())
+    out = awaiting(x, body)
+    await ag.backward(out, np.full(1, 10.0), retain_graph=True)
+    third = asyncio.ensure_future(ag.backward(out, np.full(1, 100.0), retain_graph=True))
+    await settle()
+    assert (tasks[0].done(), third.done()) == (not body_first, not body_first)
+    held.let_go.set()
+    await asyncio.gather(*tasks, third)
+    assert x.grad.item() == 111.0
+    assert is_at_rest(out)
 
 
+@on_each_loop
 def test_a_blocking_backward_that_would_stall_the_loop_of_the_holder_is_refused_by_name(run):
     async def main():
         x, held = leaf(1.0), Held()
@@ -199,6 +188,7 @@ def test_a_blocking_backward_that_would_stall_the_loop_of_the_holder_is_refused_
     run(main())
 
 
+@on_each_loop
 def test_a_blocking_backward_that_would_stall_the_loop_of_the_holder_is_refused_from_a_stack_of_its_own_too(run):
     """Nested sixteen levels deep, a blocking backward goes on in a thread for which the loop's thread waits."""
 
@@ -294,8 +284,9 @@ def test_a_holder_in_another_thread_that_needs_the_blocked_loop_goes_through(mon
     assert is_at_rest(of_loop, of_thread)
 
 
+@one_loop
 @pytest.mark.parametrize("kind", LOOP_KINDS)
-def test_a_waiter_whose_loop_was_closed_is_passed_over(kind):
+async def test_a_waiter_whose_loop_was_closed_is_passed_over(kind):
     x, gone, held = leaf(1.0), [], Held()
     out = awaiting(x, held)
 
@@ -308,19 +299,16 @@ def test_a_waiter_whose_loop_was_closed_is_passed_over(kind):
         gone.append(task)
         loop.close()
 
-    async def main():
-        first = asyncio.ensure_future(ag.backward(out, retain_graph=True))
-        await held.begun.wait()
-        thread = threading.Thread(target=wait_on_a_loop_that_is_closed)
-        thread.start()
-        thread.join()
-        assert len(out.grad_fn.meta.contention.waiters) == 1
-        last = asyncio.ensure_future(ag.backward(out, retain_graph=True))
-        await settle()
-        held.let_go.set()
-        await asyncio.gather(first, last)
-
-    asyncio.run(main())
+    first = asyncio.ensure_future(ag.backward(out, retain_graph=True))
+    await held.begun.wait()
+    thread = threading.Thread(target=wait_on_a_loop_that_is_closed)
+    thread.start()
+    thread.join()
+    assert len(out.grad_fn.meta.contention.waiters) == 1
+    last = asyncio.ensure_future(ag.backward(out, retain_graph=True))
+    await settle()
+    held.let_go.set()
+    await asyncio.gather(first, last)
     assert x.grad.item() == 2.0
     gone.clear()
     gc.collect()
@@ -355,29 +343,26 @@ def test_a_lock_whose_holder_s_loop_was_closed_is_free(kind):
     assert is_at_rest(out)
 
 
-def test_what_the_garbage_collector_gives_back_in_the_midst_of_a_queue_is_given_back(run, monkeypatch):
+async def test_what_the_garbage_collector_gives_back_in_the_midst_of_a_queue_is_given_back(monkeypatch):
     """It may close an abandoned body at any line, in the thread that is at work on the very lock of that body."""
 
-    async def main():
-        out = calling(leaf(1.0), lambda grad: None)
-        meta = out.grad_fn.meta
+    out = calling(leaf(1.0), lambda grad: None)
+    meta = out.grad_fn.meta
 
-        class Abandoned:
-            outer = scheduler = remote_jobs = None
-            is_running = True
+    class Abandoned:
+        outer = scheduler = remote_jobs = None
+        is_running = True
 
-        abandoned = Abandoned()
-        assert try_acquire(meta, abandoned)
-        find_cycle = node_lock._find_cycle
+    abandoned = Abandoned()
+    assert try_acquire(meta, abandoned)
+    find_cycle = node_lock._find_cycle
 
-        def collects(waiter, meta):
-            release(meta, abandoned)
-            return find_cycle(waiter, meta)
+    def collects(waiter, meta):
+        release(meta, abandoned)
+        return find_cycle(waiter, meta)
 
-        monkeypatch.setattr(node_lock, "_find_cycle", collects)
-        async with asyncio.timeout(60):
-            await ag.backward(out)
-        monkeypatch.undo()
-        assert is_at_rest(out)
-
-    run(main())
+    monkeypatch.setattr(node_lock, "_find_cycle", collects)
+    async with asyncio.timeout(60):
+        await ag.backward(out)
+    monkeypatch.undo()
+    assert is_at_rest(out)

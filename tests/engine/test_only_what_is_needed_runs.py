@@ -18,26 +18,26 @@ def noting_name(seen: list[str], name: str) -> Any:
     return lambda grad: seen.append(name)
 
 
-def test_nodes_that_lead_to_no_input_do_not_run(run):
+async def test_nodes_that_lead_to_no_input_do_not_run():
     seen: list[str] = []
     x, y = leaf(1.0), leaf(2.0)
     wanted, unwanted = calling(x, noting_name(seen, "wanted")), calling(y, noting_name(seen, "unwanted"))
 
-    run(ag.grad(np.multiply(wanted, unwanted), x))
+    await ag.grad(np.multiply(wanted, unwanted), x)
 
     assert seen == ["wanted"]
 
 
-def test_nodes_below_the_inputs_do_not_run(run):
+async def test_nodes_below_the_inputs_do_not_run():
     seen: list[str] = []
     below = calling(leaf(1.0), noting_name(seen, "below"))
     middle = calling(below, noting_name(seen, "middle"))
     above = calling(middle, noting_name(seen, "above"))
 
-    run(ag.grad(above, below))
+    await ag.grad(above, below)
     assert seen == ["above", "middle"]
     seen.clear()
-    run(ag.backward(above, inputs=[below]))
+    await ag.backward(above, inputs=[below])
     # PyTorch runs the node of a non-leaf among the inputs of a backward.
     assert seen == ["above", "middle", "below"]
 
@@ -73,39 +73,39 @@ def in_a_function(value):
 
 @pytest.mark.parametrize("dressed", [unchanged, with_hook, in_a_function], ids=["fast path", "hooked", "slow path"])
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_formulas_of_edges_that_lead_to_no_input_are_not_called(run, dressed, create_graph):
+async def test_formulas_of_edges_that_lead_to_no_input_are_not_called(dressed, create_graph):
     calls: list[str] = []
     x, y = leaf(2.0), leaf(3.0)
     out = dressed(counted_product(calls)(x, y))
 
-    (found,) = run(ag.grad(out, y, create_graph=create_graph))
+    (found,) = await ag.grad(out, y, create_graph=create_graph)
 
     assert found.item() == 2.0
     assert calls == ["y"]
 
 
 @pytest.mark.parametrize("dressed", [unchanged, with_hook, in_a_function], ids=["fast path", "hooked", "slow path"])
-def test_formulas_of_leaves_that_are_no_inputs_of_a_backward_are_not_called(run, dressed):
+async def test_formulas_of_leaves_that_are_no_inputs_of_a_backward_are_not_called(dressed):
     calls: list[str] = []
     x, y = leaf(2.0), leaf(3.0)
     out = dressed(counted_product(calls)(x, y))
 
-    run(ag.backward(out, inputs=[x]))
+    await ag.backward(out, inputs=[x])
 
     assert x.grad.item() == 3.0
     assert calls == ["x"]
 
 
-def test_formulas_of_arguments_that_do_not_require_grad_are_not_called(run):
+async def test_formulas_of_arguments_that_do_not_require_grad_are_not_called():
     calls: list[str] = []
     x = leaf(2.0)
 
-    run(ag.backward(counted_product(calls)(x, ag.tensor([3.0]))))
+    await ag.backward(counted_product(calls)(x, ag.tensor([3.0])))
 
     assert calls == ["x"]
 
 
-def test_a_body_can_ask_which_of_its_gradients_this_backward_needs(run):
+async def test_a_body_can_ask_which_of_its_gradients_this_backward_needs():
     answers: list[list[bool]] = []
 
     class Both(ag.graph.Node):
@@ -118,9 +118,9 @@ def test_a_body_can_ask_which_of_its_gradients_this_backward_needs(run):
     node = Both([*(ag.graph.Edge(*edge) for edge in edges), None], [edges[0].node.input_metadata[0]])
     root = GradientEdge(node, 0)
 
-    run(ag.backward(root))
-    run(ag.grad(root, y))
-    run(ag.backward(root, inputs=[x]))
+    await ag.backward(root)
+    await ag.grad(root, y)
+    await ag.backward(root, inputs=[x])
 
     assert answers == [[True, True, False], [False, True, False], [True, False, False]]
     assert node.should_compute_output(0)
@@ -128,7 +128,7 @@ def test_a_body_can_ask_which_of_its_gradients_this_backward_needs(run):
     assert node.task_should_compute_output(0)
 
 
-def test_async_bodies_that_lead_to_no_input_are_not_awaited(run):
+async def test_async_bodies_that_lead_to_no_input_are_not_awaited():
     seen: list[str] = []
 
     async def note(grad):
@@ -136,6 +136,6 @@ def test_async_bodies_that_lead_to_no_input_are_not_awaited(run):
 
     x, y = leaf(1.0), leaf(2.0)
 
-    run(ag.grad(np.multiply(x, awaiting(y, note)), x))
+    await ag.grad(np.multiply(x, awaiting(y, note)), x)
 
     assert seen == []

@@ -22,7 +22,7 @@ def note_order(seen: list[str], **tensors: ag.Tensor) -> None:
         tensor.register_hook(lambda grad, name=name: seen.append(name))
 
 
-def test_newer_nodes_run_first_and_leaves_as_soon_as_they_are_ready(run):
+async def test_newer_nodes_run_first_and_leaves_as_soon_as_they_are_ready():
     seen: list[str] = []
     a, b = leaf(1.0), leaf(2.0)
     p = np.multiply(a, 2.0)
@@ -31,12 +31,12 @@ def test_newer_nodes_run_first_and_leaves_as_soon_as_they_are_ready(run):
     out = np.add(q, r)
     note_order(seen, a=a, b=b, p=p, q=q, r=r, out=out)
 
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert seen == ["out", "r", "b", "q", "p", "a"]
 
 
-def test_the_example_of_the_reference_runs_in_its_order(run):
+async def test_the_example_of_the_reference_runs_in_its_order():
     # out = (a * 2) * 5 + b * 3, where b * 3 is made before the multiplication by 5.
     seen: list[str] = []
     a, b = leaf(1.0), leaf(2.0)
@@ -46,24 +46,24 @@ def test_the_example_of_the_reference_runs_in_its_order(run):
     out = np.add(q, r)
     note_order(seen, a=a, b=b, p=p, q=q, r=r, out=out)
 
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert seen == ["out", "q", "r", "b", "p", "a"]
 
 
-def test_of_several_roots_the_newest_runs_first(run):
+async def test_of_several_roots_the_newest_runs_first():
     seen: list[str] = []
     a, b = leaf(1.0), leaf(2.0)
     y = np.multiply(a, 2.0)
     z = np.multiply(b, 3.0)
     note_order(seen, a=a, b=b, y=y, z=z)
 
-    run(ag.backward([y, z]))
+    await ag.backward([y, z])
 
     assert seen == ["z", "b", "y", "a"]
 
 
-def test_ready_leaves_run_in_the_order_in_which_they_became_ready(run):
+async def test_ready_leaves_run_in_the_order_in_which_they_became_ready():
     seen: list[str] = []
     leaves = {name: leaf(1.0) for name in "abcde"}
     note_order(seen, **leaves)
@@ -77,23 +77,23 @@ def test_ready_leaves_run_in_the_order_in_which_they_became_ready(run):
         def backward(ctx, grad):
             return (grad,) * 5
 
-    run(ag.backward(Spread.apply(*leaves.values())))
+    await ag.backward(Spread.apply(*leaves.values()))
 
     assert seen == list("abcde")
 
 
-def test_a_leaf_has_its_gradient_by_the_time_an_older_node_runs(run):
+async def test_a_leaf_has_its_gradient_by_the_time_an_older_node_runs():
     early, late = leaf(1.0), leaf(1.0)
     grads: list[Any] = []
     old = calling(late, lambda grad: grads.append(early.grad.item()))
     out = np.add(np.multiply(early, 3.0), old)
 
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert grads == [3.0]
 
 
-def test_a_node_runs_once_after_all_its_gradients_have_arrived(run):
+async def test_a_node_runs_once_after_all_its_gradients_have_arrived():
     runs: list[list[float]] = []
     x = leaf(1.0, 2.0)
     shared = calling(x, lambda grad: runs.append(grad.numpy().tolist()))
@@ -101,13 +101,13 @@ def test_a_node_runs_once_after_all_its_gradients_have_arrived(run):
     for factor in (2.0, 3.0, 4.0):
         total = np.add(total, np.multiply(shared, factor))
 
-    run(ag.backward(total, np.ones(2)))
+    await ag.backward(total, np.ones(2))
 
     assert runs == [[10.0, 10.0]]
     assert x.grad.numpy().tolist() == [10.0, 10.0]
 
 
-def test_a_node_with_two_outputs_runs_once_after_both_gradients(run):
+async def test_a_node_with_two_outputs_runs_once_after_both_gradients():
     runs: list[Any] = []
     x = leaf(1.0)
 
@@ -117,13 +117,13 @@ def test_a_node_with_two_outputs_runs_once_after_both_gradients(run):
 
     first, second = split(x, callback)
 
-    run(ag.backward(np.add(np.multiply(first, 2.0), np.multiply(second, 5.0))))
+    await ag.backward(np.add(np.multiply(first, 2.0), np.multiply(second, 5.0)))
 
     assert runs == [(2.0, 5.0)]
     assert x.grad.item() == 7.0
 
 
-def test_an_undefined_gradient_counts_as_an_arrival(run):
+async def test_an_undefined_gradient_counts_as_an_arrival():
     runs: list[Any] = []
     x = leaf(1.0)
     inner = calling(x, lambda grad: runs.append(grad.item()))
@@ -137,52 +137,52 @@ def test_an_undefined_gradient_counts_as_an_arrival(run):
         def backward(ctx, grad):
             return None
 
-    run(ag.backward(np.add(np.multiply(inner, 4.0), Nothing.apply(inner))))
+    await ag.backward(np.add(np.multiply(inner, 4.0), Nothing.apply(inner)))
 
     assert runs == [4.0]
     assert x.grad.item() == 4.0
 
 
-def test_a_leaf_that_only_undefined_gradients_reach_keeps_no_gradient_and_its_hooks_see_none(run):
+async def test_a_leaf_that_only_undefined_gradients_reach_keeps_no_gradient_and_its_hooks_see_none():
     seen: list[Any] = []
     x = leaf(1.0)
     x.register_hook(lambda grad: seen.append(grad))
     x.register_post_accumulate_grad_hook(lambda tensor: seen.append(tensor))
 
-    run(ag.backward(split(x, lambda first, second: second)[0]))
+    await ag.backward(split(x, lambda first, second: second)[0])
 
     assert seen[0] is None
     assert seen[1] is x
     assert x.grad is None
 
 
-def test_nodes_reached_by_undefined_gradients_only_run_and_hand_on_undefined_gradients(run):
+async def test_nodes_reached_by_undefined_gradients_only_run_and_hand_on_undefined_gradients():
     seen: list[Any] = []
     x = leaf(1.0)
     middle = np.multiply(x, 3.0)
     middle.register_hook(seen.append)
     blind = split(middle, lambda first, second: None)[0]
 
-    run(ag.backward(blind))
+    await ag.backward(blind)
 
     assert seen == [None]
     assert x.grad is None
 
 
-def test_zeros_take_the_place_of_an_undefined_gradient_where_a_function_asks_for_them(run):
+async def test_zeros_take_the_place_of_an_undefined_gradient_where_a_function_asks_for_them():
     x = leaf(1.0, 2.0)
     seen: list[Any] = []
     first = calling(x, lambda grad: seen.append(grad.numpy().tolist()))
     blind = split(first, lambda one, two: None)[0]
 
-    run(ag.backward(blind, np.ones(2)))
+    await ag.backward(blind, np.ones(2))
 
     assert seen == [[0.0, 0.0]]
     assert x.grad.numpy().tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_nodes_run_newest_first_in_random_graphs(run, seed):
+async def test_nodes_run_newest_first_in_random_graphs(seed):
     """Every body notes its number: they come in falling order, sync, async and hooked nodes alike."""
     randomness = random.Random(seed)
     seen: list[int] = []
@@ -207,13 +207,13 @@ def test_nodes_run_newest_first_in_random_graphs(run, seed):
             made.grad_fn.ctx.callback = lambda grad, number=made.grad_fn.sequence_nr: note_later(number)
         values.append(made)
 
-    run(ag.backward([values[-1], values[-2]]))
+    await ag.backward([values[-1], values[-2]])
 
     assert seen == sorted(seen, reverse=True)
     assert len(seen) == len(set(seen))
 
 
-def test_a_node_that_leads_to_a_newer_one_waits_for_all_its_gradients_too(run):
+async def test_a_node_that_leads_to_a_newer_one_waits_for_all_its_gradients_too():
     """Edges made by hand may lead against the order of sequence numbers; dependencies rule."""
     seen: list[str] = []
 
@@ -232,12 +232,12 @@ def test_a_node_that_leads_to_a_newer_one_waits_for_all_its_gradients_too(run):
     root = Note([ag.graph.Edge(sink, 0), ag.graph.Edge(old, 0)])
     root.label = "root"
 
-    run(ag.backward(ag.graph.GradientEdge(root, 0), 1.0))
+    await ag.backward(ag.graph.GradientEdge(root, 0), 1.0)
 
     assert seen == ["root1", "old1", "sink2"]
 
 
-def test_on_the_fast_path_too_a_node_that_leads_to_a_newer_one_comes_first(run):
+async def test_on_the_fast_path_too_a_node_that_leads_to_a_newer_one_comes_first():
     calls: list[float] = []
 
     @primitive()
@@ -251,13 +251,13 @@ def test_on_the_fast_path_too_a_node_that_leads_to_a_newer_one_comes_first(run):
     for early in (older, old):
         early.grad_fn.next_nodes = (new.grad_fn,)
 
-    run(ag.backward(root))
+    await ag.backward(root)
 
     assert calls == [1.0, 1.0, 2.0]
     assert x.grad.item() == 2.0
 
 
-def test_a_graph_task_knows_how_deep_it_is_nested(run):
+async def test_a_graph_task_knows_how_deep_it_is_nested():
     depths: list[int] = []
 
     def depth() -> int:
@@ -270,6 +270,6 @@ def test_a_graph_task_knows_how_deep_it_is_nested(run):
         await ag.backward(inner)
         depths.append(depth())
 
-    run(ag.backward(awaiting(leaf(1.0), nested)))
+    await ag.backward(awaiting(leaf(1.0), nested))
 
     assert depths == [0, 1, 0]

@@ -15,6 +15,7 @@ from asyncgrad.engine import current_execution_order
 from tests.engine.twins import Twins, chosen, together, torch, twins
 from tests.functions import awaiting
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 
 
 def number_of(made: Twins) -> dict[Any, int]:
@@ -63,6 +64,7 @@ def test_nodes_run_in_the_order_of_torch(seed, limited):
     assert len(set(ours)) == len(ours)
 
 
+@on_each_loop
 @pytest.mark.parametrize("seed", range(10))
 def test_hand_set_sequence_numbers_change_the_order_as_in_torch(run, seed):
     made = twins(seed)
@@ -154,7 +156,7 @@ def test_under_grad_the_order_holds_the_nodes_that_only_capture_too(seed):
     assert all(order == seen for order in told)
 
 
-def test_a_body_that_waits_lets_later_ones_go_first_and_is_told_in_its_own_place(run):
+async def test_a_body_that_waits_lets_later_ones_go_first_and_is_told_in_its_own_place():
     ran: list[str] = []
     told: list[list[str]] = []
     x, y = leaf(1.0), leaf(2.0)
@@ -170,7 +172,7 @@ def test_a_body_that_waits_lets_later_ones_go_first_and_is_told_in_its_own_place
     first.register_hook(lambda grad: ran.append("plain") or released.append(1))
     second = awaiting(y, wait)
 
-    run(ag.backward(np.add(first, second)))
+    await ag.backward(np.add(first, second))
 
     assert ran == ["plain", "awaited"]
     assert told == [["AddBackward", "AwaitingBackward", "AccumulateGrad", "MultiplyBackward", "AccumulateGrad"]]

@@ -6,8 +6,10 @@ import warnings
 
 from tests.engine.writing import run_program
 from tests.sampling import cases
+from tests.support.loops import on_each_loop
 
 
+@on_each_loop
 def test_what_is_written_into_kept_gradients_changes_no_result(run):
     with warnings.catch_warnings():
         # Of the cycle that create_graph makes.

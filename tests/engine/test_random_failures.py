@@ -51,30 +51,27 @@ def grads_of(tensors: list[ag.Tensor]) -> list[Any]:
 
 @given(programs(), st.data())
 @settings(max_examples=cases(150))
-def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(run, program, data):
+async def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(program, data):
     tensors, roots = prepared(program, data)
     expected, before = expected_grads(program, tensors), state_of(*tensors)
     turns = data.draw(st.integers(0, 25))
     breathes = data.draw(st.booleans())
 
-    async def main():
-        with loop_budget(-1.0 if breathes else 10.0):
-            task = asyncio.ensure_future(ag.backward(roots, program.root_grads, retain_graph=True))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        if task.cancelled():
-            assert state_of(*tensors) == before
-            await ag.backward(roots, program.root_grads)
-        assert grads_of(tensors) == expected
-
-    run(main())
+    with loop_budget(-1.0 if breathes else 10.0):
+        task = asyncio.ensure_future(ag.backward(roots, program.root_grads, retain_graph=True))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    if task.cancelled():
+        assert state_of(*tensors) == before
+        await ag.backward(roots, program.root_grads)
+    assert grads_of(tensors) == expected
 
 
 @given(programs(), st.data())
 @settings(max_examples=cases(150))
-def test_a_random_graph_that_fails_has_not_happened_and_runs_again(run, program, data):
+async def test_a_random_graph_that_fails_has_not_happened_and_runs_again(program, data):
     tensors, roots = prepared(program, data)
     expected = expected_grads(program, tensors)
     turns = data.draw(st.integers(0, 3))
@@ -102,12 +99,12 @@ def test_a_random_graph_that_fails_has_not_happened_and_runs_again(run, program,
         await ag.backward(roots, program.root_grads)
         assert grads_of(tensors) == expected
 
-    run(main())
+    await main()
 
 
 @given(st.data())
 @settings(max_examples=cases(100))
-def test_of_two_backwards_over_shared_leaves_just_those_that_succeed_have_happened(run, data):
+async def test_of_two_backwards_over_shared_leaves_just_those_that_succeed_have_happened(data):
     """Both programs run at once on the same leaves, and each may be cancelled at any time."""
     first = data.draw(programs())
     second = data.draw(programs(leaves=first.leaves))
@@ -141,7 +138,7 @@ def test_of_two_backwards_over_shared_leaves_just_those_that_succeed_have_happen
             np.asarray(totals[index]).tolist() if index in totals else None for index in range(len(leaves))
         ]
 
-    run(main())
+    await main()
 
 
 def test_the_comparison_of_states_sees_a_gradient_that_was_not_put_back():

@@ -18,6 +18,7 @@ from tests.engine.locking import is_at_rest
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.sampling import cases
+from tests.support.loops import on_each_loop
 from tests.turns import Held, settle
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="outside")
@@ -91,28 +92,26 @@ each_place_to_await = pytest.mark.parametrize(
 
 
 @each_place_to_await
-def test_a_backward_may_be_awaited_wherever_users_code_runs(run, place):
-    async def main():
-        w = leaf(3.0)
-        turn, seen = asyncio.Event(), []
+async def test_a_backward_may_be_awaited_wherever_users_code_runs(place):
+    w = leaf(3.0)
+    turn, seen = asyncio.Event(), []
 
-        async def waits(grad):
-            turn.set()
-            await asyncio.sleep(0)
-            seen.append(ag.engine.current_graph_task().reentrant_depth)
+    async def waits(grad):
+        turn.set()
+        await asyncio.sleep(0)
+        seen.append(ag.engine.current_graph_task().reentrant_depth)
 
-        async def work():
-            with ag.enable_grad():
-                inner = awaiting(np.multiply(w, 2.0), waits)
-            await ag.backward(inner)
+    async def work():
+        with ag.enable_grad():
+            inner = awaiting(np.multiply(w, 2.0), waits)
+        await ag.backward(inner)
 
-        await ag.backward(place(work))
-        assert seen == [1]
-        assert w.grad.item() == 2.0
-
-    run(main())
+    await ag.backward(place(work))
+    assert seen == [1]
+    assert w.grad.item() == 2.0
 
 
+@on_each_loop
 @pytest.mark.parametrize("inside_a_loop", [False, True])
 @pytest.mark.parametrize("place", [place for place in PLACES if place is not in_async_body])
 def test_a_backward_may_block_wherever_users_code_runs(run, place, inside_a_loop):
@@ -150,38 +149,36 @@ def test_an_async_body_below_a_blocking_one_runs_on_a_loop_where_there_is_none(b
 
 
 @each_place_to_await
-def test_a_nested_backward_has_an_id_a_depth_and_an_owner_of_its_own_and_all_is_as_before_afterwards(run, place):
-    async def main():
-        tasks: list[Any] = []
+async def test_a_nested_backward_has_an_id_a_depth_and_an_owner_of_its_own_and_all_is_as_before_afterwards(place):
+    tasks: list[Any] = []
 
-        def note(grad=None):
-            task = ag.engine.current_graph_task()
-            assert task.id == ag.engine.current_graph_task_id()
-            tasks.append((task, ag.graph.current_node()))
+    def note(grad=None):
+        task = ag.engine.current_graph_task()
+        assert task.id == ag.engine.current_graph_task_id()
+        tasks.append((task, ag.graph.current_node()))
 
-        async def work():
-            note()
-            with ag.enable_grad():
-                inner = calling(leaf(1.0), note)
-            await ag.backward(inner, retain_graph=True)
-            note()
+    async def work():
+        note()
+        with ag.enable_grad():
+            inner = calling(leaf(1.0), note)
+        await ag.backward(inner, retain_graph=True)
+        note()
 
-        assert ag.engine.current_graph_task_id() == -1
-        await ag.backward(place(work))
-        assert ag.engine.current_graph_task_id() == -1
-        assert ag.graph.current_node() is None
-        (outer, outer_node), (inner, inner_node), after = tasks
-        assert after == (outer, outer_node)
-        assert (outer_node is None) is (place is in_final_callback)
-        assert inner_node.name == "CallingBackward"
-        assert inner.id > outer.id
-        assert (outer.reentrant_depth, inner.reentrant_depth) == (0, 1)
-        assert (outer.owner, inner.owner) == (ag.engine.NO_DEVICE, ag.engine.CPU_DEVICE)
-        assert (outer.keep_graph, inner.keep_graph) == (False, True)
-
-    run(main())
+    assert ag.engine.current_graph_task_id() == -1
+    await ag.backward(place(work))
+    assert ag.engine.current_graph_task_id() == -1
+    assert ag.graph.current_node() is None
+    (outer, outer_node), (inner, inner_node), after = tasks
+    assert after == (outer, outer_node)
+    assert (outer_node is None) is (place is in_final_callback)
+    assert inner_node.name == "CallingBackward"
+    assert inner.id > outer.id
+    assert (outer.reentrant_depth, inner.reentrant_depth) == (0, 1)
+    assert (outer.owner, inner.owner) == (ag.engine.NO_DEVICE, ag.engine.CPU_DEVICE)
+    assert (outer.keep_graph, inner.keep_graph) == (False, True)
 
 
+@on_each_loop
 @pytest.mark.parametrize("outer_creates", [False, True])
 @pytest.mark.parametrize("inner_creates", [False, True])
 @pytest.mark.parametrize("blocks", [False, True])
@@ -220,29 +217,27 @@ def test_each_nested_backward_has_a_grad_mode_of_its_own(run, outer_creates, inn
     run(main())
 
 
-def test_each_nested_backward_runs_in_a_copy_of_the_context_of_the_line_that_called_it(run):
-    async def main():
-        seen: list[str] = []
+async def test_each_nested_backward_runs_in_a_copy_of_the_context_of_the_line_that_called_it():
+    seen: list[str] = []
 
-        def note(grad):
-            seen.append(VARIABLE.get())
-            VARIABLE.set("set in a body")
-
-        async def body(grad):
-            VARIABLE.set("in the outer body")
-            with ag.enable_grad():
-                inner = calling(calling(leaf(1.0), note), note)
-            await ag.backward(inner)
-            seen.append(VARIABLE.get())
-
-        VARIABLE.set("at the call")
-        await ag.backward(calling(awaiting(calling(leaf(1.0), note), body), note))
+    def note(grad):
         seen.append(VARIABLE.get())
-        assert seen == ["at the call", *["in the outer body"] * 3, "at the call", "at the call"]
+        VARIABLE.set("set in a body")
 
-    run(main())
+    async def body(grad):
+        VARIABLE.set("in the outer body")
+        with ag.enable_grad():
+            inner = calling(calling(leaf(1.0), note), note)
+        await ag.backward(inner)
+        seen.append(VARIABLE.get())
+
+    VARIABLE.set("at the call")
+    await ag.backward(calling(awaiting(calling(leaf(1.0), note), body), note))
+    seen.append(VARIABLE.get())
+    assert seen == ["at the call", *["in the outer body"] * 3, "at the call", "at the call"]
 
 
+@on_each_loop
 @pytest.mark.parametrize("levels", [1, 2, 5, 40])
 @pytest.mark.parametrize("blocks", [False, True])
 def test_a_nested_backward_may_run_the_very_graph_that_it_is_called_in(run, levels, blocks):
@@ -297,82 +292,70 @@ def test_nested_backwards_give_the_same_gradients_on_every_schedule():
     explore(main, seeds=cases(1000))
 
 
-def test_a_task_that_a_body_starts_and_that_outlives_its_backward_runs_backwards_of_its_own(run):
-    async def main():
-        w, gate, tasks, depths = leaf(2.0), asyncio.Event(), [], []
+async def test_a_task_that_a_body_starts_and_that_outlives_its_backward_runs_backwards_of_its_own():
+    w, gate, tasks, depths = leaf(2.0), asyncio.Event(), [], []
 
-        async def later():
-            await gate.wait()
-            assert ag.engine.current_graph_task_id() == -1
-            with ag.enable_grad():
-                inner = calling(w, lambda grad: depths.append(ag.engine.current_graph_task().reentrant_depth))
-            await ag.backward(inner)
+    async def later():
+        await gate.wait()
+        assert ag.engine.current_graph_task_id() == -1
+        with ag.enable_grad():
+            inner = calling(w, lambda grad: depths.append(ag.engine.current_graph_task().reentrant_depth))
+        await ag.backward(inner)
 
-        async def body(grad):
-            tasks.append(asyncio.ensure_future(later()))
+    async def body(grad):
+        tasks.append(asyncio.ensure_future(later()))
 
-        x = leaf(1.0)
-        await ag.backward(awaiting(x, body))
-        gate.set()
-        await tasks[0]
-        assert depths == [0]
-        assert (x.grad.item(), w.grad.item()) == (1.0, 1.0)
-
-    run(main())
+    x = leaf(1.0)
+    await ag.backward(awaiting(x, body))
+    gate.set()
+    await tasks[0]
+    assert depths == [0]
+    assert (x.grad.item(), w.grad.item()) == (1.0, 1.0)
 
 
-def test_a_task_that_a_body_starts_and_whose_backward_begins_before_the_outer_one_ends_runs_to_its_end(run):
-    async def main():
-        w, held, tasks, x = leaf(2.0), Held(), [], leaf(1.0)
+async def test_a_task_that_a_body_starts_and_whose_backward_begins_before_the_outer_one_ends_runs_to_its_end():
+    w, held, tasks, x = leaf(2.0), Held(), [], leaf(1.0)
 
-        async def body(grad):
-            with ag.enable_grad():
-                inner = np.add(awaiting(leaf(1.0), held), np.multiply(w, 3.0))
-            tasks.append(asyncio.ensure_future(ag.backward(inner)))
-            await held.begun.wait()
+    async def body(grad):
+        with ag.enable_grad():
+            inner = np.add(awaiting(leaf(1.0), held), np.multiply(w, 3.0))
+        tasks.append(asyncio.ensure_future(ag.backward(inner)))
+        await held.begun.wait()
 
-        await ag.backward(awaiting(x, body))
-        held.let_go.set()
-        await tasks[0]
-        assert (x.grad.item(), w.grad.item()) == (1.0, 3.0)
-        await settle()
-
-    run(main())
+    await ag.backward(awaiting(x, body))
+    held.let_go.set()
+    await tasks[0]
+    assert (x.grad.item(), w.grad.item()) == (1.0, 3.0)
+    await settle()
 
 
-def test_grad_and_captures_work_inside_of_a_body(run):
-    async def main():
-        w = leaf(3.0)
+async def test_grad_and_captures_work_inside_of_a_body():
+    w = leaf(3.0)
 
-        async def body(grad):
-            with ag.enable_grad():
-                cube = np.multiply(np.multiply(w, w), w)
-            (first,) = await ag.grad(cube, [w], create_graph=True)
-            (second,) = await ag.grad(first, [w])
-            return grad * second
+    async def body(grad):
+        with ag.enable_grad():
+            cube = np.multiply(np.multiply(w, w), w)
+        (first,) = await ag.grad(cube, [w], create_graph=True)
+        (second,) = await ag.grad(first, [w])
+        return grad * second
 
-        x = leaf(1.0)
-        await ag.backward(awaiting(x, body))
-        assert x.grad.item() == 18.0
-        assert w.grad is None
-
-    run(main())
+    x = leaf(1.0)
+    await ag.backward(awaiting(x, body))
+    assert x.grad.item() == 18.0
+    assert w.grad is None
 
 
-def test_can_checkpoint_is_false_below_a_backward_that_is_limited_to_inputs(run):
-    async def main():
-        seen: list[bool] = []
+async def test_can_checkpoint_is_false_below_a_backward_that_is_limited_to_inputs():
+    seen: list[bool] = []
 
-        async def body(grad):
-            with ag.enable_grad():
-                inner = calling(leaf(1.0), lambda grad: seen.append(ag.engine.current_graph_task().can_checkpoint()))
-            await ag.backward(inner)
+    async def body(grad):
+        with ag.enable_grad():
+            inner = calling(leaf(1.0), lambda grad: seen.append(ag.engine.current_graph_task().can_checkpoint()))
+        await ag.backward(inner)
 
-        x = leaf(1.0)
-        await ag.backward(awaiting(x, body))
-        await ag.backward(awaiting(x, body), inputs=[x])
-        await ag.grad(awaiting(x, body), [x])
-        await ag.backward(awaiting(x, body))
-        assert seen == [True, False, False, True]
-
-    run(main())
+    x = leaf(1.0)
+    await ag.backward(awaiting(x, body))
+    await ag.backward(awaiting(x, body), inputs=[x])
+    await ag.grad(awaiting(x, body), [x])
+    await ag.backward(awaiting(x, body))
+    assert seen == [True, False, False, True]

@@ -17,11 +17,11 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import BlockingError
-from tests.support.loops import run_on
 from tests.engine.locking import is_at_rest
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
 from tests.settings import loop_budget
+from tests.support.loops import on_each_loop, one_loop, run_on
 from tests.threads import on_a_small_stack
 from tests.turns import settle
 
@@ -79,7 +79,8 @@ def test_twenty_thousand_levels_of_awaited_backwards_run(levels, suspends, stack
     assert w.grad.item() == levels + 1
 
 
-def test_thousands_of_levels_through_one_graph_run():
+@one_loop
+async def test_thousands_of_levels_through_one_graph_run():
     """Each enters the lock that the one around it has."""
     x, left, depth = leaf(1.0), [2000], 2000
 
@@ -89,39 +90,37 @@ def test_thousands_of_levels_through_one_graph_run():
             await ag.backward(out, retain_graph=True)
 
     out = awaiting(x, body)
-    asyncio.run(ag.backward(out, retain_graph=True))
+    await ag.backward(out, retain_graph=True)
     assert x.grad.item() == depth
     assert is_at_rest(out)
 
 
-def test_two_thousand_levels_that_all_wake_up_at_once_go_on_from_the_deepest():
+@one_loop
+async def test_two_thousand_levels_that_all_wake_up_at_once_go_on_from_the_deepest():
     ran: list[int] = []
 
-    async def main():
-        gate, all_wait = asyncio.Event(), asyncio.Event()
+    gate, all_wait = asyncio.Event(), asyncio.Event()
 
-        async def waits(grad):
-            await gate.wait()
+    async def waits(grad):
+        await gate.wait()
 
-        async def nests(grad):
-            depth = ag.engine.current_graph_task().reentrant_depth
-            with ag.enable_grad():
-                inner = calling(leaf(1.0), lambda grad: ran.append(depth + 1))
-                inner = awaiting(inner, waits)
-                if depth < 1998:
-                    inner = np.add(inner, awaiting(leaf(1.0), nests))
-                else:
-                    all_wait.set()
-            await ag.backward(inner)
+    async def nests(grad):
+        depth = ag.engine.current_graph_task().reentrant_depth
+        with ag.enable_grad():
+            inner = calling(leaf(1.0), lambda grad: ran.append(depth + 1))
+            inner = awaiting(inner, waits)
+            if depth < 1998:
+                inner = np.add(inner, awaiting(leaf(1.0), nests))
+            else:
+                all_wait.set()
+        await ag.backward(inner)
 
-        with loop_budget(math.inf):
-            task = asyncio.ensure_future(ag.backward(awaiting(leaf(1.0), nests)))
-        await all_wait.wait()
-        await settle()
-        gate.set()
-        await task
-
-    asyncio.run(main())
+    with loop_budget(math.inf):
+        task = asyncio.ensure_future(ag.backward(awaiting(leaf(1.0), nests)))
+    await all_wait.wait()
+    await settle()
+    gate.set()
+    await task
     assert ran == list(range(1999, 0, -1))
 
 
@@ -156,7 +155,8 @@ def test_a_fan_of_five_thousand_nested_backwards_runs(stack, shared):
     assert is_at_rest(one)
 
 
-def test_a_fan_of_five_thousand_bodies_that_each_nest_runs():
+@one_loop
+async def test_a_fan_of_five_thousand_bodies_that_each_nest_runs():
     w = leaf(1.0)
 
     async def waits(grad):
@@ -170,11 +170,12 @@ def test_a_fan_of_five_thousand_bodies_that_each_nest_runs():
     out = leaf(1.0)
     for _ in range(5000):
         out = np.add(out, awaiting(leaf(1.0), nests))
-    asyncio.run(ag.backward(out))
+    await ag.backward(out)
     assert w.grad.item() == 5000
 
 
-def test_a_fan_of_nested_backwards_runs_through_the_graph_that_it_is_called_in():
+@one_loop
+async def test_a_fan_of_nested_backwards_runs_through_the_graph_that_it_is_called_in():
     x, first = leaf(1.0), [True]
 
     async def body(grad):
@@ -184,7 +185,7 @@ def test_a_fan_of_nested_backwards_runs_through_the_graph_that_it_is_called_in()
             await asyncio.sleep(0)
 
     out = awaiting(x, body)
-    asyncio.run(ag.backward(out, retain_graph=True))
+    await ag.backward(out, retain_graph=True)
     assert x.grad.item() == 5001
     assert is_at_rest(out)
 
@@ -214,6 +215,7 @@ def test_two_thousand_levels_of_blocking_backwards_run(stack):
     assert not [thread for thread in threading.enumerate() if "drive_in_thread" in thread.name]
 
 
+@on_each_loop
 def test_two_thousand_levels_of_blocking_backwards_run_beside_a_loop(run):
     async def main():
         w = leaf(1.0)
@@ -240,6 +242,7 @@ def test_an_async_body_deep_below_runs_on_a_loop_where_there_is_none(depth):
     assert (w.grad.item(), v.grad.item()) == (depth + 1, 1.0)
 
 
+@on_each_loop
 @pytest.mark.parametrize("depth", [1, 13, 14, 15, 16, 17, 31, 40])
 def test_an_async_body_deep_below_a_loop_is_refused_by_name_and_nothing_has_happened(run, depth):
     """Also in a thread that only goes on for the loop's own: a second loop there would stall the first."""
@@ -262,6 +265,7 @@ def test_an_async_body_deep_below_a_loop_is_refused_by_name_and_nothing_has_happ
     run(main())
 
 
+@on_each_loop
 @pytest.mark.parametrize("depth", [15, 40])
 def test_a_thread_of_the_user_s_below_may_start_a_loop(run, depth):
     """It is handed the context of a thread that goes on for a loop, and does not do so itself."""

@@ -16,6 +16,7 @@ from asyncgrad.errors import ReleasedGraphError
 from tests.leaves import leaf
 from tests.nodes import async_double
 from tests.refusals import refused
+from tests.support.loops import one_loop
 from tests.turns import settle
 
 #: What the error says of a pass that failed, and of any.
@@ -81,39 +82,35 @@ def test_it_is_told_of_a_pass_that_failed_at_a_leaf(register):
         sync.backward(loss)
 
 
-def test_it_is_told_of_a_pass_in_which_older_nodes_have_run_while_the_one_that_failed_waited():
-    async def main() -> None:
-        exponential = np.exp(leaf(1.0, 2.0))
-        waiting = leaf(1.0, 2.0) * 2
-        loss = (exponential + waiting).sum()
+@one_loop
+async def test_it_is_told_of_a_pass_in_which_older_nodes_have_run_while_the_one_that_failed_waited():
+    exponential = np.exp(leaf(1.0, 2.0))
+    waiting = leaf(1.0, 2.0) * 2
+    loss = (exponential + waiting).sum()
 
-        async def fail(grad: Any) -> None:
-            await settle()
-            raise ValueError("out of range")
+    async def fail(grad: Any) -> None:
+        await settle()
+        raise ValueError("out of range")
 
-        waiting.register_hook(fail)
-        with pytest.raises(ValueError, match="out of range"):
-            await loss.backward()
+    waiting.register_hook(fail)
+    with pytest.raises(ValueError, match="out of range"):
+        await loss.backward()
 
-        with refused(ReleasedGraphError, RuntimeError, f"{FAILED} raised ValueError in MultiplyBackward"):
-            await loss.backward()
-
-    asyncio.run(main())
+    with refused(ReleasedGraphError, RuntimeError, f"{FAILED} raised ValueError in MultiplyBackward"):
+        await loss.backward()
 
 
-def test_it_is_told_of_a_pass_that_was_cancelled():
-    async def main() -> None:
-        loss = (np.tanh(async_double(leaf(1.0, 2.0))) ** 2).sum()
-        task = asyncio.ensure_future(loss.backward())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+@one_loop
+async def test_it_is_told_of_a_pass_that_was_cancelled():
+    loss = (np.tanh(async_double(leaf(1.0, 2.0))) ** 2).sum()
+    task = asyncio.ensure_future(loss.backward())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
-        with refused(ReleasedGraphError, RuntimeError, f"{FAILED} was cancelled", "run the forward again"):
-            await loss.backward()
-
-    asyncio.run(main())
+    with refused(ReleasedGraphError, RuntimeError, f"{FAILED} was cancelled", "run the forward again"):
+        await loss.backward()
 
 
 def test_a_graph_that_a_failed_backward_has_kept_can_be_run_again():

@@ -16,77 +16,77 @@ from tests.functions import calling
 from tests.leaves import leaf
 
 
-def test_a_second_backward_through_what_was_released_raises_and_names_the_node(run):
+async def test_a_second_backward_through_what_was_released_raises_and_names_the_node():
     x = leaf(1.0)
     out = np.multiply(x, x)
-    run(ag.backward(out))
+    await ag.backward(out)
 
     with pytest.raises(ReleasedGraphError, match=rf"^MultiplyBackward \(node #{out.grad_fn.sequence_nr}\) has rel"):
-        run(ag.backward(out))
+        await ag.backward(out)
 
     assert x.grad.item() == 2.0
 
 
-def test_a_graph_that_is_kept_runs_again(run):
+async def test_a_graph_that_is_kept_runs_again():
     x = leaf(3.0)
     out = np.multiply(x, x)
 
-    run(ag.backward(out, retain_graph=True))
-    run(ag.backward(out))
+    await ag.backward(out, retain_graph=True)
+    await ag.backward(out)
 
     assert x.grad.item() == 12.0
 
 
-def test_a_graph_that_saved_nothing_runs_again(run):
+async def test_a_graph_that_saved_nothing_runs_again():
     x = leaf(3.0)
     out = np.add(x, 1.0)
 
-    run(ag.backward(out))
-    run(ag.backward(out))
+    await ag.backward(out)
+    await ag.backward(out)
 
     assert x.grad.item() == 2.0
 
 
-def test_create_graph_keeps_the_graph(run):
+async def test_create_graph_keeps_the_graph():
     x = leaf(3.0)
     out = np.multiply(x, x)
 
-    (first,) = run(ag.grad(out, x, create_graph=True))
-    (again,) = run(ag.grad(out, x))
+    (first,) = await ag.grad(out, x, create_graph=True)
+    (again,) = await ag.grad(out, x)
 
     assert first.item() == again.item() == 6.0
 
 
-def test_create_graph_can_release_all_the_same(run):
+async def test_create_graph_can_release_all_the_same():
     x = leaf(3.0)
     out = np.multiply(x, x)
 
-    run(ag.grad(out, x, create_graph=True, retain_graph=False))
+    await ag.grad(out, x, create_graph=True, retain_graph=False)
 
     with pytest.raises(ReleasedGraphError):
-        run(ag.grad(out, x))
+        await ag.grad(out, x)
 
 
-def test_only_nodes_that_ran_are_released(run):
+async def test_only_nodes_that_ran_are_released():
     x, y = leaf(2.0), leaf(3.0)
     of_x, of_y = np.multiply(x, x), np.multiply(y, y)
     out = np.add(of_x, of_y)
 
-    run(ag.grad(out, x))
-    (found,) = run(ag.grad(out, y))
+    await ag.grad(out, x)
+    (found,) = await ag.grad(out, y)
 
     assert found.item() == 6.0
     with pytest.raises(ReleasedGraphError):
-        run(ag.grad(of_x, x))
+        await ag.grad(of_x, x)
 
 
-def test_a_captured_node_is_not_released(run):
+async def test_a_captured_node_is_not_released():
     x = leaf(2.0)
     middle = np.multiply(x, x)
     out = np.add(middle, 1.0)
 
-    run(ag.grad(out, middle))
-    (found,) = run(ag.grad(middle, x))
+    await ag.grad(out, middle)
+    (found,) = await ag.grad(middle, x)
 
     assert found.item() == 4.0
 
@@ -111,7 +111,7 @@ class Story(Node):
         self.story.append("release")
 
 
-def test_a_node_is_released_after_its_post_hooks_and_before_the_next_node_runs(run):
+async def test_a_node_is_released_after_its_post_hooks_and_before_the_next_node_runs():
     x = leaf(2.0)
     node = Story(ag.graph.get_gradient_edge(x))
     meta = node.make_meta()
@@ -120,20 +120,20 @@ def test_a_node_is_released_after_its_post_hooks_and_before_the_next_node_runs(r
     meta.post_hooks.add(lambda inputs, outputs: node.story.append("post-hook"))
     x.register_hook(lambda grad: node.story.append("next"))
 
-    run(ag.backward(GradientEdge(node, 0)))
+    await ag.backward(GradientEdge(node, 0))
 
     assert node.story == ["pre-hook", "will release", "body", "post-hook", "release", "next"]
 
 
-def test_a_graph_that_is_kept_is_never_told_to_release(run):
+async def test_a_graph_that_is_kept_is_never_told_to_release():
     node = Story(ag.graph.get_gradient_edge(leaf(2.0)))
 
-    run(ag.backward(GradientEdge(node, 0), retain_graph=True))
+    await ag.backward(GradientEdge(node, 0), retain_graph=True)
 
     assert node.story == ["body"]
 
 
-def test_a_node_whose_body_or_hook_failed_is_not_released(run):
+async def test_a_node_whose_body_or_hook_failed_is_not_released():
     x = leaf(2.0)
 
     def fail(*args: Any) -> None:
@@ -143,16 +143,16 @@ def test_a_node_whose_body_or_hook_failed_is_not_released(run):
     node.make_meta().post_hooks = HookList()
     handle = node.make_meta().post_hooks.add(fail)
     with pytest.raises(ValueError, match="hook"):
-        run(ag.backward(GradientEdge(node, 0)))
+        await ag.backward(GradientEdge(node, 0))
     assert "release" not in node.story
 
     handle.remove()
-    run(ag.backward(GradientEdge(node, 0)))
+    await ag.backward(GradientEdge(node, 0))
     assert node.story[-1] == "release"
     assert x.grad.item() == 1.0
 
 
-def test_a_function_that_failed_runs_again_with_what_it_saved(run):
+async def test_a_function_that_failed_runs_again_with_what_it_saved():
     class Square(ag.Function):
         fails = True
 
@@ -172,14 +172,14 @@ def test_a_function_that_failed_runs_again_with_what_it_saved(run):
     out = Square.apply(x)
 
     with pytest.raises(ValueError, match="not yet"):
-        run(ag.backward(out))
+        await ag.backward(out)
     Square.fails = False
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert x.grad.item() == 6.0
 
 
-def test_a_function_that_returned_a_wrong_shape_runs_again_with_what_it_saved(run):
+async def test_a_function_that_returned_a_wrong_shape_runs_again_with_what_it_saved():
     shapes = [(2,), (3,)]
 
     class Copy(ag.Function):
@@ -197,13 +197,13 @@ def test_a_function_that_returned_a_wrong_shape_runs_again_with_what_it_saved(ru
     out = Copy.apply(x)
 
     with pytest.raises(ag.errors.InvalidGradientError, match=r"^CopyBackward returned a gradient of shape \(2,\)"):
-        run(ag.backward(out, np.ones(3)))
-    run(ag.backward(out, np.ones(3)))
+        await ag.backward(out, np.ones(3))
+    await ag.backward(out, np.ones(3))
 
     assert x.grad.numpy().tolist() == [1.0, 1.0, 1.0]
 
 
-def test_a_function_releases_what_it_saved_and_keeps_its_attributes(run):
+async def test_a_function_releases_what_it_saved_and_keeps_its_attributes():
     contexts: list[Any] = []
 
     class Keep(ag.Function):
@@ -219,7 +219,7 @@ def test_a_function_releases_what_it_saved_and_keeps_its_attributes(run):
             return grad
 
     out = Keep.apply(leaf(1.0))
-    run(ag.backward(out))
+    await ag.backward(out)
 
     (ctx,) = contexts
     assert ctx.note == "kept"

@@ -13,6 +13,7 @@ from asyncgrad.core.engine.streams import TaskStreams
 from asyncgrad.errors import DeviceError, HazardError
 from asyncgrad.testing import SimulatedAccelerator
 from tests.engine.accelerated import host, slow_accelerator, tensor_on
+from tests.support.loops import on_each_loop
 
 
 def tanh_chain(x: Any, length: int) -> Any:
@@ -70,7 +71,7 @@ def test_a_nodes_stream_is_the_current_one_of_its_device_when_it_was_made() -> N
     assert (ag.tensor(1.0, requires_grad=True) * 2).grad_fn.stream is None
 
 
-def test_a_body_and_its_hooks_run_on_the_nodes_stream(run: Any) -> None:
+async def test_a_body_and_its_hooks_run_on_the_nodes_stream() -> None:
     device = slow_accelerator()
     seen: list[Any] = []
 
@@ -90,11 +91,12 @@ def test_a_body_and_its_hooks_run_on_the_nodes_stream(run: Any) -> None:
     y.register_hook(lambda grad: seen.append(device.current_stream()))
     x.register_post_accumulate_grad_hook(lambda leaf: seen.append(device.current_stream()))
     device.default_stream().wait_stream(stream)
-    run(y.sum().backward())
+    await y.sum().backward()
     assert seen == [stream] * 3
     assert device.current_stream() is device.default_stream()
 
 
+@on_each_loop
 @pytest.mark.parametrize("is_blocking", [False, True])
 def test_gradients_that_cross_streams_are_those_of_the_cpu(run: Any, is_blocking: bool) -> None:
     device = slow_accelerator()
@@ -108,6 +110,7 @@ def test_gradients_that_cross_streams_are_those_of_the_cpu(run: Any, is_blocking
         assert host(leaf.grad).tobytes() == expected.tobytes()
 
 
+@on_each_loop
 def test_two_branches_on_two_streams_take_the_time_of_one(run: Any) -> None:
     alone, together = slow_accelerator(), slow_accelerator()
     main = alone.default_stream()
@@ -122,6 +125,7 @@ def test_two_branches_on_two_streams_take_the_time_of_one(run: Any) -> None:
     assert at_once < 0.55 * one_by_one
 
 
+@on_each_loop
 def test_a_sum_of_two_streams_gradients_waits_for_both(run: Any) -> None:
     device = slow_accelerator()
     main = device.default_stream()
@@ -140,7 +144,7 @@ def test_a_sum_of_two_streams_gradients_waits_for_both(run: Any) -> None:
     assert host(x.grad).tobytes() == host(y.grad).tobytes()
 
 
-def test_the_first_nodes_wait_for_the_callers_stream(run: Any) -> None:
+async def test_the_first_nodes_wait_for_the_callers_stream() -> None:
     device = slow_accelerator()
     with device.stream() as forward:
         x = tensor_on(device, [1.0, 2.0], requires_grad=True)
@@ -148,14 +152,14 @@ def test_the_first_nodes_wait_for_the_callers_stream(run: Any) -> None:
     with device.stream() as caller:
         caller.wait_stream(forward)
         gradient = tensor_on(device, [1.0, 2.0]) * 3
-        run(y.backward(gradient))
+        await y.backward(gradient)
         # The default stream had nothing to do with it.
         with device.stream(device.default_stream()), pytest.raises(HazardError, match="no event orders the two"):
             host(x.grad)
         assert host(x.grad).shape == (2,)
 
 
-def test_several_roots_wait_for_the_callers_stream_too(run: Any) -> None:
+async def test_several_roots_wait_for_the_callers_stream_too() -> None:
     device = slow_accelerator()
     with device.stream() as forward:
         x = tensor_on(device, [1.0, 2.0], requires_grad=True)
@@ -163,11 +167,11 @@ def test_several_roots_wait_for_the_callers_stream_too(run: Any) -> None:
     with device.stream() as caller:
         caller.wait_stream(forward)
         gradients = [tensor_on(device, [1.0, 2.0]) * 3, tensor_on(device, [1.0, 2.0]) * 5]
-        run(ag.backward(roots, gradients))
+        await ag.backward(roots, gradients)
         assert host(x.grad).shape == (2,)
 
 
-def test_leaf_streams_are_those_of_leaves_and_captures(run: Any) -> None:
+async def test_leaf_streams_are_those_of_leaves_and_captures() -> None:
     device = slow_accelerator()
     streams = device.stream(), device.stream()
     loss, leaves = two_branches(device, streams, 2)
@@ -175,32 +179,32 @@ def test_leaf_streams_are_those_of_leaves_and_captures(run: Any) -> None:
     loss.register_hook(lambda grad: tasks.append(ag.engine.current_graph_task()))
     seen: list[Any] = []
     loss.register_hook(lambda grad: seen.append(tasks[0].leaf_streams))
-    run(loss.backward(retain_graph=True))
+    await loss.backward(retain_graph=True)
     assert seen == [frozenset()]
     assert tasks[0].leaf_streams == frozenset(streams)
     tasks.clear()
-    run(ag.grad(loss, [leaves[1]]))
+    await ag.grad(loss, [leaves[1]])
     assert tasks[0].leaf_streams == {streams[1]}
 
 
-def test_a_backward_on_the_cpu_has_no_leaf_streams(run: Any) -> None:
+async def test_a_backward_on_the_cpu_has_no_leaf_streams() -> None:
     slow_accelerator().stream()
     x = ag.tensor(1.0, requires_grad=True)
     seen: list[Any] = []
     x.register_hook(lambda grad: seen.append(ag.engine.current_graph_task()))
-    run((x * 2).backward())
+    await (x * 2).backward()
     assert seen[0].leaf_streams == frozenset()
 
 
-def test_what_is_captured_may_be_read_on_the_callers_stream(run: Any) -> None:
+async def test_what_is_captured_may_be_read_on_the_callers_stream() -> None:
     device = slow_accelerator()
     loss, leaves = two_branches(device, (device.stream(), device.stream()), 3)
-    grads = run(ag.grad(loss, leaves))
+    grads = await ag.grad(loss, leaves)
     for grad, expected in zip(grads, on_cpu(3), strict=True):
         assert host(grad).tobytes() == expected.tobytes()
 
 
-def test_a_captured_gradient_of_no_leaf_may_be_read_too(run: Any) -> None:
+async def test_a_captured_gradient_of_no_leaf_may_be_read_too() -> None:
     device = slow_accelerator()
     with device.stream() as stream:
         x = tensor_on(device, [1.0, 2.0], requires_grad=True)
@@ -208,13 +212,13 @@ def test_a_captured_gradient_of_no_leaf_may_be_read_too(run: Any) -> None:
     main = device.default_stream()
     main.wait_stream(stream)
     middle = y * 3
-    (grad,) = run(ag.grad((middle * middle).sum(), [middle]))
+    (grad,) = await ag.grad((middle * middle).sum(), [middle])
     assert host(grad).tolist() == (2 * host(middle)).tolist()
-    (grad,) = run(ag.grad((y * 3).sum(), [y]))
+    (grad,) = await ag.grad((y * 3).sum(), [y])
     assert host(grad).tolist() == [3.0, 3.0]
 
 
-def test_final_callbacks_come_after_the_callers_stream_has_been_made_to_wait(run: Any) -> None:
+async def test_final_callbacks_come_after_the_callers_stream_has_been_made_to_wait() -> None:
     device = slow_accelerator()
     loss, leaves = two_branches(device, (device.stream(), device.stream()), 2)
     seen: list[Any] = []
@@ -225,26 +229,26 @@ def test_final_callbacks_come_after_the_callers_stream_has_been_made_to_wait(run
     loss.register_hook(lambda grad: ag.engine.queue_callback(look))
     with device.stream() as caller:
         caller.wait_stream(device.default_stream())
-        run(loss.backward())
+        await loss.backward()
     assert seen == [(caller, (5,))]
 
 
-def test_a_gradient_is_accumulated_on_the_leafs_stream_after_what_the_caller_did_to_it(run: Any) -> None:
+async def test_a_gradient_is_accumulated_on_the_leafs_stream_after_what_the_caller_did_to_it() -> None:
     device = slow_accelerator()
     with device.stream() as stream:
         x = tensor_on(device, [1.0, 2.0], requires_grad=True)
         y = x * 3
     main = device.default_stream()
     main.wait_stream(stream)
-    run(y.sum().backward(retain_graph=True))
+    await y.sum().backward(retain_graph=True)
     with ag.no_grad():
         assert x.grad is not None
         x.grad *= 2
-    run(y.sum().backward())
+    await y.sum().backward()
     assert host(x.grad).tolist() == [9.0, 9.0]
 
 
-def test_a_gradient_that_comes_from_the_cpu_finds_what_the_caller_did(run: Any) -> None:
+async def test_a_gradient_that_comes_from_the_cpu_finds_what_the_caller_did() -> None:
     device = slow_accelerator()
 
     class Leave(ag.Function):
@@ -261,17 +265,17 @@ def test_a_gradient_that_comes_from_the_cpu_finds_what_the_caller_did(run: Any) 
     with device.stream():
         x = tensor_on(device, [1.0, 2.0], requires_grad=True)
         y = Leave.apply(x * 3)
-    run(y.sum().backward(retain_graph=True))
+    await y.sum().backward(retain_graph=True)
     with device.stream() as other:
         other.wait_stream(device.default_stream())
         with ag.no_grad():
             assert x.grad is not None
             x.grad *= 2
-        run(y.sum().backward())
+        await y.sum().backward()
         assert host(x.grad).tolist() == [9.0, 9.0]
 
 
-def test_a_second_derivative_crosses_streams(run: Any) -> None:
+async def test_a_second_derivative_crosses_streams() -> None:
     device = slow_accelerator()
     with device.stream() as stream:
         x = tensor_on(device, [1.0, 2.0], requires_grad=True)
@@ -279,16 +283,13 @@ def test_a_second_derivative_crosses_streams(run: Any) -> None:
     main = device.default_stream()
     main.wait_stream(stream)
 
-    async def main_() -> Any:
-        (first,) = await ag.grad(y.sum(), [x], create_graph=True)
-        assert first.grad_fn.stream is stream
-        return await ag.grad(first.sum(), [x])
-
-    (second,) = run(main_())
+    (first,) = await ag.grad(y.sum(), [x], create_graph=True)
+    assert first.grad_fn.stream is stream
+    (second,) = await ag.grad(first.sum(), [x])
     assert host(second).tolist() == [6.0, 12.0]
 
 
-def test_each_task_has_its_own_current_stream(run: Any) -> None:
+async def test_each_task_has_its_own_current_stream() -> None:
     device = slow_accelerator()
     seen: dict[str, Any] = {}
 
@@ -298,15 +299,12 @@ def test_each_task_has_its_own_current_stream(run: Any) -> None:
                 await asyncio.sleep(0)
             seen[name] = device.current_stream() is stream
 
-    async def main() -> None:
-        await asyncio.gather(one("a", 1), one("b", 3), one("c", 2))
-        assert device.current_stream() is device.default_stream()
-
-    run(main())
+    await asyncio.gather(one("a", 1), one("b", 3), one("c", 2))
+    assert device.current_stream() is device.default_stream()
     assert seen == {"a": True, "b": True, "c": True}
 
 
-def test_what_was_recorded_on_the_default_stream_runs_there_whoever_calls(run: Any) -> None:
+async def test_what_was_recorded_on_the_default_stream_runs_there_whoever_calls() -> None:
     device = slow_accelerator()
     main = device.default_stream()
     x = tensor_on(device, [1.0, 2.0], requires_grad=True)
@@ -316,16 +314,17 @@ def test_what_was_recorded_on_the_default_stream_runs_there_whoever_calls(run: A
         gradient = tensor_on(device, [1.0, 2.0]) * 2
         begin = len(device.timeline)
         # The default stream waits for the gradient, and the caller's for the leaf.
-        run(y.backward(gradient, retain_graph=True))
+        await y.backward(gradient, retain_graph=True)
         assert {operation.stream for operation in device.timeline[begin:]} == {main}
         assert host(x.grad).tolist() == [30.0, 60.0]
-        (grad,) = run(ag.grad(y, [x], gradient, retain_graph=True))
+        (grad,) = await ag.grad(y, [x], gradient, retain_graph=True)
         assert host(grad).tolist() == [30.0, 60.0]
         middle = y.grad_fn.next_edges[0]  # type: ignore[union-attr]
-        (grad,) = run(ag.grad(y, [ag.graph.GradientEdge(middle.node, 0)], gradient * 2))
+        (grad,) = await ag.grad(y, [ag.graph.GradientEdge(middle.node, 0)], gradient * 2)
         assert host(grad).tolist() == [20.0, 40.0]
 
 
+@on_each_loop
 def test_a_sum_of_what_came_before_a_stream_was_met_and_after_waits_for_both(run: Any) -> None:
     device = slow_accelerator()
     main = device.default_stream()
@@ -345,17 +344,18 @@ def test_a_sum_of_what_came_before_a_stream_was_met_and_after_waits_for_both(run
     assert host(x.grad).tolist() == pytest.approx(host(u.grad).tolist(), rel=1e-15)
 
 
-def test_a_captured_sum_may_be_read_on_the_callers_stream(run: Any) -> None:
+async def test_a_captured_sum_may_be_read_on_the_callers_stream() -> None:
     device = slow_accelerator()
     with device.stream() as stream:
         x = tensor_on(device, [1.0, 2.0], requires_grad=True)
         y = x * 3
     device.default_stream().wait_stream(stream)
     # The sum is made on the stream of y.
-    (grad,) = run(ag.grad((y * 5 + y * 7).sum(), [y]))
+    (grad,) = await ag.grad((y * 5 + y * 7).sum(), [y])
     assert host(grad).tolist() == [12.0, 12.0]
 
 
+@on_each_loop
 def test_a_backward_on_a_device_that_dies_leaves_every_grad_as_it_was(run: Any) -> None:
     healthy = slow_accelerator()
     loss, _ = two_branches(healthy, (healthy.stream(), healthy.stream()), 3)
@@ -376,13 +376,13 @@ def test_a_backward_on_a_device_that_dies_leaves_every_grad_as_it_was(run: Any) 
         assert all(one is other for pairs in zip(before, after, strict=True) for one, other in zip(*pairs, strict=True))
 
 
-def test_after_a_backward_that_failed_the_caller_may_write_into_the_grad_that_is_left(run: Any) -> None:
+async def test_after_a_backward_that_failed_the_caller_may_write_into_the_grad_that_is_left() -> None:
     device = slow_accelerator()
     with device.stream() as stream:
         x = tensor_on(device, [1.0, 2.0], requires_grad=True)
         y = x * 3
     device.default_stream().wait_stream(stream)
-    run(y.sum().backward(retain_graph=True))
+    await y.sum().backward(retain_graph=True)
 
     def refuse(leaf: Any) -> None:
         raise ValueError("no more of this")
@@ -390,7 +390,7 @@ def test_after_a_backward_that_failed_the_caller_may_write_into_the_grad_that_is
     # The leaf's stream has read the gradient by then.
     x.register_post_accumulate_grad_hook(refuse)
     with pytest.raises(ValueError, match="no more of this"):
-        run(y.sum().backward())
+        await y.sum().backward()
     with ag.no_grad():
         assert x.grad is not None
         x.grad *= 2
@@ -405,6 +405,7 @@ def backward_and_read(run: Any, root: Any, gradient: Any, leaf: Any) -> None:
     host(leaf.grad)
 
 
+@on_each_loop
 @pytest.mark.parametrize("place", ["finish", "begin", "_wait", "start"])
 def test_a_backward_that_orders_less_is_seen(run: Any, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     device = slow_accelerator()

@@ -14,6 +14,7 @@ import asyncgrad as ag
 from asyncgrad.devices import Device
 from asyncgrad.errors import DeviceError
 from asyncgrad.testing import SimulatedAccelerator
+from tests.support.loops import on_each_loop
 
 
 @pytest.fixture(params=["cpu", "null:0", "thread:0"])
@@ -64,27 +65,23 @@ async def call_on(device: Any, stream: Any, function: Any, *args: Any) -> Any:
         return await device.call(function, *args)
 
 
-def test_calls_on_one_stream_run_one_after_the_other(device: Any, run: Any) -> None:
+async def test_calls_on_one_stream_run_one_after_the_other(device: Any) -> None:
     log = StepLog()
 
-    async def main() -> list[str]:
-        with device.stream():
-            calls = [device.call(log.step, name, turns) for name, turns in (("a", 5), ("b", 1), ("c", 3))]
-            done: list[str] = await asyncio.gather(*calls)
-            return done
+    with device.stream():
+        calls = [device.call(log.step, name, turns) for name, turns in (("a", 5), ("b", 1), ("c", 3))]
+        done: list[str] = await asyncio.gather(*calls)
+        found = done
 
-    assert run(main()) == ["a", "b", "c"]
+    assert found == ["a", "b", "c"]
     assert log.lines == [f"{name} {what}" for name in "abc" for what in ("begins", "ends")]
 
 
-def test_a_plain_function_waits_for_an_async_one_before_it(device: Any, run: Any) -> None:
+async def test_a_plain_function_waits_for_an_async_one_before_it(device: Any) -> None:
     log = StepLog()
 
-    async def main() -> None:
-        with device.stream():
-            await asyncio.gather(device.call(log.step, "a"), device.call(log.plain, "b"))
-
-    run(main())
+    with device.stream():
+        await asyncio.gather(device.call(log.step, "a"), device.call(log.plain, "b"))
     assert log.lines == ["a begins", "a ends", "b"]
 
 
@@ -97,96 +94,80 @@ async def meet_other(mine: threading.Event, other: threading.Event) -> None:
     await gate_opened(other)
 
 
-def test_calls_on_two_streams_overlap_where_they_suspend(device: Any, run: Any) -> None:
+async def test_calls_on_two_streams_overlap_where_they_suspend(device: Any) -> None:
     one, other = two_gates()
 
-    async def main() -> None:
-        # Each ends only once the other one has begun.
-        await asyncio.gather(
-            call_on(device, device.stream(), meet_other, one, other),
-            call_on(device, device.stream(), meet_other, other, one),
-        )
-
-    run(main())
+    await asyncio.gather(
+        call_on(device, device.stream(), meet_other, one, other),
+        call_on(device, device.stream(), meet_other, other, one),
+    )
 
 
-def test_calls_that_are_on_no_stream_overlap_too(device: Any, run: Any) -> None:
+async def test_calls_that_are_on_no_stream_overlap_too(device: Any) -> None:
     one, other = two_gates()
 
-    async def main() -> None:
+    await asyncio.gather(device.call(meet_other, one, other), device.call(meet_other, other, one))
+    with device.stream(device.default_stream()):
         await asyncio.gather(device.call(meet_other, one, other), device.call(meet_other, other, one))
-        with device.stream(device.default_stream()):
-            await asyncio.gather(device.call(meet_other, one, other), device.call(meet_other, other, one))
-
-    run(main())
 
 
-def test_a_stream_waits_for_an_event_of_another(device: Any, run: Any) -> None:
+async def test_a_stream_waits_for_an_event_of_another(device: Any) -> None:
     log = StepLog()
     recorded, ended = two_gates()
 
-    async def main() -> None:
-        first, second = device.stream(), device.stream()
-        a = asyncio.ensure_future(call_on(device, first, log.step_after, "a", recorded))
-        await asyncio.sleep(0)
-        event = first.record_event()
-        # What comes after the event is not waited for: it ends only once that has, which waits.
-        c = asyncio.ensure_future(call_on(device, first, log.step_after, "c", ended))
-        second.wait_event(event)
-        b = asyncio.ensure_future(call_on(device, second, log.step, "b", 1))
-        await asyncio.sleep(0)
-        assert not event.query()
-        recorded.set()
-        await b
-        ended.set()
-        await asyncio.gather(a, c)
-        assert event.query()
-
-    run(main())
+    first, second = device.stream(), device.stream()
+    a = asyncio.ensure_future(call_on(device, first, log.step_after, "a", recorded))
+    await asyncio.sleep(0)
+    event = first.record_event()
+    # What comes after the event is not waited for: it ends only once that has, which waits.
+    c = asyncio.ensure_future(call_on(device, first, log.step_after, "c", ended))
+    second.wait_event(event)
+    b = asyncio.ensure_future(call_on(device, second, log.step, "b", 1))
+    await asyncio.sleep(0)
+    assert not event.query()
+    recorded.set()
+    await b
+    ended.set()
+    await asyncio.gather(a, c)
+    assert event.query()
     assert log.lines.index("a ends") < log.lines.index("b begins") < log.lines.index("c ends")
 
 
-def test_wait_stream_waits_for_all_that_is_on_the_other_stream(device: Any, run: Any) -> None:
+async def test_wait_stream_waits_for_all_that_is_on_the_other_stream(device: Any) -> None:
     log = StepLog()
 
-    async def main() -> None:
-        first, second = device.stream(), device.stream()
-        calls = [asyncio.ensure_future(call_on(device, first, log.step, name)) for name in "ab"]
-        await asyncio.sleep(0)
-        second.wait_stream(first)
-        await call_on(device, second, log.plain, "c")
-        await asyncio.gather(*calls)
-
-    run(main())
+    first, second = device.stream(), device.stream()
+    calls = [asyncio.ensure_future(call_on(device, first, log.step, name)) for name in "ab"]
+    await asyncio.sleep(0)
+    second.wait_stream(first)
+    await call_on(device, second, log.plain, "c")
+    await asyncio.gather(*calls)
     assert log.lines == ["a begins", "a ends", "b begins", "b ends", "c"]
 
 
-def test_synchronizing_waits_for_what_there_is(device: Any, run: Any) -> None:
+async def test_synchronizing_waits_for_what_there_is(device: Any) -> None:
     log = StepLog()
     gate = threading.Event()
 
-    async def main() -> None:
-        first = device.stream()
-        a = asyncio.ensure_future(call_on(device, first, log.step_after, "a", gate))
-        b = asyncio.ensure_future(device.call(log.step_after, "b", gate))
-        await asyncio.sleep(0)
-        event = first.record_event()
-        assert not first.query()
-        assert not event.query()
-        gate.set()
-        await event.synchronize()
-        assert "a ends" in log.lines
-        assert event.query()
-        assert first.query()
-        await device.synchronize()
-        assert "b ends" in log.lines
-        await first.synchronize()
-        await asyncio.gather(a, b)
-
-    run(main())
+    first = device.stream()
+    a = asyncio.ensure_future(call_on(device, first, log.step_after, "a", gate))
+    b = asyncio.ensure_future(device.call(log.step_after, "b", gate))
+    await asyncio.sleep(0)
+    event = first.record_event()
+    assert not first.query()
+    assert not event.query()
+    gate.set()
+    await event.synchronize()
+    assert "a ends" in log.lines
+    assert event.query()
+    assert first.query()
+    await device.synchronize()
+    assert "b ends" in log.lines
+    await first.synchronize()
+    await asyncio.gather(a, b)
 
 
-def test_where_no_loop_runs_synchronize_has_waited_when_it_returns(device: Any, run: Any) -> None:
+async def test_where_no_loop_runs_synchronize_has_waited_when_it_returns(device: Any) -> None:
     log = StepLog()
     begun, asked, waited = threading.Event(), threading.Event(), []
 
@@ -205,37 +186,31 @@ def test_where_no_loop_runs_synchronize_has_waited_when_it_returns(device: Any, 
     streams: list[Any] = []
     thread = threading.Thread(target=wait)
 
-    async def main() -> None:
-        streams.append(device.stream())
-        thread.start()
-        await call_on(device, streams[0], hold)
-
-    run(main())
+    streams.append(device.stream())
+    thread.start()
+    await call_on(device, streams[0], hold)
     thread.join()
     assert waited == [["a begins", "a ends"]]
     device.synchronize()
 
 
-def test_a_call_inside_of_a_call_is_part_of_it(device: Any, run: Any) -> None:
+async def test_a_call_inside_of_a_call_is_part_of_it(device: Any) -> None:
     log = StepLog()
 
-    async def main() -> None:
-        stream = device.stream()
+    stream = device.stream()
 
-        async def outer() -> None:
-            log.plain("outer begins")
-            with stream:
-                await device.call(log.step, "inner")
-                await device.synchronize()
-            log.plain("outer ends")
+    async def outer() -> None:
+        log.plain("outer begins")
+        with stream:
+            await device.call(log.step, "inner")
+            await device.synchronize()
+        log.plain("outer ends")
 
-        await asyncio.gather(call_on(device, stream, outer), call_on(device, stream, log.plain, "next"))
-
-    run(main())
+    await asyncio.gather(call_on(device, stream, outer), call_on(device, stream, log.plain, "next"))
     assert log.lines == ["outer begins", "inner begins", "inner ends", "outer ends", "next"]
 
 
-def test_two_calls_that_need_each_others_stream_do_not_wait_for_each_other(device: Any, run: Any) -> None:
+async def test_two_calls_that_need_each_others_stream_do_not_wait_for_each_other(device: Any) -> None:
     one, other = two_gates()
     log = StepLog()
 
@@ -244,18 +219,15 @@ def test_two_calls_that_need_each_others_stream_do_not_wait_for_each_other(devic
         with stream:
             await device.call(log.step, name)
 
-    async def main() -> None:
-        first, second = device.stream(), device.stream()
-        await asyncio.gather(
-            call_on(device, first, cross, one, other, second, "a"),
-            call_on(device, second, cross, other, one, first, "b"),
-        )
-
-    run(main())
+    first, second = device.stream(), device.stream()
+    await asyncio.gather(
+        call_on(device, first, cross, one, other, second, "a"),
+        call_on(device, second, cross, other, one, first, "b"),
+    )
     assert sorted(line for line in log.lines if line.endswith("ends")) == ["a ends", "b ends"]
 
 
-def test_a_cancelled_call_leaves_the_order_of_the_others(device: Any, run: Any) -> None:
+async def test_a_cancelled_call_leaves_the_order_of_the_others(device: Any) -> None:
     log = StepLog()
     gate = threading.Event()
 
@@ -264,47 +236,39 @@ def test_a_cancelled_call_leaves_the_order_of_the_others(device: Any, run: Any) 
         await gate_opened(gate)
         log.plain("a ends")
 
-    async def main() -> None:
-        stream = device.stream()
-        a = asyncio.ensure_future(call_on(device, stream, hold))
-        b = asyncio.ensure_future(call_on(device, stream, log.plain, "b"))
-        c = asyncio.ensure_future(call_on(device, stream, log.plain, "c"))
-        await log.begun()
-        b.cancel()
-        await asyncio.gather(b, return_exceptions=True)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert log.lines == ["a begins"]
-        gate.set()
-        await asyncio.gather(a, c)
-        assert b.cancelled()
-
-    run(main())
+    stream = device.stream()
+    a = asyncio.ensure_future(call_on(device, stream, hold))
+    b = asyncio.ensure_future(call_on(device, stream, log.plain, "b"))
+    c = asyncio.ensure_future(call_on(device, stream, log.plain, "c"))
+    await log.begun()
+    b.cancel()
+    await asyncio.gather(b, return_exceptions=True)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert log.lines == ["a begins"]
+    gate.set()
+    await asyncio.gather(a, c)
+    assert b.cancelled()
     assert log.lines == ["a begins", "a ends", "c"]
 
 
-def test_a_call_that_raises_gives_its_stream_free(device: Any, run: Any) -> None:
+async def test_a_call_that_raises_gives_its_stream_free(device: Any) -> None:
     async def fail() -> None:
         await asyncio.sleep(0)
         raise ValueError("a bad step")
 
-    async def main() -> list[Any]:
-        with device.stream():
-            done: list[Any] = await asyncio.gather(device.call(fail), device.call(max, 1, 2), return_exceptions=True)
-            return done
-
-    error, value = run(main())
+    with device.stream():
+        done: list[Any] = await asyncio.gather(device.call(fail), device.call(max, 1, 2), return_exceptions=True)
+        found = done
+    error, value = found
     assert isinstance(error, ValueError)
     assert value == 2
 
 
-def test_a_call_sees_its_stream_as_the_current_one(device: Any, run: Any) -> None:
-    async def main() -> None:
-        with device.stream() as stream:
-            assert await device.call(device.current_stream) is stream
-        assert await device.call(device.current_stream) is device.default_stream()
-
-    run(main())
+async def test_a_call_sees_its_stream_as_the_current_one(device: Any) -> None:
+    with device.stream() as stream:
+        assert await device.call(device.current_stream) is stream
+    assert await device.call(device.current_stream) is device.default_stream()
 
 
 def test_blocks_of_streams_nest_and_end_in_any_context(device: Any) -> None:
@@ -349,13 +313,13 @@ def test_a_stream_that_nobody_refers_to_is_freed(device: Any) -> None:
     assert device.default_stream().query()
 
 
-def test_a_stream_of_calls_cannot_wait_for_virtual_time(device: Any, run: Any) -> None:
+async def test_a_stream_of_calls_cannot_wait_for_virtual_time(device: Any) -> None:
     accelerator = SimulatedAccelerator(latency=1.0)
     accelerator.from_host(ag.tensor([1.0]).numpy())
     event = accelerator.default_stream().record_event()
     with pytest.raises(DeviceError, match=r"await it first, with await event\.synchronize\(\)"):
         device.stream().wait_event(event)
-    run(synchronized(event))
+    await synchronized(event)
     device.stream().wait_event(event)
 
 
@@ -363,53 +327,47 @@ async def synchronized(event: Any) -> None:
     await event.synchronize()
 
 
-def test_a_node_waits_for_the_calls_before_it_on_its_stream(device: Any, run: Any) -> None:
+async def test_a_node_waits_for_the_calls_before_it_on_its_stream(device: Any) -> None:
     log = StepLog()
 
-    async def main() -> None:
-        with device.stream() as stream:
-            x = ag.tensor([1.0], device=device, requires_grad=True)
-            y = (x * 2).sum()
-        y.register_hook(lambda grad: log.plain("backward"))
-        assert y.grad_fn is not None
-        assert y.grad_fn.stream is stream
-        call = asyncio.ensure_future(call_on(device, stream, log.step, "a", 5))
-        await log.begun()
-        await y.backward()
-        await call
-        assert x.grad is not None
-        assert x.grad.tolist() == [2.0]
-
-    run(main())
+    with device.stream() as stream:
+        x = ag.tensor([1.0], device=device, requires_grad=True)
+        y = (x * 2).sum()
+    y.register_hook(lambda grad: log.plain("backward"))
+    assert y.grad_fn is not None
+    assert y.grad_fn.stream is stream
+    call = asyncio.ensure_future(call_on(device, stream, log.step, "a", 5))
+    await log.begun()
+    await y.backward()
+    await call
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0]
     assert log.lines == ["a begins", "a ends", "backward"]
 
 
-def test_a_backward_inside_of_a_call_on_its_nodes_stream_is_part_of_the_call(device: Any, run: Any) -> None:
-    async def main() -> Any:
-        with device.stream():
-            x = ag.tensor([1.0], device=device, requires_grad=True)
-            y = (x * 2).sum()
-            await device.call(y.backward)
-            assert x.grad is not None
-            return x.grad.tolist()
+async def test_a_backward_inside_of_a_call_on_its_nodes_stream_is_part_of_the_call(device: Any) -> None:
+    with device.stream():
+        x = ag.tensor([1.0], device=device, requires_grad=True)
+        y = (x * 2).sum()
+        await device.call(y.backward)
+        assert x.grad is not None
+        found = x.grad.tolist()
 
-    assert run(main()) == [2.0]
+    assert found == [2.0]
 
 
-def test_leaf_streams_of_a_device_of_calls_are_those_that_were_entered(device: Any, run: Any) -> None:
+async def test_leaf_streams_of_a_device_of_calls_are_those_that_were_entered(device: Any) -> None:
     seen: list[Any] = []
 
-    async def main() -> None:
-        with device.stream() as stream:
-            x = ag.tensor([1.0], device=device, requires_grad=True)
-            y = (x * 2).sum()
-        y.register_hook(lambda grad: seen.append(ag.engine.current_graph_task()))
-        await y.backward()
-        assert seen[0].leaf_streams == {stream}
-
-    run(main())
+    with device.stream() as stream:
+        x = ag.tensor([1.0], device=device, requires_grad=True)
+        y = (x * 2).sum()
+    y.register_hook(lambda grad: seen.append(ag.engine.current_graph_task()))
+    await y.backward()
+    assert seen[0].leaf_streams == {stream}
 
 
+@on_each_loop
 def test_a_blocking_backward_waits_for_the_calls_before_it_on_its_stream(device: Any, run: Any) -> None:
     log = StepLog()
     begun, gate = two_gates()
@@ -433,7 +391,7 @@ def test_a_blocking_backward_waits_for_the_calls_before_it_on_its_stream(device:
     assert log.lines == ["a begins", "a ends", "backward"]
 
 
-def test_the_callers_stream_waits_at_the_end_for_what_is_on_the_leafs_stream(device: Any, run: Any) -> None:
+async def test_the_callers_stream_waits_at_the_end_for_what_is_on_the_leafs_stream(device: Any) -> None:
     log = StepLog()
     gate = threading.Event()
     calls: list[Any] = []
@@ -443,46 +401,38 @@ def test_the_callers_stream_waits_at_the_end_for_what_is_on_the_leafs_stream(dev
         calls.append(asyncio.ensure_future(device.call(log.step_after, "a", gate)))
         await log.begun()
 
-    async def main() -> None:
-        with device.stream():
-            x = ag.tensor([1.0], device=device, requires_grad=True)
-            y = (x * 2).sum()
-        x.register_post_accumulate_grad_hook(also)
-        with device.stream() as caller:
-            await y.backward()
-            after = asyncio.ensure_future(call_on(device, caller, log.plain, "b"))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert log.lines == ["a begins"]
-            gate.set()
-            await after
-
-    run(main())
+    with device.stream():
+        x = ag.tensor([1.0], device=device, requires_grad=True)
+        y = (x * 2).sum()
+    x.register_post_accumulate_grad_hook(also)
+    with device.stream() as caller:
+        await y.backward()
+        after = asyncio.ensure_future(call_on(device, caller, log.plain, "b"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert log.lines == ["a begins"]
+        gate.set()
+        await after
     assert log.lines == ["a begins", "a ends", "b"]
 
 
-def test_a_backward_on_streams_does_not_wait_for_calls_that_are_on_none(device: Any, run: Any) -> None:
+async def test_a_backward_on_streams_does_not_wait_for_calls_that_are_on_none(device: Any) -> None:
     log = StepLog()
     gate = threading.Event()
 
-    async def main() -> None:
-        with device.stream():
-            x = ag.tensor([1.0], device=device, requires_grad=True)
-            y = (x * 2).sum()
-        call = asyncio.ensure_future(device.call(log.step_after, "a", gate))
-        await log.begun()
-        # Which goes on only after the backward.
-        await y.backward()
-        gate.set()
-        await call
-
-    run(main())
+    with device.stream():
+        x = ag.tensor([1.0], device=device, requires_grad=True)
+        y = (x * 2).sum()
+    call = asyncio.ensure_future(device.call(log.step_after, "a", gate))
+    await log.begun()
+    # Which goes on only after the backward.
+    await y.backward()
+    gate.set()
+    await call
     assert log.lines == ["a begins", "a ends"]
 
 
-def test_bodies_that_await_backward_passes_on_each_others_streams_never_wait_for_each_other(
-    device: Any, run: Any
-) -> None:
+async def test_bodies_that_await_backward_passes_on_each_others_streams_never_wait_for_each_other(device: Any) -> None:
     streams = [device.stream(), device.stream()]
 
     class Inner(ag.Function):
@@ -509,7 +459,7 @@ def test_bodies_that_await_backward_passes_on_each_others_streams_never_wait_for
         await asyncio.gather(*(root.backward() for _, root in pairs))
         assert [leaf.grad.tolist() for leaf, _ in pairs] == [[1.0], [1.0]]
 
-    run(main())
+    await main()
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "thread:0"])

@@ -16,6 +16,7 @@ from asyncgrad import sync
 from tests.functions import awaiting, calling
 from tests.sampling import cases
 from tests.strategies import GraphProgram, programs
+from tests.support.loops import on_each_loop
 from tests.turns import settle
 
 WIDTH = 6
@@ -57,7 +58,7 @@ def test_the_sums_of_these_tests_have_other_bits_in_another_order():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_sums_have_the_same_bits_under_any_schedule(run, seed):
+async def test_sums_have_the_same_bits_under_any_schedule(seed):
     """Bodies end in an order drawn at random from those that have begun."""
     randomness = random.Random(seed)
     waiting: list[asyncio.Event] = []
@@ -81,10 +82,11 @@ def test_sums_have_the_same_bits_under_any_schedule(run, seed):
         await backward
         return x.grad.numpy().tobytes()
 
-    assert run(main()) == bits_without_overlap()
+    assert await main() == bits_without_overlap()
     assert most == WIDTH
 
 
+@on_each_loop
 @pytest.mark.parametrize("seed", range(6))
 def test_gradients_that_accumulate_have_the_same_bits_under_any_schedule(run, seed):
     """A leaf that has a gradient already, and gets more along edges of one node and of several."""
@@ -128,6 +130,7 @@ def bits_of(program: GraphProgram, drive: Any) -> list[bytes | None]:
     return [None if tensor.grad is None else tensor.grad.numpy().tobytes() for tensor in tensors]
 
 
+@on_each_loop
 @given(programs(), st.lists(st.integers(0, 6), min_size=1, max_size=12))
 def test_random_graphs_have_the_same_bits_with_and_without_overlap(run, program, turns):
     alone = bits_of(roughened(program, None), sync.backward)
@@ -136,6 +139,7 @@ def test_random_graphs_have_the_same_bits_with_and_without_overlap(run, program,
     assert alone == overlapping
 
 
+@on_each_loop
 @given(st.data())
 @settings(max_examples=cases(60))
 def test_captured_gradients_have_the_same_bits_with_and_without_overlap(run, data):

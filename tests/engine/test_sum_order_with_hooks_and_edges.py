@@ -16,6 +16,7 @@ from asyncgrad.graph import Edge, Node
 from tests.arrays import bits, bits_of_grads
 from tests.engine.test_sum_order import rough
 from tests.functions import awaiting, calling
+from tests.support.loops import on_each_loop
 
 
 def waiting_at_random(randomness: random.Random) -> Callable[..., Any]:
@@ -56,6 +57,7 @@ def shared_leaves(
     return leaves, total
 
 
+@on_each_loop
 @pytest.mark.parametrize("place", ["nowhere", "tensor", "node", "leaf"])
 @pytest.mark.parametrize("seed", range(8))
 def test_leaves_of_many_producers_have_the_same_bits_whichever_ends_first(run, seed, place):
@@ -68,6 +70,7 @@ def test_leaves_of_many_producers_have_the_same_bits_whichever_ends_first(run, s
     assert bits_of_grads(overlapping) == bits_of_grads(plain)
 
 
+@on_each_loop
 @pytest.mark.parametrize("seed", range(4))
 def test_leaves_of_many_producers_have_the_same_bits_as_where_nobody_watches_at_all(run, seed):
     plain, out = shared_leaves(nothing, "nowhere", lambda x: x)
@@ -78,6 +81,7 @@ def test_leaves_of_many_producers_have_the_same_bits_as_where_nobody_watches_at_
     assert bits_of_grads(hooked) == bits_of_grads(plain)
 
 
+@on_each_loop
 @pytest.mark.parametrize("seed", range(4))
 def test_a_hook_that_waits_before_the_first_sum_leaves_the_order_alone(run, seed):
     """The order is fixed when the first hook waits, in the middle of the sums."""
@@ -101,6 +105,7 @@ def test_a_hook_that_waits_before_the_first_sum_leaves_the_order_alone(run, seed
     assert bits_of_grads([x]) == bits_of_grads([y])
 
 
+@on_each_loop
 @pytest.mark.parametrize("seed", range(12))
 def test_hand_set_sequence_numbers_leave_the_order_to_the_graph(run, seed):
     """Which of two producers runs first is then not to be read off their numbers; and some have the same."""
@@ -129,7 +134,7 @@ def test_hand_set_sequence_numbers_leave_the_order_to_the_graph(run, seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_producers_with_one_hand_set_number_come_in_the_order_in_which_they_became_ready(run, seed):
+async def test_producers_with_one_hand_set_number_come_in_the_order_in_which_they_became_ready(seed):
     def build(wait: Callable[..., Any]) -> tuple[ag.Tensor, ag.Tensor]:
         x = ag.tensor(rough(1, 3), requires_grad=True)
         total = None
@@ -150,14 +155,14 @@ def test_producers_with_one_hand_set_number_come_in_the_order_in_which_they_beca
     found = []
     for wait in (at_once, waiting_at_random(random.Random(seed))):
         x, out = build(wait)
-        run(ag.backward(out, rough(9, 3)))
+        await ag.backward(out, rough(9, 3))
         found.append(bits_of_grads([x]))
 
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_edges_that_lead_against_the_order_leave_it_to_the_graph(run, seed):
+async def test_edges_that_lead_against_the_order_leave_it_to_the_graph(seed):
     """The newest producer hangs below the oldest, so it ends last where nothing overlaps."""
 
     class Scale(Node):
@@ -188,12 +193,13 @@ def test_edges_that_lead_against_the_order_leave_it_to_the_graph(run, seed):
     found = []
     for wait in (at_once, waiting_at_random(random.Random(seed))):
         x, root = build(wait)
-        run(ag.backward(ag.graph.GradientEdge(root, 0), np.ones(3)))
+        await ag.backward(ag.graph.GradientEdge(root, 0), np.ones(3))
         found.append(bits_of_grads([x]))
 
     assert found[0] == found[1]
 
 
+@on_each_loop
 @pytest.mark.parametrize("seed", range(6))
 def test_captured_and_retained_gradients_have_the_same_bits_too(run, seed):
     def build(node: Callable[[Any], Any]) -> tuple[list[Any], ag.Tensor]:

@@ -15,11 +15,11 @@ from asyncgrad import sync
 from asyncgrad.core.graph import node as node_module
 from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import Node
-from tests.support.loops import run_on
 from tests.engine.locking import GRAPHS, Watch, is_at_rest, saving
 from tests.failing import Trouble
 from tests.functions import awaiting, calling
 from tests.leaves import leaf
+from tests.support.loops import run_on
 from tests.threads import all_in_threads
 from tests.turns import Held, settle
 
@@ -290,7 +290,7 @@ def test_two_threads_that_first_ask_for_what_few_nodes_have_get_the_same(monkeyp
     assert got[0] is got[1] is node.meta
 
 
-def test_a_held_body_in_one_loop_does_not_hold_up_the_loop_that_waits(run):
+async def test_a_held_body_in_one_loop_does_not_hold_up_the_loop_that_waits():
     x, held = leaf(1.0), []
     turns = 0
 
@@ -317,7 +317,7 @@ def test_a_held_body_in_one_loop_does_not_hold_up_the_loop_that_waits(run):
         loop.call_soon_threadsafe(waiting.let_go.set)
         await task
 
-    run(main())
+    await main()
     thread.join()
     assert turns == 100
     assert x.grad.item() == 2.0

@@ -56,25 +56,19 @@ each_link = pytest.mark.parametrize("link", LINKS)
 
 
 @each_link
-def test_the_loop_gets_turns_in_proportion_to_the_length_of_a_backward(run, budget, link):
-    async def main():
-        short = await turns_given(chain_of_links(200, LINKS[link]).backward())
-        long = await turns_given(chain_of_links(400, LINKS[link]).backward())
-        # Each node reads the clock at least once, and a budget is ten ticks.
-        assert short >= 200 / budget
-        assert 1.8 * short <= long <= 2.2 * short
-
-    run(main())
+async def test_the_loop_gets_turns_in_proportion_to_the_length_of_a_backward(budget, link):
+    short = await turns_given(chain_of_links(200, LINKS[link]).backward())
+    long = await turns_given(chain_of_links(400, LINKS[link]).backward())
+    # Each node reads the clock at least once, and a budget is ten ticks.
+    assert short >= 200 / budget
+    assert 1.8 * short <= long <= 2.2 * short
 
 
 @each_link
-def test_a_backward_within_its_budget_never_suspends(run, budget, link):
-    async def main():
-        step = chain_of_links(2, LINKS[link]).backward()
-        with pytest.raises(StopIteration):
-            step.send(None)
-
-    run(main())
+async def test_a_backward_within_its_budget_never_suspends(budget, link):
+    step = chain_of_links(2, LINKS[link]).backward()
+    with pytest.raises(StopIteration):
+        step.send(None)
 
 
 @each_link
@@ -84,35 +78,29 @@ def test_a_blocking_backward_has_no_budget(link):
         sync.backward(out)
 
 
-def test_the_wait_for_a_body_does_not_count_against_the_budget(run, budget, clock, monkeypatch):
-    async def main():
-        async def waits(grad):
-            clock.now += 1000.0
-            await asyncio.sleep(0)
+async def test_the_wait_for_a_body_does_not_count_against_the_budget(budget, clock, monkeypatch):
+    async def waits(grad):
+        clock.now += 1000.0
+        await asyncio.sleep(0)
 
-        breaths = 0
+    breaths = 0
 
-        async def next_turn(*arguments):
-            nonlocal breaths
-            breaths += 1
+    async def next_turn(*arguments):
+        nonlocal breaths
+        breaths += 1
 
-        monkeypatch.setattr(driver, "next_turn", next_turn)
-        monkeypatch.setattr(task_group, "next_turn", next_turn)
-        await awaiting(np.multiply(leaf(1.0), 2.0), waits).backward()
-        # Once after the body's own first step, which took long; not again for the time that it waited.
-        assert breaths == 1
-
-    run(main())
+    monkeypatch.setattr(driver, "next_turn", next_turn)
+    monkeypatch.setattr(task_group, "next_turn", next_turn)
+    await awaiting(np.multiply(leaf(1.0), 2.0), waits).backward()
+    # Once after the body's own first step, which took long; not again for the time that it waited.
+    assert breaths == 1
 
 
-def test_a_graph_that_is_left_while_the_loop_breathes_gives_the_same(run):
-    async def main():
-        x, y = leaf(2.0), leaf(3.0)
-        out = np.multiply(x, y)
-        for _ in range(20):
-            out = np.add(np.multiply(out, 1.0), np.multiply(x, y))
-        with loop_budget(-1.0):
-            await out.backward()
-        assert (x.grad.item(), y.grad.item()) == (63.0, 42.0)
-
-    run(main())
+async def test_a_graph_that_is_left_while_the_loop_breathes_gives_the_same():
+    x, y = leaf(2.0), leaf(3.0)
+    out = np.multiply(x, y)
+    for _ in range(20):
+        out = np.add(np.multiply(out, 1.0), np.multiply(x, y))
+    with loop_budget(-1.0):
+        await out.backward()
+    assert (x.grad.item(), y.grad.item()) == (63.0, 42.0)

@@ -25,7 +25,7 @@ async def warning_later(grad):
 # Once, and where.
 
 
-def test_a_warning_is_shown_when_the_backward_has_ended_once_however_often_it_was_issued(run, caught):
+async def test_a_warning_is_shown_when_the_backward_has_ended_once_however_often_it_was_issued(caught):
     seen: list[int] = []
 
     def body(grad):
@@ -35,23 +35,20 @@ def test_a_warning_is_shown_when_the_backward_has_ended_once_however_often_it_wa
 
     out = calling(calling(leaf(1.0), warning("a", "c")), body)
 
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert seen == [0, 0]
     assert shown(caught) == [("a", UserWarning), ("b", UserWarning), ("c", UserWarning)]
 
 
-def test_warnings_of_two_categories_or_of_two_backward_passes_are_two(run, caught):
-    async def main():
-        for _ in range(2):
-            await ag.backward(calling(calling(leaf(1.0), warning("a")), warning("a", category=Loud)))
-
-    run(main())
+async def test_warnings_of_two_categories_or_of_two_backward_passes_are_two(caught):
+    for _ in range(2):
+        await ag.backward(calling(calling(leaf(1.0), warning("a")), warning("a", category=Loud)))
 
     assert shown(caught) == [("a", Loud), ("a", UserWarning)] * 2
 
 
-def test_bodies_hooks_and_callbacks_of_every_kind_may_warn(run, caught):
+async def test_bodies_hooks_and_callbacks_of_every_kind_may_warn(caught):
     x = leaf(1.0)
     y = awaiting(x, warning_later)
     y.register_hook(warning("tensor hook"))
@@ -60,17 +57,17 @@ def test_bodies_hooks_and_callbacks_of_every_kind_may_warn(run, caught):
     x.register_post_accumulate_grad_hook(warning("post-accumulate hook"))
     y.register_hook(lambda grad: queue_callback(lambda: warn("callback")))
 
-    run(ag.backward(y))
+    await ag.backward(y)
 
     messages = ["tensor hook", "pre-hook", "late", "post-hook", "post-accumulate hook", "callback"]
     assert [message for message, _ in shown(caught)] == messages
 
 
-def test_a_body_in_a_thread_may_warn(run, caught):
+async def test_a_body_in_a_thread_may_warn(caught):
     async def body(grad):
         await asyncio.to_thread(warn, "from a thread")
 
-    run(ag.backward(awaiting(leaf(1.0), body)))
+    await ag.backward(awaiting(leaf(1.0), body))
 
     assert shown(caught) == [("from a thread", UserWarning)]
 
@@ -140,23 +137,17 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_warning_is_shown_at_the_line_that_awaits(run, caught, way):
-    async def main():
-        x = leaf(1.0)
-        return await way(calling(x, warning("look")), x)
-
-    number = run(main())
+async def test_a_warning_is_shown_at_the_line_that_awaits(caught, way):
+    x = leaf(1.0)
+    number = await way(calling(x, warning("look")), x)
 
     assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
 
 
 @pytest.mark.parametrize("way", [by_backward, by_method, by_grad], ids=lambda way: way.__name__)
-def test_a_warning_is_shown_at_the_line_that_awaits_also_where_the_backward_has_suspended(run, caught, way):
-    async def main():
-        x = leaf(1.0)
-        return await way(awaiting(x, warning_later), x)
-
-    number = run(main())
+async def test_a_warning_is_shown_at_the_line_that_awaits_also_where_the_backward_has_suspended(caught, way):
+    x = leaf(1.0)
+    number = await way(awaiting(x, warning_later), x)
 
     assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
 
@@ -188,15 +179,11 @@ def test_under_asyncio_wait_for_a_warning_is_shown_in_code_of_the_users(caught):
     assert [each.filename for each in caught] == [__file__]
 
 
-def test_a_backward_with_create_graph_warns_at_the_line_that_awaits(run, caught):
-    async def main():
-        x = leaf(1.0)
-        await np.multiply(x, x).backward(create_graph=True)
-        number = line() - 1
-        x.grad = None
-        return number
-
-    number = run(main())
+async def test_a_backward_with_create_graph_warns_at_the_line_that_awaits(caught):
+    x = leaf(1.0)
+    await np.multiply(x, x).backward(create_graph=True)
+    number = line() - 1
+    x.grad = None
 
     assert [(each.filename, each.lineno) for each in caught] == [(__file__, number)]
     assert "ag.grad" in str(caught[0].message)
@@ -206,35 +193,31 @@ def test_a_backward_with_create_graph_warns_at_the_line_that_awaits(run, caught)
 
 
 @pytest.mark.parametrize("action", ["ignore", "default", "always", "once", "module"])
-def test_the_filters_where_the_backward_is_awaited_decide(run, action):
-    async def main():
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter(action)
-            for _ in range(3):
-                await ag.backward(calling(leaf(1.0), warning("look")))
-        return len(found)
-
-    assert run(main()) == {"ignore": 0, "default": 1, "always": 3, "once": 1, "module": 1}[action]
-
-
-def test_a_filter_may_name_the_module_that_awaits(run):
-    async def main():
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("error")
-            warnings.filterwarnings("always", module=__name__.replace(".", r"\."))
+async def test_the_filters_where_the_backward_is_awaited_decide(action):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter(action)
+        for _ in range(3):
             await ag.backward(calling(leaf(1.0), warning("look")))
-        return shown(found)
 
-    assert run(main()) == [("look", UserWarning)]
+    assert len(found) == {"ignore": 0, "default": 1, "always": 3, "once": 1, "module": 1}[action]
 
 
-def test_filters_set_inside_of_a_body_do_not_count(run, caught):
+async def test_a_filter_may_name_the_module_that_awaits():
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("error")
+        warnings.filterwarnings("always", module=__name__.replace(".", r"\."))
+        await ag.backward(calling(leaf(1.0), warning("look")))
+
+    assert shown(found) == [("look", UserWarning)]
+
+
+async def test_filters_set_inside_of_a_body_do_not_count(caught):
     async def body(grad):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warn("look")
 
-    run(ag.backward(awaiting(leaf(1.0), body)))
+    await ag.backward(awaiting(leaf(1.0), body))
 
     assert shown(caught) == [("look", UserWarning)]
 
@@ -244,7 +227,7 @@ def test_filters_set_inside_of_a_body_do_not_count(run, caught):
     [(by_backward, False), (by_backward, True), (by_sync, False)],
     ids=["await", "await a body that waits", "sync"],
 )
-def test_a_filter_that_makes_it_an_error_makes_the_backward_fail_with_it(run, drive, waits):
+async def test_a_filter_that_makes_it_an_error_makes_the_backward_fail_with_it(drive, waits):
     x = leaf(1.0)
     x.grad = before = ag.tensor([5.0])
     futures: list[Any] = []
@@ -257,16 +240,13 @@ def test_a_filter_that_makes_it_an_error_makes_the_backward_fail_with_it(run, dr
         await asyncio.sleep(0)
         ask(grad)
 
-    async def main():
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", message="first")
-            warnings.filterwarnings("always", message="third")
-            with pytest.raises(UserWarning, match="second") as refused:
-                await drive(awaiting(x, ask_later) if waits else calling(x, ask), x)
-        return refused.value, shown(found)
-
-    error, others = run(main())
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="first")
+        warnings.filterwarnings("always", message="third")
+        with pytest.raises(UserWarning, match="second") as refused:
+            await drive(awaiting(x, ask_later) if waits else calling(x, ask), x)
+    error, others = (refused.value, shown(found))
 
     # What comes after the one that failed is shown all the same.
     assert others == [("third", UserWarning)]
@@ -275,12 +255,10 @@ def test_a_filter_that_makes_it_an_error_makes_the_backward_fail_with_it(run, dr
     assert futures[0].exception() is error
 
 
-def test_further_warnings_that_are_errors_become_notes_of_the_first(run):
-    async def main():
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            with pytest.raises(UserWarning, match="one") as refused:
-                await ag.backward(calling(leaf(1.0), warning("one", "two")))
-        return refused.value.__notes__
+async def test_further_warnings_that_are_errors_become_notes_of_the_first():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="one") as refused:
+            await ag.backward(calling(leaf(1.0), warning("one", "two")))
 
-    assert run(main()) == ["and a delayed warning that a filter turned into an error: UserWarning('two')"]
+    assert refused.value.__notes__ == ["and a delayed warning that a filter turned into an error: UserWarning('two')"]

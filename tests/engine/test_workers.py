@@ -15,6 +15,7 @@ from asyncgrad.extend import derivative, primitive
 from tests.engine.heavy import MANY, always, heavy_calling, large, on_workers
 from tests.functions import calling
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.threads import PATIENCE
 
 
@@ -25,32 +26,26 @@ def meeting(barrier: threading.Barrier):
     return body
 
 
-def test_the_loop_runs_on_while_a_heavy_body_does(run):
+async def test_the_loop_runs_on_while_a_heavy_body_does():
     let_go = threading.Event()
 
-    async def main():
-        y = heavy_calling(large(), lambda grad: None if let_go.wait(PATIENCE) else 0)
-        asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(let_go.set))
-        with always():
-            await y.sum().backward()
-
-    run(main())
+    y = heavy_calling(large(), lambda grad: None if let_go.wait(PATIENCE) else 0)
+    asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(let_go.set))
+    with always():
+        await y.sum().backward()
     assert let_go.is_set()
 
 
-def test_as_many_heavy_bodies_run_at_once_as_there_are_workers(run):
+async def test_as_many_heavy_bodies_run_at_once_as_there_are_workers():
     together = threading.Barrier(3, timeout=PATIENCE)
 
-    async def main():
-        ys = [heavy_calling(large(), meeting(together)) for _ in range(3)]
-        with always(), ag.workers(3):
-            await sum(ys).sum().backward()
-
-    run(main())
+    ys = [heavy_calling(large(), meeting(together)) for _ in range(3)]
+    with always(), ag.workers(3):
+        await sum(ys).sum().backward()
     assert not together.broken
 
 
-def test_no_more_bodies_run_at_once_than_there_are_workers(run):
+async def test_no_more_bodies_run_at_once_than_there_are_workers():
     running: list[int] = []
     most: list[int] = []
 
@@ -59,17 +54,14 @@ def test_no_more_bodies_run_at_once_than_there_are_workers(run):
         most.append(len(running))
         running.pop()
 
-    async def main():
-        x = large()
-        with always(), ag.workers(1):
-            await sum(heavy_calling(x, body) for _ in range(20)).sum().backward()
-
-    run(main())
+    x = large()
+    with always(), ag.workers(1):
+        await sum(heavy_calling(x, body) for _ in range(20)).sum().backward()
     assert len(most) == 20
     assert set(most) == {1}
 
 
-def test_all_backward_passes_of_one_block_share_its_workers(run):
+async def test_all_backward_passes_of_one_block_share_its_workers():
     running: list[int] = []
     most: list[int] = []
 
@@ -78,39 +70,30 @@ def test_all_backward_passes_of_one_block_share_its_workers(run):
         most.append(len(running))
         running.pop()
 
-    async def main():
-        with always(), ag.workers(1):
-            await asyncio.gather(*(heavy_calling(large(), body).sum().backward() for _ in range(10)))
-
-    run(main())
+    with always(), ag.workers(1):
+        await asyncio.gather(*(heavy_calling(large(), body).sum().backward() for _ in range(10)))
     assert most == [1] * 10
 
 
-def test_with_no_workers_all_runs_in_the_thread_that_drives(run):
+async def test_with_no_workers_all_runs_in_the_thread_that_drives():
     threads = []
 
-    async def main():
-        with always(), ag.workers(0):
-            await heavy_calling(large(), lambda grad: threads.append(threading.get_ident())).sum().backward()
-
-    run(main())
+    with always(), ag.workers(0):
+        await heavy_calling(large(), lambda grad: threads.append(threading.get_ident())).sum().backward()
     assert threads == [threading.get_ident()]
 
 
-def test_a_short_body_runs_in_the_thread_that_drives(run):
+async def test_a_short_body_runs_in_the_thread_that_drives():
     threads = []
 
-    async def main():
-        x = ag.tensor(np.ones(8), requires_grad=True)
-        await heavy_calling(x, lambda grad: threads.append(threading.get_ident())).sum().backward()
-
-    run(main())
+    x = ag.tensor(np.ones(8), requires_grad=True)
+    await heavy_calling(x, lambda grad: threads.append(threading.get_ident())).sum().backward()
     assert threads == [threading.get_ident()]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("limited", [False, True], ids=["backward", "grad"])
-def test_any_number_of_workers_gives_the_same_bits(run, workers, limited):
+async def test_any_number_of_workers_gives_the_same_bits(workers, limited):
     random = np.random.default_rng(5)
     leaves = [ag.tensor(random.standard_normal(MANY), requires_grad=True) for _ in range(3)]
 
@@ -131,51 +114,42 @@ def test_any_number_of_workers_gives_the_same_bits(run, workers, limited):
             assert one.tobytes() == other.tobytes()
         assert ag.engine.statistics().offloaded > before
 
-    run(main())
+    await main()
 
 
-def test_where_inputs_limit_a_backward_heavy_bodies_leave_too(run):
+async def test_where_inputs_limit_a_backward_heavy_bodies_leave_too():
     seen = []
 
-    async def main():
-        x = large()
-        with always():
-            await ag.grad(heavy_calling(x, lambda grad: seen.append(on_workers())).sum(), [x])
-
-    run(main())
+    x = large()
+    with always():
+        await ag.grad(heavy_calling(x, lambda grad: seen.append(on_workers())).sum(), [x])
     assert seen == [True]
 
 
-def test_under_create_graph_bodies_stay_so_that_nodes_are_recorded_in_one_order(run):
+async def test_under_create_graph_bodies_stay_so_that_nodes_are_recorded_in_one_order():
     seen = []
 
-    async def main():
-        x = large()
-        with always():
-            await ag.grad(heavy_calling(x, lambda grad: seen.append(on_workers())).sum(), [x], create_graph=True)
-
-    run(main())
+    x = large()
+    with always():
+        await ag.grad(heavy_calling(x, lambda grad: seen.append(on_workers())).sum(), [x], create_graph=True)
     assert seen == [False]
 
 
-def test_a_user_s_plain_body_that_is_heavy_leaves_and_nothing_else_begins_meanwhile(run):
+async def test_a_user_s_plain_body_that_is_heavy_leaves_and_nothing_else_begins_meanwhile():
     order: list[Any] = []
 
     def slow(grad):
         order.append(("begins", on_workers()))
         order.append("ends")
 
-    async def main():
-        x = leaf(1.0, 2.0)
-        ys = [calling(x, lambda grad: order.append("the other")), calling(x, slow)]
-        with always():
-            await ag.backward(ys, [np.ones(2), np.ones(2)])
-
-    run(main())
+    x = leaf(1.0, 2.0)
+    ys = [calling(x, lambda grad: order.append("the other")), calling(x, slow)]
+    with always():
+        await ag.backward(ys, [np.ones(2), np.ones(2)])
     assert order == [("begins", True), "ends", "the other"]
 
 
-def test_a_body_that_says_so_stays_on_the_loop(run):
+async def test_a_body_that_says_so_stays_on_the_loop():
     class OnTheLoop(ag.Function):
         stays_on_loop = True
 
@@ -190,35 +164,30 @@ def test_a_body_that_says_so_stays_on_the_loop(run):
 
     seen: list[Any] = []
 
-    async def main():
-        with always():
-            await OnTheLoop.apply(leaf(1.0, 2.0)).sum().backward()
-        assert seen == [asyncio.get_running_loop()]
-
-    run(main())
+    with always():
+        await OnTheLoop.apply(leaf(1.0, 2.0)).sum().backward()
+    assert seen == [asyncio.get_running_loop()]
 
 
-def test_a_body_on_a_worker_has_the_context_of_its_backward(run):
+async def test_a_body_on_a_worker_has_the_context_of_its_backward():
     seen = []
 
     def body(grad):
         seen.append((ag.engine.current_graph_task_id(), ag.graph.current_node(), ag.is_grad_enabled()))
         return np.divide(grad, 0.0)
 
-    async def main():
-        x = large()
-        y = heavy_calling(x, body)
-        with always(), np.errstate(divide="ignore"):
-            await y.sum().backward()
-        return y.grad_fn
-
-    node = run(main())
+    x = large()
+    y = heavy_calling(x, body)
+    with always(), np.errstate(divide="ignore"):
+        await y.sum().backward()
+    node = y.grad_fn
     ((task, found, mode),) = seen
     assert task >= 0
     assert found is node
     assert mode is False
 
 
+@on_each_loop
 def test_a_backward_inside_of_a_body_on_a_worker_uses_no_workers(run):
     threads = []
 
@@ -247,6 +216,7 @@ def test_a_blocking_backward_uses_workers_too():
     assert not together.broken
 
 
+@on_each_loop
 def test_a_blocking_backward_on_a_loop_uses_none(run):
     threads = []
 
@@ -258,34 +228,31 @@ def test_a_blocking_backward_on_a_loop_uses_none(run):
     assert threads == [threading.get_ident()]
 
 
-def test_statistics_count_threads_and_what_they_run(run):
+async def test_statistics_count_threads_and_what_they_run():
     begun, let_go = threading.Event(), threading.Event()
 
     def body(grad):
         begun.set()
         assert let_go.wait(PATIENCE)
 
-    async def main():
-        before = ag.engine.statistics()
-        with always(), ag.workers(1):
-            x = large()
-            ys = [heavy_calling(x, body) for _ in range(3)]
-            task = asyncio.create_task(ag.backward(ys, [np.ones(x.shape, np.float32)] * 3))
-            await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
-            while (now := ag.engine.statistics()).queued < 2:  # noqa: ASYNC110  # no event tells of a queue
-                await asyncio.sleep(0)
-            let_go.set()
-            await task
-        after = ag.engine.statistics()
-        assert now.workers >= 1
-        assert (now.in_flight, now.queued) == (1, 2)
-        assert (after.in_flight, after.queued) == (0, 0)
-        assert after.offloaded >= before.offloaded + 3
-
-    run(main())
+    before = ag.engine.statistics()
+    with always(), ag.workers(1):
+        x = large()
+        ys = [heavy_calling(x, body) for _ in range(3)]
+        task = asyncio.create_task(ag.backward(ys, [np.ones(x.shape, np.float32)] * 3))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
+        while (now := ag.engine.statistics()).queued < 2:  # noqa: ASYNC110  # no event tells of a queue
+            await asyncio.sleep(0)
+        let_go.set()
+        await task
+    after = ag.engine.statistics()
+    assert now.workers >= 1
+    assert (now.in_flight, now.queued) == (1, 2)
+    assert (after.in_flight, after.queued) == (0, 0)
+    assert after.offloaded >= before.offloaded + 3
 
 
-def test_once_a_body_on_large_arrays_has_kept_the_loop_all_bodies_on_such_leave(run):
+async def test_once_a_body_on_large_arrays_has_kept_the_loop_all_bodies_on_such_leave():
     seen = []
 
     def noting():
@@ -307,6 +274,6 @@ def test_once_a_body_on_large_arrays_has_kept_the_loop_all_bodies_on_such_leave(
             for noted in (noting(), noting()):
                 await noted(x).backward(np.ones(LARGE, np.float32))
 
-    run(main())
+    await main()
     # The first one stays if it is the first of this process.
     assert seen[1]

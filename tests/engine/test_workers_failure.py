@@ -16,17 +16,14 @@ from tests.failing import raising
 from tests.threads import PATIENCE, in_threads
 
 
-def test_what_a_body_raises_on_a_worker_ends_the_backward_and_names_the_node(run):
+async def test_what_a_body_raises_on_a_worker_ends_the_backward_and_names_the_node():
     x, error = large(), ValueError("no")
 
-    async def main():
-        y = heavy_calling(x, raising(error))
-        with always(), pytest.raises(ValueError, match="no") as caught:
-            await y.sum().backward()
-        assert caught.value is error
-        assert any("WatchedBackward" in note for note in error.__notes__)
-
-    run(main())
+    y = heavy_calling(x, raising(error))
+    with always(), pytest.raises(ValueError, match="no") as caught:
+        await y.sum().backward()
+    assert caught.value is error
+    assert any("WatchedBackward" in note for note in error.__notes__)
     assert x.grad is None
 
 
@@ -44,7 +41,7 @@ def test_a_body_on_a_worker_that_wants_the_program_to_end_ends_the_loop(error):
     assert ag.engine.statistics().in_flight == 0
 
 
-def test_the_backward_ends_only_once_bodies_that_still_run_have(run):
+async def test_the_backward_ends_only_once_bodies_that_still_run_have():
     begun, let_go, ended = threading.Event(), threading.Event(), []
 
     def slow(grad):
@@ -57,18 +54,15 @@ def test_the_backward_ends_only_once_bodies_that_still_run_have(run):
         threading.Timer(0, let_go.set).start()
         raise ValueError("no")
 
-    async def main():
-        x = large()
-        with always(), ag.workers(2), pytest.raises(ValueError, match="no"):
-            await (heavy_calling(x, slow) + heavy_calling(x, failing)).sum().backward()
-        ended.append("backward")
-        assert x.grad is None
-
-    run(main())
+    x = large()
+    with always(), ag.workers(2), pytest.raises(ValueError, match="no"):
+        await (heavy_calling(x, slow) + heavy_calling(x, failing)).sum().backward()
+    ended.append("backward")
+    assert x.grad is None
     assert ended == ["body", "backward"]
 
 
-def test_cancelled_while_a_body_runs_a_backward_waits_for_it_and_writes_nothing(run):
+async def test_cancelled_while_a_body_runs_a_backward_waits_for_it_and_writes_nothing():
     begun, let_go, ended = threading.Event(), threading.Event(), []
 
     def slow(grad):
@@ -76,30 +70,27 @@ def test_cancelled_while_a_body_runs_a_backward_waits_for_it_and_writes_nothing(
         assert let_go.wait(PATIENCE)
         ended.append("body")
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        x = large()
-        with always():
-            task = loop.create_task(heavy_calling(x, slow).sum().backward())
-            await loop.run_in_executor(None, begun.wait, PATIENCE)
-            # More than once: it goes on waiting.
-            task.cancel()
+    loop = asyncio.get_running_loop()
+    x = large()
+    with always():
+        task = loop.create_task(heavy_calling(x, slow).sum().backward())
+        await loop.run_in_executor(None, begun.wait, PATIENCE)
+        # More than once: it goes on waiting.
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        for _ in range(10):
             await asyncio.sleep(0)
-            task.cancel()
-            for _ in range(10):
-                await asyncio.sleep(0)
-            assert not task.done()
-            let_go.set()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        ended.append("backward")
-        assert x.grad is None
-
-    run(main())
+        assert not task.done()
+        let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    ended.append("backward")
+    assert x.grad is None
     assert ended == ["body", "backward"]
 
 
-def test_a_body_that_still_waits_for_a_worker_never_runs_after_a_cancellation(run):
+async def test_a_body_that_still_waits_for_a_worker_never_runs_after_a_cancellation():
     begun, let_go, ran = threading.Event(), threading.Event(), []
 
     def slow(grad):
@@ -107,47 +98,41 @@ def test_a_body_that_still_waits_for_a_worker_never_runs_after_a_cancellation(ru
         begun.set()
         assert let_go.wait(PATIENCE)
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        x = large()
-        with always(), ag.workers(1):
-            backward = sum(heavy_calling(x, slow) for _ in range(5)).sum().backward()
-            task = loop.create_task(backward)
-            await loop.run_in_executor(None, begun.wait, PATIENCE)
-            task.cancel()
-            for _ in range(10):
-                await asyncio.sleep(0)
-            let_go.set()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            # The worker is free again.
-            await heavy_calling(x, lambda grad: ran.append(2)).sum().backward()
-
-    run(main())
+    loop = asyncio.get_running_loop()
+    x = large()
+    with always(), ag.workers(1):
+        backward = sum(heavy_calling(x, slow) for _ in range(5)).sum().backward()
+        task = loop.create_task(backward)
+        await loop.run_in_executor(None, begun.wait, PATIENCE)
+        task.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # The worker is free again.
+        await heavy_calling(x, lambda grad: ran.append(2)).sum().backward()
     assert ran == [1, 2]
     assert ag.engine.statistics().queued == 0
 
 
-def test_a_timeout_ends_a_backward_whose_body_is_on_a_worker(run):
+async def test_a_timeout_ends_a_backward_whose_body_is_on_a_worker():
     let_go = threading.Event()
 
-    async def main():
-        x = large()
+    x = large()
 
-        def slow(grad):
-            assert let_go.wait(PATIENCE)
+    def slow(grad):
+        assert let_go.wait(PATIENCE)
 
-        async def backward_in_time():
-            loop = asyncio.get_running_loop()
-            async with asyncio.timeout_at(due := loop.time() + 0.001):
-                loop.call_at(due, lambda: loop.call_soon(let_go.set))
-                await heavy_calling(x, slow).sum().backward()
+    async def backward_in_time():
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout_at(due := loop.time() + 0.001):
+            loop.call_at(due, lambda: loop.call_soon(let_go.set))
+            await heavy_calling(x, slow).sum().backward()
 
-        with always(), pytest.raises(TimeoutError):
-            await backward_in_time()
-        assert x.grad is None
-
-    run(main())
+    with always(), pytest.raises(TimeoutError):
+        await backward_in_time()
+    assert x.grad is None
 
 
 def test_a_loop_closed_in_mid_backward_frees_its_work_on_the_workers(monkeypatch):

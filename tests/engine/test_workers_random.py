@@ -40,47 +40,41 @@ def bits_without_workers(leaves: list[ag.Tensor], root: ag.Tensor) -> list[bytes
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_number_of_workers_gives_the_bits_of_none(run, seed):
+async def test_any_number_of_workers_gives_the_bits_of_none(seed):
     leaves, root = heavy_graph(seed)
     expected = bits_without_workers(leaves, root)
 
-    async def main():
-        for number in (1, 2, 4):
-            with always(), ag.workers(number):
-                await root.backward(retain_graph=True)
-            assert bits_of_grads(leaves) == expected
-            for leaf in leaves:
-                leaf.grad = None
-
-    run(main())
+    for number in (1, 2, 4):
+        with always(), ag.workers(number):
+            await root.backward(retain_graph=True)
+        assert bits_of_grads(leaves) == expected
+        for leaf in leaves:
+            leaf.grad = None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_backward_cancelled_at_any_turn_leaves_no_gradient_and_no_work(run, seed):
+async def test_a_backward_cancelled_at_any_turn_leaves_no_gradient_and_no_work(seed):
     leaves, root = heavy_graph(seed)
     expected = bits_without_workers(leaves, root)
 
-    async def main():
-        chooser = random.Random(seed)
-        with always(), ag.workers(2):
-            for _ in range(4):
-                task = asyncio.create_task(root.backward(retain_graph=True))
-                for _ in range(chooser.randint(1, 12)):
-                    await asyncio.sleep(0)
-                task.cancel()
-                try:
-                    await task
-                except asyncio.CancelledError:
-                    assert bits_of_grads(leaves) == [None] * len(leaves)
-                else:
-                    assert bits_of_grads(leaves) == expected
-                for leaf in leaves:
-                    leaf.grad = None
-                assert asyncio.all_tasks() == {asyncio.current_task()}
-            await root.backward(retain_graph=True)
-        assert bits_of_grads(leaves) == expected
-
-    run(main())
+    chooser = random.Random(seed)
+    with always(), ag.workers(2):
+        for _ in range(4):
+            task = asyncio.create_task(root.backward(retain_graph=True))
+            for _ in range(chooser.randint(1, 12)):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                assert bits_of_grads(leaves) == [None] * len(leaves)
+            else:
+                assert bits_of_grads(leaves) == expected
+            for leaf in leaves:
+                leaf.grad = None
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+        await root.backward(retain_graph=True)
+    assert bits_of_grads(leaves) == expected
     assert ag.engine.statistics().in_flight == 0
 
 

@@ -12,6 +12,7 @@ import asyncgrad as ag
 from tests.engine.heavy import always, large, on_workers
 from tests.functions import Calling, calling
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.threads import PATIENCE
 
 
@@ -42,6 +43,7 @@ class Unpacked:
         return tensor
 
 
+@on_each_loop
 @pytest.mark.parametrize("hook", ["later", "plainly"])
 def test_what_a_heavy_node_has_saved_is_awaited_on_the_loop(run, hook):
     unpacked, x, plain = Unpacked(), leaf(0.5, 1.0), leaf(0.5, 1.0)
@@ -58,22 +60,19 @@ def test_what_a_heavy_node_has_saved_is_awaited_on_the_loop(run, hook):
     assert x.grad.numpy().tolist() == plain.grad.numpy().tolist()
 
 
-def test_an_async_function_is_computed_again_where_the_formula_that_needs_it_is_heavy(run):
+async def test_an_async_function_is_computed_again_where_the_formula_that_needs_it_is_heavy():
     x = leaf(0.5, 1.0)
 
     async def fn(x):
         await asyncio.sleep(0)
         return np.sin(x)
 
-    async def main():
-        with always():
-            await (await ag.checkpoint(fn, x, use_reentrant=False)).sum().backward()
-
-    run(main())
+    with always():
+        await (await ag.checkpoint(fn, x, use_reentrant=False)).sum().backward()
     assert x.grad.numpy().tolist() == np.cos([0.5, 1.0]).tolist()
 
 
-def test_unpack_hooks_of_heavy_nodes_are_called_one_after_the_other(run):
+async def test_unpack_hooks_of_heavy_nodes_are_called_one_after_the_other():
     unpacked, running = Unpacked(), threading.Lock()
 
     def unpack(tensor):
@@ -83,18 +82,15 @@ def test_unpack_hooks_of_heavy_nodes_are_called_one_after_the_other(run):
         finally:
             running.release()
 
-    async def main():
-        x = large()
-        with ag.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
-            y = sum(np.sin(x) for _ in range(8)).sum()
-        with always(), ag.workers(4):
-            await y.backward()
-
-    run(main())
+    x = large()
+    with ag.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+        y = sum(np.sin(x) for _ in range(8)).sum()
+    with always(), ag.workers(4):
+        await y.backward()
     assert unpacked.seen == [True] * 8
 
 
-def test_a_coroutine_that_a_plain_body_returns_is_awaited_on_the_loop(run):
+async def test_a_coroutine_that_a_plain_body_returns_is_awaited_on_the_loop():
     seen = []
 
     async def later(grad):
@@ -106,18 +102,16 @@ def test_a_coroutine_that_a_plain_body_returns_is_awaited_on_the_loop(run):
         seen.append(on_workers())
         return later(grad)
 
-    async def main():
-        x = leaf(1.0, 2.0)
-        with always():
-            await Returning.apply(x, body).sum().backward()
-        return x.grad
+    x = leaf(1.0, 2.0)
+    with always():
+        await Returning.apply(x, body).sum().backward()
 
-    assert run(main()).numpy().tolist() == [3.0, 3.0]
+    assert x.grad.numpy().tolist() == [3.0, 3.0]
     assert seen == [True, False]
 
 
 @pytest.mark.parametrize("of", ["a body", "a hook"])
-def test_a_coroutine_that_comes_after_a_cancellation_is_closed(run, of):
+async def test_a_coroutine_that_comes_after_a_cancellation_is_closed(of):
     begun, let_go, seen = threading.Event(), threading.Event(), []
 
     async def later():
@@ -128,19 +122,16 @@ def test_a_coroutine_that_comes_after_a_cancellation_is_closed(run, of):
         assert let_go.wait(PATIENCE)
         return later()
 
-    async def main():
-        x = leaf(1.0, 2.0)
-        with ag.graph.saved_tensors_hooks(lambda tensor: tensor, late):
-            y = Returning.apply(x, late) if of == "a body" else np.sin(x)
-        with always():
-            task = asyncio.create_task(y.sum().backward())
-            await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
-            task.cancel()
-            asyncio.get_running_loop().call_soon(let_go.set)
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        return x.grad
+    x = leaf(1.0, 2.0)
+    with ag.graph.saved_tensors_hooks(lambda tensor: tensor, late):
+        y = Returning.apply(x, late) if of == "a body" else np.sin(x)
+    with always():
+        task = asyncio.create_task(y.sum().backward())
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
+        task.cancel()
+        asyncio.get_running_loop().call_soon(let_go.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
-    # A coroutine that nobody closes warns, and warnings are errors.
-    assert run(main()) is None
+    assert x.grad is None
     assert seen == []

@@ -19,6 +19,7 @@ from asyncgrad.errors import (
 )
 from asyncgrad.sync import func
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 
 A = np.array([0.3, 0.7, 1.1])
 WEIGHTS = np.array([[0.2, -0.3, 0.1], [0.4, 0.1, -0.2], [0.0, 0.3, 0.2]])
@@ -147,7 +148,7 @@ def test_the_distance_and_the_tolerance_decide_when_the_iteration_ends():
     assert abs(func.fixed_point(descent, 2.0, 10.0, tol=1e-12) - 2**0.5) < 1e-11
 
 
-def test_an_async_function_is_awaited_in_forward_and_backward(run):
+async def test_an_async_function_is_awaited_in_forward_and_backward():
     async def step(a: Any, x: Any) -> Any:
         await asyncio.sleep(0)
         return newton(a, x)
@@ -162,10 +163,11 @@ def test_an_async_function_is_awaited_in_forward_and_backward(run):
         return await async_func.grad(fn)(2.0), await async_func.grad(async_func.grad(fn))(2.0)
 
     for f in (step, curried, lambda a: lambda x: step(a, x)):
-        first, second = run(main(f))
+        first, second = await main(f)
         assert (first, second) == (pytest.approx(0.5 * 2.0**-0.5), pytest.approx(-0.25 * 2.0**-1.5))
 
 
+@on_each_loop
 def test_the_blocking_form_takes_async_functions_where_no_loop_runs(run):
     async def step(a: Any, x: Any) -> Any:
         await asyncio.sleep(0)
@@ -181,29 +183,26 @@ def test_the_blocking_form_takes_async_functions_where_no_loop_runs(run):
     run(main())
 
 
-def test_the_blocking_form_works_inside_of_a_running_loop(run):
-    async def main() -> Any:
-        return func.grad(square_root)(2.0), await async_func.grad(square_root)(2.0)
+async def test_the_blocking_form_works_inside_of_a_running_loop():
+    assert (func.grad(square_root)(2.0), await async_func.grad(square_root)(2.0)) == (
+        pytest.approx(0.5 * 2.0**-0.5),
+    ) * 2
 
-    assert run(main()) == (pytest.approx(0.5 * 2.0**-0.5),) * 2
 
+async def test_the_loop_goes_on_and_a_cancellation_ends_the_iteration():
+    turns = 0
+    with ag.loop_budget(0):
+        endless = asyncio.ensure_future(
+            async_func.fixed_point(lambda a, x: x + a, 1.0, 0.0, lambda x, y: 1, 0.5, 10**9)
+        )
+    for _ in range(5):
+        await asyncio.sleep(0)
+        turns += 1
+    endless.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await endless
 
-def test_the_loop_goes_on_and_a_cancellation_ends_the_iteration(run):
-    async def main() -> int:
-        turns = 0
-        with ag.loop_budget(0):
-            endless = asyncio.ensure_future(
-                async_func.fixed_point(lambda a, x: x + a, 1.0, 0.0, lambda x, y: 1, 0.5, 10**9)
-            )
-        for _ in range(5):
-            await asyncio.sleep(0)
-            turns += 1
-        endless.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await endless
-        return turns
-
-    assert run(main()) == 5
+    assert turns == 5
 
 
 @pytest.mark.parametrize("size", [3, 40])

@@ -26,6 +26,7 @@ from asyncgrad.errors import (
 from asyncgrad.sync import func
 from tests.leaves import leaf, leaf_of
 from tests.nodes import async_double
+from tests.support.loops import on_each_loop
 
 POINT = np.array([0.3, 0.7, 1.1])
 
@@ -346,17 +347,19 @@ def test_scipy_minimizes_with_the_gradients():
 # Functions that are awaited.
 
 
-def test_async_transforms_return_coroutine_functions_and_nest(run):
+async def test_async_transforms_return_coroutine_functions_and_nest():
     async def sine(x: Any) -> Any:
         await asyncio.sleep(0)
         return np.sin(x)
 
-    async def main() -> Any:
-        out, pullback = await async_func.vjp(sine, 0.5)
-        return await async_func.grad(async_func.grad(sine))(0.5), out, await pullback(1.0)
-
     assert inspect.iscoroutinefunction(async_func.grad(np.sin))
-    assert run(main()) == (-np.sin(0.5), np.sin(0.5), (np.cos(0.5),))
+    out, pullback = await async_func.vjp(sine, 0.5)
+
+    assert (await async_func.grad(async_func.grad(sine))(0.5), out, await pullback(1.0)) == (
+        -np.sin(0.5),
+        np.sin(0.5),
+        (np.cos(0.5),),
+    )
 
 
 @pytest.mark.parametrize("name", async_func.__all__)
@@ -376,6 +379,7 @@ def test_a_blocking_transform_takes_an_async_function_where_no_loop_runs():
     assert (func.grad(square)(3.0), func.jacrev(square)(3.0), pullback(1.0)) == (6.0, 6.0, (6.0,))
 
 
+@on_each_loop
 def test_a_node_that_suspends_is_awaited_and_blocks_where_no_loop_runs(run):
     async def main() -> Any:
         with pytest.raises(BlockingError) as caught:

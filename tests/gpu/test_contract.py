@@ -11,8 +11,8 @@ from tests.gpus import GPU
 
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
-def test_a_gpu_holds_the_law_of_every_device(run, gpu, check):
-    run(check(gpu))
+async def test_a_gpu_holds_the_law_of_every_device(gpu, check):
+    await check(gpu)
 
 
 def test_a_gpu_is_found_by_its_name(gpu):
@@ -31,14 +31,10 @@ def test_cuda_without_a_number_is_the_first_gpu(cupy):
     assert ag.device("cuda") is ag.device("cuda:0")
 
 
-def test_tensors_are_made_on_a_gpu_by_default_in_its_block(run, gpu):
-    async def main():
-        with ag.default_device(GPU):
-            x = ag.tensor([1.0, 2.0], requires_grad=True)
-            await (x * x).sum().backward()
-        return x
-
-    x = run(main())
+async def test_tensors_are_made_on_a_gpu_by_default_in_its_block(gpu):
+    with ag.default_device(GPU):
+        x = ag.tensor([1.0, 2.0], requires_grad=True)
+        await (x * x).sum().backward()
 
     assert x.device is x.grad.device is gpu
     assert x.grad.to("cpu").tolist() == [2.0, 4.0]

@@ -47,31 +47,25 @@ def here(tensor):
 
 
 @each_function
-def test_first_and_second_derivatives_are_those_of_the_cpu(run, gpu, name):
+async def test_first_and_second_derivatives_are_those_of_the_cpu(gpu, name):
     async def derivatives(device):
         x = ag.tensor(POINTS, device=device, requires_grad=True)
         (first,) = await ag.grad(FUNCTIONS[name](x).sum(), [x], create_graph=True)
         (second,) = await ag.grad((first * first).sum(), [x])
         return here(first), here(second)
 
-    async def main():
-        return await derivatives(gpu), await derivatives("cpu")
-
-    found, right = run(main())
+    found, right = (await derivatives(gpu), await derivatives("cpu"))
 
     for ours, theirs in zip(found, right, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8 * np.abs(theirs).max())
 
 
 @each_function
-def test_gradients_in_double_precision_agree_with_differences(run, gpu, name):
-    async def main():
-        return await ag.gradcheck(FUNCTIONS[name], ag.tensor(POINTS, device=gpu, requires_grad=True))
-
-    assert run(main())
+async def test_gradients_in_double_precision_agree_with_differences(gpu, name):
+    assert await ag.gradcheck(FUNCTIONS[name], ag.tensor(POINTS, device=gpu, requires_grad=True))
 
 
-def test_a_write_in_place_and_into_a_view_has_the_gradient_of_the_cpu(run, gpu):
+async def test_a_write_in_place_and_into_a_view_has_the_gradient_of_the_cpu(gpu):
     async def gradient(device):
         x = ag.tensor(POINTS, device=device, requires_grad=True)
         y = x * 1
@@ -82,16 +76,13 @@ def test_a_write_in_place_and_into_a_view_has_the_gradient_of_the_cpu(run, gpu):
         await (y * y).sum().backward()
         return here(x.grad)
 
-    async def main():
-        return await gradient(gpu), await gradient("cpu")
-
-    found, right = run(main())
+    found, right = (await gradient(gpu), await gradient("cpu"))
 
     np.testing.assert_allclose(found, right, rtol=1e-12)
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_jacobians_and_hessians_are_on_the_gpu_and_those_of_the_cpu(run, gpu, create_graph):
+async def test_jacobians_and_hessians_are_on_the_gpu_and_those_of_the_cpu(gpu, create_graph):
     async def matrices(device):
         x = ag.tensor(POINTS[0], device=device, requires_grad=True)
         jacobian = await ag.jacobian(lambda x: np.tanh(x) * x[::-1], x, create_graph=create_graph)
@@ -99,10 +90,7 @@ def test_jacobians_and_hessians_are_on_the_gpu_and_those_of_the_cpu(run, gpu, cr
         _, product = await ag.hvp(lambda x: (x**3).sum(), x, POINTS[1])
         return jacobian, hessian, product
 
-    async def main():
-        return await matrices(gpu), await matrices("cpu")
-
-    found, right = run(main())
+    found, right = (await matrices(gpu), await matrices("cpu"))
 
     for ours, theirs in zip(found, right, strict=True):
         assert ours.device is gpu
@@ -123,34 +111,28 @@ async def gradient_of(gpu, function):
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
-def test_a_checkpoint_keeps_the_bits(run, gpu, use_reentrant):
-    async def main():
-        return (
-            await gradient_of(gpu, lambda x: ag.checkpoint(layers, x, use_reentrant=use_reentrant)),
-            await gradient_of(gpu, layers),
-        )
-
-    found, right = run(main())
+async def test_a_checkpoint_keeps_the_bits(gpu, use_reentrant):
+    found, right = (
+        await gradient_of(gpu, lambda x: ag.checkpoint(layers, x, use_reentrant=use_reentrant)),
+        await gradient_of(gpu, layers),
+    )
 
     assert found.tobytes() == right.tobytes()
 
 
 @pytest.mark.parametrize("where", ["host", "disk", "store"])
-def test_saved_tensors_that_go_elsewhere_keep_the_bits(run, gpu, where, tmp_path):
+async def test_saved_tensors_that_go_elsewhere_keep_the_bits(gpu, where, tmp_path):
     modes = {
         "host": lambda: ag.graph.save_on_cpu(min_bytes=1),
         "disk": lambda: ag.graph.save_to_disk(tmp_path, min_bytes=1),
         "store": lambda: ag.graph.save_to_store(MemoryStore(), min_bytes=1),
     }
 
-    async def main():
-        right = await gradient_of(gpu, layers)
-        async with modes[where]():
-            x = ag.tensor(np.random.default_rng(0).standard_normal((64, 64)), device=gpu, requires_grad=True)
-            y = layers(x).sum()
-        await y.backward()
-        return here(x.grad), right
-
-    found, right = run(main())
+    right = await gradient_of(gpu, layers)
+    async with modes[where]():
+        x = ag.tensor(np.random.default_rng(0).standard_normal((64, 64)), device=gpu, requires_grad=True)
+        y = layers(x).sum()
+    await y.backward()
+    found = here(x.grad)
 
     assert found.tobytes() == right.tobytes()

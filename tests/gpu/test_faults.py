@@ -122,50 +122,45 @@ def test_a_process_that_is_killed_leaves_no_memory_in_use(cupy):
     assert free_before - free_after < 2**30
 
 
-def test_a_backward_that_is_cancelled_with_work_in_flight_leaves_no_gradient_and_the_next_one_is_right(run, gpu, spin):
-    async def main():
-        x = ag.tensor(np.ones(1000), device=gpu, requires_grad=True)
-        y, begun = np.tanh(x * 0.5) * 2, asyncio.Event()
+async def test_a_backward_that_is_cancelled_with_work_in_flight_leaves_no_gradient_and_the_next_one_is_right(gpu, spin):
+    x = ag.tensor(np.ones(1000), device=gpu, requires_grad=True)
+    y, begun = np.tanh(x * 0.5) * 2, asyncio.Event()
 
-        async def wait(grad):
-            spin(gpu.current_stream())
-            begun.set()
-            await asyncio.get_running_loop().create_future()
+    async def wait(grad):
+        spin(gpu.current_stream())
+        begun.set()
+        await asyncio.get_running_loop().create_future()
 
-        handle = y.register_hook(wait)
-        loss = (y * y).sum()
-        task = asyncio.ensure_future(loss.backward(retain_graph=True))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        left = x.grad
-        handle.remove()
-        await loss.backward()
-        return left, x.grad.to("cpu").numpy()
-
-    left, grad = run(main())
+    handle = y.register_hook(wait)
+    loss = (y * y).sum()
+    task = asyncio.ensure_future(loss.backward(retain_graph=True))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    left = x.grad
+    handle.remove()
+    await loss.backward()
+    grad = x.grad.to("cpu").numpy()
 
     assert left is None
     t = np.tanh(0.5)
     np.testing.assert_allclose(grad, 4 * t * (1 - t * t), rtol=1e-12)
 
 
-def test_an_error_of_a_body_with_work_in_flight_leaves_no_gradient(run, gpu, spin):
-    async def main():
-        x = ag.tensor(np.ones(1000), device=gpu, requires_grad=True)
-        y = x * 2
+async def test_an_error_of_a_body_with_work_in_flight_leaves_no_gradient(gpu, spin):
+    x = ag.tensor(np.ones(1000), device=gpu, requires_grad=True)
+    y = x * 2
 
-        def fail(grad):
-            spin(gpu.current_stream())
-            raise ValueError("as it should be")
+    def fail(grad):
+        spin(gpu.current_stream())
+        raise ValueError("as it should be")
 
-        y.register_hook(fail)
-        with pytest.raises(ValueError, match="as it should be"):
-            await (y * y).sum().backward()
-        return x.grad
+    y.register_hook(fail)
+    with pytest.raises(ValueError, match="as it should be"):
+        await (y * y).sum().backward()
 
-    assert run(main()) is None
+    assert x.grad is None
 
 
 NO_GPU = """

@@ -57,14 +57,10 @@ def test_an_array_of_many_buffers_keeps_every_bit(gpu):
     assert bits(here.to(gpu).to("cpu")) == bits(here)
 
 
-def test_a_move_that_does_not_block_keeps_every_bit(run, gpu):
-    async def main():
-        here: Any = ag.tensor(np.random.default_rng(0).standard_normal(LARGE))
-        back = here.to(gpu, non_blocking=True).to("cpu", non_blocking=True)
-        await gpu.synchronize()
-        return here, back
-
-    here, back = run(main())
+async def test_a_move_that_does_not_block_keeps_every_bit(gpu):
+    here: Any = ag.tensor(np.random.default_rng(0).standard_normal(LARGE))
+    back = here.to(gpu, non_blocking=True).to("cpu", non_blocking=True)
+    await gpu.synchronize()
 
     assert bits(back) == bits(here)
 
@@ -88,14 +84,10 @@ def test_a_copy_to_the_host_holds_what_the_work_before_it_has_computed(gpu, spin
     assert float(y.to("cpu").numpy().min()) == 2.0
 
 
-def test_a_gradient_comes_back_from_the_gpu_to_a_leaf_on_the_host(run, gpu):
-    async def main():
-        x = ag.tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
-        y = (x.T.to(gpu) ** 2).to("cpu").sum()
-        await y.backward()
-        return x
-
-    x = run(main())
+async def test_a_gradient_comes_back_from_the_gpu_to_a_leaf_on_the_host(gpu):
+    x = ag.tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
+    y = (x.T.to(gpu) ** 2).to("cpu").sum()
+    await y.backward()
 
     assert x.grad.device is ag.device("cpu")
     assert x.grad.tolist() == (2 * np.arange(6.0).reshape(2, 3)).tolist()

@@ -14,6 +14,7 @@ from asyncgrad import optim
 from asyncgrad.errors import DeviceError, ProfileError
 from tests.gpus import GPU
 from tests.profile.trace_format import violations
+from tests.support.loops import on_each_loop
 
 #: What a simulated device computes on the host has to be small.
 IS_SIMULATED = GPU.startswith("simulated")
@@ -57,10 +58,10 @@ async def profile_of_branches(gpu, streams):
     return prof
 
 
-def test_two_branches_on_two_streams_overlap(run, gpu):
+async def test_two_branches_on_two_streams_overlap(gpu):
     streams = gpu.stream(), gpu.stream()
-    run(profile_of_branches(gpu, streams))  # fills the pools
-    prof = run(profile_of_branches(gpu, streams))
+    await profile_of_branches(gpu, streams)  # fills the pools
+    prof = await profile_of_branches(gpu, streams)
 
     for name in ("matmul", "MatmulBackward"):
         first, second = (
@@ -71,9 +72,9 @@ def test_two_branches_on_two_streams_overlap(run, gpu):
         assert overlap(first, second)
 
 
-def test_the_work_of_one_stream_never_overlaps(run, gpu):
+async def test_the_work_of_one_stream_never_overlaps(gpu):
     stream = gpu.stream()
-    prof = run(profile_of_branches(gpu, [stream, stream]))
+    prof = await profile_of_branches(gpu, [stream, stream])
     spans = [span for span in prof.device_spans if span.stream == stream.label]
 
     assert len(spans) >= 4 * PRODUCTS
@@ -81,7 +82,7 @@ def test_the_work_of_one_stream_never_overlaps(run, gpu):
 
 
 @pytest.mark.parametrize("direction", ["device", "host"])
-def test_a_copy_overlaps_computation(run, gpu, direction):
+async def test_a_copy_overlaps_computation(gpu, direction):
     async def main():
         x = matrix(gpu, LARGE_SIDE)
         here = ag.tensor(np.ones(COPY_BYTES // 4, np.float32))
@@ -95,15 +96,15 @@ def test_a_copy_overlaps_computation(run, gpu, direction):
             del moved
         return prof
 
-    run(main())  # fills the pools
-    spans = run(main()).device_spans
+    await main()  # fills the pools
+    spans = (await main()).device_spans
     copies = [span for span in spans if span.name == f"copy to the {direction}" and span.bytes == COPY_BYTES]
 
     assert len(copies) == 1
     assert overlap(copies, [span for span in spans if span.name == "matmul"])
 
 
-def test_what_is_seen_lies_between_its_launch_and_the_end_of_the_wait(run, gpu):
+async def test_what_is_seen_lies_between_its_launch_and_the_end_of_the_wait(gpu):
     async def main():
         x = matrix(gpu, SIDE, requires_grad=True)
         async with ag.profile() as prof:
@@ -111,8 +112,8 @@ def test_what_is_seen_lies_between_its_launch_and_the_end_of_the_wait(run, gpu):
                 await np.tanh(chain(x, 5)).sum().backward()
         return prof, time.perf_counter() * 1e9
 
-    run(main())
-    prof, waited = run(main())
+    await main()
+    prof, waited = await main()
 
     # Half a millisecond for what two clocks may differ by.
     assert all(span.launched <= span.began <= span.ended <= waited + 5e5 for span in prof.device_spans)
@@ -122,7 +123,7 @@ def test_what_is_seen_lies_between_its_launch_and_the_end_of_the_wait(run, gpu):
     assert all(event.device_time is not None for event in prof.events)
 
 
-def test_the_times_of_products_are_those_between_events_around_them(run, gpu):
+async def test_the_times_of_products_are_those_between_events_around_them(gpu):
     async def main():
         x = matrix(gpu, LARGE_SIDE)
         await gpu.synchronize()
@@ -133,26 +134,23 @@ def test_the_times_of_products_are_those_between_events_around_them(run, gpu):
             end = stream.record_event(enable_timing=True)
         return prof, begin.elapsed_time(end)
 
-    run(main())
-    prof, milliseconds = run(main())
+    await main()
+    prof, milliseconds = await main()
 
     assert sum(span.duration for span in prof.device_spans) / 1e6 == pytest.approx(milliseconds, rel=0.2)
 
 
-def test_a_profile_that_is_read_too_early_does_not_stall_the_loop(run, gpu, spin):
-    async def main():
-        x = matrix(gpu, 8)
-        with ag.profile() as prof:
-            spin(gpu.current_stream())
-            np.tanh(x)
-        begin = time.perf_counter()
-        with pytest.raises(ProfileError, match=r"write await prof\.synchronize\(\)"):
-            prof.table()
-        took = time.perf_counter() - begin
-        await prof.synchronize()
-        return took, prof.table()
-
-    took, table = run(main())
+async def test_a_profile_that_is_read_too_early_does_not_stall_the_loop(gpu, spin):
+    x = matrix(gpu, 8)
+    with ag.profile() as prof:
+        spin(gpu.current_stream())
+        np.tanh(x)
+    begin = time.perf_counter()
+    with pytest.raises(ProfileError, match=r"write await prof\.synchronize\(\)"):
+        prof.table()
+    took = time.perf_counter() - begin
+    await prof.synchronize()
+    table = prof.table()
 
     assert took < 0.02
     assert "device, µs" in table
@@ -171,6 +169,7 @@ def test_timed_events_measure_a_kernel_of_a_known_length(gpu, spin):
     assert 50 < begin.elapsed_time(end) < 300
 
 
+@on_each_loop
 def test_a_step_of_adam_and_its_kernels_are_seen(run, gpu, cupy):
     async def main():
         params = [matrix(gpu, 64, requires_grad=True) for _ in range(4)]
@@ -186,8 +185,8 @@ def test_a_step_of_adam_and_its_kernels_are_seen(run, gpu, cupy):
     assert (step.name, step.kernels) == ("Adam.step", 1)
 
 
-def test_a_trace_of_two_streams_is_valid(run, gpu, tmp_path):
-    prof = run(profile_of_branches(gpu, [gpu.stream(), gpu.stream()]))
+async def test_a_trace_of_two_streams_is_valid(gpu, tmp_path):
+    prof = await profile_of_branches(gpu, [gpu.stream(), gpu.stream()])
     prof.export_chrome_trace(tmp_path / "trace.json")
     text = (tmp_path / "trace.json").read_text()
     lanes = {event["args"]["name"] for event in json.loads(text)["traceEvents"] if event["name"] == "thread_name"}

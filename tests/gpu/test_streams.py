@@ -39,71 +39,62 @@ async def two_branches(gpu, first, second, seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_two_streams_give_the_gradients_of_one(run, gpu, seed):
-    async def main():
-        default = gpu.default_stream()
-        return (
-            await two_branches(gpu, default, default, seed),
-            await two_branches(gpu, gpu.stream(), gpu.stream(), seed),
-        )
-
-    one, two = run(main())
+async def test_two_streams_give_the_gradients_of_one(gpu, seed):
+    default = gpu.default_stream()
+    one, two = (
+        await two_branches(gpu, default, default, seed),
+        await two_branches(gpu, gpu.stream(), gpu.stream(), seed),
+    )
 
     # The same kernels on the same numbers; a product may be split otherwise where other streams are busy.
     for right, found in zip(one, two, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-3, atol=1e-4 * np.abs(right).max())
 
 
-def test_a_node_waits_for_a_gradient_that_another_stream_has_not_computed_yet(run, gpu, spin):
-    async def main():
-        x = ag.tensor(np.ones(SIDE), device=gpu, requires_grad=True)
-        side = gpu.stream()
+async def test_a_node_waits_for_a_gradient_that_another_stream_has_not_computed_yet(gpu, spin):
+    x = ag.tensor(np.ones(SIDE), device=gpu, requires_grad=True)
+    side = gpu.stream()
+    side.wait_stream(gpu.default_stream())
+    middle = x * 2
+    with side:
         side.wait_stream(gpu.default_stream())
-        middle = x * 2
-        with side:
-            side.wait_stream(gpu.default_stream())
-            y = middle * 3
-            y.register_hook(lambda grad: spin(side))
-        gpu.default_stream().wait_stream(side)
-        await y.backward(ag.tensor(np.ones(SIDE), device=gpu))
-        return x.grad.to("cpu").numpy()
+        y = middle * 3
+        y.register_hook(lambda grad: spin(side))
+    gpu.default_stream().wait_stream(side)
+    await y.backward(ag.tensor(np.ones(SIDE), device=gpu))
 
-    assert (run(main()) == 6).all()
+    assert (x.grad.to("cpu").numpy() == 6).all()
 
 
-def test_the_caller_s_stream_waits_for_the_leaves(run, gpu, spin):
-    async def main():
-        side = gpu.stream()
-        with side:
-            x: Any = ag.tensor(np.ones(SIDE), device=gpu, requires_grad=True)
-            y = x * 2
-            y.register_hook(lambda grad: spin(side))
-        gpu.default_stream().wait_stream(side)
-        await y.backward(ag.tensor(np.ones(SIDE), device=gpu))
-        return (x.grad + 1).to("cpu").numpy()
+async def test_the_caller_s_stream_waits_for_the_leaves(gpu, spin):
+    side = gpu.stream()
+    with side:
+        x: Any = ag.tensor(np.ones(SIDE), device=gpu, requires_grad=True)
+        y = x * 2
+        y.register_hook(lambda grad: spin(side))
+    gpu.default_stream().wait_stream(side)
+    await y.backward(ag.tensor(np.ones(SIDE), device=gpu))
 
-    assert (run(main()) == 3).all()
+    assert ((x.grad + 1).to("cpu").numpy() == 3).all()
 
 
-def test_the_memory_of_a_gradient_is_not_reused_while_another_stream_reads_it(run, gpu, spin):
-    async def main():
-        side, default = gpu.stream(), gpu.default_stream()
-        x = ag.tensor(np.ones(1 << 20), device=gpu, requires_grad=True)
-        middle = x * 2
-        middle.register_hook(lambda grad: spin(default))
-        side.wait_stream(default)
-        with side:
-            y = middle * 3
-        default.wait_stream(side)
-        await y.backward(ag.tensor(np.ones(1 << 20), device=gpu))
-        with side:
-            # The pool of the side stream has the gradient's memory if nothing holds it.
-            noise = [ag.tensor(np.zeros(1 << 20), device=gpu) - 9 for _ in range(8)]
-        found = x.grad.to("cpu").numpy()
-        del noise
-        return found
+async def test_the_memory_of_a_gradient_is_not_reused_while_another_stream_reads_it(gpu, spin):
+    side, default = gpu.stream(), gpu.default_stream()
+    x = ag.tensor(np.ones(1 << 20), device=gpu, requires_grad=True)
+    middle = x * 2
+    middle.register_hook(lambda grad: spin(default))
+    side.wait_stream(default)
+    with side:
+        y = middle * 3
+    default.wait_stream(side)
+    await y.backward(ag.tensor(np.ones(1 << 20), device=gpu))
+    with side:
+        # The pool of the side stream has the gradient's memory if nothing holds it.
+        noise = [ag.tensor(np.zeros(1 << 20), device=gpu) - 9 for _ in range(8)]
+    found = x.grad.to("cpu").numpy()
+    del noise
 
-    assert (run(main()) == 6).all()
+    assert (found == 6).all()
 
 
 def test_the_memory_of_a_tensor_is_not_reused_while_a_stream_reads_it_that_has_recorded_the_use(gpu, spin):
@@ -122,7 +113,7 @@ def test_the_memory_of_a_tensor_is_not_reused_while_a_stream_reads_it_that_has_r
     del noise
 
 
-def test_tasks_of_one_loop_have_streams_of_their_own(run, gpu):
+async def test_tasks_of_one_loop_have_streams_of_their_own(gpu):
     async def train(number):
         with gpu.stream():
             x = ag.tensor(np.full((SIDE, SIDE), number, np.float32), device=gpu, requires_grad=True)
@@ -134,29 +125,26 @@ def test_tasks_of_one_loop_have_streams_of_their_own(run, gpu):
     async def main():
         return await asyncio.gather(*(train(number) for number in range(1, 5)))
 
-    assert run(main()) == [2.0, 4.0, 6.0, 8.0]
+    assert await main() == [2.0, 4.0, 6.0, 8.0]
 
 
-def test_two_streams_run_at_the_same_time(run, gpu, spin, cupy):
+async def test_two_streams_run_at_the_same_time(gpu, spin, cupy):
     """By the GPU's own clock: two kernels that each take a multiprocessor for the same time overlap."""
 
-    async def main():
-        streams = [gpu.stream(), gpu.stream()]
-        begin, *ends = (cupy.cuda.Event() for _ in range(3))
-        await gpu.synchronize()
-        begin.record(streams[0].cuda_stream)
-        for stream, end in zip(streams, ends, strict=True):
-            spin(stream)
-            end.record(stream.cuda_stream)
-        await gpu.synchronize()
-        return [cupy.cuda.get_elapsed_time(begin, end) for end in ends]
-
-    first, second = run(main())
+    streams = [gpu.stream(), gpu.stream()]
+    begin, *ends = (cupy.cuda.Event() for _ in range(3))
+    await gpu.synchronize()
+    begin.record(streams[0].cuda_stream)
+    for stream, end in zip(streams, ends, strict=True):
+        spin(stream)
+        end.record(stream.cuda_stream)
+    await gpu.synchronize()
+    first, second = [cupy.cuda.get_elapsed_time(begin, end) for end in ends]
 
     assert second < 1.5 * first
 
 
-def test_an_all_reduce_hook_gives_the_gradient_over_all_ranks_of_which_there_is_one(run, gpu, cupy):
+async def test_an_all_reduce_hook_gives_the_gradient_over_all_ranks_of_which_there_is_one(gpu, cupy):
     nccl = pytest.importorskip("cupy.cuda.nccl")
     if not nccl.available:
         pytest.skip("CuPy has no NCCL here")
@@ -164,18 +152,15 @@ def test_an_all_reduce_hook_gives_the_gradient_over_all_ranks_of_which_there_is_
     x = ag.tensor(np.arange(1000.0), device=gpu, requires_grad=True)
     x.register_post_accumulate_grad_hook(all_reduce_hook(communicator))
 
-    async def main():
-        await (x * x).sum().backward()
-        await (x * x).sum().backward()
-
-    run(main())
+    await (x * x).sum().backward()
+    await (x * x).sum().backward()
 
     np.testing.assert_array_equal(x.grad.to("cpu").numpy(), 4 * np.arange(1000.0))
 
 
-def test_an_all_reduce_hook_refuses_what_nccl_does_not_add(run, gpu, cupy):
+async def test_an_all_reduce_hook_refuses_what_nccl_does_not_add(gpu, cupy):
     x = ag.tensor(np.ones(3, np.complex64), device=gpu, requires_grad=True)
     x.register_post_accumulate_grad_hook(all_reduce_hook(None))
 
     with pytest.raises(DeviceError, match="complex64 on 'cuda:0'"):
-        run(ag.backward(np.abs(x).sum()))
+        await ag.backward(np.abs(x).sum())

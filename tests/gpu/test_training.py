@@ -37,11 +37,11 @@ async def trained(library, case, device, steps=5):
 
 
 @each_model
-def test_a_training_has_the_gradients_that_it_has_on_the_cpu(run, gpu, case):
-    async def main():
-        return await trained(EagerTraining, case, GPU), await trained(EagerTraining, case, "cpu")
-
-    (first, last), (right, right_last) = run(main())
+async def test_a_training_has_the_gradients_that_it_has_on_the_cpu(gpu, case):
+    (first, last), (right, right_last) = (
+        await trained(EagerTraining, case, GPU),
+        await trained(EagerTraining, case, "cpu"),
+    )
 
     assert_alike(first, right)
     for ours, theirs in zip(last, right_last, strict=True):
@@ -49,23 +49,20 @@ def test_a_training_has_the_gradients_that_it_has_on_the_cpu(run, gpu, case):
 
 
 @each_model
-def test_a_training_has_the_gradients_of_pytorch(run, gpu, case):
+async def test_a_training_has_the_gradients_of_pytorch(gpu, case):
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs PyTorch")
 
-    async def main():
-        return await trained(EagerTraining, case, GPU, 0), await trained(DefaultTorchTraining, case, "cpu", 0)
-
-    (first, _), (right, _) = run(main())
+    (first, _), (right, _) = (
+        await trained(EagerTraining, case, GPU, 0),
+        await trained(DefaultTorchTraining, case, "cpu", 0),
+    )
 
     assert_alike(first, right)
 
 
 @each_model
-def test_a_compiled_backward_has_the_gradients_of_the_engine(run, gpu, case):
-    async def main():
-        return await trained(CompiledTraining, case, GPU), await trained(EagerTraining, case, GPU)
-
-    (_, compiled), (_, eager) = run(main())
+async def test_a_compiled_backward_has_the_gradients_of_the_engine(gpu, case):
+    (_, compiled), (_, eager) = (await trained(CompiledTraining, case, GPU), await trained(EagerTraining, case, GPU))
 
     assert_alike(compiled, eager)

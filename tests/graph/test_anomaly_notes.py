@@ -64,7 +64,7 @@ def test_anomaly_mode_looks_for_nan_unless_told_otherwise():
         assert ANOMALY.get().check_nan
 
 
-def test_anomaly_mode_decorates_functions_of_all_kinds(run):
+async def test_anomaly_mode_decorates_functions_of_all_kinds():
     seen = []
 
     def note() -> None:
@@ -92,15 +92,15 @@ def test_anomaly_mode_decorates_functions_of_all_kinds(run):
             note()
 
     ag.detect_anomaly()(note)()
-    run(later())
+    await later()
     for _ in steps():
         note()
-    run(consume())
+    await consume()
 
     assert seen == [True, True, True, False, True, True, False, True]
 
 
-def test_tasks_do_not_see_each_others_anomaly_mode(run):
+async def test_tasks_do_not_see_each_others_anomaly_mode():
     async def other(inside: asyncio.Event) -> Any:
         await inside.wait()
         return ANOMALY.get()
@@ -112,7 +112,7 @@ def test_tasks_do_not_see_each_others_anomaly_mode(run):
             inside.set()
             return await task
 
-    assert run(main()) is None
+    assert await main() is None
 
 
 @pytest.mark.parametrize("given", [2, None, "yes"], ids=repr)
@@ -167,7 +167,7 @@ def test_the_innermost_line_comes_last():
     assert "in a_line_of_the_user\n    return np.sin(x)\n" in last
 
 
-def test_an_async_function_keeps_the_line_that_applied_it(run):
+async def test_an_async_function_keeps_the_line_that_applied_it():
     async def forward(ctx: Any, x: Any) -> Any:
         await asyncio.sleep(0)
         return x.numpy() * 2
@@ -177,11 +177,10 @@ def test_an_async_function_keeps_the_line_that_applied_it(run):
     def the_line_that_applied_it(x: Any) -> Any:
         return made.apply(x)
 
-    async def main() -> Any:
-        with ag.detect_anomaly():
-            return (await the_line_that_applied_it(leaf(1.0))).grad_fn
+    with ag.detect_anomaly():
+        found = (await the_line_that_applied_it(leaf(1.0))).grad_fn
 
-    assert "the_line_that_applied_it" in run(main()).metadata["traceback_"][-1]
+    assert "the_line_that_applied_it" in found.metadata["traceback_"][-1]
 
 
 def test_a_node_made_outside_keeps_nothing_and_stays_plain():

@@ -15,6 +15,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ReleasedGraphError
+from tests.support.loops import on_each_loop
 
 
 def line() -> int:
@@ -95,6 +96,7 @@ def test_filters_are_asked_about_the_module_of_the_caller() -> None:
             np.sqrt(X)
 
 
+@on_each_loop
 def test_a_warning_of_a_backward_is_shown_where_that_was_called(run: Any) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

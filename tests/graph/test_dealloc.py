@@ -18,6 +18,7 @@ from asyncgrad.core.graph.dealloc import DEALLOCATION_INTERVAL
 from tests.clocks import TickingClock, hand_in
 from tests.leaves import leaf
 from tests.settings import node_by_node
+from tests.support.loops import on_each_loop
 from tests.threads import on_a_small_stack
 
 DEEP = 20 * DEALLOCATION_INTERVAL
@@ -96,65 +97,54 @@ def test_a_node_takes_250_bytes_at_most_and_what_it_saves_built_or_run_and_none_
     assert (after - before) / 30_000 < 10
 
 
-def test_a_deep_graph_is_destroyed_over_many_turns_of_the_loop(run):
-    async def main() -> int:
-        with ag.loop_budget(0):
-            _, y = leaf_and_chain(DEEP)
-            references = weak_nodes_below(y)
-            del y
-            counts = [count_alive(references)]
-            while counts[-1]:
-                await asyncio.sleep(0)
-                counts.append(count_alive(references))
-        assert counts == sorted(counts, reverse=True)
-        assert max(before - after for before, after in itertools.pairwise(counts)) <= 2
-        return len(counts)
-
-    assert run(main()) >= DEEP // DEALLOCATION_INTERVAL
-
-
-def test_a_deep_graph_that_has_been_run_is_destroyed_over_many_turns_of_the_loop(run):
-    async def main() -> None:
-        _, y = leaf_and_chain(DEEP, lambda y, x: y * x + x)
-        with ag.loop_budget(math.inf):
-            await y.backward()
+async def test_a_deep_graph_is_destroyed_over_many_turns_of_the_loop():
+    with ag.loop_budget(0):
+        _, y = leaf_and_chain(DEEP)
         references = weak_nodes_below(y)
-        with ag.loop_budget(0):
-            del y
-        assert count_alive(references) > 10
-        await all_gone(references)
+        del y
+        counts = [count_alive(references)]
+        while counts[-1]:
+            await asyncio.sleep(0)
+            counts.append(count_alive(references))
+    assert counts == sorted(counts, reverse=True)
+    assert max(before - after for before, after in itertools.pairwise(counts)) <= 2
 
-    run(main())
+    assert len(counts) >= DEEP // DEALLOCATION_INTERVAL
+
+
+async def test_a_deep_graph_that_has_been_run_is_destroyed_over_many_turns_of_the_loop():
+    _, y = leaf_and_chain(DEEP, lambda y, x: y * x + x)
+    with ag.loop_budget(math.inf):
+        await y.backward()
+    references = weak_nodes_below(y)
+    with ag.loop_budget(0):
+        del y
+    assert count_alive(references) > 10
+    await all_gone(references)
 
 
 @pytest.mark.sampled("place")
 @pytest.mark.parametrize("place", range(3))
-def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_them_are_deallocation_checkpoints(run, place):
-    async def main() -> None:
-        references = []
-        x = y = leaf(1e-9)
-        for _ in range(DEEP):
-            terms = [x * 2.0, x * 3.0, x * 4.0]
-            terms[place] = y
-            y = (terms[0] + terms[1]) + terms[2]
-            references.append(weakref.ref(y.grad_fn))
-        with ag.loop_budget(0):
-            del y, terms
-        assert 0 < count_alive(references) < DEEP
-        await all_gone(references)
-
-    run(main())
+async def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_them_are_deallocation_checkpoints(place):
+    references = []
+    x = y = leaf(1e-9)
+    for _ in range(DEEP):
+        terms = [x * 2.0, x * 3.0, x * 4.0]
+        terms[place] = y
+        y = (terms[0] + terms[1]) + terms[2]
+        references.append(weakref.ref(y.grad_fn))
+    with ag.loop_budget(0):
+        del y, terms
+    assert 0 < count_alive(references) < DEEP
+    await all_gone(references)
 
 
-def test_what_is_not_deep_is_gone_at_once(run):
-    async def main() -> None:
-        for _ in range(3 * DEALLOCATION_INTERVAL // 500):
-            _, y = leaf_and_chain(500)
-            references = weak_nodes_below(y, 1)
-            del y
-            assert count_alive(references) == 0
-
-    run(main())
+async def test_what_is_not_deep_is_gone_at_once():
+    for _ in range(3 * DEALLOCATION_INTERVAL // 500):
+        _, y = leaf_and_chain(500)
+        references = weak_nodes_below(y, 1)
+        del y
+        assert count_alive(references) == 0
 
 
 def test_without_an_event_loop_a_deep_graph_is_gone_at_once():
@@ -179,6 +169,7 @@ def test_in_a_thread_with_a_small_stack_a_deep_graph_goes_without_recursion():
     assert left == [0]
 
 
+@on_each_loop
 def test_what_a_loop_has_not_come_to_is_gone_when_the_loop_is(run):
     async def main() -> list[weakref.ref[Any]]:
         _, y = leaf_and_chain(DEEP)
@@ -190,51 +181,42 @@ def test_what_a_loop_has_not_come_to_is_gone_when_the_loop_is(run):
     assert count_alive(run(main())) == 0
 
 
-def test_a_loop_that_nobody_lets_turn_does_not_keep_one_dropped_graph_after_another(run):
-    async def main() -> None:
-        earlier: list[weakref.ref[Any]] = []
-        # A hundred budgets have passed at once.
-        with ag.loop_budget(0):
-            for _ in range(4):
-                _, y = leaf_and_chain(DEEP)
-                references = weak_nodes_below(y)
-                del y
-                assert count_alive(earlier) == 0
-                earlier = references
-        await all_gone(earlier)
-
-    run(main())
-
-
-def test_what_else_refers_to_a_node_keeps_it_and_what_it_leads_to(run):
-    async def main() -> None:
-        x, middle = leaf_and_chain(DEEP)
-        y = middle
-        for _ in range(DEEP):
-            y = y + x
-        references = weak_nodes_below(middle)
-        with ag.loop_budget(0):
+async def test_a_loop_that_nobody_lets_turn_does_not_keep_one_dropped_graph_after_another():
+    earlier: list[weakref.ref[Any]] = []
+    # A hundred budgets have passed at once.
+    with ag.loop_budget(0):
+        for _ in range(4):
+            _, y = leaf_and_chain(DEEP)
+            references = weak_nodes_below(y)
             del y
-            for _ in range(100):
-                await asyncio.sleep(0)
-        assert count_alive(references) == len(references)
-        with ag.loop_budget(math.inf):
-            await middle.backward()
-        assert x.grad.tolist() == [DEEP + 1.0]
-
-    run(main())
+            assert count_alive(earlier) == 0
+            earlier = references
+    await all_gone(earlier)
 
 
-def test_a_deep_graph_in_a_cycle_is_found_by_the_garbage_collector_and_goes_in_turns(run):
-    async def main() -> None:
-        x, y = leaf_and_chain(DEEP)
-        y.grad_fn.metadata["cycle"] = y
-        references = weak_nodes_below(y)
-        with ag.loop_budget(0):
-            del x, y
+async def test_what_else_refers_to_a_node_keeps_it_and_what_it_leads_to():
+    x, middle = leaf_and_chain(DEEP)
+    y = middle
+    for _ in range(DEEP):
+        y = y + x
+    references = weak_nodes_below(middle)
+    with ag.loop_budget(0):
+        del y
+        for _ in range(100):
+            await asyncio.sleep(0)
+    assert count_alive(references) == len(references)
+    with ag.loop_budget(math.inf):
+        await middle.backward()
+    assert x.grad.tolist() == [DEEP + 1.0]
+
+
+async def test_a_deep_graph_in_a_cycle_is_found_by_the_garbage_collector_and_goes_in_turns():
+    x, y = leaf_and_chain(DEEP)
+    y.grad_fn.metadata["cycle"] = y
+    references = weak_nodes_below(y)
+    with ag.loop_budget(0):
+        del x, y
+        gc.collect()
+        while count_alive(references):
+            await asyncio.sleep(0)
             gc.collect()
-            while count_alive(references):
-                await asyncio.sleep(0)
-                gc.collect()
-
-    run(main())

@@ -34,22 +34,22 @@ def test_an_edge_set_by_hand_replaces_one_and_leaves_the_others():
     assert node.next_edges == (edge_to(x), edge_to(x))
 
 
-def test_gradients_flow_along_the_edges_that_were_set(run):
+async def test_gradients_flow_along_the_edges_that_were_set():
     x, y, z = leaf(1.0), leaf(2.0), leaf(3.0)
     out = x * y
     out.grad_fn.set_next_edges([None, get_gradient_edge(z)])
-    run(ag.backward(out))
+    await ag.backward(out)
 
     assert (x.grad, y.grad, z.grad.tolist()) == (None, None, [1.0])
 
 
-def test_a_node_of_ones_own_gets_edges_one_by_one(run):
+async def test_a_node_of_ones_own_gets_edges_one_by_one():
     x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
     node = SumNode()
     node.add_next_edge(edge_to(x))
     node.add_next_edge(None)
     node.add_next_edge(edge_to(y * 2))
-    run(ag.backward(GradientEdge(node, 0), np.ones(2)))
+    await ag.backward(GradientEdge(node, 0), np.ones(2))
 
     assert node.num_outputs == 3
     assert (x.grad.tolist(), y.grad.tolist()) == ([1.0, 1.0], [2.0, 2.0])
@@ -185,13 +185,13 @@ def test_no_edge_leads_on_from_an_input_that_was_recorded_without_a_gradient():
 # How the engine runs them.
 
 
-def test_a_node_that_leads_by_hand_to_a_newer_one_runs_before_it_and_nothing_runs_twice(run):
+async def test_a_node_that_leads_by_hand_to_a_newer_one_runs_before_it_and_nothing_runs_twice():
     """The newer node is reached on another way first; a second run would find what it saved released."""
     x, w = leaf(1.0), leaf(1.0)
     old = x * x
     newer = w * w
     old.grad_fn.set_next_edge(1, edge_to(newer))
-    run(ag.backward((newer * 1) * (old * 1)))
+    await ag.backward((newer * 1) * (old * 1))
 
     assert (x.grad.tolist(), w.grad.tolist()) == ([1.0], [4.0])
 
@@ -272,11 +272,11 @@ def test_a_higher_number_moves_a_node_forward_and_a_lower_one_back():
     ]
 
 
-def test_a_leaf_may_be_given_a_low_number(run):
+async def test_a_leaf_may_be_given_a_low_number():
     x = leaf(1.0)
     out = x * 2
     get_gradient_edge(x).node.sequence_nr = 0
-    run(ag.backward(out + x))
+    await ag.backward(out + x)
 
     assert x.grad.tolist() == [3.0]
 

@@ -91,53 +91,53 @@ def test_any_tensor_that_requires_grad_counts_whatever_the_mode():
 
 
 @pytest.mark.parametrize("kind", [SinCos, SinCosLater])
-def test_a_node_of_ones_own_with_several_outputs_takes_the_gradient_of_each(run, kind):
+async def test_a_node_of_ones_own_with_several_outputs_takes_the_gradient_of_each(kind):
     x = leaf(0.5, 1.5)
     sin, cos = sin_cos(x, kind)
     out = (sin * sin * 2 + cos).sum()
-    run(ag.backward(out))
+    await ag.backward(out)
 
     s, c = np.sin(x.numpy()), np.cos(x.numpy())
     assert [sin.output_nr, cos.output_nr, sin.grad_fn is cos.grad_fn] == [0, 1, True]
     np.testing.assert_allclose(x.grad.numpy(), 4 * s * c - s)
 
 
-def test_an_output_that_nothing_was_computed_from_has_an_undefined_gradient(run):
+async def test_an_output_that_nothing_was_computed_from_has_an_undefined_gradient():
     x = leaf(0.5, 1.5)
     _, cos = sin_cos(x)
-    run(ag.backward(cos.sum()))
+    await ag.backward(cos.sum())
 
     np.testing.assert_array_equal(x.grad.numpy(), -np.sin(x.numpy()))
 
 
-def test_hooks_and_retained_gradients_of_several_outputs_of_one_node_are_told_apart(run):
+async def test_hooks_and_retained_gradients_of_several_outputs_of_one_node_are_told_apart():
     x, seen = leaf(0.5, 1.5), []
     sin, cos = sin_cos(x)
     cos.register_hook(lambda grad: seen.append(("cos", grad.tolist())))
     sin.register_hook(lambda grad: seen.append(("sin", grad.tolist())))
     sin.retain_grad()
-    run(ag.backward([sin, cos], [np.full(2, 3.0), np.full(2, 7.0)]))
+    await ag.backward([sin, cos], [np.full(2, 3.0), np.full(2, 7.0)])
 
     assert sorted(seen) == [("cos", [7.0, 7.0]), ("sin", [3.0, 3.0])]
     assert (sin.grad.tolist(), cos.grad) == ([3.0, 3.0], None)
 
 
-def test_gradient_edges_of_outputs_hung_on_a_node_by_hand_are_roots_and_inputs(run):
+async def test_gradient_edges_of_outputs_hung_on_a_node_by_hand_are_roots_and_inputs():
     x = leaf(0.5, 1.5)
     sin, cos = sin_cos(x)
     edges = [get_gradient_edge(sin), get_gradient_edge(cos)]
-    found = run(ag.grad((sin * 2 + cos * 5).sum(), [edges[1], edges[0], x], retain_graph=True))
-    run(ag.backward(edges, [np.ones(2), np.zeros(2)]))
+    found = await ag.grad((sin * 2 + cos * 5).sum(), [edges[1], edges[0], x], retain_graph=True)
+    await ag.backward(edges, [np.ones(2), np.zeros(2)])
 
     assert [g.tolist() for g in found[:2]] == [[5.0, 5.0], [2.0, 2.0]]
     np.testing.assert_array_equal(x.grad.numpy(), np.cos(x.numpy()))
 
 
-def test_a_backward_limited_to_one_output_does_not_run_the_node(run):
+async def test_a_backward_limited_to_one_output_does_not_run_the_node():
     x, ran = leaf(0.5), []
     sin, cos = sin_cos(x)
     sin.grad_fn.register_prehook(ran.append)
-    (found,) = run(ag.grad((sin + cos).sum(), [cos]))
+    (found,) = await ag.grad((sin + cos).sum(), [cos])
 
     assert (found.tolist(), ran) == ([1.0], [])
 
@@ -172,11 +172,11 @@ def test_a_refused_tensor_leaves_the_node_without_an_input_for_it():
 # Setting.
 
 
-def test_a_tensor_takes_the_place_that_it_is_given(run):
+async def test_a_tensor_takes_the_place_that_it_is_given():
     x = leaf(1.0, 2.0)
     t = ag.tensor([5.0, 5.0])
     set_gradient_edge(t, get_gradient_edge(x * 3))
-    run(ag.backward((t * t).sum()))
+    await ag.backward((t * t).sum())
 
     assert (t.requires_grad, t.is_leaf, t.output_nr) == (True, False, 0)
     assert x.grad.tolist() == [30.0, 30.0]

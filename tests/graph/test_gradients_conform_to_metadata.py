@@ -113,7 +113,7 @@ def test_an_input_without_metadata_takes_anything():
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_gradients_that_meet_are_cast_before_they_are_summed(run, create_graph):
+async def test_gradients_that_meet_are_cast_before_they_are_summed(create_graph):
     """A float32 input sums in float32, whatever the nodes above returned."""
 
     class Wide(ag.Function):
@@ -128,7 +128,7 @@ def test_gradients_that_meet_are_cast_before_they_are_summed(run, create_graph):
     x = ag.tensor(np.ones(1, np.float32), requires_grad=True)
     out = np.add(Wide.apply(x), Wide.apply(x))
 
-    (found,) = run(ag.grad(out, x, create_graph=create_graph))
+    (found,) = await ag.grad(out, x, create_graph=create_graph)
 
     assert found.dtype == np.float32
     assert found.item() == 2.0

@@ -14,13 +14,13 @@ from asyncgrad.errors import HookTypeError
 from tests.leaves import leaf
 
 
-def test_hooks_run_in_order_and_each_sees_what_the_one_before_made(run):
+async def test_hooks_run_in_order_and_each_sees_what_the_one_before_made():
     x, seen = leaf(1.0), []
     x.register_hook(lambda grad: seen.append(grad.item()))
     x.register_hook(lambda grad: np.multiply(grad, 10.0))
     x.register_hook(lambda grad: seen.append(grad.item()))
 
-    run(ag.backward(np.multiply(x, 2.0)))
+    await ag.backward(np.multiply(x, 2.0))
 
     assert seen == [2.0, 20.0]
     assert x.grad.item() == 20.0
@@ -88,18 +88,18 @@ def test_what_cannot_be_called_is_no_hook():
         HookList().add(3)  # type: ignore[arg-type]
 
 
-def test_a_hook_on_a_result_that_others_use_too_sees_the_whole_gradient(run):
+async def test_a_hook_on_a_result_that_others_use_too_sees_the_whole_gradient():
     x, seen = leaf(1.0), []
     middle = np.multiply(x, 2.0)
     middle.register_hook(lambda grad: seen.append(grad.item()))
 
-    run(ag.backward(np.add(np.multiply(middle, 3.0), np.multiply(middle, 4.0))))
+    await ag.backward(np.add(np.multiply(middle, 3.0), np.multiply(middle, 4.0)))
 
     assert seen == [7.0]
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_hooks_get_tensors_and_may_return_arrays_or_tensors(run, create_graph):
+async def test_hooks_get_tensors_and_may_return_arrays_or_tensors(create_graph):
     x, seen = leaf(1.0), []
 
     def array(grad):
@@ -114,32 +114,29 @@ def test_hooks_get_tensors_and_may_return_arrays_or_tensors(run, create_graph):
     middle.register_hook(array)
     middle.register_hook(tensor)
 
-    (found,) = run(ag.grad(middle, x, create_graph=create_graph))
+    (found,) = await ag.grad(middle, x, create_graph=create_graph)
 
     assert found.item() == 6.0
     assert seen == [ag.Tensor, ag.Tensor]
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_hooks_run_in_the_grad_mode_of_the_backward(run, create_graph):
+async def test_hooks_run_in_the_grad_mode_of_the_backward(create_graph):
     x, modes = leaf(1.0), []
     x.register_hook(lambda grad: modes.append(ag.is_grad_enabled()))
 
-    run(ag.grad(np.multiply(x, 2.0), x, create_graph=create_graph))
+    await ag.grad(np.multiply(x, 2.0), x, create_graph=create_graph)
 
     assert modes == [create_graph]
 
 
-def test_what_a_hook_computes_under_create_graph_is_differentiated(run):
+async def test_what_a_hook_computes_under_create_graph_is_differentiated():
     x = leaf(3.0)
     middle = np.multiply(x, x)
     middle.register_hook(lambda grad: np.multiply(grad, x))
 
-    async def main():
-        (first,) = await ag.grad(middle, x, create_graph=True)
-        return first, *(await ag.grad(first, x))
-
-    first, second = run(main())
+    (first,) = await ag.grad(middle, x, create_graph=True)
+    (second,) = await ag.grad(first, x)
 
     # grad = 2x * x, and its derivative 4x.
     assert (first.item(), second.item()) == (18.0, 12.0)

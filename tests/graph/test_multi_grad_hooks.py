@@ -18,20 +18,20 @@ from tests.leaves import leaf
 # When it is called.
 
 
-def test_mode_all_is_called_when_the_last_gradient_has_come(run):
+async def test_mode_all_is_called_when_the_last_gradient_has_come():
     a, b = leaf(2.0), leaf(3.0)
     order: list[str] = []
     a.register_hook(lambda grad: order.append("a"))
     b.register_hook(lambda grad: order.append("b"))
     register_multi_grad_hook([a, b], lambda grads: order.append("both"))
 
-    run(ag.backward(a * b))
+    await ag.backward(a * b)
 
     assert sorted(order[:2]) == ["a", "b"]
     assert order[2:] == ["both"]
 
 
-def test_mode_any_is_called_when_the_first_gradient_has_come(run):
+async def test_mode_any_is_called_when_the_first_gradient_has_come():
     x = leaf(2.0)
     y = x * 3.0
     order: list[str] = []
@@ -39,81 +39,81 @@ def test_mode_any_is_called_when_the_first_gradient_has_come(run):
     y.register_hook(lambda grad: order.append("y"))
     x.register_hook(lambda grad: order.append("x"))
 
-    run(ag.backward(y))
+    await ag.backward(y)
 
     assert order == ["any", "y", "x"]
 
 
 @pytest.mark.parametrize("roots", [1, 2])
-def test_a_root_is_waited_for_like_any_other_tensor(run, roots):
+async def test_a_root_is_waited_for_like_any_other_tensor(roots):
     a = leaf(2.0)
     y = a * 3.0
     calls = observed(y, a)
 
-    run(ag.backward([y, a * 1.0][:roots]))
+    await ag.backward([y, a * 1.0][:roots])
 
     assert calls.seen == [[[1.0], [2.0 + roots]]]
 
 
-def test_a_lone_root_is_enough(run):
+async def test_a_lone_root_is_enough():
     y = leaf(2.0) * 3.0
     calls = observed(y)
 
-    run(ag.backward(y))
+    await ag.backward(y)
 
     assert calls.seen == [[[1.0]]]
 
 
-def test_a_leaf_as_root_is_enough(run):
+async def test_a_leaf_as_root_is_enough():
     x = leaf(2.0)
     calls = observed(x)
 
-    run(ag.backward(x))
+    await ag.backward(x)
 
     assert calls.seen == [[[1.0]]]
 
 
-def test_no_tensors_are_no_calls(run):
+async def test_no_tensors_are_no_calls():
     x = leaf(2.0)
     calls = observed()
 
-    run(ag.backward(x * 2.0))
+    await ag.backward(x * 2.0)
 
     assert calls.seen == []
 
 
-def test_tensors_that_the_backward_does_not_reach_are_none(run):
+async def test_tensors_that_the_backward_does_not_reach_are_none():
     a, b, unused = leaf(2.0), leaf(3.0), leaf(4.0)
     elsewhere = unused * 2.0
     calls = observed(unused, a, elsewhere, b)
 
-    run(ag.backward(a * b))
+    await ag.backward(a * b)
 
     assert calls.seen == [[None, [3.0], None, [2.0]]]
 
 
-def test_a_backward_that_reaches_none_of_them_calls_nothing(run):
+async def test_a_backward_that_reaches_none_of_them_calls_nothing():
     a, b = leaf(2.0), leaf(3.0)
     calls = observed(a)
 
-    run(ag.backward(b * 2.0))
+    await ag.backward(b * 2.0)
 
     assert calls.seen == []
 
 
-def test_an_undefined_gradient_has_come_too(run):
+async def test_an_undefined_gradient_has_come_too():
     x = leaf(1.0)
     u, v = split(x, lambda first, second: first)
     calls = observed(u, v)
     first = observed(v, u, mode="any")
 
-    run(ag.backward(u * 5.0))
+    await ag.backward(u * 5.0)
 
     assert calls.seen == [[[5.0], None]]
     assert len(first.seen) == 1
 
 
-def test_a_body_that_gives_no_gradient_is_not_waited_for_in_vain(run):
+async def test_a_body_that_gives_no_gradient_is_not_waited_for_in_vain():
     a, b = leaf(2.0), leaf(3.0)
     middle = a * 2.0
 
@@ -130,55 +130,53 @@ def test_a_body_that_gives_no_gradient_is_not_waited_for_in_vain(run):
 
     calls = observed(middle, a, b)
 
-    run(ag.backward(Nothing.apply(middle) * b))
+    await ag.backward(Nothing.apply(middle) * b)
 
     assert calls.seen == [[None, None, [4.0]]]
 
 
-def test_a_multi_grad_hook_sees_what_earlier_hooks_made_of_a_gradient(run):
+async def test_a_multi_grad_hook_sees_what_earlier_hooks_made_of_a_gradient():
     x = leaf(2.0)
     x.register_hook(lambda grad: grad * 10.0)
     calls = observed(x)
     x.register_hook(lambda grad: grad * 10.0)
 
-    run(ag.backward(x * 3.0))
+    await ag.backward(x * 3.0)
 
     assert calls.seen == [[[30.0]]]
     assert x.grad.tolist() == [300.0]
 
 
-def test_gradients_have_a_history_under_create_graph(run):
+async def test_gradients_have_a_history_under_create_graph():
     x = leaf(2.0)
     kept: list[Any] = []
     y = x * x * x
     register_multi_grad_hook([y, x * 1.0], kept.append)
 
-    async def main() -> Any:
-        middle = x * x
-        register_multi_grad_hook([middle], kept.append)
-        await ag.grad(middle * middle, [middle], create_graph=True)
-        return await ag.grad(kept[-1][0], [x])
+    middle = x * x
+    register_multi_grad_hook([middle], kept.append)
+    await ag.grad(middle * middle, [middle], create_graph=True)
 
-    assert run(main())[0].tolist() == [8.0]
+    assert (await ag.grad(kept[-1][0], [x]))[0].tolist() == [8.0]
 
 
-def test_a_leaf_is_observed_in_graphs_that_are_built_later(run):
+async def test_a_leaf_is_observed_in_graphs_that_are_built_later():
     a, b = leaf(2.0), leaf(3.0)
     calls = observed(a, b)
 
     for factor in (1.0, 10.0):
-        run(ag.backward(a * b * factor))
+        await ag.backward(a * b * factor)
 
     assert calls.seen == [[[3.0], [2.0]], [[30.0], [20.0]]]
 
 
-def test_a_view_and_its_base_are_observed(run):
+async def test_a_view_and_its_base_are_observed():
     x = leaf(1.0, 2.0)
     base = x * 2.0
     view = base[:1]
     calls = observed(base, view)
 
-    run(ag.backward((view * 3.0).sum() + base.sum()))
+    await ag.backward((view * 3.0).sum() + base.sum())
 
     assert calls.seen == [[[4.0, 1.0], [3.0]]]
 
@@ -187,38 +185,38 @@ def test_a_view_and_its_base_are_observed(run):
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_the_handle_of_a_multi_grad_hook_removes_it_from_all_tensors(run, mode):
+async def test_the_handle_of_a_multi_grad_hook_removes_it_from_all_tensors(mode):
     a, b = leaf(2.0), leaf(3.0)
     calls = Calls()
     handle = register_multi_grad_hook([a, b], calls, mode=mode)
 
     handle.remove()
     handle.remove()
-    run(ag.backward(a * b))
+    await ag.backward(a * b)
 
     assert calls.seen == []
     assert len(a._meta.hooks) == len(b._meta.hooks) == 0
 
 
-def test_the_end_of_a_with_block_removes_a_multi_grad_hook(run):
+async def test_the_end_of_a_with_block_removes_a_multi_grad_hook():
     a = leaf(2.0)
     calls = Calls()
 
     with register_multi_grad_hook([a], calls):
-        run(ag.backward(a * 2.0))
-    run(ag.backward(a * 2.0))
+        await ag.backward(a * 2.0)
+    await ag.backward(a * 2.0)
 
     assert calls.seen == [[[2.0]]]
 
 
-def test_removing_a_multi_grad_hook_leaves_other_hooks_in_place(run):
+async def test_removing_a_multi_grad_hook_leaves_other_hooks_in_place():
     a = leaf(2.0)
     before, after = observed(a), Calls()
     handle = register_multi_grad_hook([a], Calls())
     register_multi_grad_hook([a], after)
 
     handle.remove()
-    run(ag.backward(a * 2.0))
+    await ag.backward(a * 2.0)
 
     assert before.seen == after.seen == [[[2.0]]]
 
@@ -275,48 +273,45 @@ def test_what_cannot_be_called_is_refused():
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_a_hook_on_shared_leaves_does_not_make_the_grad_of_another_task_fail(run, create_graph):
+async def test_a_hook_on_shared_leaves_does_not_make_the_grad_of_another_task_fail(create_graph):
     shared, own = leaf(2.0), leaf(3.0)
     calls = observed(shared, own)
 
-    async def main() -> Any:
-        async with asyncio.TaskGroup() as group:
-            other = group.create_task(ag.grad(shared * 5.0, [shared], create_graph=create_graph))
-            group.create_task(ag.backward(shared * own))
-        return other.result()
-
-    (grad,) = run(main())
+    async with asyncio.TaskGroup() as group:
+        other = group.create_task(ag.grad(shared * 5.0, [shared], create_graph=create_graph))
+        group.create_task(ag.backward(shared * own))
+    (grad,) = other.result()
 
     assert grad.tolist() == [5.0]
     assert sorted(calls.seen, key=str) == [[[3.0], [2.0]], [[5.0], None]]
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_grad_calls_a_hook_with_the_gradients_of_the_leaves_that_it_captures(run, mode):
+async def test_grad_calls_a_hook_with_the_gradients_of_the_leaves_that_it_captures(mode):
     a, b, c = leaf(2.0), leaf(3.0), leaf(4.0)
     middle = a * b
     calls = observed(a, middle, b, c, mode=mode)
 
-    grads = run(ag.grad(middle * c, [a, c]))
+    grads = await ag.grad(middle * c, [a, c])
 
     assert [grad.tolist() for grad in grads] == [[12.0], [6.0]]
     assert calls.seen == ([[[12.0], [4.0], None, [6.0]]] if mode == "all" else [[6.0]])
 
 
-def test_grad_of_a_leaf_with_respect_to_itself_calls_its_hook(run):
+async def test_grad_of_a_leaf_with_respect_to_itself_calls_its_hook():
     x = leaf(2.0)
     keeps_its_node = x * 1.0
     calls = observed(x)
 
-    (grad,) = run(ag.grad(x, [x]))
+    (grad,) = await ag.grad(x, [x])
 
     assert (grad.tolist(), calls.seen, keeps_its_node.tolist()) == ([1.0], [[[1.0]]], [2.0])
 
 
-def test_each_row_of_batched_grads_calls_a_hook_on_a_leaf(run):
+async def test_each_row_of_batched_grads_calls_a_hook_on_a_leaf():
     x = leaf(2.0)
     calls = observed(x)
 
-    run(ag.grad(x * 3.0, [x], np.array([[1.0], [2.0]]), is_grads_batched=True))
+    await ag.grad(x * 3.0, [x], np.array([[1.0], [2.0]]), is_grads_batched=True)
 
     assert calls.seen == [[[3.0]], [[6.0]]]

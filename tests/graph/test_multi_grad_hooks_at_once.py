@@ -18,6 +18,7 @@ from asyncgrad.graph import register_multi_grad_hook
 from tests.functions import awaiting, calling
 from tests.graph.observing import Calls, observed
 from tests.leaves import leaf
+from tests.support.loops import on_each_loop
 from tests.turns import Held, settle
 
 
@@ -37,64 +38,58 @@ def collectors(monkeypatch: pytest.MonkeyPatch, kind: Any) -> list[Any]:
 # Backward passes do not see each other.
 
 
-def test_repeated_backward_passes_call_a_multi_grad_hook_once_each(run):
+async def test_repeated_backward_passes_call_a_multi_grad_hook_once_each():
     a, b = leaf(2.0), leaf(3.0)
     y = a * b
     calls = observed(a, b, y)
 
     for _ in range(3):
-        run(ag.backward(y * 1.0, retain_graph=True))
+        await ag.backward(y * 1.0, retain_graph=True)
 
     assert calls.seen == [[[3.0], [2.0], [1.0]]] * 3
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_two_backward_passes_at_once_are_kept_apart(run, mode):
+async def test_two_backward_passes_at_once_are_kept_apart(mode):
     a, b = leaf(2.0), leaf(3.0)
     calls = observed(a, b, mode=mode)
 
-    async def main() -> None:
-        one, two = Held(), Held()
-        first = asyncio.ensure_future(ag.backward(a * 5.0 + awaiting(b, one) * 7.0))
-        await one.begun.wait()
-        await settle()
-        second = asyncio.ensure_future(ag.backward(awaiting(a, two) * 11.0 + b * 13.0))
-        await two.begun.wait()
-        await settle()
-        if mode == "all":
-            assert calls.seen == []
-        one.let_go.set()
-        await first
-        two.let_go.set()
-        await second
-
-    run(main())
+    one, two = Held(), Held()
+    first = asyncio.ensure_future(ag.backward(a * 5.0 + awaiting(b, one) * 7.0))
+    await one.begun.wait()
+    await settle()
+    second = asyncio.ensure_future(ag.backward(awaiting(a, two) * 11.0 + b * 13.0))
+    await two.begun.wait()
+    await settle()
+    if mode == "all":
+        assert calls.seen == []
+    one.let_go.set()
+    await first
+    two.let_go.set()
+    await second
 
     wanted = [[[5.0], [7.0]], [[11.0], [13.0]]] if mode == "all" else [[5.0], [13.0]]
     assert calls.seen == wanted
 
 
-def test_backward_passes_of_different_reach_at_once_wait_for_different_numbers(run):
+async def test_backward_passes_of_different_reach_at_once_wait_for_different_numbers():
     a, b, c = leaf(2.0), leaf(3.0), leaf(4.0)
     calls = observed(a, b, c)
 
-    async def main() -> None:
-        held = Held()
-        wide = asyncio.ensure_future(ag.backward(a * 5.0 + b * 6.0 + awaiting(c, held) * 7.0))
-        await held.begun.wait()
-        await settle()
-        await ag.backward(a * 11.0)
-        await ag.backward(b * 12.0 + c * 13.0)
-        held.let_go.set()
-        await wide
-
-    run(main())
+    held = Held()
+    wide = asyncio.ensure_future(ag.backward(a * 5.0 + b * 6.0 + awaiting(c, held) * 7.0))
+    await held.begun.wait()
+    await settle()
+    await ag.backward(a * 11.0)
+    await ag.backward(b * 12.0 + c * 13.0)
+    held.let_go.set()
+    await wide
 
     assert calls.seen == [[[11.0], None, None], [None, [12.0], [13.0]], [[5.0], [6.0], [7.0]]]
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_a_nested_backward_over_the_same_tensors_calls_a_multi_grad_hook_by_itself(run, mode):
+async def test_a_nested_backward_over_the_same_tensors_calls_a_multi_grad_hook_by_itself(mode):
     a, b = leaf(2.0), leaf(3.0)
     calls = observed(a, b, mode=mode)
 
@@ -103,7 +98,7 @@ def test_a_nested_backward_over_the_same_tensors_calls_a_multi_grad_hook_by_itse
             root = a * 11.0 + b * 13.0
         await ag.backward(root)
 
-    run(ag.backward(awaiting(a, nested) * 7.0 + b * 5.0))
+    await ag.backward(awaiting(a, nested) * 7.0 + b * 5.0)
 
     # The newest product comes first: in the outer one that of b, before it nests the other.
     wanted = [[[11.0], [13.0]], [[7.0], [5.0]]] if mode == "all" else [[5.0], [13.0]]
@@ -138,6 +133,7 @@ def test_threads_run_one_graph_at_once():
 # Failures and what is kept.
 
 
+@on_each_loop
 @pytest.mark.parametrize("mode", ["all", "any"])
 def test_a_backward_that_fails_midway_leaves_nothing_behind(run, mode, monkeypatch):
     made = collectors(monkeypatch, _AllGradients if mode == "all" else _FirstGradient)
@@ -167,58 +163,55 @@ def test_a_backward_that_fails_midway_leaves_nothing_behind(run, mode, monkeypat
     assert calls.seen == ([[[1.0], [7.0], [5.0]]] if mode == "all" else [[1.0]])
 
 
-def test_a_backward_that_is_cancelled_leaves_nothing_behind(run, monkeypatch):
+async def test_a_backward_that_is_cancelled_leaves_nothing_behind(monkeypatch):
     made = collectors(monkeypatch, _AllGradients)
     a, b = leaf(2.0), leaf(3.0)
     calls = observed(a, b)
 
-    async def main() -> None:
-        held = Held()
-        y = a * 7.0 + awaiting(b, held) * 5.0
-        task = asyncio.ensure_future(ag.backward(y, retain_graph=True))
-        await held.begun.wait()
-        await settle()
-        assert len(made[0]._states) == 1
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        del task
-        # The loop's handle holds the task, and with it its error, until its turn ends.
-        await settle()
-        gc.collect()
-        assert len(made[0]._states) == 0
-        held.let_go.set()
-        await ag.backward(y)
-
-    run(main())
+    held = Held()
+    y = a * 7.0 + awaiting(b, held) * 5.0
+    task = asyncio.ensure_future(ag.backward(y, retain_graph=True))
+    await held.begun.wait()
+    await settle()
+    assert len(made[0]._states) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    # The loop's handle holds the task, and with it its error, until its turn ends.
+    await settle()
+    gc.collect()
+    assert len(made[0]._states) == 0
+    held.let_go.set()
+    await ag.backward(y)
 
     assert calls.seen == [[[7.0], [5.0]]]
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_a_backward_that_succeeds_leaves_nothing_behind(run, mode, monkeypatch):
+async def test_a_backward_that_succeeds_leaves_nothing_behind(mode, monkeypatch):
     made = collectors(monkeypatch, _AllGradients if mode == "all" else _FirstGradient)
     a = leaf(2.0)
     observed(a, mode=mode)
 
-    run(ag.backward(a * 2.0))
+    await ag.backward(a * 2.0)
     gc.collect()
 
     assert [len(one._states) for one in made] == [0]
 
 
-def test_what_was_gathered_is_let_go_when_the_hook_is_called(run, monkeypatch):
+async def test_what_was_gathered_is_let_go_when_the_hook_is_called(monkeypatch):
     made = collectors(monkeypatch, _AllGradients)
     a, b = leaf(2.0), leaf(3.0)
     kept: list[int] = []
     register_multi_grad_hook([a, b], lambda grads: kept.append(len(made[0]._states)))
 
-    run(ag.backward(a * b))
+    await ag.backward(a * b)
 
     assert kept == [0]
 
 
-def test_a_hook_that_raises_fails_the_backward_and_works_in_the_next(run):
+async def test_a_hook_that_raises_fails_the_backward_and_works_in_the_next():
     a, b = leaf(2.0), leaf(3.0)
     fails = [True]
     calls = Calls()
@@ -231,12 +224,12 @@ def test_a_hook_that_raises_fails_the_backward_and_works_in_the_next(run):
     register_multi_grad_hook([a, b], hook)
     y = a * b
     with pytest.raises(ValueError, match="the hook"):
-        run(ag.backward(y, retain_graph=True))
+        await ag.backward(y, retain_graph=True)
     assert a.grad is None
     assert b.grad is None
     fails[0] = False
 
-    run(ag.backward(y))
+    await ag.backward(y)
 
     assert calls.seen == [[[3.0], [2.0]]]
 
@@ -262,13 +255,13 @@ def test_the_hook_keeps_no_graph_alive():
         gc.enable()
 
 
-def test_the_list_is_the_users_own(run):
+async def test_the_list_is_the_users_own():
     a = leaf(2.0)
     kept: list[Any] = []
     register_multi_grad_hook([a], kept.append)
 
     for factor in (3.0, 5.0):
-        run(ag.backward(a * factor))
+        await ag.backward(a * factor)
 
     assert [grads[0].tolist() for grads in kept] == [[3.0], [5.0]]
     assert a.grad.tolist() == [8.0]
@@ -278,7 +271,7 @@ def test_the_list_is_the_users_own(run):
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_an_async_hook_is_awaited(run, mode):
+async def test_an_async_hook_is_awaited(mode):
     a, b = leaf(2.0), leaf(3.0)
     order: list[str] = []
 
@@ -290,56 +283,51 @@ def test_an_async_hook_is_awaited(run, mode):
 
     register_multi_grad_hook([a, b], hook, mode=mode)
 
-    run(ag.backward(a * b))
+    await ag.backward(a * b)
 
     assert order == ["begin", "end"]
     assert (a.grad.tolist(), b.grad.tolist()) == ([3.0], [2.0])
 
 
-def test_an_async_hook_holds_up_only_the_node_it_was_called_at(run):
+async def test_an_async_hook_holds_up_only_the_node_it_was_called_at():
     a, b = leaf(2.0), leaf(3.0)
     x, z = a * 2.0, b * 2.0
     other = observed(a), observed(b)
 
-    async def main() -> None:
-        begun, let_go = asyncio.Event(), asyncio.Event()
+    begun, let_go = asyncio.Event(), asyncio.Event()
 
-        async def hook(grads: Any) -> None:
-            begun.set()
-            await let_go.wait()
+    async def hook(grads: Any) -> None:
+        begun.set()
+        await let_go.wait()
 
-        register_multi_grad_hook([z, x], hook)
-        task = asyncio.ensure_future(ag.backward(x * 5.0 + z * 7.0))
-        await begun.wait()
-        await settle()
-        assert sorted(len(calls.seen) for calls in other) == [0, 1]
-        let_go.set()
-        await task
-
-    run(main())
+    register_multi_grad_hook([z, x], hook)
+    task = asyncio.ensure_future(ag.backward(x * 5.0 + z * 7.0))
+    await begun.wait()
+    await settle()
+    assert sorted(len(calls.seen) for calls in other) == [0, 1]
+    let_go.set()
+    await task
 
     assert [calls.seen for calls in other] == [[[[10.0]]], [[[14.0]]]]
 
 
-def test_while_an_async_multi_grad_hook_waits_another_backward_calls_it_too(run):
+async def test_while_an_async_multi_grad_hook_waits_another_backward_calls_it_too():
     a = leaf(2.0)
 
-    async def main() -> list[Any]:
-        seen: list[Any] = []
-        both = asyncio.Event()
+    seen: list[Any] = []
+    both = asyncio.Event()
 
-        async def hook(grads: Any) -> None:
-            seen.append([None if grad is None else grad.item() for grad in grads])
-            if len(seen) == 2:
-                both.set()
-            await both.wait()
+    async def hook(grads: Any) -> None:
+        seen.append([None if grad is None else grad.item() for grad in grads])
+        if len(seen) == 2:
+            both.set()
+        await both.wait()
 
-        x, y = a * 3.0, a * 5.0
-        register_multi_grad_hook([x, y], hook)
-        await asyncio.gather(ag.backward(x * 1.0), ag.grad(y * 2.0, [y]))
-        return seen
+    x, y = a * 3.0, a * 5.0
+    register_multi_grad_hook([x, y], hook)
+    await asyncio.gather(ag.backward(x * 1.0), ag.grad(y * 2.0, [y]))
 
-    assert run(main()) == [[1.0, None], [None, 2.0]]
+    assert seen == [[1.0, None], [None, 2.0]]
 
 
 def test_only_an_async_hook_makes_tensor_hooks_that_may_wait():
@@ -355,7 +343,7 @@ def test_only_an_async_hook_makes_tensor_hooks_that_may_wait():
         assert inspect.iscoroutinefunction(hook) is wanted
 
 
-def test_a_plain_function_that_returns_an_awaitable_is_awaited(run):
+async def test_a_plain_function_that_returns_an_awaitable_is_awaited():
     a = leaf(2.0)
     ended: list[bool] = []
 
@@ -366,7 +354,7 @@ def test_a_plain_function_that_returns_an_awaitable_is_awaited(run):
 
     register_multi_grad_hook([a], lambda grads: later())
 
-    run(ag.backward(a * 3.0))
+    await ag.backward(a * 3.0)
 
     assert ended == [True]
     assert a.grad.tolist() == [3.0]

@@ -111,9 +111,9 @@ def test_a_node_knows_whether_its_body_is_async():
     ]
 
 
-def test_a_node_without_a_body_says_so(run):
+async def test_a_node_without_a_body_says_so():
     with pytest.raises(NotImplementedError, match=r"Node must implement apply\(grads\)"):
-        run(ag.backward(ag.graph.GradientEdge(Node(), 0), 1.0))
+        await ag.backward(ag.graph.GradientEdge(Node(), 0), 1.0)
 
 
 def test_a_leaf_has_one_accumulator_while_a_graph_holds_it():
@@ -126,7 +126,7 @@ def test_a_leaf_has_one_accumulator_while_a_graph_holds_it():
     assert node.variable is x
 
 
-def test_an_accumulator_goes_with_the_last_graph_and_hooks_on_its_leaf_stay(run):
+async def test_an_accumulator_goes_with_the_last_graph_and_hooks_on_its_leaf_stay():
     gc.disable()
     try:
         x, seen = leaf(1.0), []
@@ -138,7 +138,7 @@ def test_an_accumulator_goes_with_the_last_graph_and_hooks_on_its_leaf_stay(run)
     finally:
         gc.enable()
 
-    run(ag.backward(np.multiply(x, 2.0)))
+    await ag.backward(np.multiply(x, 2.0))
 
     assert len(seen) == 1
 
@@ -160,7 +160,7 @@ def test_the_gradient_edge_of_a_result_is_its_node_and_place():
     assert get_gradient_edge(second) == (first.grad_fn, 1)
 
 
-def test_edges_to_a_later_output_of_a_node_lead_there(run):
+async def test_edges_to_a_later_output_of_a_node_lead_there():
     class Two(ag.Function):
         @staticmethod
         def forward(ctx, x):
@@ -174,7 +174,7 @@ def test_edges_to_a_later_output_of_a_node_lead_there(run):
     first, second = Two.apply(x)
     products: list[Any] = [np.multiply(second, 3.0), np.multiply(2.0, first), np.multiply(second, second)]
 
-    run(ag.backward(products))
+    await ag.backward(products)
 
     assert x.grad.item() == 10.0 * 3.0 + 2.0 + 10.0 * 2.0
 
@@ -249,7 +249,7 @@ def test_a_node_is_the_same_object_on_every_access_and_equals_no_other():
 # Hooks of a node.
 
 
-def test_a_node_pre_hook_replaces_what_the_body_takes_and_a_post_hook_what_it_returned(run):
+async def test_a_node_pre_hook_replaces_what_the_body_takes_and_a_post_hook_what_it_returned():
     x, seen = leaf(3.0), []
     y = np.multiply(x, 2.0)
 
@@ -262,10 +262,10 @@ def test_a_node_pre_hook_replaces_what_the_body_takes_and_a_post_hook_what_it_re
         return (outputs[0] + 1, None)
 
     handles = [y.grad_fn.register_prehook(before), y.grad_fn.register_hook(after)]
-    run(ag.backward(y, retain_graph=True))
+    await ag.backward(y, retain_graph=True)
     for handle in handles:
         handle.remove()
-    run(ag.backward(y))
+    await ag.backward(y)
 
     assert seen == [("before", [[1.0]]), ("after", [[20.0], None], [[10.0]])]
     assert x.grad.tolist() == [21.0 + 2.0]

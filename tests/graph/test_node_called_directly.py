@@ -92,19 +92,17 @@ def test_what_a_leaf_was_given_by_a_call_is_there_to_stay():
     assert x._meta.changes == []
 
 
-def test_a_node_with_an_async_body_returns_an_awaitable_of_the_same(run):
+async def test_a_node_with_an_async_body_returns_an_awaitable_of_the_same():
     async def backward(ctx: Any, grad: Any) -> Any:
         await asyncio.sleep(0)
         return grad * 2
 
     out = function(lambda ctx, x: x.numpy().copy(), backward).apply(leaf(1.0))
 
-    async def main() -> Any:
-        called = out.grad_fn(np.ones(1))
-        assert inspect.isawaitable(called)
-        return await called
+    called = out.grad_fn(np.ones(1))
+    assert inspect.isawaitable(called)
 
-    assert run(main()).tolist() == [2.0]
+    assert (await called).tolist() == [2.0]
 
 
 def test_a_node_of_ones_own_is_called_too():

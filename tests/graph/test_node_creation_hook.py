@@ -75,7 +75,7 @@ def test_a_function_is_seen_when_it_has_saved():
     assert seen == [True]
 
 
-def test_an_async_function_is_seen_when_its_forward_has_ended(run):
+async def test_an_async_function_is_seen_when_its_forward_has_ended():
     async def forward(ctx: Any, x: Any) -> Any:
         events.append("forward")
         await asyncio.sleep(0)
@@ -90,7 +90,7 @@ def test_an_async_function_is_seen_when_its_forward_has_ended(run):
         with node_creation_hook(lambda node: events.append(node.name)):
             await made.apply(x)
 
-    run(main())
+    await main()
 
     assert events == ["forward", "forward ends", "SlowBackward"]
 
@@ -109,18 +109,16 @@ def test_what_is_not_recorded_is_not_seen():
     assert seen == []
 
 
-def test_nodes_of_a_recorded_backward_are_seen_and_an_ordinary_backward_makes_none(run):
+async def test_nodes_of_a_recorded_backward_are_seen_and_an_ordinary_backward_makes_none():
     x, seen = leaf(2.0), []
     y = x * x * x
 
-    async def main() -> Any:
-        with node_creation_hook(seen.append):
-            await ag.grad(y, [x], retain_graph=True)
-            ordinary = len(seen)
-            (g,) = await ag.grad(y, [x], create_graph=True)
-            return ordinary, g
-
-    ordinary, g = run(main())
+    with node_creation_hook(seen.append):
+        await ag.grad(y, [x], retain_graph=True)
+        ordinary = len(seen)
+        (g,) = await ag.grad(y, [x], create_graph=True)
+        found = ordinary, g
+    ordinary, g = found
     reached, waiting = set(), [g.grad_fn]
     while waiting:
         node = waiting.pop()
@@ -235,7 +233,7 @@ def test_blocks_that_end_out_of_order_leave_the_modes_of_those_that_remain():
     assert (inside, seen) == (False, [])
 
 
-def test_tasks_and_threads_do_not_see_each_others_hooks(run):
+async def test_tasks_and_threads_do_not_see_each_others_hooks():
     x, seen = leaf(1.0) * 1, []
 
     async def other(entered: asyncio.Event, done: asyncio.Event) -> None:
@@ -258,10 +256,10 @@ def test_tasks_and_threads_do_not_see_each_others_hooks(run):
             assert (before, len(seen)) == (0, 1)
         await task
 
-    run(main())
+    await main()
 
 
-def test_a_hook_decorates_functions_of_all_kinds(run):
+async def test_a_hook_decorates_functions_of_all_kinds():
     x, seen = leaf(1.0) * 1, []
 
     @node_creation_hook(seen.append)
@@ -280,7 +278,7 @@ def test_a_hook_decorates_functions_of_all_kinds(run):
         x * 2
 
     plain()
-    run(later())
+    await later()
     generator = steps()
     next(generator)
     x * 5

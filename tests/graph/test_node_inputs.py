@@ -41,29 +41,29 @@ def test_the_first_input_with_a_device_says_where_the_node_lives():
     assert (before, node.device) == (None, CPU)
 
 
-def test_an_input_that_was_added_takes_its_gradient(run):
+async def test_an_input_that_was_added_takes_its_gradient():
     x = leaf(1.0, 2.0)
     lower = SumNode([edge_to(x)], (VECTOR,))
     second = lower.add_input_metadata(VECTOR)
     upper = SumNode([Edge(lower, 0), Edge(lower, second)], (VECTOR,))
-    run(ag.backward(GradientEdge(upper, 0), np.array([1.0, 10.0])))
+    await ag.backward(GradientEdge(upper, 0), np.array([1.0, 10.0]))
 
     assert x.grad.tolist() == [2.0, 20.0]
 
 
-def test_metadata_made_without_arguments_is_the_slot_of_an_output_without_gradient(run):
+async def test_metadata_made_without_arguments_is_the_slot_of_an_output_without_gradient():
     node = SumNode([], ())
     slot = node.add_input_metadata(InputMetadata())
 
     assert node.input_metadata[slot].was_default_constructed
     assert not VECTOR.was_default_constructed
     with refused(InvalidGradientError, RuntimeError, "SumNode", "the slot of an output that has no gradient"):
-        run(ag.backward(GradientEdge(SumNode([Edge(node, slot)]), 0), np.ones(2)))
+        await ag.backward(GradientEdge(SumNode([Edge(node, slot)]), 0), np.ones(2))
     with refused(InvalidRootError, RuntimeError, "root 0", "has no gradient"):
-        run(ag.backward(GradientEdge(node, slot), np.ones(2)))
+        await ag.backward(GradientEdge(node, slot), np.ones(2))
 
 
-def test_the_slot_of_an_output_without_gradient_takes_undefined_gradients(run):
+async def test_the_slot_of_an_output_without_gradient_takes_undefined_gradients():
     seen = []
 
     class Look(Node):
@@ -72,7 +72,7 @@ def test_the_slot_of_an_output_without_gradient_takes_undefined_gradients(run):
             return (None,) * self.num_outputs
 
     lower = Look([], (InputMetadata(),))
-    run(ag.backward(GradientEdge(Look([Edge(lower, 0)]), 0), np.ones(2)))
+    await ag.backward(GradientEdge(Look([Edge(lower, 0)]), 0), np.ones(2))
 
     assert seen[1] == (None,)
 
@@ -120,7 +120,7 @@ def test_outputs_are_named_by_nothing_else(named):
         SumNode([None]).should_compute_output(named)
 
 
-def test_a_backward_with_given_inputs_wants_only_what_leads_there(run):
+async def test_a_backward_with_given_inputs_wants_only_what_leads_there():
     asked: list[Any] = []
 
     class Ask(SumNode):
@@ -134,8 +134,8 @@ def test_a_backward_with_given_inputs_wants_only_what_leads_there(run):
     keep = (x * 1, y * 1)
     node = Ask([edge_to(x), edge_to(y)], (VECTOR,))
     root = GradientEdge(node, 0)
-    run(ag.grad(root, [x], np.ones(2), retain_graph=True))
-    run(ag.backward(root, np.ones(2)))
+    await ag.grad(root, [x], np.ones(2), retain_graph=True)
+    await ag.backward(root, np.ones(2))
 
     assert asked == [[True, False, True, False, True], [True] * 5]
     assert node.task_should_compute_output(1)

@@ -16,6 +16,7 @@ from asyncgrad import nn, sync
 from asyncgrad.errors import PromotionWarning
 from tests.functions import Doubled
 from tests.leaves import random_leaf
+from tests.support.loops import one_loop
 
 WIDE = np.array([[1.0, 2.0], [3.0, 4.0]])
 
@@ -147,7 +148,8 @@ def test_it_holds_inside_of_its_block_and_of_the_function_that_it_decorates():
         promote(x)
 
 
-def test_a_task_that_began_outside_does_not_see_it():
+@one_loop
+async def test_a_task_that_began_outside_does_not_see_it():
     async def outside(begun: asyncio.Event, entered: asyncio.Event) -> Any:
         begun.set()
         await entered.wait()
@@ -163,7 +165,7 @@ def test_a_task_that_began_outside_does_not_see_it():
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        asyncio.run(main())
+        await main()
 
 
 def test_a_nested_block_warns_once():

@@ -56,13 +56,10 @@ async def connected(client: Any) -> Any:
 
 
 @pytest.mark.parametrize("half", HALVES, ids=["nothing", "a byte", "a line", "all but the end"])
-def test_headers_that_do_not_end_are_not_waited_for(run, half):
-    async def main():
-        async with soon() as client, connected(client) as (reader, writer):
-            writer.write(half)
-            return await reader.read()
-
-    found = run(main())
+async def test_headers_that_do_not_end_are_not_waited_for(half):
+    async with soon() as client, connected(client) as (reader, writer):
+        writer.write(half)
+        found = await reader.read()
 
     if half:
         assert found.startswith(b"HTTP/1.1 408 ")
@@ -71,81 +68,74 @@ def test_headers_that_do_not_end_are_not_waited_for(run, half):
         assert found == b""
 
 
-def test_a_byte_now_and_then_gains_no_time(run):
-    async def main():
-        async with soon() as client, connected(client) as (reader, writer):
-            writer.write(b"GET /health HTTP/1.1\r\nx: ")
+async def test_a_byte_now_and_then_gains_no_time():
+    async with soon() as client, connected(client) as (reader, writer):
+        writer.write(b"GET /health HTTP/1.1\r\nx: ")
 
-            async def trickle():
-                while True:
-                    writer.write(b"x")
-                    await asyncio.sleep(0)
+        async def trickle():
+            while True:
+                writer.write(b"x")
+                await asyncio.sleep(0)
 
-            trickling = asyncio.create_task(trickle())
-            line = await reader.readline()
-            trickling.cancel()
-            await asyncio.wait([trickling])
-            return line
+        trickling = asyncio.create_task(trickle())
+        line = await reader.readline()
+        trickling.cancel()
+        await asyncio.wait([trickling])
+        found = line
 
-    assert run(main()).startswith(b"HTTP/1.1 408 ")
+    assert found.startswith(b"HTTP/1.1 408 ")
 
 
-def test_the_headers_of_a_second_request_are_timed_out_too(run):
-    async def main():
-        async with soon() as client, connected(client) as (reader, writer):
-            writer.write(WHOLE)
-            first, _ = await answer(reader)
-            writer.write(b"GET /hea")
-            second, _ = await answer(reader)
-            return first, second, await reader.read()
-
-    first, second, rest = run(main())
+async def test_the_headers_of_a_second_request_are_timed_out_too():
+    async with soon() as client, connected(client) as (reader, writer):
+        writer.write(WHOLE)
+        first, _ = await answer(reader)
+        writer.write(b"GET /hea")
+        second, _ = await answer(reader)
+        found = first, second, await reader.read()
+    first, second, rest = found
 
     assert (first[:12], second[:12], rest) == (b"HTTP/1.1 404", b"HTTP/1.1 408", b"")
 
 
-def test_a_request_that_takes_longer_than_headers_may_is_not_cut_off(run):
-    async def main():
-        learner = new_learner()
-        protocol = http.connections(headers_timeout=0.1)
-        async with serving(learner, protocol=protocol) as (client, _), connected(client) as (reader, writer):
-            learner.model.shut("forward")
-            body = b'{"x": [1, 2], "y": [1]}'
-            writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            await turns_until(lambda: learner.model.began("forward") == 1)
-            asyncio.get_running_loop().call_later(0.2, learner.model.open)
-            return await answer(reader)
-
-    head, _ = run(main())
+async def test_a_request_that_takes_longer_than_headers_may_is_not_cut_off():
+    learner = new_learner()
+    protocol = http.connections(headers_timeout=0.1)
+    async with serving(learner, protocol=protocol) as (client, _), connected(client) as (reader, writer):
+        learner.model.shut("forward")
+        body = b'{"x": [1, 2], "y": [1]}'
+        writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await turns_until(lambda: learner.model.began("forward") == 1)
+        asyncio.get_running_loop().call_later(0.2, learner.model.open)
+        found = await answer(reader)
+    head, _ = found
 
     assert head.startswith(b"HTTP/1.1 200 ")
 
 
-def test_more_clients_than_may_are_told_to_come_later_and_still_more_are_hung_up_on(run):
-    async def main():
-        protocol = http.connections(max_connections=2, spare_after=60)
-        async with (
-            serving(new_learner(), protocol=protocol) as (client, server),
-            contextlib.AsyncExitStack() as stack,
-        ):
-            opened = []
-            for count in range(1, 5):
-                opened.append(await stack.enter_async_context(connected(client)))
-                await turns_until(lambda count=count: len(server.server_state.connections) == count)
-            async with connected(client) as (reader, _):
-                with contextlib.suppress(ConnectionError):
-                    assert await reader.read() == b""
-            found = []
-            for reader, writer in opened:
-                writer.write(WHOLE)
-                found.append(await answer(reader))
-            rest = await opened[2][0].read()
-            await turns_until(lambda: len(server.server_state.connections) == 2)
-            async with connected(client) as (reader, writer):
-                writer.write(WHOLE)
-                return found, rest, await answer(reader)
-
-    found, rest, last = run(main())
+async def test_more_clients_than_may_are_told_to_come_later_and_still_more_are_hung_up_on():
+    protocol = http.connections(max_connections=2, spare_after=60)
+    async with (
+        serving(new_learner(), protocol=protocol) as (client, server),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        opened = []
+        for count in range(1, 5):
+            opened.append(await stack.enter_async_context(connected(client)))
+            await turns_until(lambda count=count: len(server.server_state.connections) == count)
+        async with connected(client) as (reader, _):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        found = []
+        for reader, writer in opened:
+            writer.write(WHOLE)
+            found.append(await answer(reader))
+        rest = await opened[2][0].read()
+        await turns_until(lambda: len(server.server_state.connections) == 2)
+        async with connected(client) as (reader, writer):
+            writer.write(WHOLE)
+            result = found, rest, await answer(reader)
+    found, rest, last = result
     statuses = [head[9:12] for head, _ in found]
 
     assert rest == b""
@@ -220,43 +210,40 @@ async def one_more(client, server, count):
 
 
 @pytest.mark.parametrize("stuck", STUCK.values(), ids=STUCK)
-def test_clients_that_keep_the_server_waiting_lock_nobody_out(run, stuck):
-    async def main():
-        learner = new_learner()
-        protocol = http.connections(max_connections=3, spare_after=0)
-        async with serving(learner, protocol=protocol) as (client, server), contextlib.AsyncExitStack() as stack:
-            for _ in range(10):
-                _, writer = await stack.enter_async_context(one_more(client, server, 7))
-                await stuck(client, server, writer)
-            async with one_more(client, server, 7) as (reader, writer):
-                writer.write(WHOLE)
-                head, _ = await answer(reader)
-                await turns_until(lambda: len(server.server_state.connections) <= 6)
-                return head
+async def test_clients_that_keep_the_server_waiting_lock_nobody_out(stuck):
+    learner = new_learner()
+    protocol = http.connections(max_connections=3, spare_after=0)
+    async with serving(learner, protocol=protocol) as (client, server), contextlib.AsyncExitStack() as stack:
+        for _ in range(10):
+            _, writer = await stack.enter_async_context(one_more(client, server, 7))
+            await stuck(client, server, writer)
+        async with one_more(client, server, 7) as (reader, writer):
+            writer.write(WHOLE)
+            head, _ = await answer(reader)
+            await turns_until(lambda: len(server.server_state.connections) <= 6)
+            found = head
 
-    assert run(main()).startswith(b"HTTP/1.1 404 ")
+    assert found.startswith(b"HTTP/1.1 404 ")
 
 
-def test_a_client_that_the_server_works_for_keeps_its_place(run):
-    async def main():
-        learner = new_learner()
-        protocol = http.connections(max_connections=2, spare_after=0)
-        async with serving(learner, protocol=protocol) as (client, server), contextlib.AsyncExitStack() as stack:
-            learner.model.shut("forward")
-            body = b'{"x": [1, 2], "y": [1]}'
-            working = []
-            for count in (1, 2):
-                reader, writer = await stack.enter_async_context(one_more(client, server, 2))
-                writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-                await turns_until(lambda count=count: learner.statistics().pending == count)
-                working.append(reader)
-            async with connected(client) as (reader, writer):
-                writer.write(WHOLE)
-                third, _ = await answer(reader)
-            learner.model.open()
-            return third, [(await answer(reader))[0][:13] for reader in working]
-
-    third, others = run(main())
+async def test_a_client_that_the_server_works_for_keeps_its_place():
+    learner = new_learner()
+    protocol = http.connections(max_connections=2, spare_after=0)
+    async with serving(learner, protocol=protocol) as (client, server), contextlib.AsyncExitStack() as stack:
+        learner.model.shut("forward")
+        body = b'{"x": [1, 2], "y": [1]}'
+        working = []
+        for count in (1, 2):
+            reader, writer = await stack.enter_async_context(one_more(client, server, 2))
+            writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            await turns_until(lambda count=count: learner.statistics().pending == count)
+            working.append(reader)
+        async with connected(client) as (reader, writer):
+            writer.write(WHOLE)
+            third, _ = await answer(reader)
+        learner.model.open()
+        found = third, [(await answer(reader))[0][:13] for reader in working]
+    third, others = found
 
     assert third.startswith(b"HTTP/1.1 503 ")
     assert others == [b"HTTP/1.1 200 "] * 2
@@ -267,95 +254,83 @@ def test_a_client_that_the_server_works_for_keeps_its_place(run):
     [_send_half_of_a_body, _send_half_of_a_body_that_nobody_reads, ask_and_never_read],
     ids=["body", "body that nobody reads", "answers"],
 )
-def test_a_client_that_neither_sends_nor_reads_is_disconnected(run, stuck):
-    async def main():
-        protocol = http.connections(body_timeout=0.05, write_timeout=0.05)
-        async with (
-            serving(new_learner(), protocol=protocol) as (client, server),
-            one_more(client, server, 1) as (_, writer),
-        ):
-            await stuck(client, server, writer)
-            await turns_until(lambda: not server.server_state.connections)
-
-    run(main())
+async def test_a_client_that_neither_sends_nor_reads_is_disconnected(stuck):
+    protocol = http.connections(body_timeout=0.05, write_timeout=0.05)
+    async with (
+        serving(new_learner(), protocol=protocol) as (client, server),
+        one_more(client, server, 1) as (_, writer),
+    ):
+        await stuck(client, server, writer)
+        await turns_until(lambda: not server.server_state.connections)
 
 
-def test_an_answer_that_is_not_taken_does_not_keep_a_connection_that_is_closed(run):
-    async def main():
-        protocol = http.connections(write_timeout=0.2)
-        async with (
-            serving(new_learner(), protocol=protocol) as (client, server),
-            one_more(client, server, 1) as (_, writer),
-        ):
-            (connection,) = server.server_state.connections
-            await ask_and_never_read(client, server, writer)
-            connection.transport.close()
-            assert connection in server.server_state.connections
-            await turns_until(lambda: not server.server_state.connections)
-
-    run(main())
+async def test_an_answer_that_is_not_taken_does_not_keep_a_connection_that_is_closed():
+    protocol = http.connections(write_timeout=0.2)
+    async with (
+        serving(new_learner(), protocol=protocol) as (client, server),
+        one_more(client, server, 1) as (_, writer),
+    ):
+        (connection,) = server.server_state.connections
+        await ask_and_never_read(client, server, writer)
+        connection.transport.close()
+        assert connection in server.server_state.connections
+        await turns_until(lambda: not server.server_state.connections)
 
 
 @pytest.mark.parametrize(
     ("path", "status"), [(b"/learn", b"400"), (b"/nothing", b"404")], ids=["that is read", "after the answer"]
 )
-def test_a_body_that_is_no_http_is_answered_once_and_raises_nothing(run, caplog, path, status):
-    async def main():
-        async with (
-            serving(new_learner(), protocol=http.connections()) as (client, server),
-            one_more(client, server, 1) as (reader, writer),
-        ):
-            (connection,) = server.server_state.connections
-            head = POST.replace(b"/learn", path) + b"Transfer-Encoding: chunked\r\n\r\n"
-            writer.write(head + b"1\r\n{\r\n")
-            before = server.server_state.total_requests
-            if status == b"404":
-                await turns_until(lambda: server.server_state.total_requests > before)
-            else:
-                await turns_until(lambda: connection.cycle is not None)
-            writer.write(b"zz\r\n")
-            return await reader.read()
-
-    found = run(main())
+async def test_a_body_that_is_no_http_is_answered_once_and_raises_nothing(caplog, path, status):
+    async with (
+        serving(new_learner(), protocol=http.connections()) as (client, server),
+        one_more(client, server, 1) as (reader, writer),
+    ):
+        (connection,) = server.server_state.connections
+        head = POST.replace(b"/learn", path) + b"Transfer-Encoding: chunked\r\n\r\n"
+        writer.write(head + b"1\r\n{\r\n")
+        before = server.server_state.total_requests
+        if status == b"404":
+            await turns_until(lambda: server.server_state.total_requests > before)
+        else:
+            await turns_until(lambda: connection.cycle is not None)
+        writer.write(b"zz\r\n")
+        found = await reader.read()
 
     assert found.startswith(b"HTTP/1.1 " + status)
     assert found.count(b"HTTP/1.1 ") == 1
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_of_those_who_ask_ahead_one_request_is_begun_in_each_turn_of_the_loop(run):
+async def test_of_those_who_ask_ahead_one_request_is_begun_in_each_turn_of_the_loop():
     turn, begun = 0, []
 
     async def answers(scope, receive, send):
         begun.append((scope["client"], turn))
         await PlainTextResponse("")(scope, receive, send)
 
-    async def main():
-        loop = asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
 
-        def count():
-            nonlocal turn
-            turn += 1
-            nonlocal counting
-            counting = loop.call_soon(count)
+    def count():
+        nonlocal turn
+        turn += 1
+        nonlocal counting
+        counting = loop.call_soon(count)
 
-        async with (
-            serving(new_learner(), protocol=http.connections()) as (client, server),
-            contextlib.AsyncExitStack() as stack,
-        ):
-            opened = [await stack.enter_async_context(connected(client)) for _ in range(6)]
-            await turns_until(lambda: len(server.server_state.connections) == len(opened))
-            for connection in server.server_state.connections:
-                connection.app = answers
-            counting = loop.call_soon(count)
-            for _, writer in opened:
-                writer.write(WHOLE * 20)
-            for reader, _ in opened:
-                for _ in range(20):
-                    assert (await answer(reader))[0].startswith(b"HTTP/1.1 200 ")
-            counting.cancel()
-
-    run(main())
+    async with (
+        serving(new_learner(), protocol=http.connections()) as (client, server),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        opened = [await stack.enter_async_context(connected(client)) for _ in range(6)]
+        await turns_until(lambda: len(server.server_state.connections) == len(opened))
+        for connection in server.server_state.connections:
+            connection.app = answers
+        counting = loop.call_soon(count)
+        for _, writer in opened:
+            writer.write(WHOLE * 20)
+        for reader, _ in opened:
+            for _ in range(20):
+                assert (await answer(reader))[0].startswith(b"HTTP/1.1 200 ")
+        counting.cancel()
     seen, turns = set(), Counter()
     for client, at in begun:
         turns[at] += client in seen
@@ -365,28 +340,27 @@ def test_of_those_who_ask_ahead_one_request_is_begun_in_each_turn_of_the_loop(ru
     assert max(turns.values()) == 1
 
 
-def test_a_body_is_not_awaited_while_the_application_does_not_read(run):
-    async def main():
-        learner, go_on = new_learner(), asyncio.Event()
+async def test_a_body_is_not_awaited_while_the_application_does_not_read():
+    learner, go_on = new_learner(), asyncio.Event()
 
-        async def slow(scope, receive, send):
-            if scope["type"] == "http" and scope["path"] == "/slow":
-                await go_on.wait()
-            await application(scope, receive, send)
+    async def slow(scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == "/slow":
+            await go_on.wait()
+        await application(scope, receive, send)
 
-        protocol = http.connections(body_timeout=0.05)
-        async with (
-            serving(learner, protocol=protocol) as (client, server),
-            one_more(client, server, 1) as (reader, writer),
-        ):
-            (connection,) = server.server_state.connections
-            application, connection.app = connection.app, slow
-            writer.write(b"POST /slow HTTP/1.1\r\nHost: here\r\nContent-Length: 200000\r\n\r\n" + b" " * 200_000)
-            await turns_until(lambda: connection.flow.read_paused)
-            asyncio.get_running_loop().call_later(0.2, go_on.set)
-            return await answer(reader)
+    protocol = http.connections(body_timeout=0.05)
+    async with (
+        serving(learner, protocol=protocol) as (client, server),
+        one_more(client, server, 1) as (reader, writer),
+    ):
+        (connection,) = server.server_state.connections
+        application, connection.app = connection.app, slow
+        writer.write(b"POST /slow HTTP/1.1\r\nHost: here\r\nContent-Length: 200000\r\n\r\n" + b" " * 200_000)
+        await turns_until(lambda: connection.flow.read_paused)
+        asyncio.get_running_loop().call_later(0.2, go_on.set)
+        found = await answer(reader)
 
-    assert run(main())[0].startswith(b"HTTP/1.1 404 ")
+    assert found[0].startswith(b"HTTP/1.1 404 ")
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ from asyncgrad.errors import ModelDirectoryError
 from asyncgrad.learn.checkpoint_file import read_checkpoint, write_checkpoint
 from asyncgrad.learn.directory import ModelDirectory
 from asyncgrad.learn.encoding import array_as_text, encode
-from tests.support.loops import run_on
 from tests.learn.crashing import as_killed, learn, opened, reopened
 from tests.learn.making import answers, example, new_learner
 from tests.sampling import cases
+from tests.support.loops import run_on
 
 # --- the checkpoint ------------------------------------------------------------------------------
 
@@ -152,13 +152,13 @@ def test_a_checkpoint_is_a_zip_archive_that_numpy_reads(checkpoint):
 @pytest.mark.parametrize(
     "state", [3, [], {}, {"learned": "many"}, {"learned": 1.5, "steps": 2, "optimizer_type": "Adam"}], ids=repr
 )
-def test_a_checkpoint_of_something_else_is_refused_in_the_same_way(run, tmp_path, state):
+async def test_a_checkpoint_of_something_else_is_refused_in_the_same_way(tmp_path, state):
     directory = ModelDirectory(tmp_path)
     directory.save_checkpoint(state)
     directory.close()
 
     with pytest.raises(ModelDirectoryError, match="does not fit this model or optimizer"):
-        run(opened(tmp_path))
+        await opened(tmp_path)
 
 
 # --- the journal ---------------------------------------------------------------------------------
@@ -166,8 +166,8 @@ def test_a_checkpoint_of_something_else_is_refused_in_the_same_way(run, tmp_path
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 50, 300])
 @pytest.mark.parametrize("filler", [b"\0", b"\xff", b"x"], ids=["zeros", "ones", "letters"])
-def test_the_end_of_an_acknowledged_line_that_was_overwritten_is_refused(run, tmp_path, count, filler):
-    run(learn(tmp_path, 1, 2))
+async def test_the_end_of_an_acknowledged_line_that_was_overwritten_is_refused(tmp_path, count, filler):
+    await learn(tmp_path, 1, 2)
     path = tmp_path / "journal"
     data = path.read_bytes()[:-count] + count * filler
     path.write_bytes(data)
@@ -175,92 +175,89 @@ def test_the_end_of_an_acknowledged_line_that_was_overwritten_is_refused(run, tm
     with pytest.raises(
         ModelDirectoryError, match=r"line [12] of .*journal is damaged, and somebody may have been told"
     ):
-        run(reopened(tmp_path))
+        await reopened(tmp_path)
     assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("filled", [False, True], ids=["cut short", "never filled"])
-def test_a_line_that_is_cut_off_is_told_in_the_log_and_the_statistics(run, tmp_path, caplog, filled):
-    before = run(learn(tmp_path, 1))
+async def test_a_line_that_is_cut_off_is_told_in_the_log_and_the_statistics(tmp_path, caplog, filled):
+    before = await learn(tmp_path, 1)
     with (tmp_path / "journal").open("ab") as file:
         file.write(bytes(100) if filled else b'0badcafe 600 {"journal": "0')
 
-    assert run(reopened(tmp_path)) == (1, before, 100 if filled else 27)
+    assert await reopened(tmp_path) == (1, before, 100 if filled else 27)
     (record,) = [one for one in caplog.records if one.name == "asyncgrad.learn"]
     assert record.levelno == logging.WARNING
     assert "incomplete and was cut off" in record.getMessage()
 
 
-def test_every_length_to_which_a_crash_cuts_the_last_line_leaves_the_lines_before(run, tmp_path):
-    before = run(learn(tmp_path, 1))
+async def test_every_length_to_which_a_crash_cuts_the_last_line_leaves_the_lines_before(tmp_path):
+    before = await learn(tmp_path, 1)
     first = (tmp_path / "journal").read_bytes()
-    run(learn(tmp_path, 2))
+    await learn(tmp_path, 2)
     both = (tmp_path / "journal").read_bytes()
     lengths = random.Random(0).sample(range(len(first), len(both)), cases(100))
 
     for length in [len(first) + 1, len(first) + 8, len(first) + 12, len(both) - 1, *lengths]:
         (tmp_path / "journal").write_bytes(both[:length])
-        assert run(reopened(tmp_path)) == (1, before, length - len(first))
+        assert await reopened(tmp_path) == (1, before, length - len(first))
 
 
-def test_a_journal_that_was_removed_is_told_with_what_to_do(run, tmp_path):
-    run(learn(tmp_path, 1, 2))
+async def test_a_journal_that_was_removed_is_told_with_what_to_do(tmp_path):
+    await learn(tmp_path, 1, 2)
     (tmp_path / "journal").unlink()
 
     with pytest.raises(ModelDirectoryError, match=r"has a checkpoint\.npz but no journal") as caught:
-        run(reopened(tmp_path))
+        await reopened(tmp_path)
     assert not (tmp_path / "journal").exists()
     command = re.search(r"by (touch .*)$", str(caught.value))
     assert command is not None
     assert os.system(command[1]) == 0  # the advice of the message
-    assert run(reopened(tmp_path))[0] == 0
+    assert (await reopened(tmp_path))[0] == 0
 
 
-def test_a_journal_of_another_model_is_refused(run, tmp_path):
+async def test_a_journal_of_another_model_is_refused(tmp_path):
     for name in "ab":
-        run(learn(tmp_path / name, 1, 2))
+        await learn(tmp_path / name, 1, 2)
     shutil.copy(tmp_path / "a" / "journal", tmp_path / "b" / "journal")
 
     with pytest.raises(ModelDirectoryError, match=r"line 1 of .*journal belongs to another checkpoint"):
-        run(reopened(tmp_path / "b"))
+        await reopened(tmp_path / "b")
 
 
-def test_an_older_checkpoint_beside_a_journal_is_refused(run, tmp_path):
-    async def main() -> None:
-        async with new_learner(tmp_path) as learner:
-            older = as_killed(tmp_path, tmp_path / "older")
-            for seed in (1, 2):
-                await learner.learn(example(seed))
-                await learner.checkpoint()
-            await learner.learn(example(3))
-            as_killed(tmp_path, tmp_path / "newer")
-            shutil.copy(older / "checkpoint.npz", tmp_path / "newer" / "checkpoint.npz")
-
-    run(main())
+async def test_an_older_checkpoint_beside_a_journal_is_refused(tmp_path):
+    async with new_learner(tmp_path) as learner:
+        older = as_killed(tmp_path, tmp_path / "older")
+        for seed in (1, 2):
+            await learner.learn(example(seed))
+            await learner.checkpoint()
+        await learner.learn(example(3))
+        as_killed(tmp_path, tmp_path / "newer")
+        shutil.copy(older / "checkpoint.npz", tmp_path / "newer" / "checkpoint.npz")
     with pytest.raises(ModelDirectoryError, match=r"line 1 of .*journal belongs to another checkpoint"):
-        run(reopened(tmp_path / "newer"))
+        await reopened(tmp_path / "newer")
 
 
 @pytest.mark.parametrize(("order", "text"), [([0, 0], "line 2 of .* repeats what"), ([1, 0], "lacks what was learned")])
-def test_lines_that_are_repeated_or_in_another_order_are_refused(run, tmp_path, order, text):
-    run(learn(tmp_path, 1, 2))
+async def test_lines_that_are_repeated_or_in_another_order_are_refused(tmp_path, order, text):
+    await learn(tmp_path, 1, 2)
     lines = (tmp_path / "journal").read_bytes().splitlines(keepends=True)
     (tmp_path / "journal").write_bytes(b"".join(lines[number] for number in order))
 
     with pytest.raises(ModelDirectoryError, match=text):
-        run(reopened(tmp_path))
+        await reopened(tmp_path)
 
 
 @pytest.mark.parametrize(
     "text", ["3", "{}", '{"learned": 0}', '{"learned": "0", "examples": []}', 100_000 * "[", '{"x": 1, "examples": []}']
 )
-def test_a_line_that_says_something_else_is_refused_in_the_same_way(run, tmp_path, text):
-    run(learn(tmp_path, 1))
+async def test_a_line_that_says_something_else_is_refused_in_the_same_way(tmp_path, text):
+    await learn(tmp_path, 1)
     body = b"%d %s" % (len(text), text.encode())
     (tmp_path / "journal").write_bytes(b"%08x %s\n" % (zlib.crc32(body), body))
 
     with pytest.raises(ModelDirectoryError, match=r"line 1 of .*journal is damaged"):
-        run(reopened(tmp_path))
+        await reopened(tmp_path)
 
 
 # --- what versions before have written -----------------------------------------------------------
@@ -285,35 +282,35 @@ def old(tmp_path) -> Path:
     return tmp_path
 
 
-def test_a_directory_of_the_first_format_is_gone_on_from(run, old):
-    assert run(reopened(old)) == (3, run(answers([1, 2, 3]))[-1], 0)
-    assert run(learn(old, 4)) == run(answers([1, 2, 3, 4]))[-1]
+async def test_a_directory_of_the_first_format_is_gone_on_from(old):
+    assert await reopened(old) == (3, (await answers([1, 2, 3]))[-1], 0)
+    assert await learn(old, 4) == (await answers([1, 2, 3, 4]))[-1]
     # Its journal now has lines of both.
-    assert run(reopened(old)) == (4, run(answers([1, 2, 3, 4]))[-1], 0)
+    assert await reopened(old) == (4, (await answers([1, 2, 3, 4]))[-1], 0)
 
 
-def test_a_checkpoint_after_a_journal_of_the_first_format_contains_its_lines(run, old):
+async def test_a_checkpoint_after_a_journal_of_the_first_format_contains_its_lines(old):
     lines = (old / "journal").read_bytes()
-    run(opened(old))
+    await opened(old)
     (old / "journal").write_bytes(lines)
 
-    assert run(reopened(old)) == (3, run(answers([1, 2, 3]))[-1], 0)
+    assert await reopened(old) == (3, (await answers([1, 2, 3]))[-1], 0)
 
 
 @pytest.mark.parametrize(("count", "is_torn"), [(-1, True), (-50, True)])
-def test_a_torn_line_of_the_first_format_is_cut_off(run, old, count, is_torn):
+async def test_a_torn_line_of_the_first_format_is_cut_off(old, count, is_torn):
     path = old / "journal"
     path.write_bytes(path.read_bytes()[:count])
 
-    assert run(reopened(old))[:2] == (2, run(answers([1, 2]))[-1])
+    assert (await reopened(old))[:2] == (2, (await answers([1, 2]))[-1])
 
 
-def test_a_zeroed_end_of_a_line_of_the_first_format_is_refused(run, old):
+async def test_a_zeroed_end_of_a_line_of_the_first_format_is_refused(old):
     path = old / "journal"
     path.write_bytes(path.read_bytes()[:-2] + bytes(2))
 
     with pytest.raises(ModelDirectoryError, match=r"line 3 of .*journal is damaged"):
-        run(reopened(old))
+        await reopened(old)
 
 
 def test_a_format_of_a_later_version_is_told(tmp_path):

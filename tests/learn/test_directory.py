@@ -19,6 +19,7 @@ from asyncgrad.learn.directory import ModelDirectory
 from asyncgrad.optim.adam import Adam
 from tests.learn.crashing import crash, learn, opened, reopened
 from tests.learn.making import Gate, answers, example, failing_disk, new_learner, turns_until
+from tests.support.loops import on_each_loop
 from tests.threads import PATIENCE
 
 
@@ -26,179 +27,162 @@ def failing(*_):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_what_was_learned_is_there_after_a_crash_to_the_last_bit(run, tmp_path):
-    before = run(learn(tmp_path, 1, 2, 3))
+async def test_what_was_learned_is_there_after_a_crash_to_the_last_bit(tmp_path):
+    before = await learn(tmp_path, 1, 2, 3)
 
-    assert run(reopened(tmp_path)) == (3, before, 0)
-    assert before == run(answers([1, 2, 3]))[-1]
-
-
-def test_learning_goes_on_after_a_restart_as_if_there_had_been_none(run, tmp_path):
-    run(learn(tmp_path, 1, 2))
-    run(learn(tmp_path, 3))
-
-    assert run(learn(tmp_path, 4)) == run(answers([1, 2, 3, 4]))[-1]
+    assert await reopened(tmp_path) == (3, before, 0)
+    assert before == (await answers([1, 2, 3]))[-1]
 
 
-def test_the_journal_does_not_grow_for_ever(run, tmp_path):
-    before = run(learn(tmp_path, *range(7), checkpoint_every=3))
+async def test_learning_goes_on_after_a_restart_as_if_there_had_been_none(tmp_path):
+    await learn(tmp_path, 1, 2)
+    await learn(tmp_path, 3)
+
+    assert await learn(tmp_path, 4) == (await answers([1, 2, 3, 4]))[-1]
+
+
+async def test_the_journal_does_not_grow_for_ever(tmp_path):
+    before = await learn(tmp_path, *range(7), checkpoint_every=3)
 
     assert (tmp_path / "journal").read_bytes().count(b"\n") < 3
-    assert run(reopened(tmp_path)) == (7, before, 0)
+    assert await reopened(tmp_path) == (7, before, 0)
 
 
-def test_a_line_is_on_the_disk_before_its_sequence_is_learned(run, tmp_path, monkeypatch):
+async def test_a_line_is_on_the_disk_before_its_sequence_is_learned(tmp_path, monkeypatch):
     events = []
     write, fsync, step = os.write, os.fsync, Adam.step_async
     monkeypatch.setattr(os, "write", lambda *arguments: events.append("write") or write(*arguments))
     monkeypatch.setattr(os, "fsync", lambda descriptor: fsync(descriptor) or events.append("on the disk"))
     monkeypatch.setattr(Adam, "step_async", lambda optimizer: events.append("step") or step(optimizer))
 
-    async def main():
-        learner = await new_learner(tmp_path).__aenter__()
-        events.clear()
-        await learner.learn(example(1))
-        events.append("answer")
-        await crash(learner)
-
-    run(main())
+    learner = await new_learner(tmp_path).__aenter__()
+    events.clear()
+    await learner.learn(example(1))
+    events.append("answer")
+    await crash(learner)
 
     assert events == ["write", "on the disk", "step", "answer"]
 
 
 @pytest.mark.parametrize("left", [1, 20, -1], ids=["a byte", "a part", "all but the line's end"])
-def test_a_torn_last_line_is_cut_off(run, tmp_path, left):
-    run(learn(tmp_path, 1))
+async def test_a_torn_last_line_is_cut_off(tmp_path, left):
+    await learn(tmp_path, 1)
     whole = (tmp_path / "journal").read_bytes()
-    before = run(learn(tmp_path, 2))[:]
+    before = (await learn(tmp_path, 2))[:]
     both = (tmp_path / "journal").read_bytes()
     (tmp_path / "journal").write_bytes(whole + both[len(whole) :][:left])
 
-    learned, outputs, torn = run(reopened(tmp_path))
+    learned, outputs, torn = await reopened(tmp_path)
 
-    assert (learned, outputs) == (1, run(answers([1]))[-1])
+    assert (learned, outputs) == (1, (await answers([1]))[-1])
     assert torn == len(both[len(whole) :][:left])
     assert (tmp_path / "journal").read_bytes() == whole
-    assert run(learn(tmp_path, 2)) == before
+    assert await learn(tmp_path, 2) == before
 
 
-def test_a_last_line_that_was_never_filled_is_cut_off(run, tmp_path):
-    before = run(learn(tmp_path, 1))
+async def test_a_last_line_that_was_never_filled_is_cut_off(tmp_path):
+    before = await learn(tmp_path, 1)
     with (tmp_path / "journal").open("ab") as file:
         file.write(bytes(4096))
 
-    assert run(reopened(tmp_path)) == (1, before, 4096)
+    assert await reopened(tmp_path) == (1, before, 4096)
 
 
-def test_a_damaged_line_before_the_last_is_no_crash_and_is_refused(run, tmp_path):
-    run(learn(tmp_path, 1, 2))
+async def test_a_damaged_line_before_the_last_is_no_crash_and_is_refused(tmp_path):
+    await learn(tmp_path, 1, 2)
     data = bytearray((tmp_path / "journal").read_bytes())
     data[30] ^= 1
     (tmp_path / "journal").write_bytes(data)
 
     with pytest.raises(ModelDirectoryError, match=r"line 1 of .*journal is damaged, and not the last"):
-        run(reopened(tmp_path))
+        await reopened(tmp_path)
     assert (tmp_path / "journal").read_bytes() == data
 
 
-def test_missing_lines_are_told(run, tmp_path):
-    run(learn(tmp_path, 1, 2, 3))
+async def test_missing_lines_are_told(tmp_path):
+    await learn(tmp_path, 1, 2, 3)
     lines = (tmp_path / "journal").read_bytes().splitlines(keepends=True)
     (tmp_path / "journal").write_bytes(lines[2])
 
     with pytest.raises(ModelDirectoryError, match="lacks what was learned as 1 to 2"):
-        run(reopened(tmp_path))
+        await reopened(tmp_path)
 
 
-def test_a_crash_between_checkpoint_and_journal_learns_nothing_twice(run, tmp_path):
-    before = run(learn(tmp_path, 1, 2))
+async def test_a_crash_between_checkpoint_and_journal_learns_nothing_twice(tmp_path):
+    before = await learn(tmp_path, 1, 2)
     lines = (tmp_path / "journal").read_bytes()
 
-    async def save() -> None:
-        async with new_learner(tmp_path):
-            pass
-
-    run(save())
+    async with new_learner(tmp_path):
+        pass
     assert (tmp_path / "journal").read_bytes() == b""
     (tmp_path / "journal").write_bytes(lines)
 
-    assert run(reopened(tmp_path)) == (2, before, 0)
+    assert await reopened(tmp_path) == (2, before, 0)
 
 
-def test_a_checkpoint_that_was_not_finished_changes_nothing(run, tmp_path):
-    before = run(learn(tmp_path, 1, 2))
+async def test_a_checkpoint_that_was_not_finished_changes_nothing(tmp_path):
+    before = await learn(tmp_path, 1, 2)
     (tmp_path / "checkpoint.npz.new").write_bytes(b"half of")
 
-    assert run(reopened(tmp_path)) == (2, before, 0)
+    assert await reopened(tmp_path) == (2, before, 0)
 
 
-def test_a_damaged_checkpoint_is_refused(run, tmp_path):
-    run(learn(tmp_path, 1))
+async def test_a_damaged_checkpoint_is_refused(tmp_path):
+    await learn(tmp_path, 1)
     data = (tmp_path / "checkpoint.npz").read_bytes()
     (tmp_path / "checkpoint.npz").write_bytes(data[: len(data) // 2])
 
     with pytest.raises(ModelDirectoryError, match=r"checkpoint\.npz cannot be read"):
-        run(reopened(tmp_path))
+        await reopened(tmp_path)
 
 
-def test_a_journal_without_its_checkpoint_is_refused(run, tmp_path):
-    run(learn(tmp_path, 1))
+async def test_a_journal_without_its_checkpoint_is_refused(tmp_path):
+    await learn(tmp_path, 1)
     (tmp_path / "checkpoint.npz").unlink()
 
     with pytest.raises(ModelDirectoryError, match=r"has a journal but no checkpoint\.npz"):
-        run(reopened(tmp_path))
+        await reopened(tmp_path)
 
 
-def test_a_checkpoint_of_something_else_is_refused(run, tmp_path):
+async def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     directory = ModelDirectory(tmp_path)
     directory.save_checkpoint({"something": np.zeros(3)})
     directory.close()
 
     with pytest.raises(ModelDirectoryError, match=f"the checkpoint in {tmp_path} does not fit this model or optimizer"):
-        run(opened(tmp_path))
+        await opened(tmp_path)
 
 
-def test_a_directory_of_another_model_names_what_does_not_fit(run, tmp_path):
-    run(learn(tmp_path, 1))
+async def test_a_directory_of_another_model_names_what_does_not_fit(tmp_path):
+    await learn(tmp_path, 1)
     model = nn.Linear(3, 1, dtype=np.float64)
 
-    async def main():
-        learner = new_learner(tmp_path, model=model, optimizer=optim.Adam(model))
-        with pytest.raises(ModelDirectoryError, match=r"does not fit this model or optimizer: .*weight"):
-            await learner.__aenter__()
-
-    run(main())
-    assert run(reopened(tmp_path))[0] == 1
+    learner = new_learner(tmp_path, model=model, optimizer=optim.Adam(model))
+    with pytest.raises(ModelDirectoryError, match=r"does not fit this model or optimizer: .*weight"):
+        await learner.__aenter__()
+    assert (await reopened(tmp_path))[0] == 1
 
 
-def test_a_directory_of_another_optimizer_is_told(run, tmp_path):
-    run(learn(tmp_path, 1))
+async def test_a_directory_of_another_optimizer_is_told(tmp_path):
+    await learn(tmp_path, 1)
     model = Gate()
 
-    async def main():
-        learner = new_learner(tmp_path, model=model, optimizer=optim.SGD(model))
-        with pytest.raises(
-            ModelDirectoryError, match="does not fit this model or optimizer: it is one of Adam, not SGD"
-        ):
-            await learner.__aenter__()
-
-    run(main())
+    learner = new_learner(tmp_path, model=model, optimizer=optim.SGD(model))
+    with pytest.raises(ModelDirectoryError, match="does not fit this model or optimizer: it is one of Adam, not SGD"):
+        await learner.__aenter__()
 
 
-def test_a_journal_that_the_loss_cannot_take_any_more_is_told_and_kept(run, tmp_path):
-    run(learn(tmp_path, 1, 2))
+async def test_a_journal_that_the_loss_cannot_take_any_more_is_told_and_kept(tmp_path):
+    await learn(tmp_path, 1, 2)
     lines = (tmp_path / "journal").read_bytes()
 
-    async def main():
-        def failing(model, batch):
-            raise KeyError("z")
+    def failing(model, batch):
+        raise KeyError("z")
 
-        with pytest.raises(ModelDirectoryError, match=r"cannot be learned again, the first of them number 1: 'z'"):
-            await new_learner(tmp_path, loss=failing).__aenter__()
-
-    run(main())
+    with pytest.raises(ModelDirectoryError, match=r"cannot be learned again, the first of them number 1: 'z'"):
+        await new_learner(tmp_path, loss=failing).__aenter__()
     assert (tmp_path / "journal").read_bytes() == lines
-    assert run(reopened(tmp_path))[0] == 2
+    assert (await reopened(tmp_path))[0] == 2
 
 
 def test_a_directory_is_held_by_one_at_a_time(tmp_path):
@@ -217,44 +201,38 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path):
         ModelDirectory(tmp_path / "file" / "in it")
 
 
-def test_a_failing_disk_leaves_model_and_journal_as_they_were(run, tmp_path, monkeypatch):
-    async def main():
-        learner = await new_learner(tmp_path).__aenter__()
-        await learner.learn(example(1))
-        with monkeypatch.context() as patch:
-            failing_disk(patch, times=1)
-            with pytest.raises(JournalError, match="the disk is out of order"):
-                await learner.learn(example(2))
-        assert learner.learned == 1
-        assert all(param.grad is None for param in learner.model.parameters())
-        assert (await learner.learn(example(3))).learned == 2
-        await crash(learner)
+async def test_a_failing_disk_leaves_model_and_journal_as_they_were(tmp_path, monkeypatch):
+    learner = await new_learner(tmp_path).__aenter__()
+    await learner.learn(example(1))
+    with monkeypatch.context() as patch:
+        failing_disk(patch, times=1)
+        with pytest.raises(JournalError, match="the disk is out of order"):
+            await learner.learn(example(2))
+    assert learner.learned == 1
+    assert all(param.grad is None for param in learner.model.parameters())
+    assert (await learner.learn(example(3))).learned == 2
+    await crash(learner)
 
-    run(main())
-
-    assert run(reopened(tmp_path)) == (2, run(answers([1, 3]))[-1], 0)
+    assert await reopened(tmp_path) == (2, (await answers([1, 3]))[-1], 0)
 
 
-def test_after_a_failure_that_cannot_be_undone_nothing_more_is_written(run, tmp_path, monkeypatch):
-    async def main():
-        learner = await new_learner(tmp_path).__aenter__()
-        await learner.learn(example(1))
-        with monkeypatch.context() as patch:
-            failing_disk(patch, times=2)
-            with pytest.raises(JournalError):
-                await learner.learn(example(2))
-        with pytest.raises(JournalError, match="takes no more since it failed"):
-            await learner.learn(example(3))
-        assert learner.learned == 1
-        assert learner.statistics().journal_error == "[Errno 5] the disk is out of order"
-        await crash(learner)
+async def test_after_a_failure_that_cannot_be_undone_nothing_more_is_written(tmp_path, monkeypatch):
+    learner = await new_learner(tmp_path).__aenter__()
+    await learner.learn(example(1))
+    with monkeypatch.context() as patch:
+        failing_disk(patch, times=2)
+        with pytest.raises(JournalError):
+            await learner.learn(example(2))
+    with pytest.raises(JournalError, match="takes no more since it failed"):
+        await learner.learn(example(3))
+    assert learner.learned == 1
+    assert learner.statistics().journal_error == "[Errno 5] the disk is out of order"
+    await crash(learner)
 
-    run(main())
-
-    assert run(reopened(tmp_path))[0] == 1
+    assert (await reopened(tmp_path))[0] == 1
 
 
-def test_a_full_disk_leaves_no_half_line(run, tmp_path, monkeypatch):
+async def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
     write = os.write
 
     def short(descriptor, data):
@@ -262,42 +240,36 @@ def test_a_full_disk_leaves_no_half_line(run, tmp_path, monkeypatch):
             return write(descriptor, data[:50])
         raise OSError(errno.ENOSPC, "no space left")
 
-    async def main():
-        learner = await new_learner(tmp_path).__aenter__()
-        await learner.learn(example(1))
-        whole = (tmp_path / "journal").read_bytes()
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "write", short)
-            with pytest.raises(JournalError, match="no space left"):
-                await learner.learn(example(2))
-        assert (tmp_path / "journal").read_bytes() == whole
-        await crash(learner)
-
-    run(main())
+    learner = await new_learner(tmp_path).__aenter__()
+    await learner.learn(example(1))
+    whole = (tmp_path / "journal").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", short)
+        with pytest.raises(JournalError, match="no space left"):
+            await learner.learn(example(2))
+    assert (tmp_path / "journal").read_bytes() == whole
+    await crash(learner)
 
 
-def test_a_checkpoint_that_fails_is_tried_again(run, tmp_path, monkeypatch, caplog):
-    async def main():
-        learner = await new_learner(tmp_path, checkpoint_every=2).__aenter__()
-        await learner.learn(example(1))
-        save = ModelDirectory.save_checkpoint
-        fails = [OSError(errno.ENOSPC, "no space left")]
+async def test_a_checkpoint_that_fails_is_tried_again(tmp_path, monkeypatch, caplog):
+    learner = await new_learner(tmp_path, checkpoint_every=2).__aenter__()
+    await learner.learn(example(1))
+    save = ModelDirectory.save_checkpoint
+    fails = [OSError(errno.ENOSPC, "no space left")]
 
-        def fails_once(*given):
-            return _raise(fails.pop()) if fails else save(*given)
+    def fails_once(*given):
+        return _raise(fails.pop()) if fails else save(*given)
 
-        monkeypatch.setattr(ModelDirectory, "save_checkpoint", fails_once)
-        await learner.learn(example(2))
-        await turns_until(lambda: learner.statistics().stage is None)
-        found = learner.statistics()
-        assert (found.failed_checkpoints, found.journal_records) == (1, 2)
-        await learner.learn(example(3))
-        await turns_until(lambda: learner.statistics().stage is None)
-        found = learner.statistics()
-        assert (found.checkpoints, found.journal_records) == (1, 0)
-        await crash(learner)
-
-    run(main())
+    monkeypatch.setattr(ModelDirectory, "save_checkpoint", fails_once)
+    await learner.learn(example(2))
+    await turns_until(lambda: learner.statistics().stage is None)
+    found = learner.statistics()
+    assert (found.failed_checkpoints, found.journal_records) == (1, 2)
+    await learner.learn(example(3))
+    await turns_until(lambda: learner.statistics().stage is None)
+    found = learner.statistics()
+    assert (found.checkpoints, found.journal_records) == (1, 0)
+    await crash(learner)
 
     assert "no checkpoint could be written" in caplog.text
 
@@ -306,39 +278,33 @@ def _raise(error):
     raise error
 
 
-def test_a_cancellation_while_a_line_is_written_is_raised_after_the_step(run, tmp_path):
-    async def main():
-        learner = await new_learner(tmp_path).__aenter__()
-        learning = asyncio.create_task(learner.learn(example(1)))
-        await turns_until(lambda: learner.statistics().stage == "journal")
-        learning.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await learning
-        assert (learner.learned, learner.statistics().cancelled) == (1, 0)
-        await crash(learner)
+async def test_a_cancellation_while_a_line_is_written_is_raised_after_the_step(tmp_path):
+    learner = await new_learner(tmp_path).__aenter__()
+    learning = asyncio.create_task(learner.learn(example(1)))
+    await turns_until(lambda: learner.statistics().stage == "journal")
+    learning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await learning
+    assert (learner.learned, learner.statistics().cancelled) == (1, 0)
+    await crash(learner)
 
-    run(main())
-
-    assert run(reopened(tmp_path)) == (1, run(answers([1]))[-1], 0)
+    assert await reopened(tmp_path) == (1, (await answers([1]))[-1], 0)
 
 
-def test_a_timeout_ends_nothing_once_a_line_is_being_written(run, tmp_path, monkeypatch):
+async def test_a_timeout_ends_nothing_once_a_line_is_being_written(tmp_path, monkeypatch):
     limits, timeout = [], asyncio.timeout
     monkeypatch.setattr(asyncio, "timeout", lambda seconds: limits.append(timeout(seconds)) or limits[-1])
 
-    async def main():
-        learner = await new_learner(tmp_path).__aenter__()
-        learning = asyncio.create_task(learner.learn(example(1)))
-        await turns_until(lambda: learner.statistics().stage == "journal")
-        assert [limit.when() for limit in limits] == [None]
-        await learning
-        await crash(learner)
-
-    run(main())
+    learner = await new_learner(tmp_path).__aenter__()
+    learning = asyncio.create_task(learner.learn(example(1)))
+    await turns_until(lambda: learner.statistics().stage == "journal")
+    assert [limit.when() for limit in limits] == [None]
+    await learning
+    await crash(learner)
 
 
-def test_a_flipped_bit_anywhere_in_what_was_acknowledged_is_refused_and_nothing_is_cut_off(run, tmp_path):
-    run(learn(tmp_path, 1, 2))
+async def test_a_flipped_bit_anywhere_in_what_was_acknowledged_is_refused_and_nothing_is_cut_off(tmp_path):
+    await learn(tmp_path, 1, 2)
     path = tmp_path / "journal"
     whole = path.read_bytes()
     last = whole.index(b"\n") + 1
@@ -351,22 +317,22 @@ def test_a_flipped_bit_anywhere_in_what_was_acknowledged_is_refused_and_nothing_
             data[place] ^= 1 << bit
             path.write_bytes(data)
             with pytest.raises(ModelDirectoryError, match=r"line [12] of .*journal is damaged") as caught:
-                run(reopened(tmp_path))
+                await reopened(tmp_path)
             assert path.read_bytes() == data
             refused.append(str(caught.value))
 
     assert any(message.endswith(f"give it up by truncate -s {last} {path}") for message in refused)
     path.write_bytes(whole)
-    assert run(reopened(tmp_path))[0] == 2
+    assert (await reopened(tmp_path))[0] == 2
 
 
-def test_a_line_that_lacks_its_end_alone_was_not_acknowledged(run, tmp_path):
-    run(learn(tmp_path, 1, 2))
+async def test_a_line_that_lacks_its_end_alone_was_not_acknowledged(tmp_path):
+    await learn(tmp_path, 1, 2)
     path = tmp_path / "journal"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
 
-    learned, _, torn = run(reopened(tmp_path))
+    learned, _, torn = await reopened(tmp_path)
 
     assert (learned, torn) == (1, len(whole) - whole.index(b"\n") - 2)
 
@@ -394,29 +360,30 @@ def _full(monkeypatch, *, at):
 
 @pytest.mark.parametrize("at", ["checkpoint", "journal"])
 @pytest.mark.parametrize("place", ["there already", "new", "new, and so is what it is in"])
-def test_a_first_start_without_room_names_the_directory_and_leaves_nothing(run, tmp_path, monkeypatch, at, place):
+async def test_a_first_start_without_room_names_the_directory_and_leaves_nothing(tmp_path, monkeypatch, at, place):
     path = {"there already": tmp_path, "new": tmp_path / "a"}.get(place, tmp_path / "a" / "b")
 
     with monkeypatch.context() as patch:
         _full(patch, at=at)
         with pytest.raises(ModelDirectoryError, match=f"^{path} cannot be written to: .*No space left on device"):
-            run(opened(path))
+            await opened(path)
     assert list(tmp_path.iterdir()) == []
 
-    run(learn(path, 1))
-    assert run(reopened(path))[0] == 1
+    await learn(path, 1)
+    assert (await reopened(path))[0] == 1
 
 
-def test_a_start_without_room_removes_nothing_of_others(run, tmp_path, monkeypatch):
+async def test_a_start_without_room_removes_nothing_of_others(tmp_path, monkeypatch):
     (tmp_path / "thesis").write_text("mine")
 
     _full(monkeypatch, at="checkpoint")
     with pytest.raises(ModelDirectoryError):
-        run(opened(tmp_path))
+        await opened(tmp_path)
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
 
 
+@on_each_loop
 def test_a_directory_that_another_one_is_just_beginning_is_left_alone(run, tmp_path):
     first = ModelDirectory(tmp_path)
 
@@ -437,17 +404,14 @@ def test_a_lock_that_was_removed_holds_nothing(tmp_path, monkeypatch):
         ModelDirectory(tmp_path)
 
 
-def test_a_checkpoint_that_fails_gives_back_its_room(run, tmp_path, monkeypatch):
-    async def main():
-        learner = await new_learner(tmp_path).__aenter__()
-        await learner.learn(example(1))
-        _full(monkeypatch, at="checkpoint")
-        await learner.__aexit__(None, None, None)
-
-    run(main())
+async def test_a_checkpoint_that_fails_gives_back_its_room(tmp_path, monkeypatch):
+    learner = await new_learner(tmp_path).__aenter__()
+    await learner.learn(example(1))
+    _full(monkeypatch, at="checkpoint")
+    await learner.__aexit__(None, None, None)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "journal", "lock"]
-    assert run(reopened(tmp_path))[0] == 1
+    assert (await reopened(tmp_path))[0] == 1
 
 
 def test_a_fork_of_the_process_does_not_hold_the_directory(tmp_path):
@@ -512,17 +476,17 @@ def test_a_fork_of_the_process_writes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["checkpoint.npz.new", "journal", "lock"])
-def test_no_link_is_followed(run, tmp_path, name):
+async def test_no_link_is_followed(tmp_path, name):
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / name).symlink_to(victim)
 
     if name == "checkpoint.npz.new":
-        run(opened(tmp_path / "model"))
+        await opened(tmp_path / "model")
     else:
         with pytest.raises(ModelDirectoryError, match=r"cannot be written to: .*symbolic links"):
-            run(opened(tmp_path / "model"))
+            await opened(tmp_path / "model")
 
     assert victim.read_bytes() == b"mine"
 
@@ -542,12 +506,12 @@ def test_the_names_of_a_new_directory_and_of_those_that_it_is_in_are_on_the_disk
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077])
-def test_what_a_learner_makes_is_for_its_owner_alone(run, tmp_path, monkeypatch, mask):
+async def test_what_a_learner_makes_is_for_its_owner_alone(tmp_path, monkeypatch, mask):
     folder = tmp_path / "models" / "mine"
     tmp_path.chmod(0o755)
     before = os.umask(mask)
     try:
-        run(learn(folder, *range(3), checkpoint_every=2))
+        await learn(folder, *range(3), checkpoint_every=2)
         with monkeypatch.context() as patch:
             directory = ModelDirectory(folder)
             directory.checkpoint()
@@ -565,12 +529,12 @@ def test_what_a_learner_makes_is_for_its_owner_alone(run, tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("name", ["journal", "checkpoint.npz", "lock", "."])
-def test_what_is_there_keeps_the_permissions_that_its_owner_gave_it(run, tmp_path, name):
+async def test_what_is_there_keeps_the_permissions_that_its_owner_gave_it(tmp_path, name):
     folder = tmp_path / "model"
-    run(learn(folder, 1))
+    await learn(folder, 1)
     (folder / name).chmod(0o750)
 
-    run(learn(folder, *range(3), checkpoint_every=2))
+    await learn(folder, *range(3), checkpoint_every=2)
 
     assert (folder / name).stat().st_mode & 0o777 == 0o750
 
@@ -587,19 +551,16 @@ def test_a_journal_that_was_removed_is_made_again_for_its_owner_alone(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
-def test_a_checkpoint_keeps_its_permissions(run, tmp_path, mode):
-    run(opened(tmp_path))
+async def test_a_checkpoint_keeps_its_permissions(tmp_path, mode):
+    await opened(tmp_path)
     (tmp_path / "checkpoint.npz").chmod(mode)
 
-    async def main():
-        async with new_learner(tmp_path) as learner:
-            await learner.learn(example(1))
-
-    run(main())
+    async with new_learner(tmp_path) as learner:
+        await learner.learn(example(1))
     assert (tmp_path / "checkpoint.npz").stat().st_mode & 0o777 == mode
 
 
-def test_a_start_that_is_cancelled_while_it_opens_the_directory_lets_go_of_it(run, tmp_path, monkeypatch):
+async def test_a_start_that_is_cancelled_while_it_opens_the_directory_lets_go_of_it(tmp_path, monkeypatch):
     began, go_on = threading.Event(), threading.Event()
     flock = fcntl.flock
 
@@ -613,16 +574,13 @@ def test_a_start_that_is_cancelled_while_it_opens_the_directory_lets_go_of_it(ru
     close = ModelDirectory.close
     monkeypatch.setattr(ModelDirectory, "close", lambda directory: (close(directory), ended.set()))
 
-    async def main():
-        starting = asyncio.create_task(new_learner(tmp_path).__aenter__())
-        await asyncio.to_thread(began.wait, PATIENCE)
-        starting.cancel()
-        await asyncio.wait([starting])
-        assert starting.cancelled()
-        go_on.set()
-        await asyncio.to_thread(ended.wait, PATIENCE)
-
-    run(main())
+    starting = asyncio.create_task(new_learner(tmp_path).__aenter__())
+    await asyncio.to_thread(began.wait, PATIENCE)
+    starting.cancel()
+    await asyncio.wait([starting])
+    assert starting.cancelled()
+    go_on.set()
+    await asyncio.to_thread(ended.wait, PATIENCE)
     monkeypatch.undo()
     ModelDirectory(tmp_path).close()
 
@@ -653,27 +611,24 @@ def test_a_directory_is_closed_after_the_call_that_writes(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_nothing_is_acknowledged_by_a_journal_that_is_not_there_any_more(run, tmp_path, how):
-    async def main():
-        async with new_learner(tmp_path) as learner:
-            await learner.learn(example(1))
-            if how == "removed":
-                (tmp_path / "journal").unlink()
-            else:
-                (tmp_path / "other").write_bytes(b"")
-                (tmp_path / "other").replace(tmp_path / "journal")
-            with pytest.raises(JournalError, match="its file was removed"):
-                await learner.learn(example(2))
-            await learner.checkpoint()
-            await learner.learn(example(3))
-            await crash(learner)
-
-    run(main())
-    assert run(reopened(tmp_path)) == (2, run(answers([1, 3]))[-1], 0)
+async def test_nothing_is_acknowledged_by_a_journal_that_is_not_there_any_more(tmp_path, how):
+    async with new_learner(tmp_path) as learner:
+        await learner.learn(example(1))
+        if how == "removed":
+            (tmp_path / "journal").unlink()
+        else:
+            (tmp_path / "other").write_bytes(b"")
+            (tmp_path / "other").replace(tmp_path / "journal")
+        with pytest.raises(JournalError, match="its file was removed"):
+            await learner.learn(example(2))
+        await learner.checkpoint()
+        await learner.learn(example(3))
+        await crash(learner)
+    assert await reopened(tmp_path) == (2, (await answers([1, 3]))[-1], 0)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_replay_leaves_the_random_numbers_of_the_caller_alone(run, tmp_path, workers):
+async def test_a_replay_leaves_the_random_numbers_of_the_caller_alone(tmp_path, workers):
     async def drawing(model, batch):
         """A loss that draws from all streams, before and after it has waited."""
         np.random.standard_normal()  # noqa: NPY002
@@ -713,22 +668,19 @@ def test_a_replay_leaves_the_random_numbers_of_the_caller_alone(run, tmp_path, w
         assert [*found, numbers()] == expected
 
     for loss in (drawing, plain):
-        run(main(loss))
+        await main(loss)
 
 
-def test_an_evaluation_draws_no_random_number_of_the_callers(run):
-    async def main():
-        drawn = []
+async def test_an_evaluation_draws_no_random_number_of_the_callers():
+    drawn = []
 
-        def evaluate(model):
-            drawn.append(ag.random.generator().random())
+    def evaluate(model):
+        drawn.append(ag.random.generator().random())
 
-        learner = new_learner(evaluate=evaluate, evaluate_every=1)
-        before = ag.random.seed(7).bit_generator.state
-        async with learner:
-            await learner.learn(example(1))
-            await turns_until(lambda: learner.statistics().evaluations == 1)
-            assert ag.random.generator().bit_generator.state == before
-            assert len(drawn) == 1
-
-    run(main())
+    learner = new_learner(evaluate=evaluate, evaluate_every=1)
+    before = ag.random.seed(7).bit_generator.state
+    async with learner:
+        await learner.learn(example(1))
+        await turns_until(lambda: learner.statistics().evaluations == 1)
+        assert ag.random.generator().bit_generator.state == before
+        assert len(drawn) == 1

@@ -19,10 +19,10 @@ import httpx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.loops import run_on
 from tests.learn.making import QUESTION, new_learner
 from tests.learn.real import application
 from tests.sampling import cases
+from tests.support.loops import run_on
 
 numbers = st.one_of(
     st.integers(),

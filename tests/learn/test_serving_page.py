@@ -39,7 +39,7 @@ def names_of(*blocks: str) -> dict[str, Any]:
 
 
 @SERVICES
-def test_a_service_of_the_page_learns_predicts_and_tells_its_metrics(run, tmp_path, monkeypatch, blocks):
+async def test_a_service_of_the_page_learns_predicts_and_tells_its_metrics(tmp_path, monkeypatch, blocks):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
     monkeypatch.setattr(
@@ -47,17 +47,14 @@ def test_a_service_of_the_page_learns_predicts_and_tells_its_metrics(run, tmp_pa
     )  # the default of make_asgi_app
     names = names_of(*blocks, METRICS)
 
-    async def main():
-        app, learner = names["app"], names["learner"]
-        transport = httpx.ASGITransport(app=app)
-        async with learner, httpx.AsyncClient(transport=transport, base_url="http://service") as client:
-            before = (await client.post("/predict", json=[1, 2, 3, 4])).json()
-            learned = await client.post("/learn", json={"x": [1, 2, 3, 4], "y": [1]})
-            after = (await client.post("/predict", json=[1, 2, 3, 4])).json()
-            wrong = await client.post("/learn", json={"x": [1, 2, 3], "y": [1]})
-            return np.shape(before), learned.json()[1], before != after, wrong.status_code, wrong.json()
-
-    found = run(main())
+    app, learner = names["app"], names["learner"]
+    transport = httpx.ASGITransport(app=app)
+    async with learner, httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+        before = (await client.post("/predict", json=[1, 2, 3, 4])).json()
+        learned = await client.post("/learn", json={"x": [1, 2, 3, 4], "y": [1]})
+        after = (await client.post("/predict", json=[1, 2, 3, 4])).json()
+        wrong = await client.post("/learn", json={"x": [1, 2, 3], "y": [1]})
+        found = np.shape(before), learned.json()[1], before != after, wrong.status_code, wrong.json()
 
     assert found == ((1,), 1, True, 422, {"error": "example.x must have shape (4,), and has (3,)"})
     assert (tmp_path / "model" / "checkpoint.npz").exists()
@@ -66,18 +63,17 @@ def test_a_service_of_the_page_learns_predicts_and_tells_its_metrics(run, tmp_pa
 
 
 @SERVICES
-def test_a_service_of_the_page_answers_to_the_names_that_it_is_given_alone(run, tmp_path, monkeypatch, blocks):
+async def test_a_service_of_the_page_answers_to_the_names_that_it_is_given_alone(tmp_path, monkeypatch, blocks):
     monkeypatch.chdir(tmp_path)
     names = names_of(*blocks, HOSTS)
 
-    async def main():
-        transport = httpx.ASGITransport(app=names["app"])
-        async with names["learner"], httpx.AsyncClient(transport=transport) as client:
-            hosts = ["localhost", "localhost:8000", "127.0.0.1:8000", "rebound.example:8000", "localhost.example"]
-            asked = [client.post(f"http://{host}/predict", json=[1, 2, 3, 4]) for host in hosts]
-            return [(await one).status_code for one in asked]
+    transport = httpx.ASGITransport(app=names["app"])
+    async with names["learner"], httpx.AsyncClient(transport=transport) as client:
+        hosts = ["localhost", "localhost:8000", "127.0.0.1:8000", "rebound.example:8000", "localhost.example"]
+        asked = [client.post(f"http://{host}/predict", json=[1, 2, 3, 4]) for host in hosts]
+        found = [(await one).status_code for one in asked]
 
-    assert run(main()) == [200, 200, 200, 400, 400]
+    assert found == [200, 200, 200, 400, 400]
 
 
 @pytest.mark.parametrize("block", [STARLETTE, FASTAPI], ids=["starlette", "fastapi"])
@@ -99,13 +95,12 @@ def test_the_first_service_of_the_page_has_as_many_lines_as_it_says():
     assert len(lines) <= 20
 
 
-def test_a_collector_has_each_number_of_the_statistics(run):
-    async def main():
-        registry = prometheus_client.CollectorRegistry()
-        async with new_learner() as learner:
-            registry.register(prometheus_collector(learner, prefix="mine"))
-            await learner.learn(example(1))
-            value = registry.get_sample_value
-            return [value(f"mine_{name}") for name in ("learned_total", "pending", "journal_records", "can_learn")]
+async def test_a_collector_has_each_number_of_the_statistics():
+    registry = prometheus_client.CollectorRegistry()
+    async with new_learner() as learner:
+        registry.register(prometheus_collector(learner, prefix="mine"))
+        await learner.learn(example(1))
+        value = registry.get_sample_value
+        found = [value(f"mine_{name}") for name in ("learned_total", "pending", "journal_records", "can_learn")]
 
-    assert run(main()) == [1.0, 0.0, 0.0, 1.0]
+    assert found == [1.0, 0.0, 0.0, 1.0]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from tests.support.loops import one_loop
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parent.parent / "docs" / "training.md"
@@ -46,8 +47,9 @@ def test_trainings_take_no_more_lines_than_in_pytorch_and_the_page_gives_their_n
     assert {name: (int(ours), int(theirs)) for name, ours, theirs in found} == rows
 
 
+@one_loop
 @pytest.mark.parametrize("module", ["programs_here", "programs_in_pytorch"])
-def test_the_trainings_that_are_counted_learn(module: str) -> None:
+async def test_the_trainings_that_are_counted_learn(module: str) -> None:
     if module == "programs_in_pytorch":
         pytest.importorskip("torch").manual_seed(0)
     ag.random.seed(0)
@@ -63,5 +65,5 @@ def test_the_trainings_that_are_counted_learn(module: str) -> None:
     found = [programs.digits(images, labels, 4)]
     found += [programs.fit(model, rows[:, :-1], rows[:, 1:], 4) for model in models]
 
-    for losses in [ag.run(given) if inspect.iscoroutine(given) else given for given in found]:
+    for losses in [await given if inspect.iscoroutine(given) else given for given in found]:
         assert losses[-1] < 0.9 * losses[0]

@@ -509,23 +509,21 @@ class Waits(nn.Module):
         return x * self.factor
 
 
-def test_an_async_forward_is_awaited_in_a_sequence_and_by_hooks_and_transforms(run: Callable[..., Any]) -> None:
+async def test_an_async_forward_is_awaited_in_a_sequence_and_by_hooks_and_transforms() -> None:
     model = nn.Sequential(Waits(3.0), Layer(3, 2), Waits(0.5))
 
-    async def main() -> Any:
-        async def hook(module: Any, args: Any, output: Any) -> Any:
-            await asyncio.sleep(0)
-            return output * 2
+    async def hook(module: Any, args: Any, output: Any) -> Any:
+        await asyncio.sleep(0)
+        return output * 2
 
-        plain = await model(X)
-        model.register_forward_hook(hook)
+    plain = await model(X)
+    model.register_forward_hook(hook)
 
-        async def total(model: Any) -> Any:
-            return np.sum(await model(X))
+    async def total(model: Any) -> Any:
+        return np.sum(await model(X))
 
-        return plain, await model(X), await ag.func.grad(total)(model)
-
-    plain, doubled, grads = run(main())
+    doubled = await model(X)
+    grads = await ag.func.grad(total)(model)
     np.testing.assert_allclose(doubled.numpy(), 2 * plain.numpy())
     np.testing.assert_allclose(grads[1].bias.detach().numpy(), [5.0, 5.0])
 

@@ -15,6 +15,7 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
 from tests.device_arrays import DEVICES
+from tests.support.loops import one_loop
 
 _rng = np.random.default_rng(11)
 draw = _rng.standard_normal
@@ -346,11 +347,12 @@ def gradients_of(model: Any, loss: Any) -> list[np.ndarray]:
     return [parameter.grad.numpy() for parameter in model.parameters()]
 
 
+@one_loop
 @EACH_MODEL
-def test_value_and_grad_of_a_model_is_a_model_of_the_gradients_of_a_backward(make: Any, shape: Any) -> None:
+async def test_value_and_grad_of_a_model_is_a_model_of_the_gradients_of_a_backward(make: Any, shape: Any) -> None:
     model, x = make(), numbers(shape)
     expected = gradients_of(model, loss_of(model, x))
-    value, grads = ag.run(ag.func.value_and_grad(loss_of)(model, x))
+    value, grads = await ag.func.value_and_grad(loss_of)(model, x)
 
     assert isinstance(grads, type(model))
     np.testing.assert_allclose(value.item(), loss_of(model, x).item(), rtol=1e-12)
@@ -361,8 +363,9 @@ def test_value_and_grad_of_a_model_is_a_model_of_the_gradients_of_a_backward(mak
         np.testing.assert_allclose(found.numpy(), grad, rtol=1e-12, atol=1e-15)
 
 
+@one_loop
 @EACH_MODEL
-def test_a_checkpointed_or_compiled_or_awaited_backward_has_the_same_gradients(make: Any, shape: Any) -> None:
+async def test_a_checkpointed_or_compiled_or_awaited_backward_has_the_same_gradients(make: Any, shape: Any) -> None:
     model, x = make(), ag.tensor(numbers(shape), requires_grad=True)
     expected = gradients_of(model, loss_of(model, x))
     checkpointed = gradients_of(model, ag.checkpoint(loss_of, model, x, use_reentrant=False))
@@ -370,7 +373,7 @@ def test_a_checkpointed_or_compiled_or_awaited_backward_has_the_same_gradients(m
         compiled = [gradients_of(model, loss_of(model, x)) for _ in range(4)][-1]
     for parameter in model.parameters():
         parameter.grad = None
-    ag.run(loss_of(model, x).backward())
+    await loss_of(model, x).backward()
 
     for index, parameter in enumerate(model.parameters()):
         for found in (checkpointed[index], compiled[index], parameter.grad.numpy()):

@@ -196,21 +196,18 @@ def test_readers_see_all_of_a_step_or_nothing_on_any_schedule(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.RMSprop, optim.Adagrad, optim.Lion])
-def test_a_step_off_the_loop_has_the_bits_of_one_on_it(run: Any, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+async def test_a_step_off_the_loop_has_the_bits_of_one_on_it(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
     monkeypatch.setattr("asyncgrad.optim.optimizer._OFF_LOOP", 0)
 
-    async def main() -> None:
-        one, other = Pair(), Pair()
-        optimizers = [kind(one, lr=0.1), kind(other, lr=0.1)]
-        for _ in range(3):
-            grads = await ag.func.grad(lambda model: model(np.arange(3.0)))(one)
-            optimizers[0].step(grads)
-            await optimizers[1].step_async(grads)
-        assert values(one) == values(other)
-        states = [optimizer.state_dict()["state"] for optimizer in optimizers]
-        assert repr(states[0]) == repr(states[1])
-
-    run(main())
+    one, other = Pair(), Pair()
+    optimizers = [kind(one, lr=0.1), kind(other, lr=0.1)]
+    for _ in range(3):
+        grads = await ag.func.grad(lambda model: model(np.arange(3.0)))(one)
+        optimizers[0].step(grads)
+        await optimizers[1].step_async(grads)
+    assert values(one) == values(other)
+    states = [optimizer.state_dict()["state"] for optimizer in optimizers]
+    assert repr(states[0]) == repr(states[1])
 
 
 class HeldDescent(optim.ElementwiseOptimizer):
@@ -234,81 +231,70 @@ class HeldDescent(optim.ElementwiseOptimizer):
         return update
 
 
-def test_a_step_that_is_cancelled_or_meets_another_write_changes_nothing(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_step_that_is_cancelled_or_meets_another_write_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncgrad.optim.optimizer._OFF_LOOP", 0)
+
+    model = Pair()
+    optimizer = HeldDescent(model.parameters())
+    grads = [np.ones(3), np.ones(3)]
+
+    async def begin() -> asyncio.Task[Any]:
+        optimizer.begun.clear()
+        optimizer.let_go.clear()
+        task = asyncio.create_task(optimizer.step_async(grads), name="first")
+        while not optimizer.begun.is_set():
+            await one_turn()
+        return task
+
+    task = await begin()
+    with pytest.raises(OverlappingStepsError, match=r"calls step\(\) of one HeldDescent while task 'first' awaits"):
+        optimizer.step(grads)
+    task.cancel()
+    optimizer.let_go.set()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert values(model) == [[1.0] * 3] * 3
+    assert optimizer.state == {}
+
+    task = await begin()
+    model.update({"first": np.zeros(3)})
+    optimizer.let_go.set()
+    with pytest.raises(OverlappingStepsError, match=r"written into while step_async\(\) computed its new value"):
+        await task
+    assert values(model) == [[0.0] * 3, [1.0] * 3, [1.0] * 3]
+    assert optimizer.state == {}
+
+    await optimizer.step_async(grads)
+    assert values(model) == [[-1.0] * 3, [0.0] * 3, [1.0] * 3]
+
+
+async def test_steps_of_several_tasks_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncgrad.optim.optimizer._OFF_LOOP", 0)
+
+    model = Pair()
+    optimizer = optim.SGD(model.parameters(), lr=1.0)
+    grads = [np.ones(3), np.ones(3)]
+    await asyncio.gather(*(optimizer.step_async(grads) for _ in range(5)))
+    assert model.first.tolist() == [-4.0] * 3
+
+
+async def test_steps_off_the_loop_take_the_arrays_before_last_again_unless_somebody_has_them(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("asyncgrad.optim.optimizer._OFF_LOOP", 0)
 
-    async def main() -> None:
-        model = Pair()
-        optimizer = HeldDescent(model.parameters())
-        grads = [np.ones(3), np.ones(3)]
-
-        async def begin() -> asyncio.Task[Any]:
-            optimizer.begun.clear()
-            optimizer.let_go.clear()
-            task = asyncio.create_task(optimizer.step_async(grads), name="first")
-            while not optimizer.begun.is_set():
-                await one_turn()
-            return task
-
-        task = await begin()
-        with pytest.raises(OverlappingStepsError, match=r"calls step\(\) of one HeldDescent while task 'first' awaits"):
-            optimizer.step(grads)
-        task.cancel()
-        optimizer.let_go.set()
-        await asyncio.wait([task])
-        assert task.cancelled()
-        assert values(model) == [[1.0] * 3] * 3
-        assert optimizer.state == {}
-
-        task = await begin()
-        model.update({"first": np.zeros(3)})
-        optimizer.let_go.set()
-        with pytest.raises(OverlappingStepsError, match=r"written into while step_async\(\) computed its new value"):
-            await task
-        assert values(model) == [[0.0] * 3, [1.0] * 3, [1.0] * 3]
-        assert optimizer.state == {}
-
+    model = Pair()
+    optimizer = optim.Adam(model, lr=1.0)
+    grads = await ag.func.grad(lambda model: model(np.ones(3)))(model.snapshot())
+    addresses = []
+    held = []
+    for is_held in (False, False, True, True, True):
         await optimizer.step_async(grads)
-        assert values(model) == [[-1.0] * 3, [0.0] * 3, [1.0] * 3]
-
-    run(main())
-
-
-def test_steps_of_several_tasks_take_turns(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncgrad.optim.optimizer._OFF_LOOP", 0)
-
-    async def main() -> None:
-        model = Pair()
-        optimizer = optim.SGD(model.parameters(), lr=1.0)
-        grads = [np.ones(3), np.ones(3)]
-        await asyncio.gather(*(optimizer.step_async(grads) for _ in range(5)))
-        assert model.first.tolist() == [-4.0] * 3
-
-    run(main())
-
-
-def test_steps_off_the_loop_take_the_arrays_before_last_again_unless_somebody_has_them(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("asyncgrad.optim.optimizer._OFF_LOOP", 0)
-
-    async def main() -> None:
-        model = Pair()
-        optimizer = optim.Adam(model, lr=1.0)
-        grads = await ag.func.grad(lambda model: model(np.ones(3)))(model.snapshot())
-        addresses = []
-        held = []
-        for is_held in (False, False, True, True, True):
-            await optimizer.step_async(grads)
-            addresses.append(model.first._data.ctypes.data)
-            if is_held:
-                held.append((model.snapshot(), values(model)))
-        assert addresses[0] != addresses[1]
-        assert addresses[0] == addresses[2]
-        assert len(set(addresses[2:])) == 3
-        for snapshot, before in held:
-            assert values(snapshot) == before
-
-    run(main())
+        addresses.append(model.first._data.ctypes.data)
+        if is_held:
+            held.append((model.snapshot(), values(model)))
+    assert addresses[0] != addresses[1]
+    assert addresses[0] == addresses[2]
+    assert len(set(addresses[2:])) == 3
+    for snapshot, before in held:
+        assert values(snapshot) == before

@@ -133,22 +133,19 @@ async def _saved(chain: Chain, directory: Path, **options: Any) -> Any:
 @pytest.mark.parametrize("prefetch", [0, 4], ids=["each when its node runs", "ahead"])
 @pytest.mark.parametrize("way", ["awaited", "blocking", "of some inputs"])
 @pytest.mark.parametrize("harm", HARM)
-def test_a_file_that_is_not_what_was_written_fails_the_backward_and_leaves_every_grad(
-    run: Any, tmp_path: Path, harm: Callable[[list[Path]], None], way: str, prefetch: int
+async def test_a_file_that_is_not_what_was_written_fails_the_backward_and_leaves_every_grad(
+    tmp_path: Path, harm: Callable[[list[Path]], None], way: str, prefetch: int
 ):
     chain = Chain()
 
-    async def fail() -> str:
-        loss = await _saved(chain, tmp_path, prefetch=prefetch)
-        paths = sorted(files_in(tmp_path))
-        harm(paths)
-        with pytest.raises(StoreError) as caught:
-            await WAYS[way](loss, chain)
-        named = [path for path in paths if str(path) in str(caught.value)]
-        assert len(named) == 1
-        return str(caught.value)
-
-    message = run(fail())
+    loss = await _saved(chain, tmp_path, prefetch=prefetch)
+    paths = sorted(files_in(tmp_path))
+    harm(paths)
+    with pytest.raises(StoreError) as caught:
+        await WAYS[way](loss, chain)
+    named = [path for path in paths if str(path) in str(caught.value)]
+    assert len(named) == 1
+    message = str(caught.value)
 
     assert "a saved tensor of shape (8, 8) and dtype float64 could not be got from DiskStore" in message
     assert message.endswith("; the backward cannot go on without it; run the forward again")
@@ -173,78 +170,63 @@ def test_a_file_that_is_not_what_was_written_fails_the_backward_and_leaves_every
         ),
     ],
 )
-def test_the_error_says_what_has_become_of_the_file(
-    run: Any, tmp_path: Path, harm: Callable[[list[Path]], None], text: str
+async def test_the_error_says_what_has_become_of_the_file(
+    tmp_path: Path, harm: Callable[[list[Path]], None], text: str
 ):
-    async def fail() -> None:
-        loss = await _saved(Chain(), tmp_path)
-        harm(sorted(files_in(tmp_path)))
-        with pytest.raises(StoreError, match=text):
-            await loss.backward()
-
-    run(fail())
+    loss = await _saved(Chain(), tmp_path)
+    harm(sorted(files_in(tmp_path)))
+    with pytest.raises(StoreError, match=text):
+        await loss.backward()
 
 
-def test_a_removed_file_keeps_the_number_of_the_systems_error(run: Any, tmp_path: Path):
-    async def fail() -> None:
-        loss = await _saved(Chain(), tmp_path)
-        remove(sorted(files_in(tmp_path)))
-        with pytest.raises(StoreError) as caught:
-            await loss.backward()
-        assert caught.value.errno == errno.ENOENT
-
-    run(fail())
+async def test_a_removed_file_keeps_the_number_of_the_systems_error(tmp_path: Path):
+    loss = await _saved(Chain(), tmp_path)
+    remove(sorted(files_in(tmp_path)))
+    with pytest.raises(StoreError) as caught:
+        await loss.backward()
+    assert caught.value.errno == errno.ENOENT
 
 
 @posix
 @not_root
-def test_a_file_that_may_not_be_read_is_named(run: Any, tmp_path: Path):
-    async def fail() -> None:
-        loss = await _saved(Chain(), tmp_path)
-        path = sorted(files_in(tmp_path))[0]
-        path.chmod(0)
-        with pytest.raises(StoreError, match=path.name) as caught:
-            await loss.backward()
-        assert caught.value.errno == errno.EACCES
-
-    run(fail())
+async def test_a_file_that_may_not_be_read_is_named(tmp_path: Path):
+    loss = await _saved(Chain(), tmp_path)
+    path = sorted(files_in(tmp_path))[0]
+    path.chmod(0)
+    with pytest.raises(StoreError, match=path.name) as caught:
+        await loss.backward()
+    assert caught.value.errno == errno.EACCES
 
 
-def test_the_file_of_another_run_is_not_taken_for_this_ones(run: Any, tmp_path: Path):
-    async def fail() -> None:
-        first = await _saved(Chain(), tmp_path / "first")
-        chain = Chain()
-        chain.x = 2.0 * chain.x
-        second = await _saved(chain, tmp_path / "second")
-        for here, there in zip(*(sorted(files_in(tmp_path / name)) for name in ("first", "second")), strict=True):
-            here.write_bytes(there.read_bytes())
-        with pytest.raises(StoreError, match="does not hold the bytes"):
-            await first.backward()
-        await second.backward()
-        assert all(weight.grad is not None for weight in chain.weights)
-
-    run(fail())
+async def test_the_file_of_another_run_is_not_taken_for_this_ones(tmp_path: Path):
+    first = await _saved(Chain(), tmp_path / "first")
+    chain = Chain()
+    chain.x = 2.0 * chain.x
+    second = await _saved(chain, tmp_path / "second")
+    for here, there in zip(*(sorted(files_in(tmp_path / name)) for name in ("first", "second")), strict=True):
+        here.write_bytes(there.read_bytes())
+    with pytest.raises(StoreError, match="does not hold the bytes"):
+        await first.backward()
+    await second.backward()
+    assert all(weight.grad is not None for weight in chain.weights)
 
 
-def test_who_tries_again_after_the_file_is_as_it_was_gets_its_gradients(run: Any, tmp_path: Path):
+async def test_who_tries_again_after_the_file_is_as_it_was_gets_its_gradients(tmp_path: Path):
     chain = Chain()
 
-    async def step() -> None:
-        loss = await _saved(chain, tmp_path)
-        path = sorted(files_in(tmp_path))[0]
-        data = path.read_bytes()
-        flip_eight_bytes([path])
-        with pytest.raises(StoreError):
-            await loss.backward(retain_graph=True)
-        path.write_bytes(data)
-        await loss.backward()
-
-    run(step())
+    loss = await _saved(chain, tmp_path)
+    path = sorted(files_in(tmp_path))[0]
+    data = path.read_bytes()
+    flip_eight_bytes([path])
+    with pytest.raises(StoreError):
+        await loss.backward(retain_graph=True)
+    path.write_bytes(data)
+    await loss.backward()
 
     assert chain.gradients() == chain.expected()
 
 
-def test_views_and_other_dtypes_are_checked_too(run: Any, tmp_path: Path):
+async def test_views_and_other_dtypes_are_checked_too(tmp_path: Path):
     base = np.arange(240.0).reshape(12, 20)
     arrays = [base[:, :7], base.T, base[::-1], base.astype(np.complex64), base.astype(">f8"), base.astype(np.float16)]
 
@@ -258,36 +240,30 @@ def test_views_and_other_dtypes_are_checked_too(run: Any, tmp_path: Path):
         assert x.grad is None
 
     for array in arrays:
-        run(fail(array))
+        await fail(array)
 
 
 @posix
-def test_what_has_taken_the_place_of_a_large_file_is_not_waited_for_when_it_is_removed(run: Any, tmp_path: Path):
-    async def step() -> None:
-        x = ag.tensor(np.ones(2**18), requires_grad=True)
-        async with save_to_disk(tmp_path, min_bytes=1):
-            loss = np.exp(x)
-        (path,) = files_in(tmp_path)
-        replace_by_a_fifo([path])
-        del loss
-
-    run(step())
+async def test_what_has_taken_the_place_of_a_large_file_is_not_waited_for_when_it_is_removed(tmp_path: Path):
+    x = ag.tensor(np.ones(2**18), requires_grad=True)
+    async with save_to_disk(tmp_path, min_bytes=1):
+        loss = np.exp(x)
+    (path,) = files_in(tmp_path)
+    replace_by_a_fifo([path])
+    del loss
 
     assert files_in(tmp_path) == []
 
 
-def test_a_store_on_its_own_checks_too(run: Any, tmp_path: Path):
-    async def step() -> None:
-        store = DiskStore(tmp_path)
-        await store.put("a", memoryview(b"abcdefgh"))
-        (path,) = files_in(tmp_path)
-        path.write_bytes(b"abcdefgx")
-        with pytest.raises(StoreError, match="does not hold the bytes") as caught:
-            await store.get("a")
-        assert str(path) in str(caught.value)
-        await store.delete("a")
-
-    run(step())
+async def test_a_store_on_its_own_checks_too(tmp_path: Path):
+    store = DiskStore(tmp_path)
+    await store.put("a", memoryview(b"abcdefgh"))
+    (path,) = files_in(tmp_path)
+    path.write_bytes(b"abcdefgx")
+    with pytest.raises(StoreError, match="does not hold the bytes") as caught:
+        await store.get("a")
+    assert str(path) in str(caught.value)
+    await store.delete("a")
 
 
 # Stores of users.
@@ -315,7 +291,7 @@ def _doubling(data: bytearray) -> memoryview:
         (_doubling, "1024 bytes came back, but 512 were put"),
     ],
 )
-def test_a_store_that_returns_other_bytes_fails_the_backward(run: Any, harm: Any, text: str, way: str):
+async def test_a_store_that_returns_other_bytes_fails_the_backward(harm: Any, text: str, way: str):
     class Careless:
         def __init__(self) -> None:
             self.data: dict[str, bytes] = {}
@@ -334,44 +310,35 @@ def test_a_store_that_returns_other_bytes_fails_the_backward(run: Any, harm: Any
 
     chain, store = Chain(), Careless()
 
-    async def fail() -> str:
-        async with save_to_store(store, min_bytes=1):
-            loss = chain.compute()
-        with pytest.raises(StoreError, match=text) as caught:
-            await WAYS[way](loss, chain)
-        return str(caught.value)
-
-    message = run(fail())
+    async with save_to_store(store, min_bytes=1):
+        loss = chain.compute()
+    with pytest.raises(StoreError, match=text) as caught:
+        await WAYS[way](loss, chain)
+    message = str(caught.value)
 
     assert "of shape (8, 8) and dtype float64 could not be got from Careless()" in message
     assert any(f"under the key {key!r}" in message for key in store.data)
     assert all(weight.grad is None for weight in chain.weights)
 
 
-def test_bytes_that_are_swapped_between_keys_fail_the_backward(run: Any):
+async def test_bytes_that_are_swapped_between_keys_fail_the_backward():
     store = ag.testing.MemoryStore()
 
-    async def fail() -> None:
-        async with save_to_store(store, min_bytes=1):
-            loss = Chain().compute()
-        first, second, *_ = store.data
-        store.data[first], store.data[second] = store.data[second], store.data[first]
-        with pytest.raises(StoreError, match="other bytes came back than were put"):
-            await loss.backward()
-
-    run(fail())
+    async with save_to_store(store, min_bytes=1):
+        loss = Chain().compute()
+    first, second, *_ = store.data
+    store.data[first], store.data[second] = store.data[second], store.data[first]
+    with pytest.raises(StoreError, match="other bytes came back than were put"):
+        await loss.backward()
 
 
-def test_a_store_may_wait_and_fail_and_nothing_is_kept_of_what_it_has_deleted(run: Any):
+async def test_a_store_may_wait_and_fail_and_nothing_is_kept_of_what_it_has_deleted():
     store = ag.testing.MemoryStore()
     manager = save_to_store(store, min_bytes=1)
 
-    async def step() -> None:
-        async with manager:
-            loss = Chain().compute()
-        await loss.backward()
-
-    run(step())
+    async with manager:
+        loss = Chain().compute()
+    await loss.backward()
 
     store.wait_for_ended("delete", len([call for call in store.calls if call[0] == "put"]))
     assert len(store) == 0
@@ -401,18 +368,15 @@ def test_the_checksum_is_crc_32_whichever_library_computes_it(size: int):
         (TimeoutError(), "TimeoutError"),
     ],
 )
-def test_an_error_of_a_store_is_told_in_words(run: Any, error: Exception, text: str):
+async def test_an_error_of_a_store_is_told_in_words(error: Exception, text: str):
     store = ag.testing.MemoryStore()
 
-    async def fail() -> str:
-        async with save_to_store(store, min_bytes=1):
-            loss = Chain().compute()
-        store.fail("get", error)
-        with pytest.raises(StoreError) as caught:
-            await loss.backward()
-        return str(caught.value)
-
-    message = run(fail())
+    async with save_to_store(store, min_bytes=1):
+        loss = Chain().compute()
+    store.fail("get", error)
+    with pytest.raises(StoreError) as caught:
+        await loss.backward()
+    message = str(caught.value)
 
     assert f": {text}; the backward cannot go on" in message
     assert "None" not in message

@@ -59,36 +59,30 @@ def test_gradients_have_the_same_bits_and_the_files_are_gone_at_the_end_of_the_b
     assert chain.gradients() == chain.expected()
 
 
-def test_with_retain_graph_the_files_stay_until_the_graph_is_dropped(run: Any, tmp_path: Path):
+async def test_with_retain_graph_the_files_stay_until_the_graph_is_dropped(tmp_path: Path):
     chain = Chain(LINKS)
 
-    async def step() -> None:
-        async with to(tmp_path):
-            loss = chain.compute()
-        for _ in range(3):
-            await loss.backward(retain_graph=True)
-            assert len(files_in(tmp_path)) == LINKS + 1
-        del loss
-        assert is_empty(tmp_path)
-
-    run(step())
-
-
-def test_a_graph_that_is_dropped_without_a_backward_leaves_no_file(run: Any, tmp_path: Path):
-    chain = Chain(LINKS)
-
-    async def step() -> None:
-        async with to(tmp_path):
-            loss = chain.compute()
+    async with to(tmp_path):
+        loss = chain.compute()
+    for _ in range(3):
+        await loss.backward(retain_graph=True)
         assert len(files_in(tmp_path)) == LINKS + 1
-        del loss
-        assert is_empty(tmp_path)
+    del loss
+    assert is_empty(tmp_path)
 
-    run(step())
+
+async def test_a_graph_that_is_dropped_without_a_backward_leaves_no_file(tmp_path: Path):
+    chain = Chain(LINKS)
+
+    async with to(tmp_path):
+        loss = chain.compute()
+    assert len(files_in(tmp_path)) == LINKS + 1
+    del loss
+    assert is_empty(tmp_path)
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
-def test_a_backward_that_ends_early_leaves_no_file_once_the_graph_is_dropped(run: Any, tmp_path: Path, how: str):
+async def test_a_backward_that_ends_early_leaves_no_file_once_the_graph_is_dropped(tmp_path: Path, how: str):
     chain = Chain(LINKS)
     error = ZeroDivisionError if how == "fails" else asyncio.CancelledError
 
@@ -102,7 +96,7 @@ def test_a_backward_that_ends_early_leaves_no_file_once_the_graph_is_dropped(run
             await loss.backward()
 
     before = set(threading.enumerate())
-    run(step())
+    await step()
     gc.collect()
     # A read that was under way when the backward ended keeps the folder until it has ended, and with it the thread.
     for thread in set(threading.enumerate()) - before:
@@ -112,7 +106,7 @@ def test_a_backward_that_ends_early_leaves_no_file_once_the_graph_is_dropped(run
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_forward_that_fails_leaves_no_file(run: Any, tmp_path: Path):
+async def test_a_forward_that_fails_leaves_no_file(tmp_path: Path):
     chain = Chain(LINKS)
 
     async def step() -> None:
@@ -121,7 +115,7 @@ def test_a_forward_that_fails_leaves_no_file(run: Any, tmp_path: Path):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(step())
+        await step()
     gc.collect()
     manager = to(tmp_path)
     with manager:
@@ -130,18 +124,14 @@ def test_a_forward_that_fails_leaves_no_file(run: Any, tmp_path: Path):
 
 
 @posix
-def test_nobody_else_can_read_the_files(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_nobody_else_can_read_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     chain = Chain(LINKS)
 
-    async def step() -> list[int]:
-        async with save_to_disk(min_bytes=1):
-            loss = chain.compute()
-        modes = modes_below(tmp_path)
-        await loss.backward()
-        return modes
-
-    modes = run(step())
+    async with save_to_disk(min_bytes=1):
+        loss = chain.compute()
+    modes = modes_below(tmp_path)
+    await loss.backward()
     assert len(modes) == 1 + 2 + LINKS + 1
     assert {mode & 0o77 for mode in modes} == {0}
     assert [path.name for path in tmp_path.iterdir()] == [f"asyncgrad-{os.getuid()}"]
@@ -190,8 +180,8 @@ def test_without_permission_entering_raises(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-def test_a_disk_that_cannot_take_a_file_is_an_error_and_nothing_is_lost(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+async def test_a_disk_that_cannot_take_a_file_is_an_error_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ):
     chain = Chain(LINKS)
     losses = []
@@ -199,36 +189,30 @@ def test_a_disk_that_cannot_take_a_file_is_an_error_and_nothing_is_lost(
     def write(file: int, data: Any) -> int:
         raise OSError(number, os.strerror(number))
 
-    async def step() -> None:
-        manager = to(tmp_path)
-        monkeypatch.setattr(os, "write", write)
-        with pytest.raises(StoreError, match=rf"could not be put into DiskStore\('{tmp_path}'\)") as caught:
-            async with manager:
-                losses.append(chain.compute())
-        assert caught.value.errno == number
-        monkeypatch.undo()
-        if losses:
-            await losses.pop().backward()
-
-    run(step())
+    manager = to(tmp_path)
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(StoreError, match=rf"could not be put into DiskStore\('{tmp_path}'\)") as caught:
+        async with manager:
+            losses.append(chain.compute())
+    assert caught.value.errno == number
+    monkeypatch.undo()
+    if losses:
+        await losses.pop().backward()
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_write_that_takes_a_part_is_continued(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_write_that_takes_a_part_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     chain, write = Chain(LINKS), os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:100]))
 
-    async def step() -> None:
-        async with to(tmp_path):
-            loss = chain.compute()
-        await loss.backward()
-
-    run(step())
+    async with to(tmp_path):
+        loss = chain.compute()
+    await loss.backward()
     assert chain.gradients() == chain.expected()
 
 
-def test_a_folder_that_was_removed_is_an_error(run: Any, tmp_path: Path):
+async def test_a_folder_that_was_removed_is_an_error(tmp_path: Path):
     chain = Chain(LINKS)
     losses: list[Any] = []
 
@@ -237,32 +221,26 @@ def test_a_folder_that_was_removed_is_an_error(run: Any, tmp_path: Path):
             shutil.rmtree(directory)
             losses.append(chain.compute())
 
-    async def step() -> None:
-        async with to(tmp_path / "new"):
-            loss = chain.compute()
-        shutil.rmtree(tmp_path / "new")
-        with pytest.raises(StoreError, match="could not be got from DiskStore") as caught:
-            await loss.backward()
-        assert caught.value.errno == errno.ENOENT
-        with pytest.raises(StoreError) as caught:
-            await remove_meanwhile(tmp_path / "other")
-        assert caught.value.errno == errno.ENOENT
-
-    run(step())
+    async with to(tmp_path / "new"):
+        loss = chain.compute()
+    shutil.rmtree(tmp_path / "new")
+    with pytest.raises(StoreError, match="could not be got from DiskStore") as caught:
+        await loss.backward()
+    assert caught.value.errno == errno.ENOENT
+    with pytest.raises(StoreError) as caught:
+        await remove_meanwhile(tmp_path / "other")
+    assert caught.value.errno == errno.ENOENT
 
 
-def test_a_file_that_was_cut_off_is_an_error(run: Any, tmp_path: Path):
+async def test_a_file_that_was_cut_off_is_an_error(tmp_path: Path):
     chain = Chain(LINKS)
 
-    async def step() -> None:
-        async with to(tmp_path):
-            loss = chain.compute()
-        for path in files_in(tmp_path):
-            os.truncate(path, 100)
-        with pytest.raises(StoreError, match="100 bytes came back, but 512 were put"):
-            await loss.backward()
-
-    run(step())
+    async with to(tmp_path):
+        loss = chain.compute()
+    for path in files_in(tmp_path):
+        os.truncate(path, 100)
+    with pytest.raises(StoreError, match="100 bytes came back, but 512 were put"):
+        await loss.backward()
 
 
 @posix
@@ -351,22 +329,19 @@ def test_what_a_crashed_process_has_left_is_removed_by_the_next(tmp_path: Path):
 
 
 @posix
-def test_what_a_living_process_needs_is_left_alone(run: Any, tmp_path: Path):
+async def test_what_a_living_process_needs_is_left_alone(tmp_path: Path):
     chain = Chain(LINKS)
 
-    async def step() -> None:
-        async with to(tmp_path):
-            loss = chain.compute()
-        files = files_in(tmp_path)
-        finished = run_program(SAVES, tmp_path)
-        assert finished.returncode == 0, finished.stderr
-        assert files_in(tmp_path) == files
-        async with to(tmp_path):
-            pass
-        assert files_in(tmp_path) == files
-        await loss.backward()
-
-    run(step())
+    async with to(tmp_path):
+        loss = chain.compute()
+    files = files_in(tmp_path)
+    finished = run_program(SAVES, tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert files_in(tmp_path) == files
+    async with to(tmp_path):
+        pass
+    assert files_in(tmp_path) == files
+    await loss.backward()
     assert chain.gradients() == chain.expected()
     assert list(tmp_path.iterdir()) == []
 
@@ -428,20 +403,17 @@ def test_a_child_process_reads_what_its_parent_has_stored_and_removes_only_its_o
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_of_ones_own_making_has_its_folder_only_while_there_are_files(run: Any, tmp_path: Path):
+async def test_a_store_of_ones_own_making_has_its_folder_only_while_there_are_files(tmp_path: Path):
     store = DiskStore(tmp_path / "new")
 
-    async def step() -> None:
-        assert not (tmp_path / "new").exists()
-        await store.put("a", memoryview(b"abc"))
-        assert len(files_in(tmp_path)) == 1
-        await store.delete("a")
-        assert list((tmp_path / "new").iterdir()) == []
-
-    run(step())
+    assert not (tmp_path / "new").exists()
+    await store.put("a", memoryview(b"abc"))
+    assert len(files_in(tmp_path)) == 1
+    await store.delete("a")
+    assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_what_could_not_be_written_after_the_block_warns(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_what_could_not_be_written_after_the_block_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     x = ag.tensor(np.ones(10), requires_grad=True)
 
     def write(file: int, data: Any) -> int:
@@ -458,7 +430,7 @@ def test_what_could_not_be_written_after_the_block_warns(run: Any, tmp_path: Pat
         await y.sum().backward()
 
     try:
-        run(step())
+        await step()
     except (StoreError, StoreWarning):
         pytest.fail("told twice")
 
@@ -507,56 +479,48 @@ def test_a_tensor_that_is_let_go_of_while_it_is_written_leaves_no_name_and_is_no
 
 
 @posix
-def test_what_is_released_before_its_write_begins_is_never_written(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_is_released_before_its_write_begins_is_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     writes, store = SlowWrites(monkeypatch), DiskStore(tmp_path)
 
-    async def step() -> None:
-        puts = [asyncio.create_task(store.put(f"a{number}", memoryview(b"abc"))) for number in range(THREADS + 1)]
-        await asyncio.to_thread(writes.wait_for_begun, THREADS)
-        assert store.release(f"a{THREADS}")
-        assert not store.release("b")
-        writes.go.set()
-        await asyncio.gather(*puts)
-        assert {path.stem for path in files_in(tmp_path)} == {f"a{number}" for number in range(THREADS)}
-        for number in range(THREADS):
-            await store.delete(f"a{number}")
-
-    run(step())
+    puts = [asyncio.create_task(store.put(f"a{number}", memoryview(b"abc"))) for number in range(THREADS + 1)]
+    await asyncio.to_thread(writes.wait_for_begun, THREADS)
+    assert store.release(f"a{THREADS}")
+    assert not store.release("b")
+    writes.go.set()
+    await asyncio.gather(*puts)
+    assert {path.stem for path in files_in(tmp_path)} == {f"a{number}" for number in range(THREADS)}
+    for number in range(THREADS):
+        await store.delete(f"a{number}")
     assert is_empty(tmp_path)
 
 
 @posix
 @pytest.mark.parametrize("then", ["put", "get", "delete"])
-def test_large_files_are_gone_at_once_and_their_memory_with_what_the_store_does_next(
-    run: Any, tmp_path: Path, then: str
-):
+async def test_large_files_are_gone_at_once_and_their_memory_with_what_the_store_does_next(tmp_path: Path, then: str):
     store, count = DiskStore(tmp_path), 4 * MAX_REMOVED
     data = memoryview(bytes(2**20))
 
     def descriptors() -> int:
         return len(list(Path("/dev/fd").iterdir()))
 
-    async def step() -> None:
-        await store.put("first", memoryview(b"abc"))
-        before = descriptors()
-        for number in range(count):
-            await store.put(f"a{number}", data)
-        for number in range(count):
-            assert store.release(f"a{number}")
-        assert [path.stem for path in files_in(tmp_path)] == ["first"]
-        assert descriptors() == before + MAX_REMOVED
-        if then == "put":
-            await store.put("last", memoryview(b"abc"))
-        elif then == "get":
-            assert bytes(await store.get("first")) == b"abc"
-        if then != "delete":
-            assert descriptors() == before
-        await store.delete("first")
-        await store.delete("last")
-        # The lock of the folder is closed too.
-        assert descriptors() == before - 1
-
-    run(step())
+    await store.put("first", memoryview(b"abc"))
+    before = descriptors()
+    for number in range(count):
+        await store.put(f"a{number}", data)
+    for number in range(count):
+        assert store.release(f"a{number}")
+    assert [path.stem for path in files_in(tmp_path)] == ["first"]
+    assert descriptors() == before + MAX_REMOVED
+    if then == "put":
+        await store.put("last", memoryview(b"abc"))
+    elif then == "get":
+        assert bytes(await store.get("first")) == b"abc"
+    if then != "delete":
+        assert descriptors() == before
+    await store.delete("first")
+    await store.delete("last")
+    # The lock of the folder is closed too.
+    assert descriptors() == before - 1
     assert is_empty(tmp_path)

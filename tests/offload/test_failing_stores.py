@@ -27,7 +27,7 @@ def full(store: MemoryStore) -> MemoryStore:
     return store
 
 
-def test_leaving_an_async_block_raises_and_what_was_saved_stays_in_memory(run: Any):
+async def test_leaving_an_async_block_raises_and_what_was_saved_stays_in_memory():
     chain, store = Chain(LINKS), full(MemoryStore())
     losses: list[Any] = []
 
@@ -37,14 +37,11 @@ def test_leaving_an_async_block_raises_and_what_was_saved_stays_in_memory(run: A
             losses.append(chain.compute())
             store.let_go("put")
 
-    async def step() -> None:
-        with pytest.raises(StoreError, match=FULL) as caught:
-            await block()
-        assert caught.value.errno == errno.ENOSPC
-        assert isinstance(caught.value.__cause__, OSError)
-        await losses[0].backward()
-
-    run(step())
+    with pytest.raises(StoreError, match=FULL) as caught:
+        await block()
+    assert caught.value.errno == errno.ENOSPC
+    assert isinstance(caught.value.__cause__, OSError)
+    await losses[0].backward()
     assert chain.gradients() == chain.expected()
 
 
@@ -76,41 +73,35 @@ def test_leaving_a_block_raises_what_is_known_by_then():
     assert x.grad is not None
 
 
-def test_what_goes_wrong_after_a_block_is_told_by_a_warning_of_the_backward(run: Any):
+async def test_what_goes_wrong_after_a_block_is_told_by_a_warning_of_the_backward():
     chain, store = Chain(LINKS), full(MemoryStore())
 
-    async def step() -> None:
-        store.hold("put")
-        loss = chain.forward(save_to_store(store, min_bytes=1))
-        store.let_go("put")
-        store.wait_for_ended("put", LINKS + 1)
-        with pytest.warns(StoreWarning, match=FULL) as warned:
-            await loss.backward()
-        assert len(warned) == 1
-
-    run(step())
+    store.hold("put")
+    loss = chain.forward(save_to_store(store, min_bytes=1))
+    store.let_go("put")
+    store.wait_for_ended("put", LINKS + 1)
+    with pytest.warns(StoreWarning, match=FULL) as warned:
+        await loss.backward()
+    assert len(warned) == 1
     assert chain.gradients() == chain.expected()
 
 
-def test_a_failure_is_raised_once_and_the_next_block_tries_again(run: Any):
+async def test_a_failure_is_raised_once_and_the_next_block_tries_again():
     chain, store = Chain(LINKS), full(MemoryStore())
     manager = save_to_store(store, min_bytes=1)
 
-    async def step() -> None:
-        with pytest.raises(StoreError):
-            async with manager:
-                loss = chain.compute()
-        store.mend("put")
+    with pytest.raises(StoreError):
         async with manager:
             loss = chain.compute()
-        assert len(store) == LINKS + 1
-        await loss.backward()
-
-    run(step())
+    store.mend("put")
+    async with manager:
+        loss = chain.compute()
+    assert len(store) == LINKS + 1
+    await loss.backward()
     assert chain.gradients() == chain.expected()
 
 
-def test_the_error_of_a_block_comes_before_that_of_the_store(run: Any):
+async def test_the_error_of_a_block_comes_before_that_of_the_store():
     store = full(MemoryStore())
     x = ag.tensor(np.ones(4), requires_grad=True)
 
@@ -120,7 +111,7 @@ def test_the_error_of_a_block_comes_before_that_of_the_store(run: Any):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(step())
+        await step()
 
 
 def test_a_forward_that_waits_for_room_is_told_of_the_failure():
@@ -149,22 +140,19 @@ def test_where_no_thread_can_be_started_what_is_saved_stays_in_memory(monkeypatc
     assert store.calls == []
 
 
-def test_what_cannot_be_got_fails_the_backward_which_can_be_repeated(run: Any):
+async def test_what_cannot_be_got_fails_the_backward_which_can_be_repeated():
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1):
-            loss = chain.compute()
-        store.fail("get", OSError(errno.EIO, "Input/output error"))
-        with pytest.raises(StoreError, match=r"could not be got from <MemoryStore.*Input/output error; the") as caught:
-            await loss.backward()
-        assert caught.value.errno == errno.EIO
-        assert any("in MultiplyBackward" in note for note in caught.value.__notes__)
-        assert all(weight.grad is None for weight in chain.weights)
-        store.mend("get")
+    async with save_to_store(store, min_bytes=1):
+        loss = chain.compute()
+    store.fail("get", OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(StoreError, match=r"could not be got from <MemoryStore.*Input/output error; the") as caught:
         await loss.backward()
-
-    run(step())
+    assert caught.value.errno == errno.EIO
+    assert any("in MultiplyBackward" in note for note in caught.value.__notes__)
+    assert all(weight.grad is None for weight in chain.weights)
+    store.mend("get")
+    await loss.backward()
     assert chain.gradients() == chain.expected()
 
 
@@ -182,35 +170,29 @@ def test_a_blocking_backward_fails_in_the_same_way():
 
 
 @pytest.mark.parametrize("wrong", [b"", b"x" * 511, b"x" * 513])
-def test_other_bytes_than_were_put_are_refused(run: Any, wrong: bytes):
+async def test_other_bytes_than_were_put_are_refused(wrong: bytes):
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1):
-            loss = chain.compute()
-        for key in store.data:
-            store.data[key] = wrong
-        with pytest.raises(StoreError, match=f"{len(wrong)} bytes came back, but 512 were put"):
-            await loss.backward()
-
-    run(step())
+    async with save_to_store(store, min_bytes=1):
+        loss = chain.compute()
+    for key in store.data:
+        store.data[key] = wrong
+    with pytest.raises(StoreError, match=f"{len(wrong)} bytes came back, but 512 were put"):
+        await loss.backward()
 
 
-def test_a_failing_delete_harms_nobody(run: Any, caplog: pytest.LogCaptureFixture):
+async def test_a_failing_delete_harms_nobody(caplog: pytest.LogCaptureFixture):
     chain, store = Chain(LINKS), MemoryStore()
     store.fail("delete", OSError(errno.EIO, "Input/output error"))
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1):
-            loss = chain.compute()
-        await loss.backward()
-
-    run(step())
+    async with save_to_store(store, min_bytes=1):
+        loss = chain.compute()
+    await loss.backward()
     store.wait_for_ended("delete", LINKS + 1)
     assert chain.gradients() == chain.expected()
 
 
-def test_a_failure_leaves_no_cycle(run: Any):
+async def test_a_failure_leaves_no_cycle():
     store = full(MemoryStore())
     seen: list[Any] = []
 
@@ -227,34 +209,31 @@ def test_a_failure_leaves_no_cycle(run: Any):
     gc.collect()
     gc.disable()
     try:
-        run(step())
+        await step()
         assert seen[0]() is None
     finally:
         gc.enable()
 
 
-def test_a_cancelled_wait_for_the_end_of_a_block_leaves_the_graph_usable(run: Any):
+async def test_a_cancelled_wait_for_the_end_of_a_block_leaves_the_graph_usable():
     chain, store = Chain(LINKS), MemoryStore()
     losses: list[Any] = []
 
-    async def step() -> None:
-        computed = asyncio.Event()
+    computed = asyncio.Event()
 
-        async def block() -> None:
-            async with save_to_store(store, min_bytes=1):
-                losses.append(chain.compute())
-                computed.set()
+    async def block() -> None:
+        async with save_to_store(store, min_bytes=1):
+            losses.append(chain.compute())
+            computed.set()
 
-        store.hold("put")
-        task = asyncio.create_task(block())
-        await computed.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await losses[0].backward()
-        store.let_go("put")
-
-    run(step())
+    store.hold("put")
+    task = asyncio.create_task(block())
+    await computed.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await losses[0].backward()
+    store.let_go("put")
     assert chain.gradients() == chain.expected()
 
 
@@ -262,7 +241,7 @@ EXITS = [SystemExit(3), KeyboardInterrupt()]
 
 
 @pytest.mark.parametrize("error", EXITS, ids=lambda error: type(error).__name__)
-def test_a_put_that_would_exit_is_a_failure_like_any_other(run: Any, error: BaseException):
+async def test_a_put_that_would_exit_is_a_failure_like_any_other(error: BaseException):
     chain, store = Chain(LINKS), MemoryStore()
     store.fail("put", error)
     losses: list[Any] = []
@@ -273,32 +252,26 @@ def test_a_put_that_would_exit_is_a_failure_like_any_other(run: Any, error: Base
         losses.append(chain.compute())
         store.let_go("put")
 
-    async def step() -> None:
-        with pytest.raises(StoreError, match=f"could not be put into .*: {type(error).__name__}") as caught:
-            async with save_to_store(store, min_bytes=1):
-                compute()
-        assert caught.value.__cause__ is error
-        await losses[0].backward()
-        store.mend("put")
+    with pytest.raises(StoreError, match=f"could not be put into .*: {type(error).__name__}") as caught:
         async with save_to_store(store, min_bytes=1):
-            chain.compute()
-
-    run(step())
+            compute()
+    assert caught.value.__cause__ is error
+    await losses[0].backward()
+    store.mend("put")
+    async with save_to_store(store, min_bytes=1):
+        chain.compute()
     assert chain.gradients() == chain.expected()
 
 
 @pytest.mark.parametrize("error", EXITS, ids=lambda error: type(error).__name__)
-def test_a_get_that_would_exit_makes_the_backward_fail_and_another_one_reads(run: Any, error: BaseException):
+async def test_a_get_that_would_exit_makes_the_backward_fail_and_another_one_reads(error: BaseException):
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1):
-            loss = chain.compute()
-        store.fail("get", error)
-        with pytest.raises(StoreError, match=f"could not be got from .*: {type(error).__name__}"):
-            await loss.backward(retain_graph=True)
-        store.mend("get")
-        await loss.backward()
-
-    run(step())
+    async with save_to_store(store, min_bytes=1):
+        loss = chain.compute()
+    store.fail("get", error)
+    with pytest.raises(StoreError, match=f"could not be got from .*: {type(error).__name__}"):
+        await loss.backward(retain_graph=True)
+    store.mend("get")
+    await loss.backward()
     assert chain.gradients() == chain.expected()

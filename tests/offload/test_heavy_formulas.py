@@ -39,127 +39,105 @@ def saved_leaf() -> Any:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_formula_whose_tensors_were_waited_for_runs_on_a_worker_where_there_is_one(run: Any, workers: int):
+async def test_a_formula_whose_tensors_were_waited_for_runs_on_a_worker_where_there_is_one(workers: int):
     store, where = MemoryStore(), []
     x = saved_leaf()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1, prefetch=0):
-            y = seen_(x * 1.0, lambda x: where.append((on_workers(), x.tolist())))
-        assert len(store) == 1
-        with always(), ag.workers(workers):
-            await y.sum().backward()
-
-    run(step())
+    async with save_to_store(store, min_bytes=1, prefetch=0):
+        y = seen_(x * 1.0, lambda x: where.append((on_workers(), x.tolist())))
+    assert len(store) == 1
+    with always(), ag.workers(workers):
+        await y.sum().backward()
     assert where == [(workers > 0, [1.0, 2.0])]
     assert x.grad is not None
     assert x.grad.tolist() == [2.0, 2.0]
 
 
-def test_formulas_that_are_light_stay_on_the_loop(run: Any):
+async def test_formulas_that_are_light_stay_on_the_loop():
     store, where = MemoryStore(), []
     x = saved_leaf()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1, prefetch=0):
-            y = seen_(x * 1.0, lambda x: where.append(on_workers()))
-        with ag.offload_threshold(1000.0):
-            await y.sum().backward()
-
-    run(step())
+    async with save_to_store(store, min_bytes=1, prefetch=0):
+        y = seen_(x * 1.0, lambda x: where.append(on_workers()))
+    with ag.offload_threshold(1000.0):
+        await y.sum().backward()
     assert where == [False]
 
 
 @pytest.mark.parametrize("prefetch", [0, 3])
-def test_gradients_have_the_same_bits(run: Any, prefetch: int):
+async def test_gradients_have_the_same_bits(prefetch: int):
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1, prefetch=prefetch):
-            loss = chain.compute()
-        with always():
-            await loss.backward()
-
-    run(step())
+    async with save_to_store(store, min_bytes=1, prefetch=prefetch):
+        loss = chain.compute()
+    with always():
+        await loss.backward()
     assert chain.gradients() == chain.expected()
 
 
-def test_the_loop_and_the_next_nodes_go_on_while_a_formula_computes_that_was_waited_for(run: Any):
+async def test_the_loop_and_the_next_nodes_go_on_while_a_formula_computes_that_was_waited_for():
     store, met = MemoryStore(), threading.Barrier(3, timeout=PATIENCE)
     x, y = saved_leaf(), saved_leaf()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1, prefetch=0):
-            z = seen_(x * 1.0, lambda x: met.wait()) + seen_(y * 1.0, lambda x: met.wait())
-        with always(), ag.workers(2):
-            backward = asyncio.create_task(z.sum().backward())
-            await asyncio.to_thread(met.wait)
-            await backward
-
-    run(step())
+    async with save_to_store(store, min_bytes=1, prefetch=0):
+        z = seen_(x * 1.0, lambda x: met.wait()) + seen_(y * 1.0, lambda x: met.wait())
+    with always(), ag.workers(2):
+        backward = asyncio.create_task(z.sum().backward())
+        await asyncio.to_thread(met.wait)
+        await backward
     assert x.grad is not None
     assert y.grad is not None
 
 
-def test_only_the_gradients_that_are_wanted_are_waited_for_and_computed(run: Any):
+async def test_only_the_gradients_that_are_wanted_are_waited_for_and_computed():
     store = MemoryStore()
     x, w = saved_leaf(), saved_leaf()
 
-    async def step() -> Any:
-        async with save_to_store(store, min_bytes=1, prefetch=0):
-            a, b = np.exp(x), np.sin(w)
-            y = a * b
-        with always():
-            (found,) = await ag.grad(y.sum(), [w], retain_graph=True)
-        return found
-
-    found = run(step())
+    async with save_to_store(store, min_bytes=1, prefetch=0):
+        a, b = np.exp(x), np.sin(w)
+        y = a * b
+    with always():
+        (found,) = await ag.grad(y.sum(), [w], retain_graph=True)
     gets = [key for method, key in store.calls if method == "get"]
     # Those of the product that the gradient of b needs, and what the sine has saved is a leaf.
     assert len(gets) == 1
     assert found.numpy().tobytes() == (np.exp(x.numpy()) * np.cos(w.numpy())).tobytes()
 
 
-def test_an_error_of_the_store_fails_the_backward_of_a_heavy_formula(run: Any):
+async def test_an_error_of_the_store_fails_the_backward_of_a_heavy_formula():
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1):
-            loss = chain.compute()
-        store.fail("get", OSError(5, "Input/output error"))
-        with always(), pytest.raises(StoreError, match="Input/output error"):
-            await loss.backward()
-        assert all(weight.grad is None for weight in chain.weights)
-        store.mend("get")
-        with always():
-            await loss.backward()
-
-    run(step())
+    async with save_to_store(store, min_bytes=1):
+        loss = chain.compute()
+    store.fail("get", OSError(5, "Input/output error"))
+    with always(), pytest.raises(StoreError, match="Input/output error"):
+        await loss.backward()
+    assert all(weight.grad is None for weight in chain.weights)
+    store.mend("get")
+    with always():
+        await loss.backward()
     assert chain.gradients() == chain.expected()
 
 
-def test_a_backward_that_is_cancelled_while_a_heavy_formula_waits_begins_nothing_more(run: Any):
+async def test_a_backward_that_is_cancelled_while_a_heavy_formula_waits_begins_nothing_more():
     store, where = MemoryStore(), []
     x = saved_leaf()
 
-    async def step() -> None:
-        async with save_to_store(store, min_bytes=1):
-            y = seen_(x * 1.0, lambda x: where.append(on_workers()))
-        store.hold("get")
-        with always():
-            backward = asyncio.create_task(y.sum().backward())
-            await asyncio.to_thread(store.wait_for_begun, "get")
-            backward.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await backward
-        store.let_go("get")
-
-    run(step())
+    async with save_to_store(store, min_bytes=1):
+        y = seen_(x * 1.0, lambda x: where.append(on_workers()))
+    store.hold("get")
+    with always():
+        backward = asyncio.create_task(y.sum().backward())
+        await asyncio.to_thread(store.wait_for_begun, "get")
+        backward.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await backward
+    store.let_go("get")
     assert where == []
     assert x.grad is None
 
 
-def test_what_was_read_for_a_heavy_formula_is_freed_after_it(run: Any):
+async def test_what_was_read_for_a_heavy_formula_is_freed_after_it():
     store, arrays = MemoryStore(), []
     x = saved_leaf()
 
@@ -172,7 +150,7 @@ def test_what_was_read_for_a_heavy_formula_is_freed_after_it(run: Any):
     gc.collect()
     gc.disable()
     try:
-        run(step())
+        await step()
         assert [array() for array in arrays] == [None]
     finally:
         gc.enable()

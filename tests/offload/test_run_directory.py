@@ -227,16 +227,13 @@ def test_a_link_among_the_files_of_an_ended_process_is_removed_and_not_what_it_l
     assert listed(tmp_path) == [("mine", False)]
 
 
-def test_what_else_lies_in_the_folder_of_a_process_is_left_at_its_end(run: Any, tmp_path: Path):
+async def test_what_else_lies_in_the_folder_of_a_process_is_left_at_its_end(tmp_path: Path):
     store = DiskStore(tmp_path)
 
-    async def step() -> None:
-        await store.put("a", memoryview(b"abc"))
-        (path,) = files_in(tmp_path)
-        (path.parent / "thesis").write_text("mine")
-        await store.delete("a")
-
-    run(step())
+    await store.put("a", memoryview(b"abc"))
+    (path,) = files_in(tmp_path)
+    (path.parent / "thesis").write_text("mine")
+    await store.delete("a")
 
     assert [path.name for path in files_in(tmp_path)] == ["thesis"]
 

@@ -19,6 +19,7 @@ from benchmarks.lstm import BENCHMARKS as LSTM
 from benchmarks.mlp import BENCHMARKS as MLP
 from benchmarks.transformer import BENCHMARKS as TRANSFORMER
 from tests.offload.scenes import Chain
+from tests.support.loops import on_each_loop
 
 LINKS = 5
 
@@ -31,7 +32,7 @@ def all_of(store: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("benchmark", [*MLP, *TRANSFORMER, *LSTM], ids=lambda benchmark: benchmark.__name__)
-def test_the_gradients_of_models_have_the_same_bits(run: Any, benchmark: Any):
+async def test_the_gradients_of_models_have_the_same_bits(benchmark: Any):
     problem = benchmark.problem()
     leaves = [ag.tensor(array, requires_grad=True) for array in problem.variables]
     found = []
@@ -45,8 +46,8 @@ def test_the_gradients_of_models_have_the_same_bits(run: Any, benchmark: Any):
             leaf.grad = None
 
     store = MemoryStore()
-    run(step(ag.graph.saved_tensors_hooks(lambda t: t, lambda t: t)))
-    run(step(all_of(store)))
+    await step(ag.graph.saved_tensors_hooks(lambda t: t, lambda t: t))
+    await step(all_of(store))
 
     assert found[0] == found[1]
     assert ("get", store.calls[0][1]) in store.calls
@@ -55,18 +56,15 @@ def test_the_gradients_of_models_have_the_same_bits(run: Any, benchmark: Any):
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3, 100])
 @pytest.mark.parametrize("kind", ["async with", "with"])
-def test_gradients_have_the_same_bits_however_far_ahead_is_read(run: Any, kind: str, prefetch: int):
+async def test_gradients_have_the_same_bits_however_far_ahead_is_read(kind: str, prefetch: int):
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> None:
-        if kind == "with":
-            loss = chain.forward(all_of(store, prefetch=prefetch))
-        else:
-            async with all_of(store, prefetch=prefetch):
-                loss = chain.compute()
-        await loss.backward()
-
-    run(step())
+    if kind == "with":
+        loss = chain.forward(all_of(store, prefetch=prefetch))
+    else:
+        async with all_of(store, prefetch=prefetch):
+            loss = chain.compute()
+    await loss.backward()
 
     assert chain.gradients() == chain.expected()
 
@@ -82,6 +80,7 @@ def test_without_a_loop_gradients_have_the_same_bits():
     assert len(store) == 0 or store.wait_for_ended("delete", LINKS + 1) is None
 
 
+@on_each_loop
 def test_a_blocking_backward_waits_for_the_store_although_a_loop_runs(run: Any):
     chain, store = Chain(LINKS), MemoryStore()
 
@@ -96,23 +95,21 @@ def test_a_blocking_backward_waits_for_the_store_although_a_loop_runs(run: Any):
     assert "get" in {method for method, _ in store.calls}
 
 
-def test_with_retain_graph_a_second_backward_reads_again(run: Any):
+async def test_with_retain_graph_a_second_backward_reads_again():
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> tuple[list[bytes], list[bytes], int]:
-        async with all_of(store):
-            loss = chain.compute()
-        await loss.backward(retain_graph=True)
-        first, kept = chain.gradients(), len(store)
-        await loss.backward()
-        return first, chain.gradients(), kept
-
-    first, second, kept = run(step())
+    async with all_of(store):
+        loss = chain.compute()
+    await loss.backward(retain_graph=True)
+    first, kept = chain.gradients(), len(store)
+    await loss.backward()
+    second = chain.gradients()
 
     assert first == second == chain.expected()
     assert kept == LINKS + 1
 
 
+@on_each_loop
 def test_a_backward_that_is_recorded_is_differentiable_again(run: Any):
     x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     store = MemoryStore()
@@ -130,7 +127,7 @@ def test_a_backward_that_is_recorded_is_differentiable_again(run: Any):
     assert run(step()).numpy().tobytes() == expected.numpy().tobytes()
 
 
-def test_a_plain_function_finds_its_saved_tensors_loaded(run: Any):
+async def test_a_plain_function_finds_its_saved_tensors_loaded():
     class Square(ag.Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
@@ -144,17 +141,15 @@ def test_a_plain_function_finds_its_saved_tensors_loaded(run: Any):
 
     x, store = ag.tensor([1.0, 2.0], requires_grad=True), MemoryStore()
 
-    async def step() -> None:
-        async with all_of(store):
-            y = Square.apply(x * 1.0)
-        assert len(store) == 1
-        await y.sum().backward()
-
-    run(step())
+    async with all_of(store):
+        y = Square.apply(x * 1.0)
+    assert len(store) == 1
+    await y.sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [2.0, 4.0]
 
 
+@on_each_loop
 def test_a_saved_tensor_can_be_looked_at(run: Any):
     x = ag.tensor([1.0, 2.0], requires_grad=True)
     store = MemoryStore()
@@ -212,17 +207,14 @@ def test_a_tensor_that_is_saved_twice_is_put_there_once():
     assert stored_by(twice) == 2  # y and tanh(y)
 
 
-def test_memory_that_was_freed_and_used_again_is_another_tensor(run: Any):
+async def test_memory_that_was_freed_and_used_again_is_another_tensor():
     x, store = ag.tensor(np.arange(1.0, 5.0), requires_grad=True), MemoryStore()
 
-    async def step() -> list[Any]:
-        results = []
-        for factor in (1.0, 2.0, 3.0):
-            async with all_of(store):
-                results.append(np.exp(x * factor).sum())
-        return [(await ag.grad(result, [x]))[0].numpy() for result in results]
-
-    found = run(step())
+    results = []
+    for factor in (1.0, 2.0, 3.0):
+        async with all_of(store):
+            results.append(np.exp(x * factor).sum())
+    found = [(await ag.grad(result, [x]))[0].numpy() for result in results]
     for factor, gradient in zip((1.0, 2.0, 3.0), found, strict=True):
         assert np.array_equal(gradient, np.exp(x.numpy() * factor) * factor)
 
@@ -239,34 +231,28 @@ def test_what_is_changed_between_two_saves_is_put_there_twice():
     assert stored_by(changed) == 2
 
 
-def test_objects_and_empty_arrays_stay_in_memory(run: Any):
+async def test_objects_and_empty_arrays_stay_in_memory():
     x, store = ag.tensor(np.zeros((0, 3)), requires_grad=True), MemoryStore()
 
-    async def step() -> Any:
-        async with save_to_store(store, min_bytes=0):
-            y = np.exp(x)
-        await y.sum().backward()
-
-    run(step())
+    async with save_to_store(store, min_bytes=0):
+        y = np.exp(x)
+    await y.sum().backward()
     assert x.grad is not None
     assert x.grad.shape == (0, 3)
     assert store.calls == []
 
 
-def test_the_memory_of_a_stored_tensor_is_freed(run: Any):
+async def test_the_memory_of_a_stored_tensor_is_freed():
     x, store = ag.tensor(np.ones((4, 4)), requires_grad=True), MemoryStore()
 
-    async def step() -> Any:
-        async with all_of(store):
-            base = np.exp(x) * 1.0
-            array = weakref.ref(base.numpy().base if base.numpy().base is not None else base._data)
-            y = np.tanh(base[1:3])
-            z = y * y
-            del base, y
-        gc.collect()
-        return array(), z
-
-    array, _ = run(step())
+    async with all_of(store):
+        base = np.exp(x) * 1.0
+        array = weakref.ref(base.numpy().base if base.numpy().base is not None else base._data)
+        y = np.tanh(base[1:3])
+        z = y * y
+        del base, y
+    gc.collect()
+    array, _ = (array(), z)
     assert array is None
 
 
@@ -274,7 +260,7 @@ def test_the_memory_of_a_stored_tensor_is_freed(run: Any):
 
 
 @pytest.mark.parametrize("size", [4, 40_000])
-def test_a_tensor_that_was_written_into_is_refused_wherever_it_is(run: Any, size: int):
+async def test_a_tensor_that_was_written_into_is_refused_wherever_it_is(size: int):
     x, store = ag.tensor(np.ones(size), requires_grad=True), MemoryStore()
 
     async def step(*, waits: bool) -> None:
@@ -294,8 +280,8 @@ def test_a_tensor_that_was_written_into_is_refused_wherever_it_is(run: Any, size
         assert x.grad is None
         store.let_go("put")
 
-    run(step(waits=True))
-    run(step(waits=False))
+    await step(waits=True)
+    await step(waits=False)
 
 
 # When it is put there, and how much.
@@ -340,28 +326,22 @@ def test_no_more_is_under_way_than_allowed():
     assert store.calls == []
 
 
-def test_a_tensor_larger_than_what_may_be_under_way_goes_alone(run: Any):
+async def test_a_tensor_larger_than_what_may_be_under_way_goes_alone():
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> None:
-        async with all_of(store, max_pending_bytes=1):
-            loss = chain.compute()
-        assert len(store) == LINKS + 1
-        await loss.backward()
-
-    run(step())
+    async with all_of(store, max_pending_bytes=1):
+        loss = chain.compute()
+    assert len(store) == LINKS + 1
+    await loss.backward()
     assert chain.gradients() == chain.expected()
 
 
-def test_what_is_not_written_yet_is_taken_from_memory_and_never_written(run: Any):
+async def test_what_is_not_written_yet_is_taken_from_memory_and_never_written():
     chain, store = Chain(LINKS), MemoryStore()
     store.hold("put")
 
-    async def step() -> None:
-        loss = chain.forward(all_of(store))
-        await loss.backward()
-
-    run(step())
+    loss = chain.forward(all_of(store))
+    await loss.backward()
     store.let_go("put")
     begun = [key for method, key in store.calls if method == "put"]
 
@@ -375,25 +355,22 @@ def test_what_is_not_written_yet_is_taken_from_memory_and_never_written(run: Any
 # How long it stays there.
 
 
-def test_a_stored_tensor_is_deleted_when_its_node_has_run_or_the_graph_is_dropped(run: Any):
+async def test_a_stored_tensor_is_deleted_when_its_node_has_run_or_the_graph_is_dropped():
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> None:
-        async with all_of(store):
-            loss = chain.compute()
-            dropped = chain.compute()
-        assert len(store) == 2 * (LINKS + 1) - 1  # the input is saved by both
-        await loss.backward()
-        store.wait_for_ended("delete", LINKS)
-        del dropped
-        store.wait_for_ended("delete", 2 * (LINKS + 1) - 1)
-
-    run(step())
+    async with all_of(store):
+        loss = chain.compute()
+        dropped = chain.compute()
+    assert len(store) == 2 * (LINKS + 1) - 1  # the input is saved by both
+    await loss.backward()
+    store.wait_for_ended("delete", LINKS)
+    del dropped
+    store.wait_for_ended("delete", 2 * (LINKS + 1) - 1)
     assert len(store) == 0
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
-def test_a_backward_that_ends_early_leaves_nothing_there_once_the_graph_is_dropped(run: Any, how: str):
+async def test_a_backward_that_ends_early_leaves_nothing_there_once_the_graph_is_dropped(how: str):
     chain, store = Chain(LINKS), MemoryStore()
 
     class Stop(Exception):
@@ -410,7 +387,7 @@ def test_a_backward_that_ends_early_leaves_nothing_there_once_the_graph_is_dropp
             await loss.backward()
         handle.remove()
 
-    run(step())
+    await step()
     gc.collect()
     store.wait_for_ended("delete", LINKS + 1)
 
@@ -418,7 +395,7 @@ def test_a_backward_that_ends_early_leaves_nothing_there_once_the_graph_is_dropp
     assert all(weight.grad is None for weight in chain.weights)
 
 
-def test_a_forward_that_fails_leaves_nothing_there(run: Any):
+async def test_a_forward_that_fails_leaves_nothing_there():
     chain, store = Chain(LINKS), MemoryStore()
 
     async def step() -> None:
@@ -427,7 +404,7 @@ def test_a_forward_that_fails_leaves_nothing_there(run: Any):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(step())
+        await step()
     gc.collect()
     begun = [key for method, key in store.calls if method == "put"]
     store.wait_for_ended("put", len(begun))
@@ -436,7 +413,7 @@ def test_a_forward_that_fails_leaves_nothing_there(run: Any):
     assert len(store) == 0
 
 
-def test_a_graph_in_a_reference_cycle_leaves_nothing_there_once_it_is_collected(run: Any):
+async def test_a_graph_in_a_reference_cycle_leaves_nothing_there_once_it_is_collected():
     """The collector tells the thread of the store to end, and only then drops what the store has to delete."""
     chain, store = Chain(LINKS), MemoryStore()
 
@@ -446,7 +423,7 @@ def test_a_graph_in_a_reference_cycle_leaves_nothing_there_once_it_is_collected(
         cycle: list[Any] = [loss]
         cycle.append(cycle)
 
-    run(step())
+    await step()
     assert len(store) == LINKS + 1
     gc.collect()
     store.wait_for_ended("delete", LINKS + 1)
@@ -457,7 +434,7 @@ def test_a_graph_in_a_reference_cycle_leaves_nothing_there_once_it_is_collected(
 # How it is used.
 
 
-def test_save_to_store_decorates_functions_of_both_kinds(run: Any):
+async def test_save_to_store_decorates_functions_of_both_kinds():
     x, store = ag.tensor(np.ones(4), requires_grad=True), MemoryStore()
 
     @all_of(store)
@@ -468,17 +445,14 @@ def test_save_to_store_decorates_functions_of_both_kinds(run: Any):
     async def later() -> Any:
         return np.exp(x).sum()
 
-    async def step() -> None:
-        first, second = plain(), await later()
-        store.wait_for_ended("put", 2)
-        await (first + second).backward()
-
-    run(step())
+    first, second = plain(), await later()
+    store.wait_for_ended("put", 2)
+    await (first + second).backward()
     assert x.grad is not None
     assert np.array_equal(x.grad.numpy(), 2 * np.exp(np.ones(4)))
 
 
-def test_one_manager_serves_several_blocks_at_the_same_time(run: Any):
+async def test_one_manager_serves_several_blocks_at_the_same_time():
     chains, store = [Chain(LINKS) for _ in range(4)], MemoryStore()
     manager = all_of(store)
 
@@ -493,21 +467,18 @@ def test_one_manager_serves_several_blocks_at_the_same_time(run: Any):
             for chain in chains:
                 group.create_task(step(chain))
 
-    run(main())
+    await main()
     assert all(chain.gradients() == chain.expected() for chain in chains)
 
 
-def test_two_backwards_through_one_graph_at_the_same_time_both_read(run: Any):
+async def test_two_backwards_through_one_graph_at_the_same_time_both_read():
     chain, store = Chain(LINKS), MemoryStore()
 
-    async def step() -> tuple[Any, Any]:
-        async with all_of(store):
-            loss = chain.compute()
-        return await asyncio.gather(
-            ag.grad(loss, chain.weights, retain_graph=True), ag.grad(loss, chain.weights, retain_graph=True)
-        )
-
-    first, second = run(step())
+    async with all_of(store):
+        loss = chain.compute()
+    first, second = await asyncio.gather(
+        ag.grad(loss, chain.weights, retain_graph=True), ag.grad(loss, chain.weights, retain_graph=True)
+    )
     expected = chain.expected()
     assert [g.numpy().tobytes() for g in first] == [g.numpy().tobytes() for g in second] == expected
 

@@ -10,6 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.testing import STORE_LAWS, MemoryStore, check_store
+from tests.support.loops import one_loop
 
 
 def law_name(law: Any) -> str:
@@ -18,10 +19,10 @@ def law_name(law: Any) -> str:
 
 @pytest.mark.parametrize("law", STORE_LAWS, ids=law_name)
 @pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_stores_keep_the_laws(run: Any, tmp_path: Path, kind: str, law: Any):
+async def test_stores_keep_the_laws(tmp_path: Path, kind: str, law: Any):
     store: Any = MemoryStore() if kind == "memory" else ag.graph.DiskStore(tmp_path)
 
-    run(law(store))
+    await law(store)
 
 
 def test_the_stores_of_the_package_are_stores():
@@ -73,10 +74,11 @@ BROKEN = {
 }
 
 
+@one_loop
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_store_that_breaks_a_law_is_found_out(broken: str):
+async def test_a_store_that_breaks_a_law_is_found_out(broken: str):
     with pytest.raises((AssertionError, KeyError, StopIteration, RuntimeError)) as caught:
-        ag.run(check_store(BROKEN[broken]))  # type: ignore[arg-type]
+        await check_store(BROKEN[broken])  # type: ignore[arg-type]
 
     if caught.type is AssertionError:
         assert any("broken rule: " in note for note in caught.value.__notes__)

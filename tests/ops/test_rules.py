@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from asyncgrad.core.recording.primitive import derivative, primitive
 from tests.ops import cases_elementwise
 from tests.ops.finite_differences import Case, call, check_derivatives, flat, in_dtype, leaves_of
 from tests.ops.numpy_rules import rules_of_numpy
+from tests.support.loops import one_loop
 
 #: Those that write into an array have tests of their own, in tests/views/test_numpy_functions_that_write.py.
 WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
@@ -116,18 +116,19 @@ def test_every_binary_ufunc_has_a_case_that_broadcasts(function: np.ufunc) -> No
     assert any(np.broadcast_shapes(*pair) not in pair for pair in shapes)
 
 
+@one_loop
 @pytest.mark.sampled("function")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("function", "case"), SMOOTH)
-def test_gradients_have_the_shape_and_dtype_of_their_inputs(
+async def test_gradients_have_the_shape_and_dtype_of_their_inputs(
     function: Callable[..., Any], case: Case, dtype: Any
 ) -> None:
     case = in_dtype(case, dtype)
     tensors = [ag.tensor(leaf, requires_grad=True) for leaf in leaves_of(case)]
     outputs = [output for output in call(function, case, tensors) if output.requires_grad]
 
-    grads = asyncio.run(
-        ag.grad(outputs, tensors, [np.ones(output.shape, output.dtype) for output in outputs], allow_unused=True)
+    grads = await ag.grad(
+        outputs, tensors, [np.ones(output.shape, output.dtype) for output in outputs], allow_unused=True
     )
 
     for tensor, grad in zip(tensors, grads, strict=True):

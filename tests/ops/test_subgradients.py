@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from tests.support.loops import one_loop
 from tests.versions import is_pytorch
 
 LN2 = log(2)
@@ -321,8 +322,9 @@ def test_the_second_derivatives_are_pytorchs_except_where_they_are_marked_as_bet
     assert same.all() != point.better
 
 
+@one_loop
 @each_finite_point
-def test_a_finite_gradient_is_found_without_a_warning(point: Point) -> None:
+async def test_a_finite_gradient_is_found_without_a_warning(point: Point) -> None:
     args = [
         value if index in point.numbers else ag.tensor([value], requires_grad=True)
         for index, value in enumerate(point.args)
@@ -330,35 +332,38 @@ def test_a_finite_gradient_is_found_without_a_warning(point: Point) -> None:
     with np.errstate(all="ignore"):
         output = point.function(*args)
 
-    asyncio.run(ag.grad(output, [arg for arg in args if isinstance(arg, ag.Tensor)]))
+    await ag.grad(output, [arg for arg in args if isinstance(arg, ag.Tensor)])
 
 
+@one_loop
 @pytest.mark.parametrize("function", [np.logaddexp, np.logaddexp2])
 @pytest.mark.parametrize("infinity", [-np.inf, np.inf])
-def test_a_sum_of_equal_infinities_that_has_no_weight_has_a_gradient_of_zero(
+async def test_a_sum_of_equal_infinities_that_has_no_weight_has_a_gradient_of_zero(
     function: np.ufunc, infinity: float
 ) -> None:
     x, y = ag.tensor([infinity, 1.0], requires_grad=True), ag.tensor([infinity, 2.0], requires_grad=True)
-    grads = asyncio.run(ag.grad(function(x, y), [x, y], np.array([0.0, 1.0])))
+    grads = await ag.grad(function(x, y), [x, y], np.array([0.0, 1.0]))
 
     assert [grad.numpy()[0] for grad in grads] == [0.0, 0.0]
 
 
-def test_where_gives_nothing_to_the_branch_not_taken_even_if_the_gradient_is_not_finite() -> None:
+@one_loop
+async def test_where_gives_nothing_to_the_branch_not_taken_even_if_the_gradient_is_not_finite() -> None:
     taken, other = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor([nan, inf], requires_grad=True)
     chosen = np.where([True, True], taken, other)
 
-    of_taken, of_other = asyncio.run(ag.grad(chosen, [taken, other], [np.array([inf, nan])]))
+    of_taken, of_other = await ag.grad(chosen, [taken, other], [np.array([inf, nan])])
 
     np.testing.assert_array_equal(of_taken.numpy(), [inf, nan])
     np.testing.assert_array_equal(of_other.numpy(), [0.0, 0.0])
 
 
-def test_a_nan_slope_in_the_branch_not_taken_comes_through_as_in_pytorch() -> None:
+@one_loop
+async def test_a_nan_slope_in_the_branch_not_taken_comes_through_as_in_pytorch() -> None:
     x = ag.tensor([0.0], requires_grad=True)
     with np.errstate(all="ignore"):
         chosen = np.where(np.greater(x, 0), np.sqrt(x), x)
-        (found,) = asyncio.run(ag.grad(chosen, [x]))
+        (found,) = await ag.grad(chosen, [x])
 
     assert np.isnan(found.item())  # 0 * inf + 1
 
@@ -371,29 +376,30 @@ def test_a_nan_slope_in_the_branch_not_taken_is_pytorchs() -> None:
     assert np.isnan(found.item())
 
 
-def test_a_power_of_mixed_exponents_takes_the_right_rule_in_each_place() -> None:
+@one_loop
+async def test_a_power_of_mixed_exponents_takes_the_right_rule_in_each_place() -> None:
     x = ag.tensor([0.0, 0.0, -3.0, 2.0], requires_grad=True)
-    (found,) = asyncio.run(ag.grad(np.power(x, np.array([0.0, 2.0, 2.0, 3.0])), [x], [np.ones(4)]))
+    (found,) = await ag.grad(np.power(x, np.array([0.0, 2.0, 2.0, 3.0])), [x], [np.ones(4)])
 
     np.testing.assert_array_equal(found.numpy(), [0.0, 0.0, -6.0, 12.0])
 
 
-def test_the_derivative_of_a_small_divisor_does_not_underflow() -> None:
+@one_loop
+async def test_the_derivative_of_a_small_divisor_does_not_underflow() -> None:
     divisor = ag.tensor([1e-170], requires_grad=True)
-    (found,) = asyncio.run(ag.grad(np.divide(1e-200, divisor), [divisor]))
+    (found,) = await ag.grad(np.divide(1e-200, divisor), [divisor])
 
     np.testing.assert_allclose(found.numpy(), [-1e140])
 
 
+@one_loop
 @pytest.mark.parametrize("order", range(1, 6))
-def test_sinc_has_the_derivatives_of_its_series_at_zero_to_any_order(order: int) -> None:
-    async def nth() -> float:
-        x = ag.tensor([0.0], requires_grad=True)
-        value: Any = np.sinc(x)
-        for _ in range(order):
-            (value,) = await ag.grad(value, [x], create_graph=True)
-        return float(value.item())
-
+async def test_sinc_has_the_derivatives_of_its_series_at_zero_to_any_order(order: int) -> None:
     expected = 0.0 if order % 2 else (-1) ** (order // 2) * pi**order / (order + 1)
 
-    assert asyncio.run(nth()) == pytest.approx(expected, rel=1e-13)
+    x = ag.tensor([0.0], requires_grad=True)
+    value: Any = np.sinc(x)
+    for _ in range(order):
+        (value,) = await ag.grad(value, [x], create_graph=True)
+
+    assert float(value.item()) == pytest.approx(expected, rel=1e-13)

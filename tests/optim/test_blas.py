@@ -65,7 +65,7 @@ def test_a_step_writes_into_the_parameter_itself_and_takes_a_rate_of_0_and_nans(
     assert np.isnan(one_step(np.ones(2000), np.full(2000, np.nan))).all()
 
 
-def test_bits_depend_neither_on_threads_of_blas_nor_on_the_loop(run: Any) -> None:
+async def test_bits_depend_neither_on_threads_of_blas_nor_on_the_loop() -> None:
     threadpoolctl = pytest.importorskip("threadpoolctl")
     rng = np.random.default_rng(0)
     start, gradient = rng.standard_normal((2, 100_003))
@@ -74,7 +74,7 @@ def test_bits_depend_neither_on_threads_of_blas_nor_on_the_loop(run: Any) -> Non
         with threadpoolctl.threadpool_limits(threads):
             found.append(one_step(start.copy(), gradient))
             param = ag.tensor(start, requires_grad=True)
-            run(optim.SGD([param], lr=0.1).step_async([gradient]))
+            await optim.SGD([param], lr=0.1).step_async([gradient])
             found.append(param.numpy())
 
     assert all(np.array_equal(one, found[0]) for one in found)

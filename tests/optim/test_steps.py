@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,7 +137,7 @@ def test_a_step_takes_a_closure_first_and_returns_its_loss() -> None:
 
 
 @pytest.mark.parametrize("kind", [optim.SGD, optim.LBFGS])
-def test_an_awaited_step_awaits_its_closure(kind: Any, run: Callable[..., Any]) -> None:
+async def test_an_awaited_step_awaits_its_closure(kind: Any) -> None:
     params = tree()
     optimizer = kind(params, lr=0.5)
 
@@ -149,17 +148,15 @@ def test_an_awaited_step_awaits_its_closure(kind: Any, run: Callable[..., Any]) 
         await loss.backward()
         return loss
 
-    async def main() -> Any:
-        first = await optimizer.step_async(closure)
-        return first.item()
+    first = await optimizer.step_async(closure)
 
-    assert run(main()) == 30.0
+    assert first.item() == 30.0
     assert abs(np.concatenate([np.ravel(value) for value in values(params)])).max() < 1e-4
 
 
 @pytest.mark.parametrize("kind", [optim.Adam, optim.LBFGS])
 @pytest.mark.parametrize("calls", [1, 3])
-def test_a_cancelled_step_changes_nothing(kind: Any, calls: int, run: Callable[..., Any]) -> None:
+async def test_a_cancelled_step_changes_nothing(kind: Any, calls: int) -> None:
     params = tree()
     optimizer = kind(params, lr=0.01)
     before = optimizer.state_dict()
@@ -178,14 +175,11 @@ def test_a_cancelled_step_changes_nothing(kind: Any, calls: int, run: Callable[.
         await loss.backward()
         return loss
 
-    async def main() -> None:
-        task = asyncio.ensure_future(optimizer.step_async(closure))
-        await waits.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main())
+    task = asyncio.ensure_future(optimizer.step_async(closure))
+    await waits.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert values(params) == values(tree())
     assert optimizer.state_dict() == before
 

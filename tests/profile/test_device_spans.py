@@ -26,6 +26,7 @@ from asyncgrad.observing.profile import DeviceSpan
 from asyncgrad.testing import SimulatedAccelerator
 from tests.profile.trace_format import violations
 from tests.sampling import cases
+from tests.support.loops import on_each_loop
 
 
 @pytest.fixture
@@ -277,16 +278,12 @@ class Releasing(ag.Function):
         return grad * 1, None
 
 
-def test_a_node_that_waits_leaves_its_stream_to_others(run: Any, device: SimulatedAccelerator) -> None:
-    async def main() -> ag.profile:
-        x, held = leaf(device), asyncio.Event()
-        async with profile_of(device) as prof:
-            # The younger node runs first, and waits for the older one.
-            other = Releasing.apply(x, held)
-            await (other + Held.apply(x, held)).sum().backward()
-        return prof
-
-    prof = run(main())
+async def test_a_node_that_waits_leaves_its_stream_to_others(device: SimulatedAccelerator) -> None:
+    x, held = leaf(device), asyncio.Event()
+    async with profile_of(device) as prof:
+        # The younger node runs first, and waits for the older one.
+        other = Releasing.apply(x, held)
+        await (other + Held.apply(x, held)).sum().backward()
     parts = named(prof, "HeldBackward")
     (between,) = named(prof, "ReleasingBackward")
     (event,) = (event for event in prof.events if event.name == "HeldBackward")
@@ -308,14 +305,14 @@ def test_the_operations_of_a_function_lie_inside_of_it(device: SimulatedAccelera
     assert prof.events[0].device_time == 2e9
 
 
-def test_of_a_function_that_suspends_only_its_operations_are_seen(run: Any, device: SimulatedAccelerator) -> None:
+async def test_of_a_function_that_suspends_only_its_operations_are_seen(device: SimulatedAccelerator) -> None:
     async def main() -> ag.profile:
         x = leaf(device)
         async with profile_of(device) as prof:
             await asyncio.gather(AsyncDouble.apply(x), AsyncDouble.apply(x))
         return prof
 
-    assert [span.name for span in run(main()).device_spans] == ["multiply", "multiply"]
+    assert [span.name for span in (await main()).device_spans] == ["multiply", "multiply"]
 
 
 def test_the_critical_path_is_that_of_the_host(device: SimulatedAccelerator) -> None:
@@ -351,7 +348,7 @@ def test_after_a_profile_wrappers_are_as_they_were(device: SimulatedAccelerator)
     assert names["_function"] is before
 
 
-def test_a_profile_sees_the_work_of_its_own_context(run: Any, device: SimulatedAccelerator) -> None:
+async def test_a_profile_sees_the_work_of_its_own_context(device: SimulatedAccelerator) -> None:
     async def work(function: Any, begun: asyncio.Event, go_on: asyncio.Event) -> None:
         begun.set()
         await go_on.wait()
@@ -367,7 +364,7 @@ def test_a_profile_sees_the_work_of_its_own_context(run: Any, device: SimulatedA
             await asyncio.gather(mine, other)
         return prof
 
-    assert [span.name for span in run(main()).device_spans if span.kind == "forward"] == ["tanh"]
+    assert [span.name for span in (await main()).device_spans if span.kind == "forward"] == ["tanh"]
 
 
 def test_a_profile_of_the_process_sees_all_threads(device: SimulatedAccelerator) -> None:
@@ -421,7 +418,7 @@ READERS: dict[str, Callable[[ag.profile, Path], Any]] = {
 
 
 @pytest.mark.parametrize("what", READERS)
-def test_reading_what_is_not_done_never_blocks_a_loop(run: Any, pending: ag.profile, what: str, tmp_path: Path) -> None:
+async def test_reading_what_is_not_done_never_blocks_a_loop(pending: ag.profile, what: str, tmp_path: Path) -> None:
     async def main() -> None:
         with pytest.raises(ProfileError, match=r"write await prof\.synchronize\(\) before") as caught:
             READERS[what](pending, tmp_path)
@@ -434,7 +431,7 @@ def test_reading_what_is_not_done_never_blocks_a_loop(run: Any, pending: ag.prof
         assert "at work" not in repr(pending)
 
     if pending.critical_path():
-        run(main())
+        await main()
 
 
 @pytest.mark.parametrize("what", READERS)
@@ -446,21 +443,19 @@ def test_in_a_thread_without_a_loop_reading_waits(
     assert device.clock.now > 0
 
 
-def test_an_async_block_waits_at_its_end_and_not_after_an_error(run: Any, device: SimulatedAccelerator) -> None:
-    async def main() -> None:
-        async with profile_of(device) as prof:
+async def test_an_async_block_waits_at_its_end_and_not_after_an_error(device: SimulatedAccelerator) -> None:
+    async with profile_of(device) as prof:
+        np.tanh(leaf(device))
+    assert len(prof.device_spans) == 2
+    before = device.clock.now
+    with contextlib.suppress(ZeroDivisionError):
+        async with profile_of(device):
             np.tanh(leaf(device))
-        assert len(prof.device_spans) == 2
-        before = device.clock.now
-        with contextlib.suppress(ZeroDivisionError):
-            async with profile_of(device):
-                np.tanh(leaf(device))
-                raise ZeroDivisionError
-        assert device.clock.now == before
-
-    run(main())
+            raise ZeroDivisionError
+    assert device.clock.now == before
 
 
+@on_each_loop
 def test_of_a_device_that_has_died_the_events_of_the_host_are_left(run: Any, device: SimulatedAccelerator) -> None:
     async def main() -> ag.profile:
         async with ag.profile() as prof:

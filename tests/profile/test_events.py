@@ -16,6 +16,7 @@ from asyncgrad import nn, sync
 from asyncgrad.errors import ProfileError
 from tests.engine.heavy import heavy_calling, large
 from tests.profile.programs import Failing, Nested, Sleeping, Waiting
+from tests.support.loops import one_loop
 
 
 def backward_of(prof: Any) -> list[Any]:
@@ -161,7 +162,8 @@ def test_a_node_that_waits_shows_when_it_suspends_and_goes_on_while_another_runs
     assert waiting.loop is not None
 
 
-def test_rules_that_wait_together_overlap() -> None:
+@one_loop
+async def test_rules_that_wait_together_overlap() -> None:
     async def main() -> Any:
         event = asyncio.Event()
         waiters = [Waiting.apply(leaf(1), event) for _ in range(5)]
@@ -175,7 +177,7 @@ def test_rules_that_wait_together_overlap() -> None:
             await backward
         return prof
 
-    waiting = [event for event in backward_of(asyncio.run(main())) if event.name == "WaitingBackward"]
+    waiting = [event for event in backward_of(await main()) if event.name == "WaitingBackward"]
 
     assert len(waiting) == 5
     assert max(event.began for event in waiting) < min(event.ended for event in waiting)
@@ -206,49 +208,43 @@ def test_a_plain_node_that_fails_is_shown() -> None:
     ]
 
 
-def test_a_cancelled_backward_shows_its_nodes_as_cancelled() -> None:
-    async def main() -> Any:
-        waiter = Waiting.apply(leaf(1), asyncio.Event()).sum()
-        async with ag.profile() as prof:
-            with ag.loop_budget(100.0):
-                backward = asyncio.get_running_loop().create_task(waiter.backward())
-            await asyncio.sleep(0)
-            backward.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await backward
-        return prof
-
-    event = backward_of(asyncio.run(main()))[-1]
+@one_loop
+async def test_a_cancelled_backward_shows_its_nodes_as_cancelled() -> None:
+    waiter = Waiting.apply(leaf(1), asyncio.Event()).sum()
+    async with ag.profile() as prof:
+        with ag.loop_budget(100.0):
+            backward = asyncio.get_running_loop().create_task(waiter.backward())
+        await asyncio.sleep(0)
+        backward.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await backward
+    event = backward_of(prof)[-1]
 
     assert (event.name, event.status) == ("WaitingBackward", "cancelled")
     assert event.ended is not None
 
 
-def test_a_backward_that_has_not_ended_shows_its_nodes_as_running() -> None:
-    async def main() -> list[Any]:
-        event = asyncio.Event()
-        waiter = Waiting.apply(leaf(1), event).sum()
-        async with ag.profile() as prof:
-            with ag.loop_budget(100.0):
-                backward = asyncio.get_running_loop().create_task(waiter.backward())
-            await asyncio.sleep(0)
-        seen = backward_of(prof)
-        event.set()
-        await backward
-        return seen
-
-    event = asyncio.run(main())[-1]
+@one_loop
+async def test_a_backward_that_has_not_ended_shows_its_nodes_as_running() -> None:
+    event = asyncio.Event()
+    waiter = Waiting.apply(leaf(1), event).sum()
+    async with ag.profile() as prof:
+        with ag.loop_budget(100.0):
+            backward = asyncio.get_running_loop().create_task(waiter.backward())
+        await asyncio.sleep(0)
+    seen = backward_of(prof)
+    event.set()
+    await backward
+    event = seen[-1]
 
     assert (event.name, event.status, event.ended, event.duration) == ("WaitingBackward", "running", None, None)
 
 
-def test_a_nested_backward_knows_its_parent_and_its_depth() -> None:
-    async def main() -> Any:
-        async with ag.profile() as prof:
-            await Nested.apply(leaf(1)).sum().backward()
-        return prof
-
-    events = backward_of(asyncio.run(main()))
+@one_loop
+async def test_a_nested_backward_knows_its_parent_and_its_depth() -> None:
+    async with ag.profile() as prof:
+        await Nested.apply(leaf(1)).sum().backward()
+    events = backward_of(prof)
     outer = next(event for event in events if event.name == "NestedBackward")
     inner = next(event for event in events if event.name == "MultiplyBackward")
 
@@ -284,7 +280,8 @@ def test_a_node_of_a_device_shows_its_thread() -> None:
     assert tanh.thread_id != threading.get_ident()
 
 
-def test_a_profile_sees_its_own_context_and_the_tasks_made_in_it() -> None:
+@one_loop
+async def test_a_profile_sees_its_own_context_and_the_tasks_made_in_it() -> None:
     async def other(x: ag.Tensor) -> None:
         await np.sin(x).sum().backward()
 
@@ -299,7 +296,7 @@ def test_a_profile_sees_its_own_context_and_the_tasks_made_in_it() -> None:
     async def np_cos(x: ag.Tensor) -> None:
         await np.cos(x).sum().backward()
 
-    assert {event.name for event in backward_of(asyncio.run(main()))} == {
+    assert {event.name for event in backward_of(await main())} == {
         "SumBackward",
         "CosBackward",
         "AccumulateGrad",
@@ -335,7 +332,8 @@ def test_nested_profiles_each_see_everything() -> None:
     assert [event.name for event in outer.events if event.kind == "forward"] == ["sin", "cos", "tan"]
 
 
-def test_nothing_is_recorded_after_the_block_even_in_tasks_made_in_it() -> None:
+@one_loop
+async def test_nothing_is_recorded_after_the_block_even_in_tasks_made_in_it() -> None:
     async def later(event: asyncio.Event) -> None:
         await event.wait()
         await np.sin(leaf(1)).backward()
@@ -348,7 +346,7 @@ def test_nothing_is_recorded_after_the_block_even_in_tasks_made_in_it() -> None:
         await task
         return prof
 
-    assert asyncio.run(main()).events == ()
+    assert (await main()).events == ()
 
 
 @pytest.mark.parametrize("mode", [ag.detect_anomaly, lambda: ag.graph.node_creation_hook(lambda node: None)])
@@ -471,19 +469,16 @@ def test_an_older_graph_is_described_at_each_of_its_backward_passes_in_each_prof
     }
 
 
-def test_what_happens_after_the_block_is_not_seen_whenever_the_events_are_read() -> None:
-    async def main() -> Any:
-        event = asyncio.Event()
-        with ag.profile() as outer:
-            inner = ag.profile()
-            with inner:
-                task = asyncio.get_running_loop().create_task((Waiting.apply(np.tanh(leaf(1)), event) * 2.0).backward())
-                await asyncio.sleep(0)
-            event.set()
-            await task
-        return outer, inner
-
-    outer, inner = asyncio.run(main())
+@one_loop
+async def test_what_happens_after_the_block_is_not_seen_whenever_the_events_are_read() -> None:
+    event = asyncio.Event()
+    with ag.profile() as outer:
+        inner = ag.profile()
+        with inner:
+            task = asyncio.get_running_loop().create_task((Waiting.apply(np.tanh(leaf(1)), event) * 2.0).backward())
+            await asyncio.sleep(0)
+        event.set()
+        await task
 
     runs = ["MultiplyBackward", "WaitingBackward"]
     assert [(event.name, event.status) for event in backward_of(inner)] == list(

@@ -15,6 +15,7 @@ from asyncgrad.engine import Step, add_step_callback
 from asyncgrad.errors import ArgumentError, HookTypeError
 from tests.engine.heavy import heavy_calling, large
 from tests.profile.programs import Failing, Waiting
+from tests.support.loops import one_loop
 
 
 def run() -> None:
@@ -109,7 +110,8 @@ def test_a_run_that_fails_has_an_end_with_its_error() -> None:
     assert callback.seen[1].error is raised.value
 
 
-def test_a_run_that_waits_has_one_start_and_one_end() -> None:
+@one_loop
+async def test_a_run_that_waits_has_one_start_and_one_end() -> None:
     callback = Unhashable()
 
     async def main() -> None:
@@ -122,7 +124,7 @@ def test_a_run_that_waits_has_one_start_and_one_end() -> None:
         await backward
 
     with add_step_callback(callback):
-        asyncio.run(main())
+        await main()
 
     assert [step.phase for step in callback.seen] == ["start", "end"] * 2
 

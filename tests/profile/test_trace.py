@@ -18,6 +18,7 @@ from examples import async_rule
 from tests.engine.heavy import heavy_calling, large
 from tests.profile.programs import Nested
 from tests.profile.trace_format import violations
+from tests.support.loops import one_loop
 
 
 def traced(prof: ag.profile, path: Path) -> tuple[str, list[dict[str, Any]]]:
@@ -30,14 +31,15 @@ def lane_names(events: list[dict[str, Any]]) -> dict[int, str]:
     return {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
 
 
-def test_the_trace_of_the_async_rule_shows_eight_rules_that_wait_together(
+@one_loop
+async def test_the_trace_of_the_async_rule_shows_eight_rules_that_wait_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(async_rule, "LATENCY", 0.001)
 
     # All eight begin in the first step of the backward, however slow the machine is.
     with ag.profile() as prof, ag.loop_budget(100.0), contextlib.redirect_stdout(io.StringIO()):
-        ag.run(async_rule.main())
+        await async_rule.main()
     text, events = traced(prof, tmp_path)
     waiting = [event for event in events if event.get("cat") == "waiting"]
     first_end = next(index for index, event in enumerate(waiting) if event["ph"] == "e")
@@ -47,7 +49,10 @@ def test_the_trace_of_the_async_rule_shows_eight_rules_that_wait_together(
     assert any(event["name"] == "nodes in flight" and event["args"]["nodes"] >= 8 for event in events)
 
 
-def test_the_trace_of_many_models_has_a_backward_for_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@one_loop
+async def test_the_trace_of_many_models_has_a_backward_for_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tqdm", reason="needs tqdm: pip install 'asyncgrad[demo]'")
     from examples import many_models
 
@@ -55,7 +60,7 @@ def test_the_trace_of_many_models_has_a_backward_for_each_step(tmp_path: Path, m
 
     with ag.profile() as prof:
         fleet = many_models.Fleet(many_models.parse(["--models", "4", "--steps", "2", "--quiet"]))
-        ag.run(fleet.train())
+        await fleet.train()
     text, events = traced(prof, tmp_path)
 
     assert violations(text) == []
@@ -63,16 +68,14 @@ def test_the_trace_of_many_models_has_a_backward_for_each_step(tmp_path: Path, m
     assert {"nodes in flight", "bytes saved"} <= {event["name"] for event in events if event["ph"] == "C"}
 
 
-def test_workers_and_devices_have_lanes_of_their_own(tmp_path: Path) -> None:
-    async def main() -> Any:
-        async with ag.profile() as prof:
-            with ag.workers(1), ag.offload_threshold(0.0):
-                await heavy_calling(large(), lambda grad: None).sum().backward()
-            x = ag.tensor([1.0, 2.0], requires_grad=True)
-            await np.tanh(x.to("thread:0")).sum().backward()
-        return prof
-
-    text, events = traced(asyncio.run(main()), tmp_path)
+@one_loop
+async def test_workers_and_devices_have_lanes_of_their_own(tmp_path: Path) -> None:
+    async with ag.profile() as prof:
+        with ag.workers(1), ag.offload_threshold(0.0):
+            await heavy_calling(large(), lambda grad: None).sum().backward()
+        x = ag.tensor([1.0, 2.0], requires_grad=True)
+        await np.tanh(x.to("thread:0")).sum().backward()
+    text, events = traced(prof, tmp_path)
     names = lane_names(events)
     worker = {names[event["tid"]] for event in events if event.get("cat") == "worker"}
     device = {names[event["tid"]] for event in events if event.get("cat") == "device"}
@@ -85,13 +88,11 @@ def test_workers_and_devices_have_lanes_of_their_own(tmp_path: Path) -> None:
     assert any("Loop" in name for name in threads)
 
 
-def test_arrows_lead_from_forward_to_backward_and_from_a_nested_backward_to_its_parent(tmp_path: Path) -> None:
-    async def main() -> Any:
-        async with ag.profile() as prof:
-            await Nested.apply(ag.tensor([1.0], requires_grad=True)).sum().backward()
-        return prof
-
-    text, events = traced(asyncio.run(main()), tmp_path)
+@one_loop
+async def test_arrows_lead_from_forward_to_backward_and_from_a_nested_backward_to_its_parent(tmp_path: Path) -> None:
+    async with ag.profile() as prof:
+        await Nested.apply(ag.tensor([1.0], requires_grad=True)).sum().backward()
+    text, events = traced(prof, tmp_path)
     arrows = [event["name"] for event in events if event["ph"] == "s"]
 
     assert violations(text) == []
@@ -109,18 +110,15 @@ def test_bytes_saved_go_up_in_the_forward_and_back_to_zero_in_the_backward(tmp_p
     assert counts == [128, 192, 128, 0]
 
 
-def test_a_backward_that_failed_has_a_valid_trace(tmp_path: Path) -> None:
-    async def main() -> Any:
-        never = asyncio.Event()
-        from tests.profile.programs import Failing, Waiting
+@one_loop
+async def test_a_backward_that_failed_has_a_valid_trace(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    from tests.profile.programs import Failing, Waiting
 
-        x = ag.tensor([1.0], requires_grad=True)
-        async with ag.profile() as prof:
-            with pytest.raises(ZeroDivisionError):
-                await (Failing.apply(x) + Waiting.apply(x, never)).sum().backward()
-        return prof
-
-    prof = asyncio.run(main())
+    x = ag.tensor([1.0], requires_grad=True)
+    async with ag.profile() as prof:
+        with pytest.raises(ZeroDivisionError):
+            await (Failing.apply(x) + Waiting.apply(x, never)).sum().backward()
     text, _ = traced(prof, tmp_path)
 
     assert violations(text) == []

@@ -324,38 +324,32 @@ def test_hooks_of_one_saved_tensor_may_be_set_where_blocks_are_disabled():
     sync.backward(y)
 
 
-def test_other_tasks_do_not_see_saved_tensor_hooks(run: Any):
+async def test_other_tasks_do_not_see_saved_tensor_hooks():
     store = Store()
 
-    async def main() -> None:
-        inside, computed = asyncio.Event(), asyncio.Event()
+    inside, computed = asyncio.Event(), asyncio.Event()
 
-        async def other() -> None:
-            await inside.wait()
-            leaf(1.0) * leaf(2.0)
-            computed.set()
+    async def other() -> None:
+        await inside.wait()
+        leaf(1.0) * leaf(2.0)
+        computed.set()
 
-        task = asyncio.ensure_future(other())
-        with store.hooks():
-            inside.set()
-            await computed.wait()
-        await task
-
-    run(main())
+    task = asyncio.ensure_future(other())
+    with store.hooks():
+        inside.set()
+        await computed.wait()
+    await task
     assert store.arrays == []
 
 
-def test_a_task_that_begins_inside_takes_saved_tensor_hooks_along(run: Any):
+async def test_a_task_that_begins_inside_takes_saved_tensor_hooks_along():
     store = Store()
 
     async def compute() -> None:
         leaf(1.0) * leaf(2.0)
 
-    async def main() -> None:
-        with store.hooks():
-            await asyncio.ensure_future(compute())
-
-    run(main())
+    with store.hooks():
+        await asyncio.ensure_future(compute())
     assert len(store.arrays) == 2
 
 

@@ -47,15 +47,12 @@ def expected_grad(program: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_gradients_are_those_without_hooks(run: Any, program: Any, kind: str):
-    async def main() -> None:
-        x = leaf_of(VALUES)
-        with Store().hooks(kind):
-            loss = program(x).sum()
-        await loss.backward()
-        assert x.grad.tolist() == expected_grad(program)
-
-    run(main())
+async def test_gradients_are_those_without_hooks(program: Any, kind: str):
+    x = leaf_of(VALUES)
+    with Store().hooks(kind):
+        loss = program(x).sum()
+    await loss.backward()
+    assert x.grad.tolist() == expected_grad(program)
 
 
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])

@@ -93,62 +93,50 @@ PROGRAMS = {"an input": product, "a Function's": square_of_own, "an output": out
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.parametrize("hooks", KEEPERS.values(), ids=KEEPERS)
-def test_what_comes_back_in_the_packed_memory_must_not_have_been_written_into(run: Any, hooks: Any, program: Any):
-    async def main() -> None:
-        x = leaf(1.0, 2.0)
-        async with saved_tensors_hooks(*hooks):
-            loss, y = program(x)
-        multiply_in_place(y)
-        with pytest.raises(ChangedTensorError) as raised:
-            await loss.backward()
-        for part in ("Backward (node #", "shape (2,)", "output 0 of", "version 1", "version 0 was saved", "t.copy()"):
-            assert part in str(raised.value)
-        assert x.grad is None
-
-    run(main())
+async def test_what_comes_back_in_the_packed_memory_must_not_have_been_written_into(hooks: Any, program: Any):
+    x = leaf(1.0, 2.0)
+    async with saved_tensors_hooks(*hooks):
+        loss, y = program(x)
+    multiply_in_place(y)
+    with pytest.raises(ChangedTensorError) as raised:
+        await loss.backward()
+    for part in ("Backward (node #", "shape (2,)", "output 0 of", "version 1", "version 0 was saved", "t.copy()"):
+        assert part in str(raised.value)
+    assert x.grad is None
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.parametrize("hooks", COPIERS.values(), ids=COPIERS)
-def test_what_comes_back_in_memory_of_its_own_is_what_was_saved(run: Any, hooks: Any, program: Any):
-    async def main() -> None:
-        x, expected = leaf(1.0, 2.0), leaf(1.0, 2.0)
-        async with saved_tensors_hooks(*hooks):
-            loss, y = program(x)
-        multiply_in_place(y)
-        await loss.backward()
-        await program(expected)[0].backward()
-        assert x.grad.tolist() == expected.grad.tolist()
-
-    run(main())
+async def test_what_comes_back_in_memory_of_its_own_is_what_was_saved(hooks: Any, program: Any):
+    x, expected = leaf(1.0, 2.0), leaf(1.0, 2.0)
+    async with saved_tensors_hooks(*hooks):
+        loss, y = program(x)
+    multiply_in_place(y)
+    await loss.backward()
+    await program(expected)[0].backward()
+    assert x.grad.tolist() == expected.grad.tolist()
 
 
 @pytest.mark.parametrize("hooks", KEEPERS.values(), ids=KEEPERS)
-def test_hooks_that_keep_the_tensor_change_nothing_where_nobody_writes(run: Any, hooks: Any):
-    async def main() -> None:
-        x = leaf(1.0, 2.0)
-        async with saved_tensors_hooks(*hooks):
-            loss, _ = product(x)
-        await loss.backward(retain_graph=True)
-        await loss.backward()
-        assert x.grad.tolist() == [36.0, 72.0]
-
-    run(main())
+async def test_hooks_that_keep_the_tensor_change_nothing_where_nobody_writes(hooks: Any):
+    x = leaf(1.0, 2.0)
+    async with saved_tensors_hooks(*hooks):
+        loss, _ = product(x)
+    await loss.backward(retain_graph=True)
+    await loss.backward()
+    assert x.grad.tolist() == [36.0, 72.0]
 
 
 @pytest.mark.parametrize("hooks", KEEPERS.values(), ids=KEEPERS)
-def test_hooks_of_one_saved_tensor_must_not_return_memory_that_was_written_into(run: Any, hooks: Any):
-    async def main() -> None:
-        x = leaf(1.0, 2.0)
-        y = x * 3.0
-        z = y * 5.0 * x
-        for saved in z.grad_fn.saved_tensors:
-            saved.register_hooks(*hooks)
-        multiply_in_place(x)
-        with pytest.raises(ChangedTensorError, match=r"shape \(2,\).*version 1, and version 0 was saved"):
-            await z.sum().backward()
-
-    run(main())
+async def test_hooks_of_one_saved_tensor_must_not_return_memory_that_was_written_into(hooks: Any):
+    x = leaf(1.0, 2.0)
+    y = x * 3.0
+    z = y * 5.0 * x
+    for saved in z.grad_fn.saved_tensors:
+        saved.register_hooks(*hooks)
+    multiply_in_place(x)
+    with pytest.raises(ChangedTensorError, match=r"shape \(2,\).*version 1, and version 0 was saved"):
+        await z.sum().backward()
 
 
 def test_what_was_packed_after_a_write_has_that_version():

@@ -271,27 +271,24 @@ def test_allow_mutation_as_a_decorator_holds_in_the_body():
     assert x.grad.tolist() == [6.0]
 
 
-def test_other_tasks_do_not_see_allow_mutation_and_their_writes_raise(run: Any):
-    async def main() -> None:
-        x, saved, written = leaf(3.0), asyncio.Event(), asyncio.Event()
-        y = x * 1.0
+async def test_other_tasks_do_not_see_allow_mutation_and_their_writes_raise():
+    x, saved, written = leaf(3.0), asyncio.Event(), asyncio.Event()
+    y = x * 1.0
 
-        async def other() -> None:
-            await saved.wait()
-            with ag.no_grad():
-                y[...] = 100.0
-            written.set()
+    async def other() -> None:
+        await saved.wait()
+        with ag.no_grad():
+            y[...] = 100.0
+        written.set()
 
-        task = asyncio.ensure_future(other())
-        with allow_mutation_on_saved_tensors():
-            z = y * y
-            saved.set()
-            await written.wait()
-            with pytest.raises(ChangedTensorError):
-                await z.backward()
-        await task
-
-    run(main())
+    task = asyncio.ensure_future(other())
+    with allow_mutation_on_saved_tensors():
+        z = y * y
+        saved.set()
+        await written.wait()
+        with pytest.raises(ChangedTensorError):
+            await z.backward()
+    await task
 
 
 def test_what_was_kept_is_gone_with_its_graph():

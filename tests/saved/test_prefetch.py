@@ -76,24 +76,21 @@ def graph_of_two_branches() -> Any:
 
 
 @pytest.mark.parametrize("suspends", [False, True])
-def test_nodes_unpack_in_the_order_in_which_they_run(run: Any, suspends: bool):
+async def test_nodes_unpack_in_the_order_in_which_they_run(suspends: bool):
     log, packed, orders = PrefetchLog(suspends=suspends), {}, []
 
-    async def main() -> None:
-        nodes: list[Any] = []
-        with ag.graph.node_creation_hook(nodes.append), log.hooks():
-            loss = graph_of_two_branches()
-        number = 0
-        for node in nodes:
-            for _ in node.saved_tensors:
-                packed[number] = node
-                number += 1
-        loss.grad_fn.register_prehook(
-            lambda grads: orders.append(ag.engine.current_graph_task().execution_order())  # type: ignore[union-attr]
-        )
-        await loss.backward()
-
-    run(main())
+    nodes: list[Any] = []
+    with ag.graph.node_creation_hook(nodes.append), log.hooks():
+        loss = graph_of_two_branches()
+    number = 0
+    for node in nodes:
+        for _ in node.saved_tensors:
+            packed[number] = node
+            number += 1
+    loss.grad_fn.register_prehook(
+        lambda grads: orders.append(ag.engine.current_graph_task().execution_order())  # type: ignore[union-attr]
+    )
+    await loss.backward()
     places = [orders[0].index(packed[number]) for number in log.of("unpack")]
     assert places == sorted(places)
     assert sorted(log.of("unpack")) == list(range(len(packed)))
@@ -114,15 +111,12 @@ def test_the_tensors_of_one_node_are_unpacked_in_the_order_of_saved_tensors():
     assert log.of("unpack")[:2] == expected
 
 
-def test_prefetch_is_called_in_the_order_in_which_a_backward_unpacks(run: Any):
+async def test_prefetch_is_called_in_the_order_in_which_a_backward_unpacks():
     log = PrefetchLog()
 
-    async def main() -> None:
-        with log.hooks(ahead=3):
-            loss = graph_of_two_branches()
-        await loss.backward()
-
-    run(main())
+    with log.hooks(ahead=3):
+        loss = graph_of_two_branches()
+    await loss.backward()
     assert log.of("prefetch") == log.of("unpack")
 
 
@@ -131,16 +125,13 @@ def test_prefetch_is_called_in_the_order_in_which_a_backward_unpacks(run: Any):
 
 @pytest.mark.parametrize("ahead", [1, 2, 5, 100])
 @pytest.mark.parametrize("suspends", [False, True])
-def test_as_many_tensors_as_said_are_asked_for_and_not_unpacked(run: Any, ahead: int, suspends: bool):
+async def test_as_many_tensors_as_said_are_asked_for_and_not_unpacked(ahead: int, suspends: bool):
     log = PrefetchLog(suspends=suspends)
     length = 20
 
-    async def main() -> None:
-        with log.hooks(ahead):
-            _, loss = numbered_chain(length)
-        await loss.backward()
-
-    run(main())
+    with log.hooks(ahead):
+        _, loss = numbered_chain(length)
+    await loss.backward()
     for place, (kind, number) in enumerate(log.calls):
         if kind == "unpack":
             asked = [each for what, each in log.calls[:place] if what == "prefetch"]
@@ -245,7 +236,7 @@ def test_what_a_backward_passes_by_does_not_stand_in_the_way_for_long():
         assert log.calls.index(("prefetch", number)) < log.calls.index(("unpack", number + 1))
 
 
-def test_a_branch_that_comes_late_finds_what_was_asked_for_it(run: Any):
+async def test_a_branch_that_comes_late_finds_what_was_asked_for_it():
     log = PrefetchLog()
     x = ag.tensor(np.full(2, 0.5), requires_grad=True)
     passed = asyncio.Event()
@@ -260,16 +251,13 @@ def test_a_branch_that_comes_late_finds_what_was_asked_for_it(run: Any):
             await passed.wait()
             return grad
 
-    async def main() -> None:
-        with log.hooks(2):
-            y = np.tanh(np.tanh(x))
-            y.register_hook(lambda grad: passed.set())
-            w = np.sin(y)
-            z = np.tanh(np.tanh(x))
-            loss = np.sin(w + Wait.apply(z)).sum()
-        await loss.backward()
-
-    run(main())
+    with log.hooks(2):
+        y = np.tanh(np.tanh(x))
+        y.register_hook(lambda grad: passed.set())
+        w = np.sin(y)
+        z = np.tanh(np.tanh(x))
+        loss = np.sin(w + Wait.apply(z)).sum()
+    await loss.backward()
     # The branch of z is asked for first, and unpacked later.
     assert log.of("prefetch")[:3] == [5, 4, 3]
     assert log.of("unpack")[:2] == [5, 2]
@@ -287,37 +275,31 @@ def test_outside_of_a_backward_nothing_is_asked_for():
     assert log.calls == [("unpack", 2)]
 
 
-def test_a_backward_in_a_backward_asks_for_its_own(run: Any):
+async def test_a_backward_in_a_backward_asks_for_its_own():
     log = PrefetchLog()
 
-    async def main() -> None:
-        with log.hooks():
-            _, inner = numbered_chain(3)
-            x, outer = numbered_chain(2)
+    with log.hooks():
+        _, inner = numbered_chain(3)
+        x, outer = numbered_chain(2)
 
-        async def hook(grad: Any) -> None:
-            await inner.backward()
+    async def hook(grad: Any) -> None:
+        await inner.backward()
 
-        x.register_hook(hook)
-        await outer.backward()
-
-    run(main())
+    x.register_hook(hook)
+    await outer.backward()
     assert log.of("prefetch") == [4, 3, 2, 1, 0]
 
 
-def test_async_packs_that_have_ended_are_prefetched(run: Any):
+async def test_async_packs_that_have_ended_are_prefetched():
     log = PrefetchLog()
 
     async def pack(tensor: Any) -> int:
         await asyncio.sleep(0)
         return log.pack(tensor)
 
-    async def main() -> None:
-        async with saved_tensors_hooks(pack, log.unpack, prefetch=log.prefetch):
-            _, loss = numbered_chain(3)
-        await loss.backward()
-
-    run(main())
+    async with saved_tensors_hooks(pack, log.unpack, prefetch=log.prefetch):
+        _, loss = numbered_chain(3)
+    await loss.backward()
     assert log.of("prefetch") == log.of("unpack")
 
 

@@ -279,27 +279,21 @@ def test_pack_may_not_write_into_the_tensor():
     assert "MultiplyBackward" in str(raised.value)
 
 
-def test_an_async_hook_on_one_saved_tensor_is_awaited(run: Any):
-    async def main() -> None:
-        x, store = leaf(3.0), Store()
-        z = x * x
-        saved = z.grad_fn.saved_tensors[0]
-        saved.register_hooks(store.pack_later, store.unpack_later)
-        with pytest.raises(HookError, match=r"await saved\.load\(\)"):
-            saved.unpack()
-        assert (await saved.load()).tolist() == [3.0]
-        await z.backward()
-        assert x.grad.tolist() == [6.0]
-
-    run(main())
+async def test_an_async_hook_on_one_saved_tensor_is_awaited():
+    x, store = leaf(3.0), Store()
+    z = x * x
+    saved = z.grad_fn.saved_tensors[0]
+    saved.register_hooks(store.pack_later, store.unpack_later)
+    with pytest.raises(HookError, match=r"await saved\.load\(\)"):
+        saved.unpack()
+    assert (await saved.load()).tolist() == [3.0]
+    await z.backward()
+    assert x.grad.tolist() == [6.0]
 
 
-def test_load_does_what_unpack_does_where_nothing_suspends(run: Any):
-    async def main() -> None:
-        x = leaf(3.0)
-        assert await (x * x).grad_fn.saved_tensors[0].load() is x
-
-    run(main())
+async def test_load_does_what_unpack_does_where_nothing_suspends():
+    x = leaf(3.0)
+    assert await (x * x).grad_fn.saved_tensors[0].load() is x
 
 
 def test_the_saved_tensor_of_a_node_made_by_hand_is_its_own_affair():

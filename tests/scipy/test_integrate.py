@@ -18,6 +18,7 @@ from asyncgrad.errors import ArgumentError, ArgumentTypeError, BlockingError, Re
 from asyncgrad.scipy import integrate
 from tests.ops.finite_differences import Case
 from tests.scipy.functions import check, check_along_a_line, check_values, named_calls
+from tests.support.loops import one_loop
 
 _RNG = np.random.default_rng(8)
 _X = np.array([0.0, 0.3, 0.9, 1.0, 1.7, 2.5])
@@ -197,7 +198,8 @@ def test_an_awaited_right_hand_side_leaves_the_loop_free() -> None:
     ag.run(main())
 
 
-def test_an_error_or_a_cancellation_ends_the_solver() -> None:
+@one_loop
+async def test_an_error_or_a_cancellation_ends_the_solver() -> None:
     async def fails(x: Any) -> Any:
         raise KeyError("mine")
 
@@ -207,13 +209,10 @@ def test_an_error_or_a_cancellation_ends_the_solver() -> None:
     def solvers() -> list[threading.Thread]:
         return [thread for thread in threading.enumerate() if thread.name == "asyncgrad solver"]
 
-    async def main() -> None:
-        with pytest.raises(KeyError, match="mine"):
-            await integrate.quad(fails, 0, 1)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(integrate.quad(waits, 0, 1), 0.01)
-
-    ag.run(main())
+    with pytest.raises(KeyError, match="mine"):
+        await integrate.quad(fails, 0, 1)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(integrate.quad(waits, 0, 1), 0.01)
     for thread in solvers():
         thread.join(5)
     assert not solvers()
@@ -331,7 +330,8 @@ def test_nested_integrals_over_infinite_ranges_have_derivatives() -> None:
     np.testing.assert_allclose([value.item(), gradient.item()], [exact, exact * (-1.5 / 2 - 2.0)], rtol=1e-3)
 
 
-def test_an_awaited_integrand_of_two_variables_is_integrated() -> None:
+@one_loop
+async def test_an_awaited_integrand_of_two_variables_is_integrated() -> None:
     async def integrand(y: Any, x: Any, k: Any) -> Any:
         await asyncio.sleep(0)
         return k * x * y
@@ -341,7 +341,7 @@ def test_an_awaited_integrand_of_two_variables_is_integrated() -> None:
         value, _ = await integrate.dblquad(integrand, 0, 2, 0, 1, (k,))
         return value, (await ag.grad(value, [k]))[0]
 
-    value, gradient = ag.run(main())
+    value, gradient = await main()
     np.testing.assert_allclose([value.item(), gradient.item()], [3.0, 1.0], rtol=1e-9)
 
 
@@ -441,7 +441,8 @@ def test_the_time_of_an_event_that_does_not_change_has_no_derivative() -> None:
         sync.grad(found.t_events[0][0], [speed])
 
 
-def test_an_awaited_event_is_that_of_plain_functions() -> None:
+@one_loop
+async def test_an_awaited_event_is_that_of_plain_functions() -> None:
     async def shrink(t: Any, y: Any, rate: Any) -> Any:
         await asyncio.sleep(0)
         return -rate * y
@@ -456,7 +457,7 @@ def test_an_awaited_event_is_that_of_plain_functions() -> None:
         (gradient,) = await ag.grad(found.t_events[0][0], [rate])
         return found.t_events[0][0], gradient
 
-    time, gradient = ag.run(main())
+    time, gradient = await main()
     np.testing.assert_allclose([time.item(), gradient.item()], [np.log(2) / 0.7, -np.log(2) / 0.49], rtol=1e-6)
 
 

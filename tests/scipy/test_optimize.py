@@ -14,6 +14,7 @@ from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ConvergenceWarning, RequiresGradError
 from asyncgrad.scipy import integrate, optimize
 from asyncgrad.scipy.unsupported import LEFT_OUT
+from tests.support.loops import one_loop
 
 PARAMETERS, START = np.array([0.7, 1.2]), np.array([0.3, 0.2])
 
@@ -313,7 +314,8 @@ def test_a_function_that_returns_its_derivatives_is_called_once_a_step() -> None
     assert calls == found.nfev + 1
 
 
-def test_an_awaited_zero_is_that_of_newton() -> None:
+@one_loop
+async def test_an_awaited_zero_is_that_of_newton() -> None:
     async def f(x: Any, a: Any) -> Any:
         await asyncio.sleep(0)
         return x * x - a
@@ -323,7 +325,7 @@ def test_an_awaited_zero_is_that_of_newton() -> None:
         zero = await optimize.newton(f, 1.0, args=(a,))
         return zero, (await ag.grad(zero, [a]))[0]
 
-    zero, gradient = ag.run(main())
+    zero, gradient = await main()
     np.testing.assert_allclose([zero.item(), gradient.item()], [2**0.5, 0.125**0.5])
 
 
@@ -388,6 +390,7 @@ def test_what_is_left_out_names_what_to_write_instead() -> None:
         optimize.newton(np.sin, [1.0, 2.0], x1=[2.0, 3.0])
 
 
+@one_loop
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
     "find",
@@ -399,7 +402,7 @@ def test_what_is_left_out_names_what_to_write_instead() -> None:
         lambda f: integrate.quad(f, 0.0, 1.0),
     ],
 )
-def test_a_function_that_returns_nothing_is_named(find: Any, is_async: bool) -> None:
+async def test_a_function_that_returns_nothing_is_named(find: Any, is_async: bool) -> None:
     def forgetful(*args: Any) -> None:
         pass
 
@@ -411,7 +414,7 @@ def test_a_function_that_returns_nothing_is_named(find: Any, is_async: bool) -> 
         await found if is_async else None
 
     with pytest.raises(ArgumentTypeError, match=r"forgetful.* returned None: return the numbers"):
-        asyncio.run(main())
+        await main()
 
 
 def test_errors_say_what_to_write_instead() -> None:

@@ -13,6 +13,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import RequiresGradError
+from tests.support.loops import one_loop
 
 sparse = pytest.importorskip("asyncgrad.scipy.sparse")
 scipy_sparse = pytest.importorskip("scipy.sparse")
@@ -210,7 +211,8 @@ def test_an_operator_is_a_constant_with_a_preconditioner_for_its_adjoint_too() -
     assert sync.gradgradcheck(solution, [right])
 
 
-def test_an_async_function_is_awaited_and_its_tensors_are_arguments() -> None:
+@one_loop
+async def test_an_async_function_is_awaited_and_its_tensors_are_arguments() -> None:
     scale = ag.tensor([2.0, 4.0], requires_grad=True)
 
     async def product(x: Any, scale: Any) -> Any:
@@ -222,7 +224,7 @@ def test_an_async_function_is_awaited_and_its_tensors_are_arguments() -> None:
         assert code == 0
         await ag.backward(x.sum())
 
-    ag.run(main())
+    await main()
     assert scale.grad.tolist() == pytest.approx([-0.5, -0.125])
     with pytest.raises(RequiresGradError, match="is not in args"):
         sparse.linalg.cg(lambda x: scale * x, [2.0, 2.0])

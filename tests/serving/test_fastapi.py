@@ -13,22 +13,20 @@ import httpx
 from examples import serve_with_fastapi
 
 
-def test_the_service_with_fastapi_predicts_and_learns(run, tmp_path, monkeypatch):
+async def test_the_service_with_fastapi_predicts_and_learns(tmp_path, monkeypatch):
     learner = serve_with_fastapi.new_learner(tmp_path)
     monkeypatch.setattr(serve_with_fastapi, "learner", learner)
     app = serve_with_fastapi.app
 
-    async def main():
-        transport = httpx.ASGITransport(app=app)
-        async with learner, httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            inputs = {"inputs": [[0.1, 0.2], [0.3, 0.4]]}
-            before = (await client.post("/predict", json=inputs)).json()
-            learned = await client.post("/learn", json={**inputs, "targets": [[0.5], [0.6]]})
-            after = (await client.post("/predict", json=inputs)).json()
-            wrong = await client.post("/learn", json={**inputs, "targets": [[0.5]]})
-            return before, learned.json()["learned"], after, wrong
-
-    before, learned, after, wrong = run(main())
+    transport = httpx.ASGITransport(app=app)
+    async with learner, httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        inputs = {"inputs": [[0.1, 0.2], [0.3, 0.4]]}
+        before = (await client.post("/predict", json=inputs)).json()
+        learned = await client.post("/learn", json={**inputs, "targets": [[0.5], [0.6]]})
+        after = (await client.post("/predict", json=inputs)).json()
+        wrong = await client.post("/learn", json={**inputs, "targets": [[0.5]]})
+        found = before, learned.json()["learned"], after, wrong
+    before, learned, after, wrong = found
 
     assert learned == 1
     assert before != after

@@ -26,9 +26,9 @@ from benchmarks.serving import Load, check, parse
 from examples.serve_and_learn import main as serve
 from examples.serve_and_learn import new_learner
 from examples.serving.demonstration import server
-from tests.support.loops import run_on
 from tests.house import ROOT
 from tests.small_disk import run_on_small_disk
+from tests.support.loops import run_on
 
 SCRIPT = ROOT / "examples" / "serve_and_learn.py"
 OPTIONS = ("--hidden", "8", "--checkpoint-every", "7")

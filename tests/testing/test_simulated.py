@@ -20,8 +20,8 @@ from tests.engine.accelerated import host, slow_accelerator, tensor_on
 
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
-def test_a_simulated_accelerator_holds_the_law_of_all_devices(run: Any, check: Any) -> None:
-    run(check(SimulatedAccelerator()))
+async def test_a_simulated_accelerator_holds_the_law_of_all_devices(check: Any) -> None:
+    await check(SimulatedAccelerator())
 
 
 # Time.
@@ -129,25 +129,22 @@ def test_streams_overlap_and_the_device_is_busy_while_one_of_them_is() -> None:
     assert device.clock.now == 13.0
 
 
-def test_synchronizing_jumps_and_never_suspends(run: Any) -> None:
+async def test_synchronizing_jumps_and_never_suspends() -> None:
     device = slow_accelerator()
     device.from_host(np.ones(1))
     turns: list[int] = []
 
-    async def main() -> None:
-        asyncio.get_running_loop().call_soon(turns.append, 1)
-        await device.synchronize()
-        assert device.clock.now == 1.0
-        device.from_host(np.ones(1))
-        event = device.current_stream().record_event()
-        assert not event.query()
-        await event.synchronize()
-        assert event.query()
-        await device.current_stream().synchronize()
-        assert device.clock.now == 2.0
-        assert turns == []
-
-    run(main())
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    await device.synchronize()
+    assert device.clock.now == 1.0
+    device.from_host(np.ones(1))
+    event = device.current_stream().record_event()
+    assert not event.query()
+    await event.synchronize()
+    assert event.query()
+    await device.current_stream().synchronize()
+    assert device.clock.now == 2.0
+    assert turns == []
 
 
 def test_a_view_takes_no_time() -> None:
@@ -338,16 +335,16 @@ def test_a_closed_device_refuses_what_comes() -> None:
         device.from_host(np.ones(1))
 
 
-def test_a_backward_on_a_device_that_dies_names_the_node(run: Any) -> None:
+async def test_a_backward_on_a_device_that_dies_names_the_node() -> None:
     device = slow_accelerator()
     x = tensor_on(device, [[1.0]], requires_grad=True)
     y = (x @ x).sum()
     device.die("its power has failed")
     with pytest.raises(DeviceError, match=f"the device '{device}' has died: its power has failed") as caught:
-        run(y.backward(retain_graph=True))
+        await y.backward(retain_graph=True)
     assert x.grad is None
     with pytest.raises(DeviceError):
-        run((x * 2).backward())
+        await (x * 2).backward()
     assert caught.value.args
 
 
@@ -367,18 +364,18 @@ def model_parameters() -> dict[str, ag.Tensor]:
 
 
 @pytest.mark.parametrize("on_stream", [False, True])
-def test_a_model_moved_to_the_accelerator_has_the_gradients_of_the_cpu(run: Any, on_stream: bool) -> None:
+async def test_a_model_moved_to_the_accelerator_has_the_gradients_of_the_cpu(on_stream: bool) -> None:
     x = np.random.default_rng(4).normal(size=(10, 4))
     labels = np.arange(10) % 3
     here, there = model_parameters(), model_parameters()
     device = SimulatedAccelerator()
-    run(model_loss(here, ag.tensor(x), labels).backward())
+    await model_loss(here, ag.tensor(x), labels).backward()
     with device.stream() if on_stream else device.default_stream() as stream:
         moved = {name: parameter.to(device) for name, parameter in there.items()}
         loss = model_loss(moved, ag.tensor(x).to(device), labels)
     device.default_stream().wait_stream(stream)
     assert loss.to("cpu").item() == model_loss(here, ag.tensor(x), labels).item()
-    run(loss.backward())
+    await loss.backward()
     for name, parameter in there.items():
         # The leaves live on the cpu: their gradients have come back.
         assert parameter.grad is not None
@@ -387,13 +384,13 @@ def test_a_model_moved_to_the_accelerator_has_the_gradients_of_the_cpu(run: Any,
     assert {operation.stream for operation in device.timeline if operation.name == "dot"} == {stream}
 
 
-def test_parameters_on_the_accelerator_keep_their_gradients_there(run: Any) -> None:
+async def test_parameters_on_the_accelerator_keep_their_gradients_there() -> None:
     device = SimulatedAccelerator()
     here = model_parameters()
     there = {name: ag.tensor(value.detach(), device=device, requires_grad=True) for name, value in here.items()}
     x, labels = np.random.default_rng(4).normal(size=(10, 4)), np.arange(10) % 3
-    run(model_loss(here, ag.tensor(x), labels).backward())
-    run(model_loss(there, ag.tensor(x, device=device), labels).backward())
+    await model_loss(here, ag.tensor(x), labels).backward()
+    await model_loss(there, ag.tensor(x, device=device), labels).backward()
     for name, parameter in there.items():
         assert type(parameter.grad._data) is SimulatedArray  # type: ignore[union-attr]
         assert host(parameter.grad).tobytes() == here[name].grad.numpy().tobytes()  # type: ignore[union-attr]

@@ -14,6 +14,7 @@ from asyncgrad.errors import ReleasedGraphError
 from asyncgrad.graph import CopySlices
 from tests.functions import function
 from tests.leaves import leaf, leaf_of
+from tests.support.loops import one_loop
 
 
 @pytest.fixture(params=[False, True], ids=["strides", "replay"], autouse=True)
@@ -84,8 +85,9 @@ def test_a_backward_with_given_inputs_gives_those(wanted):
     assert [grad.tolist() for grad in sync.grad(b.sum(), inputs)] == expected
 
 
+@one_loop
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_function_in_the_write_is_told_that_the_views_gradient_is_wanted(is_async):
+async def test_a_function_in_the_write_is_told_that_the_views_gradient_is_wanted(is_async):
     asked: list[bool] = []
 
     def forward(ctx: Any, x: Any, y: Any) -> Any:
@@ -108,12 +110,13 @@ def test_a_function_in_the_write_is_told_that_the_views_gradient_is_wanted(is_as
     view = b[:1]
     before = view.grad_fn
     function(forward, later if is_async else backward).apply(view, y)
-    found = ag.run(ag.grad(b.sum(), [x]))
+    found = await ag.grad(b.sum(), [x])
 
     assert (found[0].tolist(), asked) == ([3.0, 1.0], [False, True])
 
 
-def test_under_create_graph_copy_slices_is_recorded():
+@one_loop
+async def test_under_create_graph_copy_slices_is_recorded():
     def written(x: Any, y: Any) -> Any:
         b = x * x
         b[1:] *= y
@@ -123,8 +126,8 @@ def test_under_create_graph_copy_slices_is_recorded():
 
     inputs = leaf(0.5, 1.25, -0.75), leaf(1.5, 2.0)
 
-    assert ag.run(ag.gradcheck(written, inputs))
-    assert ag.run(ag.gradgradcheck(written, inputs))
+    assert await ag.gradcheck(written, inputs)
+    assert await ag.gradgradcheck(written, inputs)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -158,22 +161,19 @@ def test_a_base_that_is_no_block_of_memory_is_written_into():
     assert x.grad.tolist() == [[10.0, 3000.0], [0.0, 1000.0]]
 
 
-def test_several_backward_passes_at_once_share_copy_slices(run):
+async def test_several_backward_passes_at_once_share_copy_slices():
     x, y = leaf(1.0, 2.0), leaf(3.0)
     b = x * 1
     b[:1] *= y
-
-    async def main() -> None:
-        async with ag_task_group() as group:
-            for _ in range(3):
-                group.create_task(ag.backward(b.sum(), retain_graph=True))
 
     def ag_task_group() -> Any:
         import asyncio
 
         return asyncio.TaskGroup()
 
-    run(main())
+    async with ag_task_group() as group:
+        for _ in range(3):
+            group.create_task(ag.backward(b.sum(), retain_graph=True))
     assert (x.grad.tolist(), y.grad.tolist()) == ([9.0, 3.0], [3.0])
 
 

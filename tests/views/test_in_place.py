@@ -14,6 +14,7 @@ from asyncgrad import sync
 from asyncgrad.errors import ChangedTensorError
 from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
+from tests.support.loops import one_loop
 
 
 def operate(name: str, t: Any, other: Any) -> Any:
@@ -254,9 +255,10 @@ OUTS = {
 }
 
 
+@one_loop
 @pytest.mark.parametrize("on_view", [False, True])
 @pytest.mark.parametrize("call", OUTS.values(), ids=OUTS)
-def test_what_is_written_to_out_has_the_history_of_the_result(call, on_view):
+async def test_what_is_written_to_out_has_the_history_of_the_result(call, on_view):
     def written(x: Any, y: Any) -> Any:
         t = y * 1
         out = t[:] if on_view else t
@@ -270,8 +272,8 @@ def test_what_is_written_to_out_has_the_history_of_the_result(call, on_view):
     call(leaf_of(arrays[0]), t)
 
     assert t.tolist() == plain.tolist()
-    assert ag.run(ag.gradcheck(written, [leaf_of(array) for array in arrays]))
-    assert ag.run(ag.gradgradcheck(written, [leaf_of(array) for array in arrays]))
+    assert await ag.gradcheck(written, [leaf_of(array) for array in arrays])
+    assert await ag.gradgradcheck(written, [leaf_of(array) for array in arrays])
 
 
 def test_where_computes_nothing_elsewhere_and_no_infinite_derivative_leaks_in():

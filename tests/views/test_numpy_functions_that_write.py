@@ -12,6 +12,7 @@ from asyncgrad import sync
 from asyncgrad.errors import ArgumentTypeError
 from tests.leaves import leaf, leaf_of
 from tests.refusals import refused
+from tests.support.loops import one_loop
 
 MASK = np.array([[True, False, True], [False, True, False]])
 
@@ -70,10 +71,11 @@ def test_values_are_exactly_numpys_recorded_or_not(write):
     assert plain.tolist() == recorded.tolist() == array.tolist()
 
 
+@one_loop
 @pytest.mark.sampled("write")
 @pytest.mark.parametrize("form", ["itself", "a view", "a transposed view"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_gradients_are_those_of_finite_differences_twice(write, form):
+async def test_gradients_are_those_of_finite_differences_twice(write, form):
     def written(start: Any, values: Any) -> Any:
         t = (start.T if form == "a transposed view" else start) * 1
         target = {"itself": t, "a view": t[:], "a transposed view": t.T}[form]
@@ -82,18 +84,19 @@ def test_gradients_are_those_of_finite_differences_twice(write, form):
 
     inputs = leaf_of(START), leaf_of(VALUES)
 
-    assert ag.run(ag.gradcheck(written, inputs))
-    assert ag.run(ag.gradgradcheck(written, inputs))
+    assert await ag.gradcheck(written, inputs)
+    assert await ag.gradgradcheck(written, inputs)
 
 
+@one_loop
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_what_requires_no_grad_can_be_written_with_what_does(write):
+async def test_what_requires_no_grad_can_be_written_with_what_does(write):
     def written(values: Any) -> Any:
         t = ag.tensor(START)
         write(t, values * 1)
         return (t * t).sum() + (values * 0).sum()
 
-    assert ag.run(ag.gradcheck(written, [leaf_of(VALUES)]))
+    assert await ag.gradcheck(written, [leaf_of(VALUES)])
 
 
 def test_the_last_of_several_values_for_one_element_has_its_gradient():

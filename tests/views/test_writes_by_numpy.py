@@ -13,6 +13,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, InPlaceError
 from tests.leaves import leaf, leaf_of
+from tests.support.loops import one_loop
 
 NAMES = ["iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul"]
 NAMES += ["iand", "ior", "ixor", "ilshift", "irshift"]
@@ -225,9 +226,10 @@ OVERLAPS = {
 START = np.array([[0.5, 1.25, 0.75], [1.5, 0.9, 0.6], [1.1, 0.8, 1.3]])
 
 
+@one_loop
 @pytest.mark.parametrize("hooked", [False, True])
 @pytest.mark.parametrize("write", OVERLAPS.values(), ids=OVERLAPS)
-def test_a_result_may_go_where_its_operands_are(write, hooked):
+async def test_a_result_may_go_where_its_operands_are(write, hooked):
     values = START[::-1] + 0.1
 
     def written(x: Any, v: Any) -> Any:
@@ -245,4 +247,4 @@ def test_a_result_may_go_where_its_operands_are(write, hooked):
     write(t, leaf_of(values) * 1)
 
     assert t.tolist() == array.tolist()
-    assert ag.run(ag.gradcheck(written, [leaf_of(START), leaf_of(values)]))
+    assert await ag.gradcheck(written, [leaf_of(START), leaf_of(values)])

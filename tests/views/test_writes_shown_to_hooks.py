@@ -166,15 +166,12 @@ def test_anomaly_mode_notes_the_line_of_the_write(write, is_view):
     assert any("# the line of the write" in line for line in stack)
 
 
-def test_anomaly_mode_notes_the_line_that_applies_an_async_function_to_a_view(run: Any):
-    async def main() -> None:
-        y = leaf(1.0, 2.0) * 1
-        with ag.detect_anomaly():
-            await doubling_later(y[:1])
-        assert y.grad_fn.name == "CopySlices"
-        assert any("doubling_later" in line for line in y.grad_fn.metadata["traceback_"])
-
-    run(main())
+async def test_anomaly_mode_notes_the_line_that_applies_an_async_function_to_a_view():
+    y = leaf(1.0, 2.0) * 1
+    with ag.detect_anomaly():
+        await doubling_later(y[:1])
+    assert y.grad_fn.name == "CopySlices"
+    assert any("doubling_later" in line for line in y.grad_fn.metadata["traceback_"])
 
 
 def test_an_error_in_what_a_write_into_a_view_left_names_its_line():

@@ -37,8 +37,8 @@ test: lint types pytest
 demo-distributed: $(VENV)/.dev
 	$(BIN)/python examples/lost_worker.py
 
-# ASYNCGRAD_CASES is the share of the cases that are run: tests/sampling.py.
-# ASYNCGRAD_BACKWARD_RECORD names a file of those that run no backward, which need not run again: tests/backwards.py.
+# ASYNCGRAD_CASES is the share of the cases that are run: tests/support/sampling.py.
+# ASYNCGRAD_BACKWARD_RECORD names a file of those that run no backward, which need not run again: tests/support/backwards.py.
 CASES ?= 1
 test-all: export ASYNCGRAD_CASES = $(CASES)
 test-all: export ASYNCGRAD_BACKWARD_RECORD = .tests-without-backward
@@ -77,9 +77,9 @@ COMPILED_CASES ?= $(or $(ASYNCGRAD_CASES),0.1)
 
 test-compiled: $(VENV)/.dev
 	ASYNCGRAD_CASES=$(COMPILED_CASES) ASYNCGRAD_MOST=3 ASYNCGRAD_COMPILED_AFTER=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal \
-		--ignore-glob='tests/test_architecture.py' --ignore-glob='tests/test_house_rules.py' \
-		--ignore-glob='tests/test_packaging.py' --ignore-glob='tests/test_benchmark_*.py' \
-		--ignore-glob='tests/test_facades.py' --ignore-glob='tests/test_examples.py' \
+		--ignore-glob='tests/house/test_architecture.py' --ignore-glob='tests/house/test_house_rules.py' \
+		--ignore-glob='tests/programs/test_packaging.py' --ignore-glob='tests/programs/test_benchmark_*.py' \
+		--ignore-glob='tests/house/test_facades.py' --ignore-glob='tests/programs/test_examples.py' \
 		--ignore-glob='tests/devices/test_cuda_*.py'
 
 # Minutes: a real cluster, whose workers are killed, stopped and cut off, and whose messages have faults.
@@ -96,10 +96,10 @@ soak: $(VENV)/.dev
 
 # Hours; no test has a limit of its own.
 schedules: $(VENV)/.dev
-	ASYNCGRAD_CASES=100 $(BIN)/python -m pytest --timeout=0 tests/engine/test_schedules_*.py
+	ASYNCGRAD_CASES=100 $(BIN)/python -m pytest --timeout=0 tests/core/engine/test_schedules_*.py
 
 programs: $(VENV)/.dev
-	ASYNCGRAD_CASES=25 $(BIN)/python -m pytest --timeout=0 --numprocesses=auto tests/test_random_programs.py
+	ASYNCGRAD_CASES=25 $(BIN)/python -m pytest --timeout=0 --numprocesses=auto tests/programs/test_random_programs.py
 
 ROUNDS ?= 7
 
@@ -120,7 +120,7 @@ CUDA ?= cuda13
 # Not in parallel: tests measure the memory of the GPU, and fill it. Every case of every rule is run.
 test-gpu: $(VENV)/.gpu
 	@$(BIN)/python -c 'import sys; from benchmarks.gpu.hardware import missing; sys.exit(missing("cuda:0"))'
-	ASYNCGRAD_GPU=cuda:0 ASYNCGRAD_CASES=1 $(BIN)/python -m pytest --timeout=180 tests/gpu tests/test_docs.py
+	ASYNCGRAD_GPU=cuda:0 ASYNCGRAD_CASES=1 $(BIN)/python -m pytest --timeout=180 tests/gpu tests/house/test_docs.py
 
 bench-gpu: $(VENV)/.gpu
 	$(BIN)/python -m benchmarks.gpu $(if $(QUICK),--quick)

@@ -15,10 +15,10 @@ from hypothesis import settings
 
 import asyncgrad as ag
 from asyncgrad.core.settings.context import GRAD_MODE, RECORDING
-from tests.backwards import BackwardRecord
-from tests.libraries import OURS, theirs
-from tests.sampling import cases, sampled
+from tests.support.backwards import BackwardRecord
+from tests.support.libraries import OURS, theirs
 from tests.support.loops import LOOP_FACTORIES, NEW_LOOPS
+from tests.support.sampling import cases, sampled
 
 settings.register_profile(
     "asyncgrad", max_examples=cases(100), derandomize=True, deadline=None, database=None, print_blob=False

@@ -1,6 +1,6 @@
 """Write docs/coverage.md: what asyncgrad does with each function of NumPy and of SciPy.
 
-`python -m tools.coverage_page` writes it from the rules; tests/ops/test_coverage_page.py holds it to be current.
+`python -m tools.coverage_page` writes it from the rules; tests/core/ops/test_coverage_page.py holds it to be current.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write the stub of asyncgrad.nn, which tells type checkers that its functions return a Tensor if they are given one.
 
-`python -m tools.nn_stubs` writes it; tests/namespace/test_stubs.py holds it to be current.
+`python -m tools.nn_stubs` writes it; tests/numpy/test_stubs.py holds it to be current.
 """
 
 from __future__ import annotations

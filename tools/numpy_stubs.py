@@ -1,6 +1,6 @@
 """Write the stubs of asyncgrad.numpy, which tell type checkers that NumPy's functions return Tensors there.
 
-`python -m tools.numpy_stubs` writes them; tests/namespace/test_stubs.py holds them to be current.
+`python -m tools.numpy_stubs` writes them; tests/numpy/test_stubs.py holds them to be current.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import asyncgrad as ag
 from asyncgrad import optim
 from asyncgrad.devices.cuda import all_reduce_hook
 from asyncgrad.errors import DeviceError
-from tests.fake_cupy import open_gpus
-from tests.fake_nccl import Ring
+from tests.support.fake_cupy import open_gpus
+from tests.support.fake_nccl import Ring
 
 
 @pytest.fixture

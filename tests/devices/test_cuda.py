@@ -26,7 +26,7 @@ from asyncgrad.devices.cuda.sums import sum_functions
 from asyncgrad.errors import ArgumentTypeError, DeviceError, ProfileError
 from asyncgrad.memory.offload.transfers import Upload
 from asyncgrad.testing import DEVICE_CHECKS
-from tests.fake_cupy import (
+from tests.support.fake_cupy import (
     CUDARuntimeError,
     Event,
     Failure,

@@ -26,7 +26,7 @@ from tests.devices.host_kernels import (
     WarpModule,
     on_host,
 )
-from tests.settings import compiled_after
+from tests.support.settings import compiled_after
 
 needs_compilers = pytest.mark.skipif(
     COMPILER is None or CPLUSPLUS_COMPILER is None or sys.platform != "linux",

@@ -30,10 +30,10 @@ from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, writ
 from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
 from asyncgrad.devices.cuda.kernels import CudaKernels
 from asyncgrad.optim import sgd
+from tests.core.ops.test_formula import all_primitives, own
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import HOST_MACROS, HostArray, HostCupy, needs_compilers, on_host
-from tests.ops.test_formula import all_primitives, own
-from tests.settings import compiled_after
+from tests.support.settings import compiled_after
 
 #: How far C's functions may be from NumPy's, relative to the result.
 PRECISION = {"e": 4e-3, "f": 2e-6, "d": 1e-13}

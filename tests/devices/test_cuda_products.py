@@ -17,9 +17,9 @@ from asyncgrad import nn, sync
 from asyncgrad.core.engine.device import Device
 from asyncgrad.devices.cuda import products
 from asyncgrad.devices.cuda.products import product_functions
-from tests import fake_cupy
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
+from tests.support import fake_cupy
 
 pytestmark = needs_compilers
 

@@ -16,10 +16,10 @@ from asyncgrad.core.arrays.device_functions import OWN_FUNCTIONS, by_kernel, reg
 from asyncgrad.core.engine.device import Device, register_device
 from asyncgrad.devices.cuda.recurrences import recurrence_functions
 from asyncgrad.nn.functional.recurrent import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
-from tests import fake_cupy
 from tests.devices.host_device import HostDevice
 from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
 from tests.nn.test_recurrences import draw
+from tests.support import fake_cupy
 
 pytestmark = needs_compilers
 

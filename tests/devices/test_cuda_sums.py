@@ -12,7 +12,7 @@ import pytest
 
 from asyncgrad.devices.cuda import columns
 from asyncgrad.devices.cuda.sums import sum_functions
-from tests import fake_cupy
+from tests.support import fake_cupy
 
 from .block_threads import BLOCK_MACROS, ThreadsModule
 from .host_kernels import CPLUSPLUS_COMPILER, HostArray, HostCupy, on_host

@@ -24,10 +24,10 @@ from asyncgrad.core.graph.saved import SavedMemory
 from asyncgrad.devices import Device
 from asyncgrad.errors import ArgumentTypeError, ChangedTensorError, IndexRangeError
 from asyncgrad.testing import MemoryStore, SimulatedAccelerator
-from tests.arrays import bits
-from tests.device_arrays import DEVICES
-from tests.engine.accelerated import slow_accelerator
-from tests.settings import compiled_after
+from tests.core.engine.accelerated import slow_accelerator
+from tests.support.arrays import bits
+from tests.support.device_arrays import DEVICES
+from tests.support.settings import compiled_after
 
 OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
     "SGD": lambda params: optim.SGD(params, 0.1),

@@ -20,7 +20,7 @@ from asyncgrad.core.arrays.device_functions import (
 from asyncgrad.core.recording.kernels import DEVICE_VARIANTS, device_kernel
 from asyncgrad.devices.cuda import own_functions
 from asyncgrad.devices.cuda.kernels import CudaKernels
-from tests.fake_cupy import open_gpus
+from tests.support.fake_cupy import open_gpus
 
 ROOT = Path(__file__).parents[2]
 #: How a function of a device is asked for by its name.

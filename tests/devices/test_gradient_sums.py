@@ -13,7 +13,7 @@ from asyncgrad import nn, sync
 from asyncgrad.core.engine.device import Device
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import needs_compilers
-from tests.settings import compiled_after
+from tests.support.settings import compiled_after
 
 pytestmark = needs_compilers
 

@@ -8,8 +8,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import DeviceError, HookError, InvalidGradientError
-from tests.functions import calling
-from tests.leaves import leaf
+from tests.support.functions import calling
+from tests.support.leaves import leaf
 
 T0, T1 = "thread:0", "thread:1"
 

@@ -13,10 +13,10 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import BlockingError
 from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, leaf_on, seen_by_all
-from tests.functions import awaiting, calling
-from tests.leaves import leaf
+from tests.support.functions import awaiting, calling
+from tests.support.leaves import leaf
 from tests.support.loops import on_each_loop
-from tests.turns import turns
+from tests.support.turns import turns
 
 PLACES = (T0, T1, "cpu")
 ROUTES = list(itertools.product(PLACES, repeat=3))

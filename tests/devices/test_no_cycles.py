@@ -12,8 +12,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.core.settings.context import CURRENT_GRAPH_TASK
 from tests.devices.numbered import Numbered
-from tests.references import alive
 from tests.support.loops import on_each_loop
+from tests.support.references import alive
 
 pytestmark = pytest.mark.usefixtures("only_the_loop_keeps")
 

@@ -19,8 +19,8 @@ from asyncgrad.devices.cuda import device as cuda
 from asyncgrad.devices.cuda.index_sums import FEW
 from asyncgrad.devices.cuda.kernels import install_kernels
 from asyncgrad.nn.functional import activations, losses, piecewise_activations, smooth_activations
-from tests import fake_cupy
-from tests.settings import compiled_after
+from tests.support import fake_cupy
+from tests.support.settings import compiled_after
 
 SHAPE = (8, 16)
 

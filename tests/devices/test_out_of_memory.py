@@ -12,8 +12,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from tests.fake_cupy import Failure, OutOfMemoryError, open_gpus
-from tests.sampling import SHARE, some
+from tests.support.fake_cupy import Failure, OutOfMemoryError, open_gpus
+from tests.support.sampling import SHARE, some
 
 pytestmark = pytest.mark.usefixtures("only_the_loop_keeps")
 

@@ -13,9 +13,9 @@ import asyncgrad as ag
 from asyncgrad.errors import BlockingError, DeviceError, GradientTypeError
 from asyncgrad.testing.device_contract import AwaitingCopy, WatchedCopy
 from tests.devices.numbered import Numbered
-from tests.functions import Doubled
+from tests.support.functions import Doubled
 from tests.support.loops import on_each_loop
-from tests.turns import one_turn
+from tests.support.turns import one_turn
 
 
 class RunsBodies(Numbered):

@@ -29,7 +29,7 @@ from asyncgrad.devices.cuda.windows import window_functions
 from asyncgrad.errors import DeviceError
 from asyncgrad.nn.functional.windows import Window
 from asyncgrad.testing import DEVICE_CHECKS, MemoryStore
-from tests.fake_cupy import (
+from tests.support.fake_cupy import (
     FakeGpu,
     Stream,
     get_cublas_handle,
@@ -39,8 +39,8 @@ from tests.fake_cupy import (
     ndarray,
     open_gpus,
 )
-from tests.settings import compiled_after
 from tests.support.loops import on_each_loop, one_loop
+from tests.support.settings import compiled_after
 
 #: Elements of an array that is copied on a stream of its own.
 LARGE = 200_003

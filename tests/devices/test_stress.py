@@ -12,9 +12,9 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from tests.arrays import bits, bits_of_grads
 from tests.devices.waits import T0, T1, seen_by_all
-from tests.functions import awaiting, calling
+from tests.support.arrays import bits, bits_of_grads
+from tests.support.functions import awaiting, calling
 from tests.support.loops import on_each_loop, run_on
 
 pytestmark = pytest.mark.usefixtures("threads_switch_often")

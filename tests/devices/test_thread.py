@@ -15,10 +15,10 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import DeviceError
 from tests.devices.waits import T0, T1, HeldInThread, HeldOnLoop, leaf_on
-from tests.functions import awaiting, calling
-from tests.leaves import leaf
+from tests.support.functions import awaiting, calling
+from tests.support.leaves import leaf
 from tests.support.loops import on_each_loop, run_on
-from tests.turns import turns
+from tests.support.turns import turns
 
 
 def ident():

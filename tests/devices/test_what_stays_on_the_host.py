@@ -9,7 +9,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import DeviceError
-from tests.device_arrays import DEVICES
+from tests.support.device_arrays import DEVICES
 
 
 @pytest.mark.parametrize("kind", DEVICES)

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncgrad as ag
 from asyncgrad.core.settings.context import is_kind
-from tests.functions import awaiting, calling
+from tests.support.functions import awaiting, calling
 
 __all__ = ["HeldInThread", "HeldOnLoop", "T0", "T1", "leaf_on", "seen_by_all"]
 

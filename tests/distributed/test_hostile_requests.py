@@ -34,7 +34,7 @@ from asyncgrad.errors import ArgumentError, BusyError
 from tests.distributed.parts import simulated
 from tests.distributed.test_limits import URL, connected, post, request
 from tests.support.loops import one_loop
-from tests.turns import settle
+from tests.support.turns import settle
 
 #: Half of a pair of surrogates: JSON can say it, and no bytes can be made of it.
 HALF = "\ud800"

@@ -28,9 +28,9 @@ from asyncgrad.errors import (
     WorkerLostError,
 )
 from tests.distributed.parts import check_layouts, forward, layer, local_gradients, make_params, sum_and_strides
-from tests.sampling import cases
 from tests.support.loops import one_loop
-from tests.turns import settle
+from tests.support.sampling import cases
+from tests.support.turns import settle
 
 URL = "http://owner"
 TYPE = {"content-type": "application/octet-stream"}

@@ -19,8 +19,8 @@ from asyncgrad.distributed import Definition, HttpTransport, Request, Stage, htt
 from asyncgrad.distributed.wire import decode, encode
 from asyncgrad.errors import WorkerLostError
 from tests.support.loops import one_loop
-from tests.threads import PATIENCE
-from tests.turns import settle
+from tests.support.threads import PATIENCE
+from tests.support.turns import settle
 
 URL = "http://owner"
 

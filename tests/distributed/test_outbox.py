@@ -20,10 +20,10 @@ import httpx
 from asyncgrad.distributed import HttpTransport, Reply, Request, SimulatedTransport, http_app
 from asyncgrad.distributed.outbox import Outbox
 from asyncgrad.distributed.wire import decode, encode
-from tests.sampling import cases
 from tests.support.loops import one_loop
-from tests.threads import PATIENCE
-from tests.turns import settle
+from tests.support.sampling import cases
+from tests.support.threads import PATIENCE
+from tests.support.turns import settle
 
 URL = "http://owner"
 PONG = encode({"fields": {}}, [])

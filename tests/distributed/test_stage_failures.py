@@ -15,8 +15,8 @@ from asyncgrad.distributed import Stage, stage
 from asyncgrad.errors import StageLost, WorkerLostError
 from asyncgrad.testing import explore, run_with_seed
 from tests.distributed.parts import forward, gradients, layer, local_gradients, make_params, make_stages, simulated
-from tests.sampling import cases
 from tests.support.loops import one_loop
+from tests.support.sampling import cases
 
 #: How many requests and replies a backward of the model takes, about.
 MESSAGES = 90

@@ -12,8 +12,8 @@ from asyncgrad.distributed import Definition, Request, StageHost, stage
 from asyncgrad.errors import StageLost, WorkerLostError
 from asyncgrad.testing import explore
 from tests.distributed.parts import layer, make_params, simulated
-from tests.sampling import cases
 from tests.support.loops import one_loop
+from tests.support.sampling import cases
 
 
 def make_sgd(params):

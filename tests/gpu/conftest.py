@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.gpus import GPU, about, why_not
+from tests.support.gpus import GPU, about, why_not
 
 #: Keeps one multiprocessor busy for a number of clock ticks, and the stream that it is on.
 SPIN = r"""

@@ -7,7 +7,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import DeviceError
 from asyncgrad.testing import DEVICE_CHECKS
-from tests.gpus import GPU
+from tests.support.gpus import GPU
 
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)

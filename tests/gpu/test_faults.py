@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.gpus import GPU, ROOT, run_script, script_command
+from tests.support.gpus import GPU, ROOT, run_script, script_command
 
 #: A kernel that writes where there is no memory, and what a program meets after it.
 BROKEN = """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
-from tests.gpus import GPU
+from tests.support.gpus import GPU
 from tests.testing.test_simulated_formulas import EVERY_CASE, outputs_and_grads
 
 #: Functions that are refused, because CuPy has no counterpart that works without the host, or because a case of theirs

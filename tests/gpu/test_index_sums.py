@@ -11,7 +11,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.core.arrays.device_functions import by_kernel
-from tests.settings import compiled_after
+from tests.support.settings import compiled_after
 
 TOLERANCES = {"e": 2e-2, "f": 1e-4, "d": 1e-11, "F": 1e-4, "D": 1e-11, "i": 0, "q": 0}
 

@@ -12,8 +12,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import optim
 from asyncgrad.errors import DeviceError, ProfileError
-from tests.gpus import GPU
-from tests.profile.trace_format import violations
+from tests.observing.profile.trace_format import violations
+from tests.support.gpus import GPU
 from tests.support.loops import on_each_loop
 
 #: What a simulated device computes on the host has to be small.

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.gpu.cases import TINY
 from benchmarks.gpu.training import CompiledTraining, DefaultTorchTraining, EagerTraining
-from tests.gpus import GPU
+from tests.support.gpus import GPU
 
 MODELS = [case for case in TINY if not case.updates_only]
 #: The largest difference in float32, over the largest element, of sums in another order.

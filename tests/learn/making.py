@@ -16,7 +16,7 @@ import asyncgrad as ag
 from asyncgrad import nn, optim
 from asyncgrad.learn import ArraySpec, Learner
 from asyncgrad.optim.optimizer import Optimizer
-from tests.threads import PATIENCE
+from tests.support.threads import PATIENCE
 
 EXAMPLE = {"x": ArraySpec((2,)), "y": ArraySpec((1,))}
 

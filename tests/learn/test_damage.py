@@ -24,8 +24,8 @@ from asyncgrad.learn.directory import ModelDirectory
 from asyncgrad.learn.encoding import array_as_text, encode
 from tests.learn.crashing import as_killed, learn, opened, reopened
 from tests.learn.making import answers, example, new_learner
-from tests.sampling import cases
 from tests.support.loops import run_on
+from tests.support.sampling import cases
 
 # --- the checkpoint ------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from asyncgrad.optim.adam import Adam
 from tests.learn.crashing import crash, learn, opened, reopened
 from tests.learn.making import Gate, answers, example, failing_disk, new_learner, turns_until
 from tests.support.loops import on_each_loop
-from tests.threads import PATIENCE
+from tests.support.threads import PATIENCE
 
 
 def failing(*_):

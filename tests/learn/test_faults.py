@@ -16,8 +16,8 @@ from asyncgrad.learn import Learner
 from tests.learn.crashing import as_killed
 from tests.learn.failing_files import CALLS, FailingFiles
 from tests.learn.making import turns_until
-from tests.sampling import cases
 from tests.support.loops import run_on
+from tests.support.sampling import cases
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="finds the files of descriptors as on Linux")  # noqa: PTH112
 

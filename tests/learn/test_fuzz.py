@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from tests.learn.making import QUESTION, new_learner
 from tests.learn.real import application
-from tests.sampling import cases
 from tests.support.loops import run_on
+from tests.support.sampling import cases
 
 numbers = st.one_of(
     st.integers(),

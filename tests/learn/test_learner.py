@@ -21,8 +21,8 @@ from asyncgrad.errors import (
 )
 from asyncgrad.learn import Learner
 from asyncgrad.learn.directory import ModelDirectory
-from tests.device_arrays import DEVICES
 from tests.learn.making import EXAMPLE, QUESTION, Gate, answers, example, loss, new_learner, turns_until
+from tests.support.device_arrays import DEVICES
 
 
 async def predicted(learner):

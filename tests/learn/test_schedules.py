@@ -12,7 +12,7 @@ import asyncgrad as ag
 from asyncgrad import nn, optim
 from asyncgrad.learn import Learner
 from asyncgrad.testing import explore
-from tests.sampling import cases
+from tests.support.sampling import cases
 
 
 def new_learner() -> Learner:

@@ -19,8 +19,8 @@ import uvicorn
 
 from asyncgrad.learn import prometheus_collector
 from asyncgrad.learn.http import connections
-from tests.house import ROOT
 from tests.learn.making import example, new_learner
+from tests.support.house import ROOT
 
 STARLETTE, FASTAPI, HOSTS, METRICS = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs" / "serving.md").read_text(), flags=re.DOTALL

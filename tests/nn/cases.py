@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asyncgrad import nn
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 
 __all__ = ["CALLS", "Call"]
 

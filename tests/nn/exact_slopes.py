@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 from asyncgrad import nn
 from asyncgrad.nn.functional.gaussian_units import CUBIC, INNER
 from asyncgrad.nn.functional.smooth_activations import SELU_ALPHA, SELU_SCALE
-from tests.tails import Reference
+from tests.support.tails import Reference
 
 __all__ = ["REFERENCES", "WITHOUT"]
 

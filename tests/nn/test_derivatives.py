@@ -12,8 +12,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
+from tests.core.ops.finite_differences import call, check_derivatives, in_dtype, leaves_of, map_arrays
 from tests.nn.cases import CALLS, Call
-from tests.ops.finite_differences import call, check_derivatives, in_dtype, leaves_of, map_arrays
 
 _counts: Counter[str] = Counter()
 

@@ -9,8 +9,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from tests.device_arrays import DEVICES
 from tests.nn.test_layers import LAYERS
+from tests.support.device_arrays import DEVICES
 
 #: These have more than one output, or a state, and are not in the table.
 OTHERS: dict[str, Any] = {

@@ -12,7 +12,7 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
 from asyncgrad.nn.utils import rnn
-from tests.ops.finite_differences import Case, check_derivatives
+from tests.core.ops.finite_differences import Case, check_derivatives
 
 LENGTHS = [2, 5, 1, 5, 3]
 

@@ -11,7 +11,7 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.nn.functional import recurrent as recurrences
 from asyncgrad.nn.functional.recurrent import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
-from tests.ops.finite_differences import Case, check_derivatives
+from tests.core.ops.finite_differences import Case, check_derivatives
 
 CELLS = {"tanh": ELMAN_TANH, "relu": ELMAN_RELU, "gru": GRU, "lstm": LSTM}
 EACH_CELL = pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)

@@ -14,7 +14,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
-from tests.device_arrays import DEVICES
+from tests.support.device_arrays import DEVICES
 from tests.support.loops import one_loop
 
 _rng = np.random.default_rng(11)

@@ -12,7 +12,7 @@ import asyncgrad as ag
 from asyncgrad import nn, sync
 from tests.nn.cases import ELEMENTWISE
 from tests.nn.exact_slopes import REFERENCES, WITHOUT
-from tests.tails import Reference, check_gradients, check_second_derivatives
+from tests.support.tails import Reference, check_gradients, check_second_derivatives
 
 EACH = [pytest.param(one, id=getattr(name, "__name__", name)) for name, one in REFERENCES.items()]
 SMOOTH = [pytest.param(one, id=getattr(name, "__name__", name)) for name, one in REFERENCES.items() if one.is_smooth]

@@ -9,8 +9,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import optim
-from tests.device_arrays import DEVICES
 from tests.optim.test_optimizers import EACH, problem
+from tests.support.device_arrays import DEVICES
 
 
 def trained(kind: type[optim.Optimizer], options: dict[str, Any], device: Any) -> list[np.ndarray]:

@@ -15,8 +15,8 @@ import asyncgrad as ag
 from asyncgrad import optim, sync
 from asyncgrad.errors import OverlappingStepsError
 from asyncgrad.testing import explore
-from tests.sampling import cases
-from tests.turns import one_turn
+from tests.support.sampling import cases
+from tests.support.turns import one_turn
 
 
 def weight() -> ag.Tensor:

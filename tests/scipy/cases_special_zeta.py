@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 
 __all__ = ["CASES"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import scipy.special
 from mpmath import mp, mpf
 
-from tests.tails import Reference
+from tests.support.tails import Reference
 
 __all__ = ["REFERENCES", "WITHOUT"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import asyncgrad as ag
-from tests.ops.finite_differences import Case, check_derivatives, flat, in_dtype, map_arrays
+from tests.core.ops.finite_differences import Case, check_derivatives, flat, in_dtype, map_arrays
 
 __all__ = ["Calls", "check", "check_along_a_line", "check_values", "named_calls"]
 

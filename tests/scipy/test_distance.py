@@ -13,9 +13,9 @@ from asyncgrad import sync
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import spatial
 from asyncgrad.scipy.spatial import distance
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
-from tests.versions import is_scipy
+from tests.support.versions import is_scipy
 
 # SciPy 1.18 advises against names that it still has, and asyncgrad follows it while it has them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated in favor of .scipy.spatial:DeprecationWarning")

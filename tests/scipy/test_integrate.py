@@ -16,7 +16,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, BlockingError, RequiresGradError
 from asyncgrad.scipy import integrate
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_along_a_line, check_values, named_calls
 from tests.support.loops import one_loop
 

@@ -13,9 +13,9 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import linalg
-from tests.ops.finite_differences import Case, call, flat, in_dtype, leaves_of
+from tests.core.ops.finite_differences import Case, call, flat, in_dtype, leaves_of
 from tests.scipy.functions import check_along_a_line, check_values, named_calls
-from tests.versions import is_scipy
+from tests.support.versions import is_scipy
 
 _RNG = np.random.default_rng(17)
 _A = _RNG.normal(size=(3, 3)) / 2

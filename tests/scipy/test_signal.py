@@ -12,7 +12,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import signal
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
 _RNG = np.random.default_rng(5)

@@ -14,7 +14,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import special
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
 _POSITIVE = np.array([0.375, 1.0, 6.0])

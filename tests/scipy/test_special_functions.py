@@ -12,7 +12,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import special
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
 _A = np.array([[1.0, -2.0, 0.5], [3.0, 1000.0, 999.0]])

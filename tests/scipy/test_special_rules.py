@@ -16,7 +16,7 @@ import asyncgrad as ag
 import asyncgrad.scipy.special as ours
 import tests.scipy
 from asyncgrad.core.ops import RULES
-from tests.ops.finite_differences import Case, call, check_derivatives, in_dtype, leaves_of
+from tests.core.ops.finite_differences import Case, call, check_derivatives, in_dtype, leaves_of
 
 
 def _all_cases() -> dict[Callable[..., Any], list[Case]]:

@@ -12,7 +12,7 @@ import asyncgrad as ag
 from asyncgrad.scipy import special
 from asyncgrad.scipy.special import elementary, error_functions, normal
 from tests.scipy.exact_slopes import REFERENCES, WITHOUT
-from tests.tails import Reference, check_gradients, check_second_derivatives
+from tests.support.tails import Reference, check_gradients, check_second_derivatives
 
 EACH = [pytest.param(one, id=function.__name__) for function, one in REFERENCES.items()]
 SMOOTH = [

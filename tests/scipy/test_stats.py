@@ -15,7 +15,7 @@ from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import stats
 from asyncgrad.scipy.stats import summaries
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values
 
 _SHAPES: dict[str, tuple[float, ...]] = {

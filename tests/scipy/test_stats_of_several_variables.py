@@ -13,7 +13,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import stats
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values
 
 _SCALE = np.array([[2.0, 0.25, 0.125], [0.25, 1.0, 0.5], [0.125, 0.5, 1.5]])

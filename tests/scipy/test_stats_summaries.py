@@ -13,7 +13,7 @@ from asyncgrad import nn, sync
 from asyncgrad.errors import ArgumentError
 from asyncgrad.scipy import special, stats
 from asyncgrad.scipy.stats import summaries
-from tests.ops.finite_differences import Case
+from tests.core.ops.finite_differences import Case
 from tests.scipy.functions import check, check_values, named_calls
 
 _DATA = np.array([[0.5, 1.25, 3.0], [2.5, 0.75, 1.0], [1.5, 2.0, 0.25], [4.0, 1.75, 2.25]])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from asyncgrad.testing.device_array import DeviceArray
-from tests.device_arrays import DEVICES
+from tests.support.device_arrays import DEVICES
 
 HOST = np.arange(1.0, 7.0).reshape(2, 3)
 #: What CuPy says: it lacks a function; it lacks a ufunc, or does not take an operand; an operand is NumPy's.

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from asyncgrad.testing import explore, run_with_seed
-from tests.sampling import cases
+from tests.support.sampling import cases
 
 orders = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 

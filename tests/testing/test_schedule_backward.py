@@ -12,7 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.testing import explore, run_with_seed
-from tests.sampling import cases
+from tests.support.sampling import cases
 
 orders = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 

@@ -8,7 +8,7 @@ import pytest
 
 from asyncgrad.errors import ArgumentError
 from asyncgrad.testing import ScheduleLoop, explore, run_with_seed
-from tests.sampling import cases
+from tests.support.sampling import cases
 
 both_orders = pytest.mark.parametrize("order", ["fifo", "shuffled"])
 

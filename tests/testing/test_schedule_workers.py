@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from asyncgrad.testing import ScheduleLoop, explore, run_with_seed
-from tests.sampling import cases
+from tests.support.sampling import cases
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 

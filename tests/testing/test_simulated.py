@@ -16,7 +16,7 @@ import asyncgrad as ag
 from asyncgrad import nn
 from asyncgrad.errors import ArgumentError, DeviceError, HazardError
 from asyncgrad.testing import DEVICE_CHECKS, SimulatedAccelerator, SimulatedArray, SimulatedClock
-from tests.engine.accelerated import host, slow_accelerator, tensor_on
+from tests.core.engine.accelerated import host, slow_accelerator, tensor_on
 
 
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)

@@ -12,10 +12,10 @@ import pytest
 import asyncgrad as ag
 from asyncgrad.errors import DeviceError
 from asyncgrad.testing.device_array import DeviceArray
-from tests.device_arrays import DEVICES
+from tests.core.ops.finite_differences import Case, flat
+from tests.core.ops.test_rules import EACH_CASE
 from tests.nn.cases import CALLS
-from tests.ops.finite_differences import Case, flat
-from tests.ops.test_rules import EACH_CASE
+from tests.support.device_arrays import DEVICES
 
 EVERY_CASE = [
     *EACH_CASE,

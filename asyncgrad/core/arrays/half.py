@@ -6,7 +6,7 @@ and the saved values in float32, and casts what it returns to the dtype of the i
 What a formula needs of the result is computed again from the arguments, since a result that was rounded to float16 may
 have overflowed, and what is left of 1 - out * out after rounding is little.
 
-`test_every_gradient_of_float16_is_that_of_float64_rounded` in tests/ops/test_half.py holds it for all rules.
+`test_every_gradient_of_float16_is_that_of_float64_rounded` in tests/core/ops/test_half.py holds it for all rules.
 """
 
 from __future__ import annotations

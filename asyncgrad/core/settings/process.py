@@ -1,7 +1,7 @@
 """Every effect that asyncgrad has on the process around it, beyond objects of its own; no other module has any.
 
 Each has a name, by which the environment variable ASYNCGRAD_WITHOUT switches it off: ASYNCGRAD_WITHOUT="warnings exit".
-docs/process.md says what is lost then. `tests/test_process.py` holds this module to be all.
+docs/process.md says what is lost then. `tests/core/settings/test_process.py` holds this module to be all.
 """
 
 from __future__ import annotations

@@ -1,0 +1,146 @@
+"""What asyncgrad does to the process: it is listed, documented, and can be switched off, one by one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from asyncgrad.core.settings.process import EFFECTS
+from tests.support.house import ROOT
+
+
+def run_python(program: str, without: str = "") -> str:
+    """Run a program in a process of its own with some effects switched off; return what it printed."""
+    environment = {**os.environ, "ASYNCGRAD_WITHOUT": without}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+#: By effect, what shows it: prints True where asyncgrad has had it, and False where not.
+SHOWN = {
+    "warnings": """
+        import warnings
+        before = warnings._showwarnmsg
+        ag.tensor(1.0)
+        print(warnings._showwarnmsg is not before)
+    """,
+    "filters": """
+        import warnings
+        from asyncgrad.core.settings.process import without_warnings
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            without_warnings(lambda: warnings.warn("one"))
+        print(not caught)
+    """,
+    "source": """
+        import linecache, numpy as np
+        np.sin(ag.tensor(1.0))
+        print("<asyncgrad: call of sin>" in linecache.cache)
+    """,
+    "log": """
+        import logging
+        ag.tensor(1.0)
+        print(bool(logging.getLogger("asyncgrad").handlers))
+    """,
+    "exit": """
+        import atexit
+        calls = []
+        atexit.register = lambda function, *args, **kwargs: calls.append(function.__module__)
+        ag.tensor(1.0)
+        print(any(module.startswith("asyncgrad") for module in calls))
+    """,
+    "fork": """
+        import os
+        calls = []
+        os.register_at_fork = lambda **given: calls.append(getattr(given.get("after_in_child"), "__module__", ""))
+        ag.tensor(1.0)
+        print(any(module.startswith("asyncgrad") for module in calls))
+    """,
+    "random": """
+        import numpy as np
+        drawn = []
+        def draw(x):
+            drawn.append(np.random.uniform())
+            return x * 2.0
+        x = ag.tensor(1.0, requires_grad=True)
+        ag.sync.backward(ag.checkpoint(draw, x))
+        print(drawn[0] == drawn[1])
+    """,
+    "signal": """
+        import contextlib, signal
+        with contextlib.suppress(ValueError):
+            ag.engine.dump_on_signal(signal.SIGTERM)
+        print(signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
+    """,
+    "collector": """
+        import gc
+        before = gc.get_threshold()
+        with ag.no_full_collections():
+            print(gc.get_threshold() != before)
+    """,
+}
+
+
+def test_each_effect_is_shown():
+    assert SHOWN.keys() == EFFECTS.keys()
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_an_effect_is_there_and_can_be_switched_off(effect):
+    program = f"import asyncgrad as ag\n{dedent(SHOWN[effect])}"
+
+    assert [run_python(program), run_python(program, effect)] == ["True", "False"]
+
+
+def test_an_effect_that_is_switched_off_is_one_that_there_is():
+    program = (
+        "import asyncgrad as ag\ntry: ag.tensor(1.0)\nexcept ValueError as error: print(type(error).__name__, error)"
+    )
+
+    assert run_python(program, "warnings, exits").startswith("ArgumentError the environment variable ASYNCGRAD_WITHOUT")
+
+
+def test_a_program_runs_with_all_effects_switched_off():
+    program = (
+        "import numpy as np, asyncgrad as ag; x = ag.tensor([1.0, 2.0], requires_grad=True)\n"
+        "async def main(): await (np.sin(x) * x).sum().backward()\n"
+        "ag.run(main()); print(x.grad.shape)"
+    )
+
+    assert run_python(program, " ".join(EFFECTS)) == "(2,)"
+
+
+STATE = """
+import gc, os, signal, sys, threading, numpy as np, asyncgrad as ag
+
+def state():
+    imports = [*sys.meta_path, *sys.path_hooks, *sys.path]
+    hooks = [sys.excepthook, sys.unraisablehook, sys.displayhook, threading.excepthook]
+    traces = [sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()]
+    limits = [gc.get_threshold(), list(gc.callbacks), sys.getswitchinterval(), sys.getrecursionlimit(), np.geterr()]
+    signals = [signal.getsignal(one) for one in signal.valid_signals()]
+    return imports, hooks, traces, limits, signals, dict(os.environ), sys.get_asyncgen_hooks(), threading.active_count()
+
+before = state()
+x = ag.tensor(2.0, requires_grad=True)
+ag.run((x * x).backward())
+print(state() == before)
+"""
+
+
+def test_a_first_backward_leaves_the_imports_the_hooks_and_the_environment_of_the_process_alone():
+    assert run_python(STATE) == "True"
+
+
+def test_the_documentation_has_each_effect_and_no_other():
+    page = (ROOT / "docs" / "process.md").read_text()
+
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(EFFECTS)

@@ -1,0 +1,228 @@
+"""The pages in docs/ tell the truth: names resolve, links lead somewhere, no name of PyTorch's is left out.
+
+And no public name is left out of the reference, which is checked without building the site.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import asyncgrad as ag
+from tests.support import house_rules
+from tests.support.fake_cupy import open_gpus
+from tests.support.gpus import GPU, why_not
+from tests.support.pages import anchors, broken_links, links, opening, prose
+from tools import docs_site, reference
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), *(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))]
+NAMES = (DOCS / "pytorch-names.md").read_text()
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in NAMES.splitlines()
+    if line.startswith("| ") and not line.startswith("| PyTorch")
+]
+#: Names in backticks of the column of ours, in the forms that can be looked up.
+OURS = sorted(
+    {name for row in ROWS for name in re.findall(r"`((?:ag|asyncgrad|Node|Tensor|GraphTask)\.[\w.]+)`", row[1])}
+)
+PATHS = sorted(
+    {
+        path
+        for page in ("engine", "layout")
+        for path in re.findall(r"`(core/[\w/]+\.py)`", (DOCS / f"{page}.md").read_text())
+    }
+)
+
+#: Examples that only a GPU can run follow this line, which readers do not see.
+NEEDS_GPU = re.compile(r"<!-- needs (?:a GPU|two GPUs) -->\n```pycon\n(.*?)```\n", re.DOTALL)
+#: Those that need two, which the tests run on a stand-in.
+NEEDS_TWO_GPUS = re.compile(r"<!-- needs two GPUs -->\n```pycon\n(.*?)```\n", re.DOTALL)
+
+#: The classes that the tables call by their last name.
+SHORT = {"Node": ag.graph.Node, "Tensor": ag.Tensor, "GraphTask": ag.engine.GraphTask, "ag": ag}
+
+#: A name of ours in code: what is called, or said to be there.
+NAME = re.compile(r"`@?(?:await )?((?:ag|asyncgrad)(?:\.[A-Za-z]\w*)+)")
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def resolve(name: str) -> object:
+    head, *rest = name.split(".")
+    if head == "asyncgrad":
+        module = ["asyncgrad"]
+        while rest:
+            try:
+                importlib.import_module(".".join([*module, rest[0]]))
+            except ImportError:
+                break
+            module.append(rest.pop(0))
+        found: object = importlib.import_module(".".join(module))
+    else:
+        found = SHORT[head]
+    for part in rest:
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_name_of_ours_in_the_table_is_there(name: str) -> None:
+    assert resolve(name) is not None
+
+
+def test_the_rows_have_three_cells_each() -> None:
+    assert {len(row) for row in ROWS} == {3}
+    assert len(OURS) > 50
+
+
+def test_every_row_without_a_name_of_ours_says_why() -> None:
+    assert [row[0] for row in ROWS if row[1] == "none" and not row[2]] == []
+
+
+def test_what_is_said_to_be_not_yet_is_not() -> None:
+    """A name that has come must not stay in the table as missing."""
+    late = [name for row in ROWS if row[2].startswith("not yet") for name in re.findall(r"`([\w.:]+)`", row[0])]
+    facades = (ag, ag.graph, ag.engine, ag.Tensor, ag.graph.Node)
+
+    assert [name for name in late if any(hasattr(facade, re.split(r"\.|::", name)[-1]) for facade in facades)] == []
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["", ".function", ".graph", ".functional", ".forward_ad", ".profiler", ".grad_mode", ".anomaly_mode"],
+)
+def test_no_name_of_pytorch_is_left_out(module: str) -> None:
+    pytest.importorskip("torch")
+    theirs = importlib.import_module(f"torch.autograd{module}")
+    public = getattr(theirs, "__all__", None) or [
+        name
+        for name, value in vars(theirs).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == theirs.__name__
+    ]
+    listed = {re.split(r"\.|::", name)[-1] for row in ROWS for name in re.findall(r"`([\w.:]+)`", row[0])}
+
+    assert set(public) - listed == set()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_file_that_the_pages_on_the_engine_and_the_layout_name_is_there(path: str) -> None:
+    assert (DOCS.parent / "asyncgrad" / path).is_file()
+
+
+@each_page
+def test_links_of_a_page_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+def test_a_link_to_no_file_or_no_heading_is_named(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Heads, and `tails`\n[a](gone.md) [b](#heads-and-tails) [c](#tails) [d](page.md#heads) `[e](f.md)`"
+    )
+
+    assert list(broken_links(page)) == ["gone.md", "#tails", "page.md#heads"]
+
+
+def test_headings_of_the_same_words_have_numbered_anchors() -> None:
+    assert anchors("# Views\n## Views\n```\n# no heading\n```\n## What's new?\n") == ["views", "views-1", "whats-new"]
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_a_page_says_first_whom_it_is_for(page: Path) -> None:
+    assert re.search(r"(page|documentation) is for ", " ".join(opening(page.read_text()).split()))
+
+
+@pytest.mark.parametrize("page", PAGES[:-1], ids=lambda page: page.name)  # the changelog names what has gone, too
+def test_every_name_of_ours_that_a_page_mentions_is_there(page: Path) -> None:
+    assert [name for name in NAME.findall(prose(page.read_text())) if not is_there(name)] == []
+
+
+def is_there(name: str) -> bool:
+    try:
+        resolve(name)
+    except AttributeError:
+        return False
+    return True
+
+
+def test_every_page_has_a_place_in_the_navigation_and_a_page_that_links_to_it() -> None:
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")}
+    linked = {(page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page.read_text())}
+
+    assert pages - set(docs_site.places()) == {"index"}
+    assert [path.name for path in DOCS.rglob("*.md") if path not in linked] == []
+
+
+def test_the_site_is_put_together_with_links_that_lead_somewhere(tmp_path: Path) -> None:
+    docs_site.assemble(tmp_path)
+
+    pages = [path for path in tmp_path.rglob("*.md") if "source" not in path.parts]
+    assert len(pages) == len(PAGES) + 1  # the examples of the README, and the licence
+    assert [link for page in pages for link in broken_links(page)] == []
+
+
+def test_every_public_name_is_documented() -> None:
+    found = [
+        complaint
+        for name, thing in reference.public_names().items()
+        if reference.is_ours(thing)
+        for complaint in house_rules.undocumented(name, thing)
+        if complaint.endswith("has no docstring")
+    ]
+
+    assert found == []
+
+
+def test_every_public_name_has_one_entry_in_the_reference() -> None:
+    text = "\n".join(reference.pages().values())
+    entries = re.findall(r"^\.\. (?:py:data|auto(?:class|data|exception|function)):: (\S+)$", text, re.MULTILINE)
+
+    assert sorted(entries) == sorted(reference.public_names())
+    assert len(entries) > 1_500
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_examples_of_a_page_run_as_printed(page: Path) -> None:
+    missing = NEEDS_TWO_GPUS if why_not() is None and GPU.startswith("cuda") else NEEDS_GPU
+    text = missing.sub("", page.read_text())
+    text = text.replace("```", "")
+    examples = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    told: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(examples, out=told.append)
+
+    assert "".join(told) == ""
+    assert len(examples.examples) == text.count("\n>>> ")
+
+
+def test_examples_that_need_a_gpu_are_marked_and_valid() -> None:
+    text = (DOCS / "gpu.md").read_text()
+    blocks = NEEDS_GPU.findall(text)
+
+    assert len(blocks) == text.count("```pycon") > 5
+    for block in blocks:
+        examples = doctest.DocTestParser().get_examples(block)
+        assert len(examples) == f"\n{block}".count("\n>>> ")
+        assert all(ast.parse(example.source) for example in examples)
+
+
+def test_examples_for_two_gpus_run_as_printed_on_a_stand_in() -> None:
+    text = ">>> import numpy as np\n>>> import asyncgrad as ag\n>>> from asyncgrad import nn, optim\n"
+    blocks = NEEDS_TWO_GPUS.findall((DOCS / "gpu.md").read_text())
+    examples = doctest.DocTestParser().get_doctest(text + "".join(blocks), {}, "gpu.md", "gpu.md", 0)
+    told: list[str] = []
+    with open_gpus(2):
+        doctest.DocTestRunner(verbose=False).run(examples, out=told.append)
+
+    assert "".join(told) == ""
+    assert len(blocks) == 1
+
+
+def test_the_page_on_views_has_examples() -> None:
+    assert (DOCS / "views.md").read_text().count("```pycon") >= 8

@@ -1,0 +1,80 @@
+"""A part of a law's cases is always the same part, and never none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.sampling import cases, sampled, some
+
+GRID = """
+import pytest
+
+@pytest.mark.sampled("function")
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("function", ["sin", "cos"])
+def test_grid(function, number): pass
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("number", range(2))
+def test_few(number): pass
+
+@pytest.mark.parametrize("number", range(2))
+def test_all(number): pass
+"""
+
+
+@pytest.fixture
+def items(tmp_path, request) -> list[pytest.Item]:
+    """The tests of GRID, all of them."""
+    path = tmp_path / "grid.py"
+    path.write_text(GRID)
+    module = pytest.Module.from_parent(request.session, path=path)
+    return [item for item in request.session.genitems(module) if isinstance(item, pytest.Item)]
+
+
+def names(items: list[pytest.Item]) -> list[str]:
+    return [item.name for item in items]
+
+
+def test_a_share_of_the_cases_is_run_and_one_at_least():
+    assert [cases(1000, share) for share in (0.2, 1.0, 100.0, 1e-9)] == [200, 1000, 100_000, 1]
+    assert [len(some(range(10), share)) for share in (0.2, 1.0, 100.0, 1e-9)] == [2, 10, 10, 1]
+
+
+def test_some_of_many_stay_in_order_and_are_the_same_each_time():
+    found = some(range(1000), 0.1)
+
+    assert found == sorted(found) == some(range(1000), 0.1)
+    assert len({number % 10 for number in found}) == 10
+
+
+def test_a_sampled_test_runs_a_share_of_its_cases_with_each_value_that_is_named(items):
+    run, left_out = sampled(items, 0.2)
+
+    assert [name.partition("-")[0] for name in names(run)].count("test_grid[sin") == 2
+    assert [name.partition("-")[0] for name in names(run)].count("test_grid[cos") == 2
+    assert sum(name.startswith("test_few") for name in names(run)) == 1
+    assert sum(name.startswith("test_all") for name in names(run)) == 2
+    assert sorted(names(run + left_out)) == sorted(names(items))
+
+
+def test_all_cases_are_run_in_their_order_where_all_are_asked_for(items):
+    assert sampled(items, 1.0) == (items, [])
+
+
+def test_the_same_cases_are_run_whatever_else_is(items):
+    run, _ = sampled(items, 0.2)
+
+    assert set(sampled(items[::-1], 0.2)[0]) == set(run)
+
+
+def test_a_case_that_is_named_alone_is_run(items):
+    assert [sampled([item], 0.2) for item in items] == [([item], []) for item in items]
+
+
+def test_of_a_test_without_the_mark_at_most_so_many_cases_are_run_and_the_same_each_time(items):
+    run, left_out = sampled(items, 1.0, most=1)
+
+    assert sum(name.startswith("test_all") for name in names(run)) == 1
+    assert len(left_out) == 1
+    assert run == sampled(items[::-1], 1.0, most=1)[0][::-1]

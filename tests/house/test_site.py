@@ -1,0 +1,121 @@
+"""A real browser looks at a notebook and at the site's first page; a test that is skipped says what is missing."""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.browser import browser, pixels, run_page, said, with_script
+from tools import docs_site
+
+NOTEBOOK = docs_site.DOCS / "notebooks" / "seeing.ipynb"
+#: The pages of the site that are built here; all of them would take minutes.
+PAGES = ("index", "tutorial", "notebooks/seeing")
+#: Says whether all pictures have been loaded, whether the page fits into the window, and how many panels are visible.
+LOOK = """
+document.body.dataset.said = JSON.stringify({
+  pictures: [...document.images].every(one => one.naturalWidth > 0),
+  fits: document.documentElement.scrollWidth <= window.innerWidth,
+  panels: [...document.querySelectorAll(%r)].filter(one => one.offsetHeight > 10 && one.offsetWidth > 100).length,
+});
+"""
+
+
+def page_of(notebook: Path) -> str:
+    """Return a page with the cells of a notebook and their outputs, each in its richest form, as Jupyter shows them."""
+    parts = ['<meta charset="utf-8"><style>pre { white-space: pre-wrap }</style><body style="font-family: sans-serif">']
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        parts.append(f"<pre>{html.escape(''.join(cell['source']))}</pre>")
+        parts += [f'<div class="output">{shown(output)}</div>' for output in cell.get("outputs", ())]
+    return "\n".join([*parts, "</body>"])
+
+
+def shown(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    for kind in ("text/html", "image/svg+xml"):
+        if kind in data:
+            return "".join(data[kind])
+    return f"<pre>{html.escape(''.join(output.get('text') or data['text/plain']))}</pre>"
+
+
+@pytest.mark.timeout(120)
+def test_a_browser_shows_what_a_notebook_displays(tmp_path: Path) -> None:
+    browser()
+    page, picture = tmp_path / "notebook.html", tmp_path / "notebook.png"
+    page.write_text(page_of(NOTEBOOK), encoding="utf-8")
+
+    outputs = page.read_text().count('class="output"')
+    dom = run_page(with_script(page, LOOK % ".output", tmp_path / "look.html"), tmp_path / "a", "--dump-dom")
+    run_page(page, tmp_path / "b", f"--screenshot={picture}")
+
+    assert json.loads(said(dom)) == {"pictures": True, "fits": True, "panels": outputs}
+    assert pixels(picture.read_bytes()) == (1400, 900)
+    assert picture.stat().st_size > 20_000
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a site of a few pages, made as `make docs` makes the whole."""
+    browser()
+    for package in ("sphinx", "furo", "myst_nb"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: pip install --group docs")
+    source, target = (tmp_path_factory.mktemp("site") / name for name in ("source", "site"))
+    docs_site.assemble(source)
+    others = [
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*")
+        if path.suffix in {".md", ".rst", ".ipynb"} and path.relative_to(source).with_suffix("").as_posix() not in PAGES
+    ]
+    words = ["-m", "sphinx", "--quiet", "-D", f"exclude_patterns={','.join(['conf.py', *others])}", source, target]
+    environment = {**os.environ, "PYTHONPATH": str(docs_site.ROOT)}
+    # It warns of links to the pages that are left out.
+    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.mark.timeout(300)
+def test_the_first_page_of_the_site_has_its_picture_a_search_and_a_dark_mode(site: Path, tmp_path: Path) -> None:
+    script = f"""{LOOK % "img, form[role=search] input"}
+    const colour = () => getComputedStyle(document.body).backgroundColor;
+    const seen = [];
+    window.addEventListener("load", () => {{
+      for (let turn = 0; turn < 3; turn++) {{
+        document.querySelector(".theme-toggle").click();
+        seen.push(document.body.dataset.theme + " " + (colour() === "rgb(255, 255, 255)" ? "is light" : "is dark"));
+      }}
+      document.body.dataset.themes = seen.sort().join(", ");
+    }});
+    """
+    picture = tmp_path / "index.png"
+    dom = run_page(with_script(site / "index.html", script, site / "look.html"), tmp_path / "a", "--dump-dom")
+    run_page(site / "index.html", tmp_path / "b", f"--screenshot={picture}")
+
+    assert json.loads(said(dom)) == {"pictures": True, "fits": True, "panels": 2}
+    assert re.findall(r'data-themes="([^"]*)"', dom) == ["auto is light, dark is dark, light is light"]
+    assert pixels(picture.read_bytes()) == (1400, 900)
+    assert picture.stat().st_size > 50_000
+
+
+@pytest.mark.timeout(300)
+def test_the_site_shows_a_notebook_with_its_outputs(site: Path, tmp_path: Path) -> None:
+    page, picture = site / "notebooks" / "seeing.html", tmp_path / "notebook.png"
+    look = with_script(page, LOOK % ".cell_output > *", site / "notebooks" / "look.html")
+    dom = run_page(look, tmp_path / "a", "--dump-dom")
+    run_page(page, tmp_path / "b", f"--screenshot={picture}")
+    found = json.loads(said(dom))
+
+    assert found["pictures"]
+    assert found["fits"]
+    assert found["panels"] >= 9
+    assert picture.stat().st_size > 50_000

@@ -152,8 +152,13 @@ class _Endpoint:
 
     async def call(self, http: Any) -> Any:
         """Answer a request, by a status that says what is wrong with it."""
+        if http.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
+            return PlainTextResponse(f"a request has the content type {CONTENT_TYPE}, as HttpTransport sends it", 415)
+        # Not below: what the owner's function raises is no answer to a stranger, whatever its type
+        # (test_what_authenticate_raises_is_told_to_nobody).
+        client = await self._identify(http)
         try:
-            return await self._call(http)
+            return await self._call(http, client)
         except PayloadError as error:
             return _refusal(error, 413)
         except BusyError as error:
@@ -167,10 +172,7 @@ class _Endpoint:
         except _NotARequestError as error:
             return _refusal(f"this is no request of a stage: {error}", 400)
 
-    async def _call(self, http: Any) -> Any:
-        if http.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
-            return PlainTextResponse(f"a request has the content type {CONTENT_TYPE}, as HttpTransport sends it", 415)
-        client = await self._identify(http)
+    async def _call(self, http: Any, client: str | None) -> Any:
         if client is None:
             return await self._call_of_stranger(http)
         limit = message_bytes(self._max_bytes)

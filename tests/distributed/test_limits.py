@@ -397,6 +397,19 @@ async def test_a_stranger_learns_that_the_server_is_there_and_nothing_else(key):
 
 
 @one_loop
+@pytest.mark.parametrize("kind", [PermissionError, TimeoutError, BusyError, PayloadError, ValueError])
+async def test_what_authenticate_raises_is_told_to_nobody(kind):
+    def fail(http):
+        raise kind("[Errno 13] /srv/keys.json")
+
+    inner = httpx.ASGITransport(app=http_app({"same": lambda x: x}, authenticate=fail), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=inner, base_url=URL) as client:
+        reply = await client.post("/call", content=request("ping"), headers={"content-type": CONTENT_TYPE})
+
+    assert (reply.status_code, reply.text) == (500, "Internal Server Error")
+
+
+@one_loop
 async def test_limits_are_those_of_each_client():
     app = http_app({"same": lambda x: x}, authenticate={"alice": "a", "bob": "b"}, max_stages=1)
     async with connected(app, key="a") as alice, connected(app, key="b") as bob:

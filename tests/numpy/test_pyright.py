@@ -15,7 +15,7 @@ import textwrap
 import pytest
 
 from tests.support.house import ROOT
-from tests.support.programs.test_readme import EXAMPLES
+from tests.programs.test_readme import EXAMPLES
 
 PYRIGHT = shutil.which("pyright") or shutil.which("pyright", path=pathlib.Path(sys.executable).parent)
 

@@ -365,6 +365,25 @@ async def test_an_error_of_the_owner_arrives_with_its_type_and_an_id_of_the_owne
     assert "/home/owner/key" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "definition",
+    [
+        Definition(lambda x: b"a key"),
+        Definition(lambda x: [x, {"deeper": (b"a key",)}]),
+        Definition(lambda x: {b"a key": x}),
+        Definition(lambda w, x: w * x, 1.0, optimizer=lambda params: b"a key"),
+    ],
+)
+def test_no_error_shows_what_an_owner_s_function_returned(definition):
+    async def main():
+        async with connected(http_app({"any": definition})) as transport:
+            with pytest.raises(TypeError, match="the stage has failed") as caught:
+                await transport.stage("any")(1.0)
+            return str(caught.value) + "".join(caught.value.__notes__)
+
+    assert "a key" not in ag.run(main())
+
+
 # --- who is who ------------------------------------------------------------------------------------
 
 

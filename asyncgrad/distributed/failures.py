@@ -149,6 +149,10 @@ def _make(kind: Any, args: Sequence[Any], attributes: dict[str, Any]) -> BaseExc
     Those of Python's own take what they keep, and some of them, such as UnicodeDecodeError, keep it in no other way.
     """
     error: BaseException
+    if issubclass(kind, StopAsyncIteration):
+        # It would end an `async for` of whoever awaits the stage, as if all were well; Python makes a RuntimeError of a
+        # StopIteration (test_no_error_of_a_host_ends_a_loop_at_home).
+        raise TypeError(f"{kind.__name__} is no error to raise where a stage is awaited")
     if kind.__module__ == "builtins":
         error = kind(*args)
     else:

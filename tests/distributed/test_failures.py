@@ -50,3 +50,11 @@ def test_an_error_arrives_with_its_type_and_text(fails, dumps):
     assert str(there) in str(here)
     assert "worker-1" in here.__notes__[-1]
     assert "test_failures.py" in here.__notes__[-1]
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, None], ids=["pickled", "described"])
+def test_no_error_of_a_host_ends_a_loop_at_home(dumps):
+    error = restore_error(describe_error(StopAsyncIteration("all is done"), dumps), "worker-1", pickle.loads)
+
+    assert type(error) is RemoteError
+    assert str(error) == "builtins.StopAsyncIteration: all is done"

@@ -14,8 +14,8 @@ import textwrap
 
 import pytest
 
-from tests.support.house import ROOT
 from tests.programs.test_readme import EXAMPLES
+from tests.support.house import ROOT
 
 PYRIGHT = shutil.which("pyright") or shutil.which("pyright", path=pathlib.Path(sys.executable).parent)
 

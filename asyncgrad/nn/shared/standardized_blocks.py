@@ -18,6 +18,7 @@ from .rows import sum_rows
 
 __all__ = ["centered_dots", "grad_of_block", "input_grad", "scale_rows", "standardize"]
 
+
 #: Rows of so few inner elements, and several outer ones, are computed side by side.
 _FEW = 128
 

@@ -19,7 +19,7 @@ from asyncgrad.nn.functional.recurrent import ELMAN_RELU, ELMAN_TANH, GRU, LSTM,
 from tests import fake_cupy
 from tests.devices.host_device import HostDevice
 from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
-from tests.nn.test_recurrences import draw
+from tests.nn.test_recurrent import draw
 
 pytestmark = needs_compilers
 

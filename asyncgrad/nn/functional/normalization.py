@@ -1,14 +1,26 @@
-"""Layer normalization.
+"""Layer, batch, group, instance and root mean square normalization.
 
-A row x of n numbers with the mean m and the inverse deviation s = (variance + eps) ** -0.5 becomes y = (x - m) s. The
-Jacobian of y is the symmetric matrix J(x) with
+Each standardizes rows of its input. A row x of n numbers with the mean m and the inverse deviation
+s = (variance + eps) ** -0.5 becomes y = (x - m) s. Where rows are not centered, m is 0, and s is taken from the mean of
+the squares. As dm/dx = 1 / n and ds/dx = -s**2 y / n, the Jacobian of y is symmetric:
 
-    J(x) g = s (g - mean(g) - y mean(g y)),
+    J(x) g = s (g - mean(g) - y mean(g y)),    without mean(g) where rows are not centered.
 
-which is the primitive `standardize_grad`. The gradient of J(x) g for x, with the incoming gradient h, follows from
-ds/dx = -s**2 y / n and dy/dx = J(x):
+The gradient of J(x) g for x, with the incoming gradient h, follows from ds/dx and dy/dx = J(x):
 
     -s**2 y (mean(g h) - mean(g) mean(h) - b c) - s (c J(x) h + b J(x) g),   b = mean(h y), c = mean(g y).
+
+`_inverse_slope` is ds/dx, and `_jacobian_slope` this gradient, for all norms. J(x) g itself is computed in three ways,
+which round differently:
+
+- `standardize_grad`: the rows are those of a matrix, for layer norm. Its last axes are rows that lie together, and its
+  weight is one number for each element of a row.
+- `standardized_grad`: a row has the elements of the outer and the inner axis of an array of shape (outer, rows, inner),
+  for the other norms. Their scale is one number for each row, and a factor of the Jacobian.
+- Large arrays of NumPy, of both, block by block (`shared/standardized_blocks.py`), without y. With f = s scale, and
+  y mean(g y) = (x - m) s**2 (sum(g x) - m sum(g)) / n, it is
+
+      f g - a x - (f mean(g) - a m),   a = f s**2 (sum(g x) - m sum(g)) / n.
 """
 
 from __future__ import annotations
@@ -33,29 +45,53 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...core.settings.context import RECOMPUTING
 from ...errors import ArgumentError
-from ..shared import row_blocks, standardized_blocks
+from ..shared import standardized_blocks
 from ..shared.arguments import array_of, check_real, complex_error, constant, real_floating, records
-from ..shared.row_blocks import are_in_blocks
+from ..shared.row_blocks import are_in_blocks, blocks, repeated, scratch, unbuffered_rows
 from ..shared.rows import leading_sum, leading_sum_on_device, sum_rows
-from ..shared.standardized_blocks import grad_of_block
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
 
-def _standardize_rows(x: Any, mean: Any, inverse: Any) -> Any:
-    """Return the rows (x - mean) * inverse of a matrix, in a new array."""
+def _standardize(x: Any, mean: Any, inverse: Any) -> Any:
+    """Return (x - mean) * inverse, in a new array; None is for the mean of rows that are not centered."""
+    if mean is None:
+        return x * inverse
     value = x - mean
     value *= inverse
     return value
+
+
+def _inverse_slope(g: Any, y: Any, inverse: Any, count: int) -> Any:
+    """Return the gradient of the inverse deviations for x, g ds/dx."""
+    return -g * inverse * inverse * y / count
+
+
+def _jacobian_slope(covariance: Any, y: Any, inverse: Any, b: Any, c: Any, to_h: Any, to_g: Any) -> Any:
+    """Return the gradient of J(x) g for x.
+
+    Args:
+        covariance: mean(g h) - mean(g) mean(h) - b c.
+        y: the standardized x.
+        inverse: the inverse deviations.
+        b: mean(h y).
+        c: mean(g y).
+        to_h: J(x) h.
+        to_g: J(x) g.
+    """
+    return -inverse * (inverse * covariance * y + c * to_h + b * to_g)
+
+
+# Layer norm: the rows of a matrix
 
 
 def _compute_blocks(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """Return what `_compute` does, for NumPy arrays of one dtype."""
     count, length = x.shape
     value, mean, inverse = np.empty(x.shape, x.dtype), np.empty((count, 1), x.dtype), np.empty((count, 1), x.dtype)
-    weight, bias = row_blocks.repeated(weight, count), row_blocks.repeated(bias, count)
-    with row_blocks.unbuffered_rows(length):
-        for at in row_blocks.blocks(count, length * x.itemsize):
+    weight, bias = repeated(weight, count), repeated(bias, count)
+    with unbuffered_rows(length):
+        for at in blocks(count, length * x.itemsize):
             rows, out, center, factor = x[at], value[at], mean[at], inverse[at]
             np.divide(sum_rows(rows).reshape(-1, 1), length, out=center)
             np.subtract(rows, center, out=out)
@@ -77,13 +113,13 @@ def _grad_of_blocks(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any
     centers, factors = mean.reshape(-1), inverse.reshape(-1)
     result = np.empty(x.shape, x.dtype)
     source, grads, results = (one.reshape(count, length) for one in (x, g, result))
-    weight = None if weight is None else row_blocks.repeated(weight.reshape(-1), count)
-    with row_blocks.unbuffered_rows(length):
-        for at in row_blocks.blocks(count, length * x.itemsize):
+    weight = None if weight is None else repeated(weight.reshape(-1), count)
+    with unbuffered_rows(length):
+        for at in blocks(count, length * x.itemsize):
             grad, out = grads[at], results[at]
             if weight is not None:
                 grad = np.multiply(grad, weight[: len(grad)] if weight.ndim == 2 else weight, out=out)
-            grad_of_block(out, source[at], grad, centers[at], factors[at], factors[at])
+            standardized_blocks.grad_of_block(out, source[at], grad, centers[at], factors[at], factors[at])
     return result
 
 
@@ -93,9 +129,9 @@ def _weight_grad_of_blocks(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     source, grads, factors = x.reshape(count, -1), g.reshape(count, -1), inverse.reshape(-1)
     total = (factors * mean.reshape(-1)).dot(grads)
     np.negative(total, out=total)
-    for at in row_blocks.blocks(count, source.shape[1] * x.itemsize):
+    for at in blocks(count, source.shape[1] * x.itemsize):
         rows = source[at]
-        total += factors[at].dot(np.multiply(rows, grads[at], out=row_blocks.scratch(rows.shape, rows.dtype)))
+        total += factors[at].dot(np.multiply(rows, grads[at], out=scratch(rows.shape, rows.dtype)))
     return total
 
 
@@ -103,7 +139,7 @@ def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]
     """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
     if x.__class__ is not np.ndarray and (found := by_kernel("layer_norm", x, weight, bias, eps)) is not None:
         return found  # type: ignore[no-any-return]
-    if row_blocks.are_in_blocks(x, weight, bias):
+    if are_in_blocks(x, weight, bias):
         return _compute_blocks(x, weight, bias, eps)
     length = x.shape[1]
     mean = sum_rows(x).reshape(-1, 1)
@@ -131,7 +167,7 @@ def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: 
 @derivative(layer_norm_, "x")
 @device_kernel("standardize_grad(g, x, weight, mean, inverse)")
 def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
-    if weight is not None and row_blocks.are_in_blocks(x, g, weight, mean, inverse):
+    if weight is not None and are_in_blocks(x, g, weight, mean, inverse):
         return _grad_of_blocks(g, x, weight, mean, inverse)
     return standardize_grad(g if weight is None else g * weight, x, mean, inverse)
 
@@ -152,10 +188,10 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
 @device_kernel("layer_norm_weight_grad(g, x, shape, mean, inverse)")
 def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     """Return the sum over rows of g times the standardized x."""
-    if row_blocks.are_in_blocks(x, g, mean, inverse):
+    if are_in_blocks(x, g, mean, inverse):
         return _weight_grad_of_blocks(g, x, mean, inverse).reshape(shape)
     matrix = (mean.shape[0], math.prod(shape))
-    value = _standardize_rows(x.reshape(matrix), mean, inverse)
+    value = _standardize(x.reshape(matrix), mean, inverse)
     value *= g.reshape(matrix)
     total = ones_beside(matrix[0], value) @ value
     return total if len(shape) == 1 else total.reshape(shape)
@@ -174,7 +210,7 @@ def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 @primitive()
 def standardize_(x: Any, mean: Any, inverse: Any) -> Any:
     """Return (x - mean) * inverse for the means and inverse deviations of the rows of x."""
-    return _standardize_rows(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
+    return _standardize(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
 
 
 @derivative(standardize_, "x")
@@ -192,19 +228,19 @@ def inverse_deviation_(x: Any, mean: Any, inverse: Any) -> Any:
 def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     rows = np.reshape(standardize(x, mean, inverse), (mean.shape[0], -1))
     scale = inverse_deviation(x, mean, inverse)
-    return np.reshape(-g * scale * scale * rows / rows.shape[1], x_shape)
+    return np.reshape(_inverse_slope(g, rows, scale, rows.shape[1]), x_shape)
 
 
 @primitive()
 @device_kernel("standardize_grad(g, x, None, mean, inverse)")
 def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     """Return inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
-    if row_blocks.are_in_blocks(x, g, mean, inverse):
+    if are_in_blocks(x, g, mean, inverse):
         return _grad_of_blocks(g, x, None, mean, inverse)
     shape = x.shape
     length = math.prod(shape) // mean.shape[0] if mean.shape[0] else 0
     g = g.reshape(mean.shape[0], length)
-    y = _standardize_rows(x.reshape(g.shape), mean, inverse)
+    y = _standardize(x.reshape(g.shape), mean, inverse)
     value = g * y
     shared = sum_rows(value).reshape(-1, 1)
     shared /= length
@@ -232,7 +268,7 @@ def _(h: Any, g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any)
     h, g = np.reshape(h, matrix), np.reshape(g, matrix)
     b, c = _row_means(h * y), _row_means(g * y)
     covariance = _row_means(g * h) - _row_means(g) * _row_means(h) - b * c
-    return np.reshape(-scale * (scale * covariance * y + c * to_h + b * to_g), x_shape)
+    return np.reshape(_jacobian_slope(covariance, y, scale, b, c, to_h, to_g), x_shape)
 
 
 def _row_means(rows: Any) -> Any:
@@ -293,6 +329,8 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
     value, mean, inverse = _compute(rows, affine[0], affine[1], eps)
     return _layer_norm(x, weight, bias, value.reshape(data.shape), mean, inverse)
 
+
+# The other norms: rows of arrays of shape (outer, rows, inner)
 
 #: The axes of the elements of a row.
 _ELEMENTS = (0, 2)
@@ -378,14 +416,6 @@ def _statistics(x: Any, eps: float, centered: bool, scale: Any, shift: Any) -> t
     if shift is not None:
         value += _of_rows(shift)
     return value, mean, variance, inverse
-
-
-def _standardize(x: Any, mean: Any, inverse: Any) -> Any:
-    if mean is None:
-        return x * inverse
-    value = x - mean
-    value *= inverse
-    return value
 
 
 @primitive()
@@ -483,7 +513,7 @@ def _(h: Any, g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
     covariance = _means(g * h) - b * c
     if mean is not None:
         covariance = covariance - _means(g) * _means(h)
-    result = -deviation * (deviation * covariance * y + c * to_h + b * to_g)
+    result = _jacobian_slope(covariance, y, deviation, b, c, to_h, to_g)
     return result if scale is None else result * _of_rows(scale)
 
 
@@ -496,7 +526,7 @@ def inverse_deviations_(x: Any, mean: Any, inverse: Any) -> Any:
 @derivative(inverse_deviations_, "x")
 def _(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     y, deviation = _recomputed(x, mean, inverse)
-    return -g * deviation * deviation * y / _count(x)
+    return _inverse_slope(g, y, deviation, _count(x))
 
 
 def _recomputed(x: Any, mean: Any, inverse: Any) -> tuple[Any, Any]:
@@ -855,7 +885,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     return _scaled_channels(result, weight, bias)
 
 
-# The root mean square norm is made of the functions above, where a device has no kernel for it with its weight.
+# Root mean square norm: made of the functions above, where a device has no kernel for it with its weight.
 
 
 @primitive()

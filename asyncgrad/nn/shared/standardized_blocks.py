@@ -1,4 +1,4 @@
-"""Standardization of NumPy arrays block by block: values and gradients, for `standardizing`, which has the formulas.
+"""Standardization of NumPy arrays block by block: values and gradients. `functional/normalization.py` derives them.
 
 Arrays are contiguous, of shape (outer, rows, inner), and all of one floating dtype. Statistics have the shape
 (1, rows, 1); scales and shifts have one number for each row. Where outer is 1, a row lies together in memory, and all

@@ -18,7 +18,7 @@ from asyncgrad.devices.cuda.recurrences import recurrence_functions
 from asyncgrad.nn.functional.recurrent import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
 from tests.devices.host_device import HostDevice
 from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
-from tests.nn.test_recurrences import draw
+from tests.nn.test_recurrent import draw
 from tests.support import fake_cupy
 
 pytestmark = needs_compilers

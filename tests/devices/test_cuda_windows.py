@@ -14,7 +14,7 @@ from asyncgrad import nn
 from asyncgrad.core.engine.device import Device
 from asyncgrad.devices.cuda import windows
 from asyncgrad.devices.cuda.windows import window_functions
-from asyncgrad.nn.functional.windows import Window
+from asyncgrad.nn.shared.windows import Window
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import GRID_MACROS, GridModule, HostArray, HostCupy, needs_compilers, on_host
 

@@ -18,7 +18,7 @@ from asyncgrad.core.recording.primitive import RULES
 from asyncgrad.devices.cuda import device as cuda
 from asyncgrad.devices.cuda.index_sums import FEW
 from asyncgrad.devices.cuda.kernels import install_kernels
-from asyncgrad.nn.functional import activations, losses, piecewise_activations, smooth_activations
+from asyncgrad.nn.functional import activations, losses
 from tests.support import fake_cupy
 from tests.support.settings import compiled_after
 
@@ -126,7 +126,8 @@ def of_float32(ufunc: Any) -> bool:
 UFUNCS = {one.__name__: one for one in RULES if of_float32(one) and one is not np.spacing}
 #: Of numbers beside the array, or of more arrays.
 WITH_NUMBERS = {"threshold", "prelu", "glu", "logistic"}
-ACTIVATIONS = {*activations.__all__, *piecewise_activations.__all__, *smooth_activations.__all__, "gelu"} - WITH_NUMBERS
+ALONG_AN_AXIS = {"softmax", "log_softmax", "softmin"}
+ACTIVATIONS = ({*activations.__all__} & {*nn.__all__}) - WITH_NUMBERS - ALONG_AN_AXIS
 #: Functions of so many arrays.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
     **{name: (ufunc, ufunc.nin) for name, ufunc in sorted(UFUNCS.items())},
@@ -146,10 +147,14 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
     "nn.prelu of channels": (lambda x: nn.prelu(x, on(x, np.full(SHAPE[1], 0.2, "f"))), 1),
 }
 
+#: Losses of rows of scores, or of several arrays.
+OF_ROWS = {
+    *("cross_entropy", "nll_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss"),
+    *("cosine_embedding_loss", "triplet_margin_loss"),
+}
 #: Losses of an array and a target.
 LOSSES: dict[str, Callable[..., Any]] = {
-    **{name: getattr(nn, name) for name in sorted(losses.__all__) if name in nn.__all__},
-    "hinge_embedding_loss": nn.hinge_embedding_loss,
+    **{name: getattr(nn, name) for name in sorted({*losses.__all__} & {*nn.__all__} - OF_ROWS)},
     "kl_div of logarithms": lambda x, t, reduction: nn.kl_div(x, t, reduction, log_target=True),
     "poisson_nll_loss in full": lambda x, t, reduction: nn.poisson_nll_loss(x, t, full=True, reduction=reduction),
     "poisson_nll_loss of counts": lambda x, t, reduction: nn.poisson_nll_loss(x, t, False, reduction=reduction),

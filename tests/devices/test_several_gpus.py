@@ -27,7 +27,7 @@ from asyncgrad.devices.cuda.rows import row_functions
 from asyncgrad.devices.cuda.sums import sum_functions
 from asyncgrad.devices.cuda.windows import window_functions
 from asyncgrad.errors import DeviceError
-from asyncgrad.nn.functional.windows import Window
+from asyncgrad.nn.shared.windows import Window
 from asyncgrad.testing import DEVICE_CHECKS, MemoryStore
 from tests.support.fake_cupy import (
     FakeGpu,

@@ -8,7 +8,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn
 from asyncgrad.core.arrays.device_functions import kernel_of
-from asyncgrad.nn.functional.windows import Window
+from asyncgrad.nn.shared.windows import Window
 
 TOLERANCES = {"f": 1e-4, "d": 1e-11}
 CONVOLUTIONS = [

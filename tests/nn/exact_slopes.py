@@ -9,8 +9,7 @@ import numpy as np
 from mpmath import mp, mpf
 
 from asyncgrad import nn
-from asyncgrad.nn.functional.gaussian_units import CUBIC, INNER
-from asyncgrad.nn.functional.smooth_activations import SELU_ALPHA, SELU_SCALE
+from asyncgrad.nn.functional.activations import CUBIC, INNER, SELU_ALPHA, SELU_SCALE
 from tests.support.tails import Reference
 
 __all__ = ["REFERENCES", "WITHOUT"]

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.nn.functional.error_function import erfc
+from asyncgrad.nn.shared.error_function import erfc
 from tests.support.versions import is_pytorch
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])

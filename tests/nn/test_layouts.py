@@ -11,8 +11,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.nn.functional import convolution
-from asyncgrad.nn.functional.layouts import images_last, in_order_of, with_spaced_rows
-from asyncgrad.nn.functional.windows import Window
+from asyncgrad.nn.shared.layouts import images_last, in_order_of, with_spaced_rows
+from asyncgrad.nn.shared.windows import Window
 
 
 def numbers(*shape: int) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""Activation functions, elementwise.
+"""Activation functions: elementwise ones, and softmax with its logarithm, along an axis.
+
+Those of one formula come first, then those of straight lines and parabolas, those that are put together of the
+exponential and its kin, the Gaussian error linear unit, and those along an axis.
 
 A backward of more than a few NumPy calls is a primitive, which computes in place in one array and has its own
 derivatives. That array is made by np.empty, since NumPy's functions would return a scalar, which cannot be written
@@ -7,19 +10,60 @@ into, for an x without axes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import as_array, empty_like
+from ...core.arrays.interception import on_device_of_arguments
+from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.values import as_array, as_like, empty_like, raw
+from ...core.ops.composites import composite
 from ...core.ops.trigonometric import tanh as tanh_
-from ...core.recording.kernels import fused
+from ...core.recording.kernels import COMPILERS, FusedFormula, device_kernel, fused
 from ...core.recording.primitive import derivative, primitive
-from .arguments import complex_error, floating, real_floating
-from .layouts import in_order_of
+from ...core.settings.arguments import truth
+from ...errors import ArgumentError
+from ...random import generator
+from ..shared.arguments import array_of, as_saved, check_real, complex_error, floating, real_floating, records
+from ..shared.error_function import normal_cdf, normal_pdf_into
+from ..shared.layouts import in_order_of
+from ..shared.rows import maximum_along, sum_along
 
-__all__ = ["elu", "leaky_relu", "logistic", "relu", "sigmoid", "silu", "softplus", "tanh"]
+__all__ = [
+    "celu",
+    "elu",
+    "exponentials",
+    "gelu",
+    "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "log_softmax",
+    "logistic",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "rrelu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmax_",
+    "softmax_grad",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+]
 
 
 # relu
@@ -408,3 +452,1019 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
         array([-1.,  2.])
     """
     return _elu(x, alpha)
+
+
+# Straight lines and parabolas. The derivatives at the joints are PyTorch's. Slopes are made by comparisons, whose truth
+# values are multiplied as numbers: `np.where` takes ten times as long, since it branches for each element.
+
+
+def _is_between(x: Any, low: float, high: float) -> Any:
+    """Return whether x is between two numbers and neither of them; true for a NaN."""
+    return np.logical_not((x <= low) | (x >= high))
+
+
+# hardtanh, relu6, hardsigmoid
+
+
+@primitive()
+@fused(lambda x, low, high: np.minimum(np.maximum(x, low), high))
+def hardtanh_(x: Any, low: float, high: float) -> Any:
+    """Return x, but at least `low` and at most `high`."""
+    return np.clip(real_floating("hardtanh", "x", as_array(x)), low, high)
+
+
+@derivative(hardtanh_, "x")
+def _(g: Any, x: Any, low: float, high: float) -> Any:
+    return g * _is_between(x, low, high)
+
+
+_hardtanh = hardtanh_.call
+
+
+def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """Return x, but at least `min_val` and at most `max_val`; its derivative at these two is 0.
+
+    Args:
+        x: any shape.
+        min_val: the least result.
+        max_val: the largest result.
+
+    Raises:
+        ArgumentError: `min_val` is above `max_val`.
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.hardtanh.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.hardtanh(np.array([-2.0, 0.5, 3.0]))
+        array([-1. ,  0.5,  1. ])
+    """
+    if min_val > max_val:
+        raise ArgumentError(f"hardtanh needs a min_val of at most max_val, not {min_val} and {max_val}")
+    return _hardtanh(x, min_val, max_val)
+
+
+def relu6(x: Any) -> Any:
+    """Return `max(x, 0)`, but at most 6; its derivative at 0 and at 6 is 0.
+
+    Args:
+        x: any shape.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.relu6.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.relu6(np.array([-1.0, 2.0, 9.0]))
+        array([0., 2., 6.])
+    """
+    check_real("relu6", x=x)
+    return _hardtanh(x, 0.0, 6.0)
+
+
+@primitive()
+@fused(lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6)
+def hardsigmoid_(x: Any) -> Any:
+    """Return x / 6 + 1 / 2, but at least 0 and at most 1."""
+    x = real_floating("hardsigmoid", "x", as_array(x))
+    return np.clip(x + 3, 0, 6) / 6
+
+
+@derivative(hardsigmoid_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * _is_between(x, -3, 3) * (1 / 6)
+
+
+_hardsigmoid = hardsigmoid_.call
+
+
+def hardsigmoid(x: Any) -> Any:
+    """Return `x / 6 + 1 / 2`, but at least 0 and at most 1: a sigmoid of straight lines.
+
+    Args:
+        x: any shape.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.hardsigmoid.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.hardsigmoid(np.array([-4.0, 0.0, 3.0]))
+        array([0. , 0.5, 1. ])
+    """
+    return _hardsigmoid(x)
+
+
+# hardswish
+
+
+@primitive()
+@fused(lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6)
+def hardswish_(x: Any) -> Any:
+    """Return x * hardsigmoid(x)."""
+    x = real_floating("hardswish", "x", as_array(x))
+    return x * np.clip(x + 3, 0, 6) / 6
+
+
+@derivative(hardswish_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * hardswish_slope(x)
+
+
+@primitive()
+@fused(lambda x: np.where(x <= -3, 0, np.where(x >= 3, 1, x / 3 + 0.5)))
+def hardswish_slope_(x: Any) -> Any:
+    """Return the derivative of hardswish: x / 3 + 1 / 2 between -3 and 3, and 0 or 1 elsewhere."""
+    return (np.clip(x, -3, 3) / 3 + 0.5) * _is_between(x, -3, 3) + (x >= 3)
+
+
+@derivative(hardswish_slope_, "x")
+def _(h: Any, x: Any) -> Any:
+    return h * _is_between(x, -3, 3) * (1 / 3)
+
+
+_hardswish = hardswish_.call
+hardswish_slope: Callable[..., Any] = hardswish_slope_.call
+
+
+def hardswish(x: Any) -> Any:
+    """Return `x * hardsigmoid(x)`.
+
+    Args:
+        x: any shape.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.hardswish.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.hardswish(np.array([-4.0, 0.0, 1.5, 5.0]))
+        array([-0.   ,  0.   ,  1.125,  5.   ])
+    """
+    return _hardswish(x)
+
+
+# hardshrink, softshrink
+
+
+def _is_left(x: Any, lambd: float) -> Any:
+    """Return whether x is not from -lambd to lambd, so that hardshrink and softshrink leave something of it."""
+    return np.logical_not(np.abs(x) <= lambd)
+
+
+@primitive()
+@fused(lambda x, lambd: np.where(np.abs(x) <= lambd, 0, x))
+def hardshrink_(x: Any, lambd: float) -> Any:
+    """Return 0 where x is from -lambd to lambd, and x elsewhere."""
+    x = real_floating("hardshrink", "x", as_array(x))
+    # 0 is added for those that have become -0.
+    return x * _is_left(x, lambd) + 0
+
+
+@derivative(hardshrink_, "x")
+def _(g: Any, x: Any, lambd: float) -> Any:
+    return g * _is_left(x, lambd)
+
+
+_hardshrink = hardshrink_.call
+
+
+def hardshrink(x: Any, lambd: float = 0.5) -> Any:
+    """Return 0 where x is from `-lambd` to `lambd`, and x elsewhere.
+
+    Args:
+        x: any shape.
+        lambd: a number.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.hardshrink.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.hardshrink(np.array([-1.0, 0.2, 3.0]))
+        array([-1.,  0.,  3.])
+    """
+    return _hardshrink(x, lambd)
+
+
+@primitive()
+@fused(lambda x, lambd: x - np.minimum(np.maximum(x, -lambd), lambd))
+def softshrink_(x: Any, lambd: float) -> Any:
+    """Return x moved by lambd towards 0, and 0 where it would pass it."""
+    x = real_floating("softshrink", "x", as_array(x))
+    return x - np.clip(x, -lambd, lambd)
+
+
+@derivative(softshrink_, "x")
+def _(g: Any, x: Any, lambd: float) -> Any:
+    return g * _is_left(x, lambd)
+
+
+_softshrink = softshrink_.call
+
+
+def softshrink(x: Any, lambd: float = 0.5) -> Any:
+    """Return x moved by `lambd` towards 0, and 0 where it would pass it.
+
+    Args:
+        x: any shape.
+        lambd: a number, not negative.
+
+    Raises:
+        ArgumentError: `lambd` is negative.
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.softshrink.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.softshrink(np.array([-1.0, 0.2, 3.0]))
+        array([-0.5,  0. ,  2.5])
+    """
+    if lambd < 0:
+        raise ArgumentError(f"softshrink needs a lambd that is not negative, not {lambd}")
+    return _softshrink(x, lambd)
+
+
+# threshold
+
+
+@primitive()
+@fused(lambda x, threshold, value: np.where(x <= threshold, value, x))
+def threshold_(x: Any, threshold: float, value: float) -> Any:
+    """Return x where it is above the threshold, and `value` elsewhere."""
+    x = real_floating("threshold", "x", as_array(x))
+    return np.where(x <= threshold, value, x).astype(x.dtype, copy=False)
+
+
+@derivative(threshold_, "x")
+def _(g: Any, x: Any, threshold: float) -> Any:
+    return g * np.logical_not(x <= threshold)
+
+
+_threshold = threshold_.call
+
+
+def threshold(x: Any, threshold: float, value: float) -> Any:
+    """Return x where it is above the threshold, and `value` elsewhere.
+
+    Args:
+        x: any shape.
+        threshold: a number.
+        value: a number.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.threshold.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.threshold(np.array([-1.0, 0.5, 3.0]), 0.5, -10.0)
+        array([-10., -10.,   3.])
+    """
+    return _threshold(x, threshold, value)
+
+
+# prelu, rrelu
+
+
+@composite("x", "weight")
+def _prelu(x: Any, weight: Any) -> Any:
+    return x * np.where(x > 0, 1, weight)
+
+
+def prelu(x: Any, weight: Any) -> Any:
+    """Return x where it is positive, and `weight * x` elsewhere.
+
+    Args:
+        x: any shape; axis 1 is that of the channels.
+        weight: a slope, shape `(1,)` or `()`, or one for each channel, shape `(channels,)`.
+
+    Raises:
+        ArgumentError: the weight has another shape.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.prelu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.prelu(np.array([[-1.0, -1.0], [2.0, 2.0]]), np.array([0.1, 0.5]))
+        array([[-0.1, -0.5],
+               [ 2. ,  2. ]])
+    """
+    check_operands_beside("prelu", x, weight)
+    check_real("prelu", x=x, weight=weight)
+    data, shape = array_of(x), array_of(weight).shape
+    channels = data.shape[1] if data.ndim > 1 else 1
+    if shape not in ((), (1,), (channels,)):
+        raise ArgumentError(
+            f"prelu of x of shape {data.shape} takes a weight of shape (1,) or ({channels},), not {shape}"
+        )
+    if shape:
+        weight = np.reshape(weight, (-1, *(1,) * (data.ndim - 2)) if data.ndim > 1 else shape[1:])
+    return _prelu(x, weight)
+
+
+def rrelu(
+    x: Any,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    *,
+    rng: np.random.Generator | None = None,
+) -> Any:
+    """Return x where it is positive, and x times a random slope elsewhere.
+
+    Args:
+        x: any shape.
+        lower: the least slope.
+        upper: the largest slope.
+        training: whether each element has a slope of its own, drawn uniformly. Otherwise the slope is the mean of
+            `lower` and `upper`.
+        rng: a NumPy generator; None for that of the context (`ag.random.seed`).
+
+    Raises:
+        ArgumentError: `lower` is above `upper`.
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.rrelu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.rrelu(np.array([-2.0, 3.0]), 0.2, 0.4)
+        array([-0.6,  3. ])
+    """
+    check_real("rrelu", x=x)
+    if lower > upper:
+        raise ArgumentError(f"rrelu needs a lower of at most upper, not {lower} and {upper}")
+    if not truth(training, "training"):
+        return leaky_relu(x, (lower + upper) / 2)
+    data = array_of(x)
+    rng = generator() if rng is None else rng
+    kind = data.dtype if data.dtype.kind == "f" else np.dtype(np.float64)
+    slopes = np.asarray(raw(rng.uniform(lower, upper, data.shape)), kind)
+    return _prelu(x, as_like(slopes, data))
+
+
+# The exponential and its kin: mish
+
+
+def _tanh_of_softplus(x: Any) -> Any:
+    return np.tanh(np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0))
+
+
+@primitive()
+@fused(lambda x: x * _tanh_of_softplus(x))
+def mish_(x: Any) -> Any:
+    """Return x * tanh(softplus(x))."""
+    x = real_floating("mish", "x", as_array(x))
+    return x * _tanh_of_softplus(x)
+
+
+@derivative(mish_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * mish_slope(x)
+
+
+def _mish_slope(x: Any) -> Any:
+    t = _tanh_of_softplus(x)
+    # Not 1 / (1 + exp(-x)), which is 0 where the exponential overflows, and x times the right one is a number.
+    exponential = np.exp(-np.abs(x))
+    return t + x * (1 - t * t) * (np.where(x < 0, exponential, 1) / (1 + exponential))
+
+
+@primitive()
+@fused(_mish_slope)
+def mish_slope_(x: Any) -> Any:
+    """Return the derivative of mish, t + x t', where t = tanh(softplus(x)) and t' = (1 - t^2) sigmoid(x)."""
+    return _mish_slope(x)
+
+
+@derivative(mish_slope_, "x")
+def _(h: Any, x: Any) -> Any:
+    # In terms of the sigmoid and of what is left of it to 1: 1 - t^2 has no digits far above 0.
+    s, rest = sigmoid(x), sigmoid(-x)
+    sum_of_squares = 1 + rest * rest
+    t = s * (1 + rest) / sum_of_squares
+    slope = 4 * s * (rest / sum_of_squares) ** 2
+    return h * slope * (2 + x * (rest - 2 * t * s))
+
+
+_mish = mish_.call
+mish_slope: Callable[..., Any] = mish_slope_.call
+
+
+def mish(x: Any) -> Any:
+    """Return `x * tanh(softplus(x))`.
+
+    Args:
+        x: any shape.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.mish.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.mish(np.array([0.0, 1.0]))
+        array([0.        , 0.86509839])
+    """
+    return _mish(x)
+
+
+# selu, celu
+
+#: The factors that keep a mean of 0 and a variance of 1 from layer to layer.
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+@composite("x")
+def _selu(x: Any) -> Any:
+    return elu(x, SELU_ALPHA) * SELU_SCALE
+
+
+def selu(x: Any) -> Any:
+    """Return `elu(x, alpha)` times a factor, which keep outputs of mean 0 and variance 1 so from layer to layer.
+
+    Args:
+        x: any shape.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.selu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.selu(np.array([-1000.0, 1.0]))
+        array([-1.75809934,  1.05070099])
+    """
+    check_real("selu", x=x)
+    return _selu(x)
+
+
+@primitive()
+@fused(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)))
+def celu_(x: Any, alpha: float) -> Any:
+    """Return x where it is positive, and alpha (exp(x / alpha) - 1) elsewhere."""
+    x = real_floating("celu", "x", as_array(x))
+    # One of the summands is 0: np.where takes ten times as long as a sum.
+    return np.clip(x, 0, np.inf) + alpha * np.expm1(np.clip(x, -np.inf, 0) / alpha)
+
+
+@derivative(celu_, "x")
+def _(g: Any, x: Any, alpha: float) -> Any:
+    return g * celu_slope(x, alpha, 1.0, 1.0)
+
+
+@primitive()
+@fused(lambda x, alpha, factor, positive: np.where(x > 0, positive, factor * np.exp(np.minimum(x, 0) / alpha)))
+def celu_slope_(x: Any, alpha: float, factor: float, positive: float) -> Any:
+    """Return `positive` where x is positive, and factor exp(x / alpha) elsewhere: with 1 and 1 the slope of celu."""
+    negative = factor * np.exp(np.clip(x, -np.inf, 0) / alpha) * np.logical_not(x > 0)
+    return negative + positive * (x > 0).astype(x.dtype)
+
+
+@derivative(celu_slope_, "x")
+def _(h: Any, x: Any, alpha: float, factor: float) -> Any:
+    return h * celu_slope(x, alpha, factor, 0.0) / alpha
+
+
+_celu = celu_.call
+celu_slope: Callable[..., Any] = celu_slope_.call
+
+
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """Return x where it is positive, and `alpha * (exp(x / alpha) - 1)` elsewhere, which has a slope of 1 at 0.
+
+    Args:
+        x: any shape.
+        alpha: the function tends to `-alpha` at minus infinity; not 0.
+
+    Raises:
+        ArgumentError: alpha is 0.
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.celu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.celu(np.array([-1000.0, 2.0]), 0.5)
+        array([-0.5,  2. ])
+    """
+    if alpha == 0:
+        raise ArgumentError("celu divides by alpha, which must not be 0")
+    return _celu(x, alpha)
+
+
+# logsigmoid, softsign, tanhshrink
+
+
+@composite("x")
+def _logsigmoid(x: Any) -> Any:
+    return -softplus(-x, 1.0, math.inf)
+
+
+def logsigmoid(x: Any) -> Any:
+    """Return the logarithm of `sigmoid(x)`, without overflow.
+
+    Args:
+        x: any shape.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.logsigmoid.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.logsigmoid(np.array([-100.0, 0.0]))
+        array([-100.        ,   -0.69314718])
+    """
+    check_real("logsigmoid", x=x)
+    return _logsigmoid(x)
+
+
+@primitive()
+@fused(lambda x: x / (1 + np.abs(x)))
+def softsign_(x: Any) -> Any:
+    """Return x / (1 + abs(x))."""
+    return x / (1 + np.abs(x))
+
+
+# Not the derivative of the quotient, which is a difference of two numbers that are nearly equal far from 0.
+@derivative(softsign_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g / (1 + np.abs(x)) / (1 + np.abs(x))
+
+
+_softsign = softsign_.call
+
+
+def softsign(x: Any) -> Any:
+    """Return `x / (1 + abs(x))`.
+
+    Args:
+        x: any shape.
+
+    Raises:
+        ArgumentTypeError: x is complex.
+
+    Source: torch.nn.functional.softsign.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.softsign(np.array([-3.0, 1.0]))
+        array([-0.75,  0.5 ])
+    """
+    check_real("softsign", x=x)
+    return _softsign(x)
+
+
+@primitive()
+@fused(lambda x: x - np.tanh(x))
+def tanhshrink_(x: Any) -> Any:
+    """Return x - tanh(x)."""
+    return x - np.tanh(x)
+
+
+# Not 1 less the derivative of tanh, which is nearly 1 next to 0.
+@derivative(tanhshrink_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * np.square(np.tanh(x))
+
+
+_tanhshrink = tanhshrink_.call
+
+
+def tanhshrink(x: Any) -> Any:
+    """Return `x - tanh(x)`.
+
+    Args:
+        x: any shape.
+
+    Source: torch.nn.functional.tanhshrink.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.tanhshrink(np.array([0.0, 1.0]))
+        array([0.        , 0.23840584])
+    """
+    return _tanhshrink(x)
+
+
+@composite("x", "gate")
+def _gated(x: Any, gate: Any) -> Any:
+    return x * sigmoid(gate)
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """Return the first half of x along an axis, times the sigmoid of the second half.
+
+    Args:
+        x: any shape with at least one axis.
+        axis: the axis to halve, which has an even length.
+
+    Raises:
+        ArgumentError: there is no such axis, or its length is odd.
+
+    Source: torch.nn.functional.glu.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.glu(np.array([1.0, 2.0, 0.0, 1000.0]))
+        array([0.5, 2. ])
+    """
+    shape = array_of(x).shape
+    if not -len(shape) <= axis < len(shape) or shape[axis] % 2:
+        raise ArgumentError(f"glu halves an axis of x of even length, and axis {axis} of the shape {shape} is none")
+    return _gated(*np.split(x, 2, axis))
+
+
+# gelu, exact: x cdf(x), where cdf is the normal distribution function. It is by far the most expensive part, so it is
+# saved, and so is the gate of the approximation. In a kernel neither takes any time, while an array of it would take
+# memory: there it is None, and computed again.
+
+
+#: The formula itself: what a formula calls becomes a part of its kernel.
+_cdf = normal_cdf.formula
+
+
+@primitive()
+@fused(lambda x, cdf: x * (_cdf(x) if cdf is None else cdf))
+def gelu_(x: Any, cdf: Any) -> Any:
+    """Return x * cdf, which is gelu(x) if `cdf` is the normal distribution function at x, or None for that."""
+    return x * (normal_cdf(x) if cdf is None else cdf)
+
+
+@derivative(gelu_, "x")
+def _(g: Any, x: Any, cdf: Any) -> Any:
+    return gelu_grad(g, x, cdf)
+
+
+@derivative(gelu_, "cdf")
+def _(g: Any) -> None:
+    """Return no gradient: `cdf` is a function of x, and the derivative by x includes it."""
+
+
+def _gelu_slope(x: Any, cdf: Any) -> Any:
+    """Return the derivative of gelu."""
+    return np.exp(np.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi)) * x + (_cdf(x) if cdf is None else cdf)
+
+
+@primitive()
+@fused(lambda g, x, cdf: _gelu_slope(x, cdf) * g)
+def gelu_grad_(g: Any, x: Any, cdf: Any) -> Any:
+    """Return g (cdf + x pdf(x))."""
+    value = normal_pdf_into(x)
+    value *= x
+    value += normal_cdf(x) if cdf is None else cdf
+    value *= g
+    return value
+
+
+@derivative(gelu_grad_, "g")
+def _(h: Any, x: Any, cdf: Any) -> Any:
+    return gelu_grad(h, x, cdf)
+
+
+@derivative(gelu_grad_, "x")
+def _(h: Any, g: Any, x: Any) -> Any:
+    square = x * x
+    return h * g * (2 - square) * np.exp(square * -0.5) * (1 / math.sqrt(2 * math.pi))
+
+
+@derivative(gelu_grad_, "cdf")
+def _(h: Any) -> None:
+    """Return no gradient, as above."""
+
+
+_gelu = gelu_.call
+gelu_grad: Callable[..., Any] = gelu_grad_.call
+
+
+# By tanh: x (1 + tanh(a (x + b x**3))) / 2, which is x times the gate, the sigmoid of twice what the tanh is of: that
+# has all its digits far below 0, where the tanh is -1.
+
+INNER = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
+
+#: In the slope, squares are taken as no larger than this: an infinite one times what is left of the gate, 0, is nan.
+_LARGEST_SQUARE = 1e4
+
+
+@fused(lambda x: logistic((np.square(x) * (2 * INNER * CUBIC) + 2 * INNER) * x))
+@np.errstate(over="ignore")
+def _gate_of(x: Any) -> Any:
+    """Return the gate of an array, in a new array."""
+    value = np.square(x, out=empty_like(x))
+    value *= -2 * INNER * CUBIC
+    value -= 2 * INNER
+    value *= x
+    np.exp(value, out=value)
+    value += 1
+    return np.reciprocal(value, out=value)
+
+
+_gate = FusedFormula(_gate_of)
+
+
+@primitive()
+@fused(lambda x, gate: (_gate_of(x) if gate is None else gate) * x)
+def gelu_tanh_(x: Any, gate: Any) -> Any:
+    """Return x * gate, where `gate` is that sigmoid, or None for it."""
+    return x * (_gate(x) if gate is None else gate)
+
+
+@derivative(gelu_tanh_, "x")
+def _(g: Any, x: Any, gate: Any) -> Any:
+    return gelu_tanh_grad(g, x, gate)
+
+
+@derivative(gelu_tanh_, "gate")
+def _(g: Any) -> None:
+    """Return no gradient, as for the cdf above."""
+
+
+def _gelu_tanh_slope(x: Any, gate: Any) -> Any:
+    """Return the derivative of gelu by tanh."""
+    if gate is None:
+        gate = _gate_of(x)
+    inner_slope = np.minimum(np.square(x), _LARGEST_SQUARE) * (6 * INNER * CUBIC) + 2 * INNER
+    # The product of the gate and of what is left of it first: it is 0 where that of the others overflows.
+    return (1 - gate) * gate * x * inner_slope + gate
+
+
+@primitive()
+@fused(lambda g, x, gate: _gelu_tanh_slope(x, gate) * g)
+@np.errstate(over="ignore")
+def gelu_tanh_grad_(g: Any, x: Any, gate: Any) -> Any:
+    """Return g (gate + gate (1 - gate) x 2 a (1 + 3 b x**2))."""
+    if gate is None:
+        gate = _gate(x)
+    value = np.square(x, out=empty_like(x))
+    np.minimum(value, _LARGEST_SQUARE, out=value)
+    value *= 6 * INNER * CUBIC
+    value += 2 * INNER
+    product = 1 - gate
+    product *= gate
+    product *= x
+    value *= product
+    value += gate
+    value *= g
+    return value
+
+
+@derivative(gelu_tanh_grad_, "g")
+def _(h: Any, x: Any, gate: Any) -> Any:
+    return gelu_tanh_grad(h, x, gate)
+
+
+@derivative(gelu_tanh_grad_, "x")
+def _(h: Any, g: Any, x: Any) -> Any:
+    x = np.minimum(np.maximum(x, -100.0), 100.0)
+    square = x * x
+    inner_slope = INNER + INNER * CUBIC * 3 * square
+    double = x * (2 * INNER + 2 * INNER * CUBIC * square)
+    gate, rest = sigmoid(double), sigmoid(-double)
+    curve = 2 * inner_slope + square * (6 * INNER * CUBIC) - 2 * x * (gate - rest) * inner_slope * inner_slope
+    return h * g * 2 * gate * rest * curve
+
+
+@derivative(gelu_tanh_grad_, "gate")
+def _(h: Any) -> None:
+    """Return no gradient, as above."""
+
+
+_gelu_tanh = gelu_tanh_.call
+gelu_tanh_grad: Callable[..., Any] = gelu_tanh_grad_.call
+
+
+@on_device_of_arguments
+def gelu(x: Any, approximate: str = "none") -> Any:
+    """Return x times the normal distribution function at x.
+
+    Args:
+        x: any shape.
+        approximate: "none" for the exact function, "tanh" for `x * (1 + tanh(...)) / 2`.
+
+    Raises:
+        ArgumentError: `approximate` is neither.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.gelu; D. Hendrycks and K. Gimpel, "Gaussian error linear units" (2016).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.gelu(np.array([-1.0, 0.0, 1.0]))
+        array([-0.15865525,  0.        ,  0.84134475])
+    """
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f"gelu takes approximate='none' or 'tanh', not {approximate!r}")
+    data = real_floating("gelu", "x", array_of(x))
+    if data.__class__ is not np.ndarray and data.__class__ in COMPILERS:
+        return (_gelu if approximate == "none" else _gelu_tanh)(x, None)
+    if approximate == "none":
+        cdf = normal_cdf(data)
+        return _gelu(x, as_saved(cdf, x) if records(x) else cdf)
+    gate = _gate(data)
+    return _gelu_tanh(x, as_saved(gate, x) if records(x) else gate)
+
+
+# Along an axis: softmax and its logarithm, without overflow
+
+#: By dtype: an input up to which exponentials, and sums of many, are finite; and a sum from which on no exponential
+#: that matters has underflowed.
+MODERATE = {np.dtype(np.float32): (60.0, 1e-18), np.dtype(np.float64): (600.0, 1e-200)}
+
+
+@np.errstate(invalid="ignore")  # a row of minus infinities, or with an infinity, gives NaNs
+def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
+    """Return `exp(x - c)` and its sums along `axis`, where c is chosen so that neither overflows.
+
+    For inputs of moderate size c is 0. Then the maxima of the rows, which cost more than everything else, are not
+    needed, and no difference is rounded. Where the array is no ndarray, c is the maximum of each row: to ask whether
+    inputs are moderate would be to wait for a device.
+
+    Args:
+        x: a floating array.
+        axis: the axis to sum along, which stays as an axis of length 1 in the sums.
+        empty: return zeros, and a sum of 0, for a row of minus infinities; without it they are NaNs.
+    """
+    bounds = MODERATE.get(x.dtype)
+    if bounds is not None and x.size and x.__class__ is np.ndarray:
+        largest, least_sum = bounds
+        if x.max() <= largest:
+            values = np.exp(x, out=empty_like(x))
+            sums = sum_along(values, axis)
+            if sums.min() >= least_sum:
+                return values, sums
+    maxima = maximum_along(x, axis)
+    if empty:
+        maxima[maxima == -np.inf] = 0
+    values = x - maxima
+    np.exp(values, out=values)
+    return values, sum_along(values, axis)
+
+
+@primitive()
+@device_kernel("softmax(x, axis)")
+def softmax_(x: Any, axis: int) -> Any:
+    """Return exp(x) / sum(exp(x)) along an axis."""
+    values, sums = exponentials(floating(as_array(x)), axis)
+    values /= sums
+    return values
+
+
+@derivative(softmax_, "x")
+def _(g: Any, out: Any, axis: int) -> Any:
+    return softmax_grad(g, out, axis)
+
+
+@primitive()
+@device_kernel("softmax_grad(g, y, axis)")
+def softmax_grad_(g: Any, y: Any, axis: int) -> Any:
+    """Return y (g - sum(g y)), the gradient of softmax with the result y."""
+    value = g * y
+    np.subtract(g, sum_along(value, axis), out=value)
+    value *= y
+    return value
+
+
+# The Jacobian of softmax is symmetric.
+@derivative(softmax_grad_, "g")
+def _(h: Any, y: Any, axis: int) -> Any:
+    return softmax_grad(h, y, axis)
+
+
+@derivative(softmax_grad_, "y")
+def _(h: Any, g: Any, y: Any, axis: int) -> Any:
+    return h * g - g * np.sum(h * y, axis=axis, keepdims=True) - h * np.sum(g * y, axis=axis, keepdims=True)
+
+
+_softmax = softmax_.call
+softmax_grad: Callable[..., Any] = softmax_grad_.call
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    """Return `exp(x) / sum(exp(x))` along an axis, without overflow.
+
+    A row that holds minus infinities only gives NaNs.
+
+    Args:
+        x: any shape with at least one axis.
+        axis: the axis along which the results sum to 1.
+
+    Source: torch.nn.functional.softmax.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.softmax(np.array([1000.0, 1000.0, -np.inf]))
+        array([0.5, 0.5, 0. ])
+    """
+    return _softmax(x, axis)
+
+
+def softmin(x: Any, axis: int = -1) -> Any:
+    """Return `softmax(-x, axis)`.
+
+    Args:
+        x: any shape with at least one axis.
+        axis: the axis along which the results sum to 1.
+
+    Source: torch.nn.functional.softmin.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.softmin(np.array([1000.0, 1000.0, np.inf]))
+        array([0.5, 0.5, 0. ])
+    """
+    return softmax(-x, axis)
+
+
+@primitive()
+@device_kernel("log_softmax(x, axis)")
+def log_softmax_(x: Any, axis: int) -> Any:
+    """Return x - log(sum(exp(x))) along an axis."""
+    x = floating(as_array(x))
+    with np.errstate(invalid="ignore"):
+        values = np.subtract(x, maximum_along(x, axis), out=empty_like(x))
+        values -= np.log(sum_along(np.exp(values), axis))
+    return values
+
+
+@derivative(log_softmax_, "x")
+def _(g: Any, out: Any, axis: int) -> Any:
+    return log_softmax_grad(g, out, axis)
+
+
+@primitive()
+@device_kernel("log_softmax_grad(g, y, axis)")
+def log_softmax_grad_(g: Any, y: Any, axis: int) -> Any:
+    """Return g - exp(y) sum(g), the gradient of log_softmax with the result y."""
+    value = np.exp(y)
+    value *= sum_along(g, axis)
+    return np.subtract(g, value, out=value)
+
+
+@derivative(log_softmax_grad_, "g")
+def _(h: Any, y: Any, axis: int) -> Any:
+    return h - np.sum(h * np.exp(y), axis=axis, keepdims=True)
+
+
+@derivative(log_softmax_grad_, "y")
+def _(h: Any, g: Any, y: Any, axis: int) -> Any:
+    return -h * np.exp(y) * np.sum(g, axis=axis, keepdims=True)
+
+
+_log_softmax = log_softmax_.call
+log_softmax_grad: Callable[..., Any] = log_softmax_grad_.call
+
+
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    """Return the logarithm of `softmax(x, axis)`, accurate even if that is close to 0 or 1.
+
+    Args:
+        x: any shape with at least one axis.
+        axis: the axis along which the exponentials of the results sum to 1.
+
+    Source: torch.nn.functional.log_softmax.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.log_softmax(np.array([0.0, 1000.0]))
+        array([-1000.,     0.])
+    """
+    return _log_softmax(x, axis)

@@ -16,9 +16,9 @@ from ...core.recording.kernels import device_kernel, device_variant
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, ArgumentTypeError
-from .arguments import array_of
+from ..shared.arguments import array_of
+from .activations import exponentials, softmax_grad
 from .dropout import dropout
-from .softmaxes import exponentials, softmax_grad
 
 __all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
 

@@ -24,9 +24,9 @@ from ...core.arrays.values import empty_like, zeros_like
 from ...core.recording.kernels import device_kernel, device_variant
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from .arguments import array_of, pair, single
-from .layouts import images_first, images_last
-from .windows import Tile, Window, pad_images_last, shifted_tile, sliding, with_height, without_height
+from ..shared.arguments import array_of, pair, single
+from ..shared.layouts import images_first, images_last
+from ..shared.windows import Tile, Window, pad_images_last, shifted_tile, sliding, with_height, without_height
 
 __all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.arrays.one_device import check_operands_beside
 from ...core.ops.single_precision import in_single
-from .arguments import array_of, check_real
+from ..shared.arguments import array_of, check_real
 
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance"]
 

@@ -13,7 +13,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError
 from ...random import generator
-from .arguments import array_of
+from ..shared.arguments import array_of
 
 __all__ = ["dropout"]
 

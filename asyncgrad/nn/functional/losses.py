@@ -1,4 +1,7 @@
-"""Elementwise losses."""
+"""Losses: elementwise ones, cross entropy and the negative log-likelihood of classes, and those with a margin.
+
+Losses with a margin are 0 from it on. Cross entropy is of scores, the negative log-likelihood of log-probabilities.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +12,45 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.device_functions import own_function
+from ...core.arrays.device_functions import by_kernel, own_function
 from ...core.arrays.half import single
+from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
-from ...core.arrays.values import as_array
+from ...core.arrays.values import arange_like, as_array, as_like
 from ...core.ops.composites import Composite, composite
 from ...core.ops.single_precision import by_single, holds_half, in_single
 from ...core.recording.kernels import FusedFormula, device_variant, fused
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
-from ...errors import ArgumentError
-from .activations import softplus
-from .arguments import REDUCTIONS, array_of, check_real, check_reduction, real_floating
+from ...errors import ArgumentError, IndexRangeError
+from ..shared.arguments import REDUCTIONS, array_of, check_real, check_reduction, constant, real_floating
+from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_beside, select
+from ..shared.rows import maximum_along, sum_along
+from .activations import log_softmax, relu, softmax, softmax_grad, softplus
+from .distances import pairwise_distance
 
 __all__ = [
     "KL_REDUCTIONS",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "cross_entropy",
     "gaussian_nll_loss",
+    "hinge_embedding_loss",
     "huber_loss",
     "kl_div",
     "l1_loss",
+    "margin_ranking_loss",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
     "poisson_nll_loss",
     "reduce_losses",
     "smooth_l1_loss",
     "soft_margin_loss",
+    "triplet_margin_loss",
     "warn_if_broadcast",
 ]
 
@@ -653,3 +669,608 @@ def gaussian_nll_loss(
                 f"have length 1 and the last one may be missing, not {variances.shape}"
             )
     return _gaussian_losses.reduced(reduction, input, target, var, eps, truth(full, "full"))
+
+
+# Classes: cross_entropy, nll_loss
+
+
+@np.errstate(invalid="ignore")  # for a row with an infinity, whose loss is NaN
+def _compute(scores: Any, selection: Selection, reduction: str) -> tuple[Any, Any, Any]:
+    """Return the cross entropy of an array of scores, and the maxima and the sums of exponentials of its rows."""
+    labels, ignored, coefficient, _ = selection
+    maxima = maximum_along(scores, 1)
+    values = scores - maxima
+    picked = values[label_index(labels)]
+    sums = sum_along(np.exp(values, out=values), 1)
+    losses = np.log(sums).reshape(labels.shape)
+    losses -= picked
+    if ignored is not None:
+        losses[ignored] = 0
+    losses *= coefficient
+    return losses if reduction == "none" else np.add.reduce(losses, axis=None), maxima, sums
+
+
+@primitive()
+def cross_entropy_(logits: Any, value: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+    """Return `value`, the cross entropy, which was computed together with the maxima and sums for the derivative."""
+    return value
+
+
+def _cross_entropy_grad_on_device(
+    g: Any, logits: Any, selection: Selection | LabelsOnDevice, maxima: Any, sums: Any
+) -> Any:
+    if isinstance(selection, LabelsOnDevice):
+        labels, ignore_index, factor = selection
+        result = by_kernel("cross_entropy_grad", g, logits, labels, ignore_index, maxima, sums, factor)
+        if result is not None:
+            return result
+        selection = selection.select(logits)
+    return cross_entropy_grad_.function(g, logits, selection, maxima, sums)
+
+
+@derivative(cross_entropy_, "logits")
+@device_variant(_cross_entropy_grad_on_device)
+def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+    return cross_entropy_grad(g, logits, selection, maxima, sums)
+
+
+@primitive()
+@device_variant(_cross_entropy_grad_on_device)
+def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+    """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
+    labels, ignored, coefficient, _ = selection
+    scale = as_array(g * coefficient)
+    values = np.subtract(logits, maxima)
+    np.exp(values, out=values)
+    values *= (np.expand_dims(scale, 1) if scale.ndim else scale) / sums
+    values[label_index(labels)] -= scale
+    if ignored is not None:
+        np.moveaxis(values, 1, -1)[ignored] = 0
+    return values
+
+
+@derivative(cross_entropy_grad_, "g")
+def _(h: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Any:
+    labels, ignored, coefficient, _ = _selected(selection, logits)
+    expected = np.sum(h * softmax(logits, 1), axis=1)
+    value = (expected - at_labels(h, labels, None)) * coefficient
+    return value if ignored is None else value * ~ignored
+
+
+@derivative(cross_entropy_grad_, "logits")
+def _(h: Any, g: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Any:
+    selection = _selected(selection, logits)
+    scale = g * selection.coefficient
+    if selection.ignored is not None:
+        scale = scale * ~selection.ignored
+    if scale.ndim:
+        scale = np.expand_dims(scale, 1)
+    return softmax_grad(h * scale, softmax(logits, 1), 1)
+
+
+def _selected(selection: Selection | LabelsOnDevice, logits: Any) -> Selection:
+    return selection if isinstance(selection, Selection) else selection.select(array_of(logits))
+
+
+_cross_entropy = cross_entropy_.call
+cross_entropy_grad: Callable[..., Any] = cross_entropy_grad_.call
+
+
+@on_device_of_arguments
+@in_single
+def cross_entropy(
+    logits: Any,
+    labels: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Return the cross entropy: minus the logarithm of the probability that the softmax of the scores gives the label.
+
+    Args:
+        logits: scores, shape `(n, classes)`, `(n, classes, d...)` or `(classes,)`.
+        labels: integers from 0 to `classes - 1`, of the same shape without the classes; or the probability of
+            each class, of the shape of `logits`.
+        weight: the weight of each class, shape `(classes,)`; None for equal weights.
+        ignore_index: a label whose loss is 0.
+        reduction: "mean" (weighted, without ignored labels), "sum" or "none".
+        label_smoothing: the fraction, from 0 to 1, of the probability that is spread evenly over all classes.
+
+    Returns:
+        A scalar; with reduction "none" the losses, in the shape of integer labels.
+
+    Raises:
+        ArgumentError: shapes or options do not fit.
+        IndexRangeError: a label is not a class. (Labels on a device with arrays of its own are not waited for: the loss
+            is then NaN.)
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.cross_entropy.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> logits = np.array([[2.0, 0.0], [0.0, 0.0]])
+        >>> nn.cross_entropy(logits, np.array([0, 1]), reduction="none")
+        array([0.12692801, 0.69314718])
+    """
+    check_reduction(reduction)
+    check_operands_beside("cross_entropy", logits, constants=(labels, weight))
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"label_smoothing must be from 0 to 1, not {label_smoothing}")
+    truth = array_of(labels)
+    if truth.dtype.kind in "fc":
+        return _against_probabilities(logits, labels, weight, reduction, label_smoothing)
+    scores, samples = _canonicalize("cross_entropy", logits, truth)
+    if not truth.size and reduction == "mean":
+        return np.sum(scores) * np.nan
+    data = real_floating("cross_entropy", "logits", array_of(scores))
+    if data.__class__ is not np.ndarray and weight is None and not label_smoothing:
+        result = _by_device(scores, data, truth, ignore_index, reduction)
+        if result is not None:
+            return result if result.shape in ((), samples) else result.reshape(samples)
+    selection = select("cross_entropy", truth, data, data.dtype, weight, ignore_index, reduction)
+    if label_smoothing:
+        losses = _smooth(log_softmax(scores, 1), selection, weight, label_smoothing)
+        return _reduce(losses, samples, "none" if reduction == "none" else "sum")
+    value, maxima, sums = _compute(data, selection, reduction)
+    result = _cross_entropy(scores, value, selection, maxima, sums)
+    return result if result.shape in ((), samples) else result.reshape(samples)
+
+
+def _by_device(scores: Any, data: Any, labels: Any, ignore_index: int, reduction: str) -> Any:
+    """Return the cross entropy by the kernels of the device of the scores; None where it has none for these arrays."""
+    # No int64 holds all numbers of uint64.
+    if data.ndim != 2 or labels.dtype == np.uint64:
+        return None
+    labels = labels_beside("cross_entropy", labels.reshape(-1), data, ignore_index)
+    found = by_kernel("cross_entropy", data, labels, ignore_index, reduction)
+    if found is None:
+        return None
+    value, maxima, sums, factor = found
+    return _cross_entropy(scores, value, LabelsOnDevice(labels, ignore_index, factor), maxima, sums)
+
+
+def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing: float) -> Any:
+    labels, ignored, coefficient, scale = selection
+    certain = at_labels(log_probabilities, labels, ignored) * coefficient
+    weighted = log_probabilities if weight is None else log_probabilities * _by_class(weight, log_probabilities)
+    even = np.sum(weighted, axis=1)
+    even = even * in_dtype(scale / log_probabilities.shape[1], even.dtype)
+    if ignored is not None:
+        even = np.where(ignored, 0, even)
+    return certain * (smoothing - 1) - even * smoothing
+
+
+def _against_probabilities(logits: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
+    check_real("cross_entropy", logits=logits, labels=target)
+    shape = array_of(logits).shape
+    if array_of(target).shape != shape:
+        raise ArgumentError(
+            f"cross_entropy of logits of shape {shape} takes integer labels, or probabilities of that shape, "
+            f"not floating labels of shape {array_of(target).shape}"
+        )
+    axis = min(1, len(shape) - 1)
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / shape[axis]
+    product = log_softmax(logits, axis) * target
+    if weight is not None:
+        product = product * _by_class(weight, product)
+    losses = -np.sum(product, axis=axis)
+    if reduction == "none":
+        return losses
+    return np.sum(losses) if reduction == "sum" else np.mean(losses)
+
+
+def _by_class(weight: Any, other: Any) -> Any:
+    """Return the weights as an array beside an array or tensor that broadcasts along the class axis of that."""
+    other = array_of(other)
+    return as_like(constant("cross_entropy", "weight", weight), other).reshape(-1, *(1,) * max(0, other.ndim - 2))
+
+
+def _canonicalize(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return scores in the shape (n, classes) or (n, classes, d), and the shape of the losses."""
+    shape = array_of(logits).shape
+    if not shape:
+        raise ArgumentError(f"{function} needs scores of shape (n, classes) or (n, classes, d...), not a scalar")
+    expected = (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
+    if labels.shape != expected or labels.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"{function} of scores of shape {shape} takes integer labels of shape {expected} (the classes are on "
+            f"axis {min(1, len(shape) - 1)}), not labels of shape {labels.shape} and dtype {labels.dtype}"
+        )
+    if len(shape) == 1:
+        logits = np.reshape(logits, (1, *shape))
+    elif len(shape) > 3:
+        logits = np.reshape(logits, (*shape[:2], -1))
+    return logits, expected
+
+
+def _reduce(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
+    return np.reshape(losses, samples) if reduction == "none" else np.sum(losses)
+
+
+@on_device_of_arguments
+@in_single
+def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
+    """Return minus the log-probabilities of the right classes.
+
+    Args:
+        input: log-probabilities, shape `(n, classes)`, `(n, classes, d...)` or `(classes,)`.
+        target: integers from 0 to `classes - 1`, of the same shape without the classes.
+        weight: the weight of each class, shape `(classes,)`; None for equal weights.
+        ignore_index: a label whose loss is 0.
+        reduction: "mean" (weighted, without ignored labels), "sum" or "none".
+
+    Returns:
+        A scalar; with reduction "none" the losses, in the shape of `target`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit.
+        IndexRangeError: a label is not a class. (Labels on a device with arrays of its own are not waited for: the loss
+            is then NaN.)
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.nll_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.nll_loss(np.array([[-1.0, -2.0], [-3.0, -4.0]]), np.array([0, 1]), reduction="none")
+        array([1., 4.])
+    """
+    check_reduction(reduction)
+    check_operands_beside("nll_loss", input, constants=(target, weight))
+    labels = array_of(target)
+    scores, samples = _canonicalize("nll_loss", input, labels)
+    if not labels.size and reduction == "mean":
+        return np.sum(scores) * np.nan
+    data = array_of(scores)
+    dtype = real_floating("nll_loss", "input", data).dtype
+    selection = select("nll_loss", labels, data, dtype, weight, ignore_index, reduction)
+    losses = at_labels(scores, selection.labels, selection.ignored) * -selection.coefficient
+    return _reduce(losses, samples, reduction)
+
+
+# Losses that are 0 from a margin on
+
+
+@primitive()
+@fused(lambda x: np.maximum(x, 0))
+def hinge_(x: Any) -> Any:
+    """Return max(x, 0), whose derivative at 0 is 0, as in PyTorch from 2.14 on."""
+    return np.maximum(real_floating("hinge_embedding_loss", "input", as_array(x)), 0)
+
+
+@derivative(hinge_, "x")
+def _(g: Any, x: Any) -> Any:
+    return g * (x > 0)
+
+
+hinge: Callable[..., Any] = hinge_.call
+
+
+@composite("input", "target")
+def _hinge_losses(input: Any, target: Any, margin: float) -> Any:
+    return np.where(target != 1, hinge(margin - input), 0) + np.where(target != -1, input, 0)
+
+
+def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:
+    """Return the mean of the distances whose target is 1, and of what lacks those whose target is -1 to the margin.
+
+    Args:
+        input: distances, any shape.
+        target: 1 or -1 for each, the same shape.
+        margin: the distance from which on the loss for -1 is 0.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.hinge_embedding_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.hinge_embedding_loss(np.array([0.3, 0.3, 2.0]), np.array([1, -1, -1]), reduction="none")
+        array([0.3, 0.7, 0. ])
+    """
+    check_operands_beside("hinge_embedding_loss", input, target)
+    check_reduction(reduction)
+    check_real("hinge_embedding_loss", input=input, target=target)
+    return _hinge_losses.reduced(reduction, input, target, margin)
+
+
+@composite("input1", "input2", "target")
+def _ranking_losses(input1: Any, input2: Any, target: Any, margin: float) -> Any:
+    return hinge(margin - target * (input1 - input2))
+
+
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
+    """Return the mean of `max(0, margin - target * (input1 - input2))`.
+
+    Args:
+        input1: any shape.
+        input2: the same shape.
+        target: 1 where the first input should be the larger, and -1 where the second one; the same shape.
+        margin: by how much it should be.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentError: the inputs and the target do not have the same number of axes.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.margin_ranking_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.margin_ranking_loss(np.array([2.0, 2.0]), np.array([1.0, 1.0]), np.array([1, -1]), reduction="none")
+        array([0., 1.])
+    """
+    check_operands_beside("margin_ranking_loss", input1, input2, target)
+    check_reduction(reduction)
+    check_real("margin_ranking_loss", input1=input1, input2=input2, target=target)
+    shapes = [array_of(one).shape for one in (input1, input2, target)]
+    if len({len(shape) for shape in shapes}) > 1:
+        raise ArgumentError(
+            f"margin_ranking_loss takes two inputs and a target with as many axes, not of the shapes {shapes[0]}, "
+            f"{shapes[1]} and {shapes[2]}"
+        )
+    return _ranking_losses.reduced(reduction, input1, input2, target, margin)
+
+
+@on_device_of_arguments
+@in_single
+def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
+    """Return the mean of 1 - c where the target is 1, and of max(0, c - margin) where it is -1.
+
+    Here c is the cosine of the angle between two vectors.
+
+    Args:
+        input1: vectors, shape `(n, features)` or `(features,)`.
+        input2: the same shape.
+        target: 1 or -1 for each pair, shape `(n,)` or `()`.
+        margin: the cosine up to which the loss for -1 is 0.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentError: the shapes do not fit.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.cosine_embedding_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> x = np.eye(2)
+        >>> nn.cosine_embedding_loss(x, x[::-1], np.array([1, -1]), reduction="none")
+        array([1., 0.])
+    """
+    check_operands_beside("cosine_embedding_loss", input1, input2, target)
+    check_reduction(reduction)
+    check_real("cosine_embedding_loss", input1=input1, input2=input2, target=target)
+    shapes = [array_of(one).shape for one in (input1, input2, target)]
+    if len(shapes[2]) > 1 or any(len(shape) != len(shapes[2]) + 1 for shape in shapes[:2]):
+        raise ArgumentError(
+            "cosine_embedding_loss takes two inputs of shape (n, features) and a target of shape (n,), or both without "
+            f"n, not of the shapes {shapes[0]}, {shapes[1]} and {shapes[2]}"
+        )
+    # So that vectors of length 0 have a derivative.
+    eps = 1e-12
+    lengths = (np.sum(input1 * input1, axis=-1) + eps) * (np.sum(input2 * input2, axis=-1) + eps)
+    cosines = np.sum(input1 * input2, axis=-1) / np.sqrt(lengths)
+    signs = array_of(target)
+    losses = np.where(signs == 1, 1 - cosines, 0) + np.where(signs == -1, hinge(cosines - margin), 0)
+    return reduce_losses(losses, reduction)
+
+
+@in_single
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """Return the mean of max(0, margin + d(anchor, positive) - d(anchor, negative)), d being `nn.pairwise_distance`.
+
+    Args:
+        anchor: shape `(n, features)` or `(features,)`.
+        positive: what should be near the anchor, the same shape.
+        negative: what should be farther away, the same shape.
+        margin: by how much.
+        p: the order of the norm.
+        eps: added to differences.
+        swap: take the distance of the negative from the positive where that is less than from the anchor.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentError: the arguments do not have the same number of axes, or the margin is not positive.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.triplet_margin_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> anchor = np.zeros((1, 2))
+        >>> float(nn.triplet_margin_loss(anchor, anchor + 3.0, anchor + 1.0).round(4))
+        3.8284
+    """
+    check_operands_beside("triplet_margin_loss", anchor, positive, negative)
+    check_reduction(reduction)
+    check_real("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+    if not margin > 0:
+        raise ArgumentError(f"triplet_margin_loss needs a positive margin, not {margin}")
+    shapes = [array_of(one).shape for one in (anchor, positive, negative)]
+    if len({len(shape) for shape in shapes}) > 1:
+        raise ArgumentError(
+            f"triplet_margin_loss takes three arrays with as many axes, not of the shapes {shapes[0]}, {shapes[1]} "
+            f"and {shapes[2]}"
+        )
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if truth(swap, "swap"):
+        far = np.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return reduce_losses(hinge(margin + near - far), reduction)
+
+
+@on_device_of_arguments
+@in_single
+def multi_margin_loss(
+    input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
+) -> Any:
+    """Return how far scores of wrong classes come within a margin of that of the right one, in the mean of the samples.
+
+    The loss of a sample is the mean over all classes of `max(0, margin - right + wrong) ** p`.
+
+    Args:
+        input: scores, shape `(n, classes)` or `(classes,)`.
+        target: the right classes, integers of shape `(n,)` or `()`.
+        p: 1 or 2.
+        margin: by how much the score of the right class should be above the others.
+        weight: the weight of each class, shape `(classes,)`; None for 1.
+        reduction: "mean" (also with weights, over the number of samples), "sum" or "none".
+
+    Raises:
+        ArgumentError: shapes or options do not fit.
+        IndexRangeError: a target is no class. (Targets on a device with arrays of its own are not waited for.)
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.multi_margin_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.multi_margin_loss(np.array([[2.0, 1.5, 0.0]]), np.array([0]), reduction="none").round(4)
+        array([0.1667])
+    """
+    check_operands_beside("multi_margin_loss", input, constants=(target, weight))
+    check_reduction(reduction)
+    check_real("multi_margin_loss", input=input)
+    if p not in (1, 2):
+        raise ArgumentError(f"multi_margin_loss takes p of 1 or 2, not {p}")
+    data, labels = array_of(input), array_of(target)
+    if data.ndim not in (1, 2) or labels.shape != data.shape[:-1] or labels.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"multi_margin_loss takes scores of shape (n, classes) and integer targets of shape (n,), not {data.shape} "
+            f"and {labels.shape} of dtype {labels.dtype}"
+        )
+    classes = data.shape[-1]
+    _check_classes("multi_margin_loss", labels, classes)
+    scores, labels = np.reshape(input, (-1, classes)), labels.reshape(-1)
+    labels = as_like(labels, data)
+    right = np.expand_dims(at_labels(scores, labels, None), 1)
+    gaps = relu(margin - right + scores)
+    gaps = np.where(labels[:, np.newaxis] == arange_like(data, classes), 0, gaps if p == 1 else gaps * gaps)
+    losses = np.sum(gaps, axis=1) / classes
+    if weight is not None:
+        weights = constant("multi_margin_loss", "weight", weight)
+        if weights.shape != (classes,):
+            raise ArgumentError(f"multi_margin_loss needs a weight of shape ({classes},), not {weights.shape}")
+        losses = losses * as_like(weights, data)[labels]
+    return reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
+
+
+@on_device_of_arguments
+@in_single
+def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+    """Return how far scores of wrong classes come within 1 of those of the right ones, in the mean of the samples.
+
+    The loss of a sample is the sum over all right and wrong classes of `max(0, 1 - right + wrong)`, divided by the
+    number of classes.
+
+    Args:
+        input: scores, shape `(n, classes)` or `(classes,)`.
+        target: the right classes of each sample, followed by a -1 if they are not all; integers of the same shape.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentError: the shapes do not fit.
+        IndexRangeError: a target is no class. (Targets on a device with arrays of its own are not waited for.)
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.multilabel_margin_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> scores, classes = np.array([0.1, 0.2, 0.4, 0.8]), np.array([3, 0, -1, 1])
+        >>> float(nn.multilabel_margin_loss(scores, classes).round(4))
+        0.85
+    """
+    check_operands_beside("multilabel_margin_loss", input, constants=target)
+    check_reduction(reduction)
+    check_real("multilabel_margin_loss", input=input)
+    data, labels = array_of(input), array_of(target)
+    if data.ndim not in (1, 2) or labels.shape != data.shape or labels.dtype.kind not in "iu":
+        raise ArgumentError(
+            "multilabel_margin_loss takes scores of shape (n, classes) and integer targets of that shape, not "
+            f"{data.shape} and {labels.shape} of dtype {labels.dtype}"
+        )
+    classes = data.shape[-1]
+    scores, labels = np.reshape(input, (-1, classes)), labels.reshape(-1, classes)
+    # What follows the first -1 counts for nothing.
+    is_listed = np.cumsum(labels < 0, axis=1) == 0
+    labels = np.where(is_listed, labels, 0)
+    _check_classes("multilabel_margin_loss", labels, classes)
+    labels, is_listed = as_like(labels, data), as_like(is_listed, data)
+    is_label = labels[:, :, np.newaxis] == arange_like(data, classes)
+    is_right = np.any(is_label & is_listed[:, :, np.newaxis], axis=1)
+    right = np.take_along_axis(scores, labels, axis=1)
+    gaps = relu(1 - np.expand_dims(right, 2) + np.expand_dims(scores, 1))
+    counts = is_listed[:, :, np.newaxis] & ~is_right[:, np.newaxis, :]
+    losses = np.sum(np.where(counts, gaps, 0), axis=(1, 2)) / classes
+    return reduce_losses(losses if data.ndim > 1 else np.reshape(losses, ()), reduction)
+
+
+@composite("input", "target", "weight")
+def _soft_margins_of_labels(input: Any, target: Any, weight: Any) -> Any:
+    losses = (1 - target) * input + softplus(-input, 1.0, math.inf)
+    return losses if weight is None else losses * weight
+
+
+def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+    """Return the binary cross entropy of scores, in the mean over the classes and then over the samples.
+
+    Args:
+        input: scores, shape `(..., classes)`.
+        target: 1 for each right class and 0 for a wrong one, the same shape; another one is broadcast, with a warning.
+        weight: the weight of each class, of a shape that broadcasts; None for 1.
+        reduction: "mean", "sum" or "none", over the samples.
+
+    Raises:
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.multilabel_soft_margin_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.multilabel_soft_margin_loss(np.zeros((1, 3)), np.array([[1.0, 0.0, 1.0]])).round(4)
+        np.float64(0.6931)
+    """
+    check_reduction(reduction)
+    check_real("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
+    warn_if_broadcast("multilabel_soft_margin_loss", input, target)
+    return _mean_of_classes(input, target, weight, reduction)
+
+
+@in_single
+def _mean_of_classes(input: Any, target: Any, weight: Any, reduction: str) -> Any:
+    return reduce_losses(np.mean(_soft_margins_of_labels(input, target, weight), axis=-1), reduction)
+
+
+def _check_classes(function: str, labels: Any, classes: int) -> None:
+    """Raise if a label on the host is no class.
+
+    Raises:
+        IndexRangeError: one is not.
+    """
+    if labels.__class__ is np.ndarray and labels.size and (labels.min() < 0 or labels.max() >= classes):
+        worst = labels.min() if labels.min() < 0 else labels.max()
+        raise IndexRangeError(f"{function} got label {worst}, but there are {classes} classes: 0 to {classes - 1}")

@@ -1,20 +1,33 @@
-"""Layer normalization.
+"""Layer, batch, group, instance and root mean square normalization.
 
-A row x of n numbers with the mean m and the inverse deviation s = (variance + eps) ** -0.5 becomes y = (x - m) s. The
-Jacobian of y is the symmetric matrix J(x) with
+Each standardizes rows of its input. A row x of n numbers with the mean m and the inverse deviation
+s = (variance + eps) ** -0.5 becomes y = (x - m) s. Where rows are not centered, m is 0, and s is taken from the mean of
+the squares. As dm/dx = 1 / n and ds/dx = -s**2 y / n, the Jacobian of y is symmetric:
 
-    J(x) g = s (g - mean(g) - y mean(g y)),
+    J(x) g = s (g - mean(g) - y mean(g y)),    without mean(g) where rows are not centered.
 
-which is the primitive `standardize_grad`. The gradient of J(x) g for x, with the incoming gradient h, follows from
-ds/dx = -s**2 y / n and dy/dx = J(x):
+The gradient of J(x) g for x, with the incoming gradient h, follows from ds/dx and dy/dx = J(x):
 
     -s**2 y (mean(g h) - mean(g) mean(h) - b c) - s (c J(x) h + b J(x) g),   b = mean(h y), c = mean(g y).
+
+`_inverse_slope` is ds/dx, and `_jacobian_slope` this gradient, for all norms. J(x) g itself is computed in three ways,
+which round differently:
+
+- `standardize_grad`: the rows are those of a matrix, for layer norm. Its last axes are rows that lie together, and its
+  weight is one number for each element of a row.
+- `standardized_grad`: a row has the elements of the outer and the inner axis of an array of shape (outer, rows, inner),
+  for the other norms. Their scale is one number for each row, and a factor of the Jacobian.
+- Large arrays of NumPy, of both, block by block (`shared/standardized_blocks.py`), without y. With f = s scale, and
+  y mean(g y) = (x - m) s**2 (sum(g x) - m sum(g)) / n, it is
+
+      f g - a x - (f mean(g) - a m),   a = f s**2 (sum(g x) - m sum(g)) / n.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,33 +35,63 @@ import numpy as np
 from ...core.arrays.device_functions import by_kernel
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
-from ...core.arrays.values import ones_like
+from ...core.arrays.tensor_base import TensorBase
+from ...core.arrays.values import as_like, ones_like
+from ...core.graph.saved_hooks import prepare_write
+from ...core.ops.composites import composite
 from ...core.ops.single_precision import by_single, holds_half
-from ...core.recording.kernels import device_kernel, device_variant
+from ...core.recording.kernels import COMPILERS, FusedFormula, TableUpdate, device_kernel, device_variant
 from ...core.recording.primitive import derivative, primitive
+from ...core.settings.arguments import truth
+from ...core.settings.context import RECOMPUTING
 from ...errors import ArgumentError
-from . import row_blocks
-from .arguments import array_of, complex_error, real_floating
-from .rows import leading_sum, leading_sum_on_device, sum_rows
-from .standardized_blocks import grad_of_block
+from ..shared import standardized_blocks
+from ..shared.arguments import array_of, check_real, complex_error, constant, real_floating, records
+from ..shared.row_blocks import are_in_blocks, blocks, repeated, scratch, unbuffered_rows
+from ..shared.rows import leading_sum, leading_sum_on_device, sum_rows
 
-__all__ = ["layer_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
 
-def _standardize_rows(x: Any, mean: Any, inverse: Any) -> Any:
-    """Return the rows (x - mean) * inverse of a matrix, in a new array."""
+def _standardize(x: Any, mean: Any, inverse: Any) -> Any:
+    """Return (x - mean) * inverse, in a new array; None is for the mean of rows that are not centered."""
+    if mean is None:
+        return x * inverse
     value = x - mean
     value *= inverse
     return value
+
+
+def _inverse_slope(g: Any, y: Any, inverse: Any, count: int) -> Any:
+    """Return the gradient of the inverse deviations for x, g ds/dx."""
+    return -g * inverse * inverse * y / count
+
+
+def _jacobian_slope(covariance: Any, y: Any, inverse: Any, b: Any, c: Any, to_h: Any, to_g: Any) -> Any:
+    """Return the gradient of J(x) g for x.
+
+    Args:
+        covariance: mean(g h) - mean(g) mean(h) - b c.
+        y: the standardized x.
+        inverse: the inverse deviations.
+        b: mean(h y).
+        c: mean(g y).
+        to_h: J(x) h.
+        to_g: J(x) g.
+    """
+    return -inverse * (inverse * covariance * y + c * to_h + b * to_g)
+
+
+# Layer norm: the rows of a matrix
 
 
 def _compute_blocks(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """Return what `_compute` does, for NumPy arrays of one dtype."""
     count, length = x.shape
     value, mean, inverse = np.empty(x.shape, x.dtype), np.empty((count, 1), x.dtype), np.empty((count, 1), x.dtype)
-    weight, bias = row_blocks.repeated(weight, count), row_blocks.repeated(bias, count)
-    with row_blocks.unbuffered_rows(length):
-        for at in row_blocks.blocks(count, length * x.itemsize):
+    weight, bias = repeated(weight, count), repeated(bias, count)
+    with unbuffered_rows(length):
+        for at in blocks(count, length * x.itemsize):
             rows, out, center, factor = x[at], value[at], mean[at], inverse[at]
             np.divide(sum_rows(rows).reshape(-1, 1), length, out=center)
             np.subtract(rows, center, out=out)
@@ -70,13 +113,13 @@ def _grad_of_blocks(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any
     centers, factors = mean.reshape(-1), inverse.reshape(-1)
     result = np.empty(x.shape, x.dtype)
     source, grads, results = (one.reshape(count, length) for one in (x, g, result))
-    weight = None if weight is None else row_blocks.repeated(weight.reshape(-1), count)
-    with row_blocks.unbuffered_rows(length):
-        for at in row_blocks.blocks(count, length * x.itemsize):
+    weight = None if weight is None else repeated(weight.reshape(-1), count)
+    with unbuffered_rows(length):
+        for at in blocks(count, length * x.itemsize):
             grad, out = grads[at], results[at]
             if weight is not None:
                 grad = np.multiply(grad, weight[: len(grad)] if weight.ndim == 2 else weight, out=out)
-            grad_of_block(out, source[at], grad, centers[at], factors[at], factors[at])
+            standardized_blocks.grad_of_block(out, source[at], grad, centers[at], factors[at], factors[at])
     return result
 
 
@@ -86,9 +129,9 @@ def _weight_grad_of_blocks(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     source, grads, factors = x.reshape(count, -1), g.reshape(count, -1), inverse.reshape(-1)
     total = (factors * mean.reshape(-1)).dot(grads)
     np.negative(total, out=total)
-    for at in row_blocks.blocks(count, source.shape[1] * x.itemsize):
+    for at in blocks(count, source.shape[1] * x.itemsize):
         rows = source[at]
-        total += factors[at].dot(np.multiply(rows, grads[at], out=row_blocks.scratch(rows.shape, rows.dtype)))
+        total += factors[at].dot(np.multiply(rows, grads[at], out=scratch(rows.shape, rows.dtype)))
     return total
 
 
@@ -96,7 +139,7 @@ def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]
     """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
     if x.__class__ is not np.ndarray and (found := by_kernel("layer_norm", x, weight, bias, eps)) is not None:
         return found  # type: ignore[no-any-return]
-    if row_blocks.are_in_blocks(x, weight, bias):
+    if are_in_blocks(x, weight, bias):
         return _compute_blocks(x, weight, bias, eps)
     length = x.shape[1]
     mean = sum_rows(x).reshape(-1, 1)
@@ -124,7 +167,7 @@ def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: 
 @derivative(layer_norm_, "x")
 @device_kernel("standardize_grad(g, x, weight, mean, inverse)")
 def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
-    if weight is not None and row_blocks.are_in_blocks(x, g, weight, mean, inverse):
+    if weight is not None and are_in_blocks(x, g, weight, mean, inverse):
         return _grad_of_blocks(g, x, weight, mean, inverse)
     return standardize_grad(g if weight is None else g * weight, x, mean, inverse)
 
@@ -145,10 +188,10 @@ def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
 @device_kernel("layer_norm_weight_grad(g, x, shape, mean, inverse)")
 def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     """Return the sum over rows of g times the standardized x."""
-    if row_blocks.are_in_blocks(x, g, mean, inverse):
+    if are_in_blocks(x, g, mean, inverse):
         return _weight_grad_of_blocks(g, x, mean, inverse).reshape(shape)
     matrix = (mean.shape[0], math.prod(shape))
-    value = _standardize_rows(x.reshape(matrix), mean, inverse)
+    value = _standardize(x.reshape(matrix), mean, inverse)
     value *= g.reshape(matrix)
     total = ones_like(value, matrix[0]) @ value
     return total if len(shape) == 1 else total.reshape(shape)
@@ -167,7 +210,7 @@ def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 @primitive()
 def standardize_(x: Any, mean: Any, inverse: Any) -> Any:
     """Return (x - mean) * inverse for the means and inverse deviations of the rows of x."""
-    return _standardize_rows(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
+    return _standardize(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
 
 
 @derivative(standardize_, "x")
@@ -185,19 +228,19 @@ def inverse_deviation_(x: Any, mean: Any, inverse: Any) -> Any:
 def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     rows = np.reshape(standardize(x, mean, inverse), (mean.shape[0], -1))
     scale = inverse_deviation(x, mean, inverse)
-    return np.reshape(-g * scale * scale * rows / rows.shape[1], x_shape)
+    return np.reshape(_inverse_slope(g, rows, scale, rows.shape[1]), x_shape)
 
 
 @primitive()
 @device_kernel("standardize_grad(g, x, None, mean, inverse)")
 def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     """Return inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
-    if row_blocks.are_in_blocks(x, g, mean, inverse):
+    if are_in_blocks(x, g, mean, inverse):
         return _grad_of_blocks(g, x, None, mean, inverse)
     shape = x.shape
     length = math.prod(shape) // mean.shape[0] if mean.shape[0] else 0
     g = g.reshape(mean.shape[0], length)
-    y = _standardize_rows(x.reshape(g.shape), mean, inverse)
+    y = _standardize(x.reshape(g.shape), mean, inverse)
     value = g * y
     shared = sum_rows(value).reshape(-1, 1)
     shared /= length
@@ -225,7 +268,7 @@ def _(h: Any, g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any)
     h, g = np.reshape(h, matrix), np.reshape(g, matrix)
     b, c = _row_means(h * y), _row_means(g * y)
     covariance = _row_means(g * h) - _row_means(g) * _row_means(h) - b * c
-    return np.reshape(-scale * (scale * covariance * y + c * to_h + b * to_g), x_shape)
+    return np.reshape(_jacobian_slope(covariance, y, scale, b, c, to_h, to_g), x_shape)
 
 
 def _row_means(rows: Any) -> Any:
@@ -285,3 +328,635 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
     rows = data.reshape(data.size // length if length else 0, length)
     value, mean, inverse = _compute(rows, affine[0], affine[1], eps)
     return _layer_norm(x, weight, bias, value.reshape(data.shape), mean, inverse)
+
+
+# The other norms: rows of arrays of shape (outer, rows, inner)
+
+#: The axes of the elements of a row.
+_ELEMENTS = (0, 2)
+
+
+def _is_outer_last(x: Any) -> bool:
+    """Tell whether the outer axis of a NumPy array is its last in memory, as in images that a convolution returns."""
+    return x.shape[0] > 1 and not x.flags.c_contiguous and bool(x.transpose(1, 2, 0).flags.c_contiguous)
+
+
+def _rows_together(x: Any) -> Any:
+    """Return an array with all elements of a row in its last axis, shape (1, rows, outer * inner)."""
+    outer, rows, inner = x.shape
+    return x.transpose(1, 2, 0).reshape(1, rows, inner * outer)
+
+
+def _for_blocks(x: Any, *others: Any) -> tuple[Any, ...]:
+    """Return a new array of the shape of x; and contiguous ones, which are it, x and the others, or copies of these.
+
+    Where the outer axis of x is the last in memory, all elements of a row are in the last axis of the contiguous ones.
+    """
+    if _is_outer_last(x):
+        outer, rows, inner = x.shape
+        memory = np.empty((rows, inner, outer), x.dtype)
+        arrays = [np.ascontiguousarray(_rows_together(one)) for one in (x, *others)]
+        return memory.transpose(2, 0, 1), memory.reshape(1, rows, inner * outer), *arrays
+    new = np.empty(x.shape, x.dtype)
+    return new, new, *(np.ascontiguousarray(one) for one in (x, *others))
+
+
+def _sums(x: Any) -> Any:
+    """Return the sum of each row, shape (1, rows, 1)."""
+    if x.__class__ is np.ndarray and _is_outer_last(x):
+        x = _rows_together(x)
+    outer, rows, inner = x.shape
+    if inner == 1 and outer > 1:
+        return (ones_like(x, outer) @ x.reshape(outer, rows)).reshape(1, rows, 1)
+    return _added_up(sum_rows(x.reshape(outer * rows, inner)), outer, rows)
+
+
+def _dots(x: Any, y: Any) -> Any:
+    """Return the sum of each row of `x * y`, shape (1, rows, 1)."""
+    outer, rows, inner = x.shape
+    if (inner == 1 and outer > 1) or x.__class__ is not np.ndarray or x.dtype != y.dtype:
+        return _sums(x * y)
+    if _is_outer_last(x):
+        x, y, outer = _rows_together(x), _rows_together(y), 1
+    return _added_up(np.vecdot(x, y), outer, rows)
+
+
+def _added_up(totals: Any, outer: int, rows: int) -> Any:
+    if outer > 1:
+        totals = np.add.reduce(totals.reshape(outer, rows), axis=0)
+    return totals.reshape(1, rows, 1)
+
+
+def _count(x: Any) -> int:
+    return max(1, int(x.shape[0] * x.shape[2]))
+
+
+def _of_rows(values: Any) -> Any:
+    """Return one number for each row beside arrays of shape (outer, rows, inner)."""
+    return np.reshape(values, (1, -1, 1))
+
+
+def _statistics(x: Any, eps: float, centered: bool, scale: Any, shift: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the standardized x times the scale and plus the shift of each row; the means, variances and inverses.
+
+    The means are None if the rows are not centered.
+    """
+    if are_in_blocks(x, scale, shift):
+        value, result, source = _for_blocks(x)
+        return value, *standardized_blocks.standardize(result, source, eps, centered, scale, shift)
+    mean: Any = None
+    if centered:
+        mean = _sums(x)
+        mean /= _count(x)
+    value = x.copy() if mean is None else x - mean
+    variance = _dots(value, value)
+    variance /= _count(x)
+    inverse = np.reciprocal(np.sqrt(variance + eps))
+    value *= inverse if scale is None else inverse * _of_rows(scale)
+    if shift is not None:
+        value += _of_rows(shift)
+    return value, mean, variance, inverse
+
+
+@primitive()
+def standardized_(x: Any, scale: Any, shift: Any, value: Any, mean: Any, inverse: Any) -> Any:
+    """Return `value`, the standardized rows times their scale plus their shift, which was computed before."""
+    return value
+
+
+@derivative(standardized_, "x")
+def _(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    return standardized_grad(g, x, scale, mean, inverse)
+
+
+@derivative(standardized_, "scale")
+def _(g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, ...]) -> Any:
+    return standardized_scale_grad(g, x, mean, inverse, scale_shape)
+
+
+@derivative(standardized_, "shift")
+def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
+    return row_sums(g, shift_shape)
+
+
+@primitive()
+@device_kernel("row_dots(g, None, None, None, shape)")
+def row_sums_(g: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sum of each row, in a shape."""
+    return _sums(g).reshape(shape)
+
+
+@derivative(row_sums_, "g")
+def _(h: Any, g_shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(_of_rows(h), g_shape)
+
+
+@primitive()
+@device_kernel("row_dots(g, x, mean, inverse, shape)")
+def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sum of each row of g times the standardized x, in a shape."""
+    if mean is not None and are_in_blocks(x, g, mean, inverse):
+        _, _, source, grads = _for_blocks(x, g)
+        return standardized_blocks.centered_dots(source, grads, mean, inverse).reshape(shape)
+    return _dots(_standardize(x, mean, inverse), g).reshape(shape)
+
+
+@derivative(standardized_scale_grad_, "g")
+def _(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return _of_rows(h) * _recomputed(x, mean, inverse)[0]
+
+
+@derivative(standardized_scale_grad_, "x")
+def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    return standardized_grad(_of_rows(h) * g, x, None, mean, inverse)
+
+
+@primitive()
+@device_kernel("normalize_grad(g, x, scale, mean, inverse)")
+def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    """Return scale * inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
+    if are_in_blocks(x, g, scale, mean, inverse):
+        value, result, source, grads = _for_blocks(x, g)
+        standardized_blocks.input_grad(result, source, grads, scale, mean, inverse)
+        return value
+    count = _count(x)
+    value = x.copy() if mean is None else x - mean
+    shared = _dots(g, value)
+    shared *= inverse * inverse
+    shared /= count
+    value *= shared
+    value = np.subtract(g, value, out=value if g.dtype == value.dtype else None)
+    if mean is not None:
+        shared = _sums(g)
+        shared /= count
+        value -= shared
+    value *= inverse if scale is None else inverse * _of_rows(scale)
+    return value
+
+
+@derivative(standardized_grad_, "g")
+def _(h: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    return standardized_grad(h, x, scale, mean, inverse)
+
+
+@derivative(standardized_grad_, "scale")
+def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, ...]) -> Any:
+    return row_sums(h * standardized_grad(g, x, None, mean, inverse), scale_shape)
+
+
+@derivative(standardized_grad_, "x")
+def _(h: Any, g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+    to_h = standardized_grad(h, x, None, mean, inverse)
+    to_g = standardized_grad(g, x, None, mean, inverse)
+    y, deviation = _recomputed(x, mean, inverse)
+    b, c = _means(h * y), _means(g * y)
+    covariance = _means(g * h) - b * c
+    if mean is not None:
+        covariance = covariance - _means(g) * _means(h)
+    result = _jacobian_slope(covariance, y, deviation, b, c, to_h, to_g)
+    return result if scale is None else result * _of_rows(scale)
+
+
+@primitive()
+def inverse_deviations_(x: Any, mean: Any, inverse: Any) -> Any:
+    """Return `inverse`, the inverse deviations of the rows of x."""
+    return inverse
+
+
+@derivative(inverse_deviations_, "x")
+def _(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+    y, deviation = _recomputed(x, mean, inverse)
+    return _inverse_slope(g, y, deviation, _count(x))
+
+
+def _recomputed(x: Any, mean: Any, inverse: Any) -> tuple[Any, Any]:
+    """Return the standardized x and its inverse deviations, as functions of x."""
+    value = _standardize(array_of(x), None if mean is None else array_of(mean), array_of(inverse))
+    return _standardized(x, None, None, value, mean, inverse), inverse_deviations(x, mean, inverse)
+
+
+def _means(x: Any) -> Any:
+    return np.mean(x, axis=_ELEMENTS, keepdims=True)
+
+
+_standardized = standardized_.call
+row_sums: Callable[..., Any] = row_sums_.call
+standardized_scale_grad: Callable[..., Any] = standardized_scale_grad_.call
+standardized_grad: Callable[..., Any] = standardized_grad_.call
+inverse_deviations: Callable[..., Any] = inverse_deviations_.call
+
+
+def _normalize_rows(x: Any, shape: tuple[int, int, int], eps: float, centered: bool, scale: Any, shift: Any) -> Any:
+    """Return x standardized in that shape, times the scale and plus the shift of each row; both may be None.
+
+    Returns:
+        The result in the shape of x, and the means and variances of the rows, arrays of shape (1, rows, 1).
+    """
+    rows = np.reshape(x, shape)
+    data = array_of(rows)
+    floats = data if data.dtype.kind == "f" else data.astype(np.float64)
+    factor, offset = (None if one is None else array_of(one) for one in (scale, shift))
+    found = None
+    if floats.__class__ is not np.ndarray:
+        found = by_kernel("normalize", floats, factor, offset, eps, centered)
+    if found is None:
+        found = _statistics(floats, eps, centered, factor, offset)
+    value, mean, variance, inverse = found
+    result = _standardized(rows, scale, shift, value, mean, inverse)
+    return np.reshape(result, array_of(x).shape), mean, variance
+
+
+def _check_channels(function: str, channels: int, **values: Any) -> None:
+    for name, value in values.items():
+        if value is not None and array_of(value).shape != (channels,):
+            raise ArgumentError(
+                f"{function} of {channels} channels needs a {name} of shape ({channels},), not {array_of(value).shape}"
+            )
+    check_real(function, **values)
+
+
+def _channels_of(function: str, x: Any, least: int) -> tuple[Any, int, int, int]:
+    """Return the array of x, its samples, its channels, and its positions in each channel."""
+    data = real_floating(function, "x", array_of(x))
+    if data.ndim < least:
+        wanted = "(n, channels, ...)" if least == 2 else "(n, channels, length, ...)"
+        raise ArgumentError(f"{function} takes x of shape {wanted}, not {data.shape}")
+    return data, data.shape[0], data.shape[1], math.prod(data.shape[2:])
+
+
+def _by_arrays(norm: Any, running_mean: Any, running_var: Any, options: Any, x: Any, weight: Any, bias: Any) -> Any:
+    return norm(x, running_mean, running_var, weight, bias, **options)
+
+
+def _moved(running: Any, observed: Any, momentum: float, factor: float) -> tuple[Any]:
+    return (running * (1 - momentum) + momentum * (observed * factor),)
+
+
+#: By KernelCompiler, what moves running statistics in one launch.
+_movers: dict[Any, TableUpdate] = {}
+
+
+def _update(running: Any, observed: Any, momentum: float, factor: float = 1.0) -> None:
+    """Move running statistics towards the observed ones times a factor, in place."""
+    if running is None:
+        return
+    if not isinstance(running, (np.ndarray, TensorBase)):
+        raise ArgumentError(f"running statistics are changed in place: pass a tensor or an array, not {running!r}")
+    if RECOMPUTING.get():
+        return
+    # Not by the tensor, which would tell that it was changed: a checkpoint refuses functions that change their
+    # arguments, of which the module is one. No derivative depends on these numbers, of which graphs keep copies.
+    if isinstance(running, TensorBase):
+        prepare_write(running)
+    target = array_of(running)
+    compiler = COMPILERS.get(type(target))
+    if compiler is not None and _lie_alike(target, observed):
+        if compiler not in _movers:
+            _movers[compiler] = compiler.update(_moved, 1)
+        _movers[compiler]([[target, observed]], [momentum, factor])
+        return
+    target *= 1 - momentum
+    target += (momentum * (observed if factor == 1 else observed * factor)).astype(target.dtype, copy=False)
+
+
+def _lie_alike(target: Any, observed: Any) -> bool:
+    """Tell whether two arrays of a device are floating and of one type, dtype and shape, without gaps."""
+    return (
+        type(observed) is type(target)
+        and observed.dtype == target.dtype
+        and target.dtype.char in "fd"
+        and bool(target.flags.c_contiguous and observed.flags.c_contiguous)
+    )
+
+
+@on_device_of_arguments
+def batch_norm(
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Return x with each channel normalized to mean 0 and variance 1, times a weight and plus a bias.
+
+    Args:
+        x: shape `(n, channels, ...)`.
+        running_mean: the running means, shape `(channels,)`, or None.
+        running_var: the running variances, shape `(channels,)`, or None.
+        weight: shape `(channels,)`, or None.
+        bias: shape `(channels,)`, or None.
+        training: normalize by the statistics of x, and move the running ones towards these, in place; otherwise
+            normalize by the running ones, which are needed then.
+        momentum: the weight of the statistics of x in the running ones.
+        eps: added to the variance.
+
+    Raises:
+        ArgumentError: the shapes do not fit, or there is one value for each channel; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.batch_norm; S. Ioffe and C. Szegedy, "Batch normalization" (2015).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.batch_norm(np.array([[1.0, 0.0], [3.0, 0.0]]), None, None, training=True, eps=0.0001)
+        array([[-0.99995,  0.     ],
+               [ 0.99995,  0.     ]])
+    """
+    check_operands_beside("batch_norm", x, weight, bias)
+    data, n, channels, positions = _channels_of("batch_norm", x, 2)
+    if data.itemsize == 2 and holds_half(x):
+        # The running statistics stay as they are, to be written into.
+        options = {"training": training, "momentum": momentum, "eps": eps}
+        normed = partial(_by_arrays, batch_norm, running_mean, running_var, options)
+        return by_single(normed, None, x, weight, bias)
+    _check_channels(
+        "batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    if not truth(training, "training"):
+        return _by_running_statistics("batch_norm", x, running_mean, running_var, weight, bias, eps)
+    count = n * positions
+    if count == 1:
+        raise ArgumentError(
+            f"batch_norm in training needs more than one value for each channel: x has shape {data.shape}"
+        )
+    result, mean, variance = _normalize_rows(x, (n, channels, positions), eps, True, weight, bias)
+    if count:
+        _update(running_mean, mean.reshape(-1), momentum)
+        _update(running_var, variance.reshape(-1), momentum, count / (count - 1))
+    return result
+
+
+@composite("x", "weight", "bias")
+def _by_given_statistics(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    value = (x - mean) / np.sqrt(variance + eps)
+    value = value if weight is None else value * weight
+    return value if bias is None else value + bias
+
+
+def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    if mean is None or variance is None:
+        raise ArgumentError(f"{function} outside of training needs running_mean and running_var")
+    data = array_of(x)
+    mean, variance = constant(function, "running_mean", mean), constant(function, "running_var", variance)
+    if any(map(records, (x, weight, bias))):
+        # Copies, since a training may change them before the backward of this call.
+        mean, variance = mean.copy(), variance.copy()
+    mean, variance = as_like(mean, data), as_like(variance, data)
+    if type(data) in COMPILERS:
+        images = np.reshape(x, (*data.shape[:2], math.prod(data.shape[2:])))
+        channels = [None if one is None else np.reshape(one, (1, -1, 1)) for one in (mean, variance, weight, bias)]
+        return np.reshape(_by_given_statistics(images, *channels, eps), data.shape)
+    scale = (variance + eps) ** -0.5
+    if weight is not None:
+        scale = scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    return _scaled_channels(x, scale, shift)
+
+
+@on_device_of_arguments
+def instance_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Return x with each channel of each sample normalized to mean 0 and variance 1, times a weight and plus a bias.
+
+    Args:
+        x: shape `(n, channels, length, ...)`.
+        running_mean: the running means, shape `(channels,)`, or None.
+        running_var: the running variances, shape `(channels,)`, or None.
+        weight: shape `(channels,)`, or None.
+        bias: shape `(channels,)`, or None.
+        use_input_stats: normalize by the statistics of x, and move the running ones towards these, in place; otherwise
+            normalize by the running ones, which are needed then.
+        momentum: the weight of the statistics of x in the running ones.
+        eps: added to the variance.
+
+    Raises:
+        ArgumentError: the shapes do not fit, or a channel has one value; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.instance_norm.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.instance_norm(np.array([[[1.0, 3.0], [5.0, 5.0]]]), eps=0.0001)
+        array([[[-0.99995,  0.99995],
+                [ 0.     ,  0.     ]]])
+    """
+    check_operands_beside("instance_norm", x, running_mean, running_var, weight, bias)
+    data, n, channels, positions = _channels_of("instance_norm", x, 3)
+    if data.itemsize == 2 and holds_half(x):
+        options = {"use_input_stats": use_input_stats, "momentum": momentum, "eps": eps}
+        normed = partial(_by_arrays, instance_norm, running_mean, running_var, options)
+        return by_single(normed, None, x, weight, bias)
+    _check_channels(
+        "instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    if not truth(use_input_stats, "use_input_stats"):
+        return _by_running_statistics("instance_norm", x, running_mean, running_var, weight, bias, eps)
+    if positions == 1:
+        raise ArgumentError(f"instance_norm needs more than one value in each channel: x has shape {data.shape}")
+    result, mean, variance = _normalize_rows(x, (1, n * channels, positions), eps, True, None, None)
+    if data.size:
+        _update(running_mean, mean.reshape(n, channels).mean(axis=0), momentum)
+        _update(running_var, variance.reshape(n, channels).mean(axis=0), momentum, positions / (positions - 1))
+    return _scaled_channels(result, weight, bias)
+
+
+_scaled = FusedFormula(lambda x, scale, shift: x * scale + shift)
+_multiplied = FusedFormula(np.multiply)
+
+
+def _scaled_on_device(x: Any, scale: Any, shift: Any) -> Any:
+    if scale is None:
+        return scaled_channels_.function(x, scale, shift)
+    if shift is None:
+        return _multiplied(x, _of_rows(scale))
+    return _scaled(x, _of_rows(scale), _of_rows(shift))
+
+
+@primitive()
+@device_variant(_scaled_on_device)
+def scaled_channels_(x: Any, scale: Any, shift: Any) -> Any:
+    """Return x times a scale plus a shift of each channel, which may be None; x has the shape (n, channels, positions).
+
+    Scale and shift have the shape (channels,).
+    """
+    if scale is not None and are_in_blocks(x, scale, shift):
+        value, result, source = _for_blocks(x)
+        standardized_blocks.scale_rows(result, source, scale, shift)
+        return value
+    value = x.copy() if scale is None else x * _of_rows(scale)
+    if shift is None:
+        return value
+    return np.add(value, _of_rows(shift), out=value if value.dtype == shift.dtype else None)
+
+
+@derivative(scaled_channels_, "x")
+def _(g: Any, scale: Any) -> Any:
+    return g if scale is None else scaled_channels(g, scale, None)
+
+
+@derivative(scaled_channels_, "scale")
+def _(g: Any, x: Any, scale_shape: tuple[int, ...]) -> Any:
+    return row_dots(g, x, scale_shape)
+
+
+@derivative(scaled_channels_, "shift")
+def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
+    return row_sums(g, shift_shape)
+
+
+@primitive()
+@device_kernel("row_dots(x, y, None, None, shape)")
+def row_dots_(x: Any, y: Any, shape: tuple[int, ...]) -> Any:
+    """Return the sum of each row of `x * y`, in a shape."""
+    return _dots(x, y).reshape(shape)
+
+
+@derivative(row_dots_, "x")
+def _(h: Any, y: Any) -> Any:
+    return _of_rows(h) * y
+
+
+@derivative(row_dots_, "y")
+def _(h: Any, x: Any) -> Any:
+    return _of_rows(h) * x
+
+
+scaled_channels: Callable[..., Any] = scaled_channels_.call
+row_dots: Callable[..., Any] = row_dots_.call
+
+
+def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:
+    """Return x of shape (n, channels, ...) with each channel times a weight plus a bias; both may be None."""
+    if weight is None and bias is None:
+        return x
+    shape = array_of(x).shape
+    images = np.reshape(x, (*shape[:2], math.prod(shape[2:])))
+    return np.reshape(scaled_channels(images, weight, bias), shape)
+
+
+@on_device_of_arguments
+def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Return x with each group of channels of each sample normalized to mean 0 and variance 1, scaled and shifted.
+
+    Args:
+        x: shape `(n, channels, ...)`.
+        num_groups: the number of groups, which divides the channels.
+        weight: shape `(channels,)`, or None.
+        bias: shape `(channels,)`, or None.
+        eps: added to the variance.
+
+    Raises:
+        ArgumentError: the shapes do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.group_norm; Y. Wu and K. He, "Group normalization" (2018).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.group_norm(np.array([[1.0, 3.0, 5.0, 5.0]]), 2, eps=0.0001)
+        array([[-0.99995,  0.99995,  0.     ,  0.     ]])
+    """
+    check_operands_beside("group_norm", x, weight, bias)
+    data, n, channels, positions = _channels_of("group_norm", x, 2)
+    if data.itemsize == 2 and holds_half(x):
+        return by_single(group_norm, None, x, num_groups, weight, bias, eps)
+    if num_groups < 1 or channels % num_groups:
+        raise ArgumentError(
+            f"group_norm needs a number of groups that divides the {channels} channels of x, not {num_groups}"
+        )
+    _check_channels("group_norm", channels, weight=weight, bias=bias)
+    shape = (1, n * num_groups, channels // num_groups * positions)
+    result, _, _ = _normalize_rows(x, shape, eps, True, None, None)
+    return _scaled_channels(result, weight, bias)
+
+
+# Root mean square norm: made of the functions above, where a device has no kernel for it with its weight.
+
+
+@primitive()
+def rms_norm_(x: Any, weight: Any, value: Any, inverse: Any) -> Any:
+    """Return `value`, the norm, which was computed with the inverse roots of the rows, a column."""
+    return value
+
+
+@derivative(rms_norm_, "x")
+@device_kernel("rms_norm_grad(g, x, weight, inverse)")
+def _(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
+    shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
+    g = np.reshape(g if weight is None else g * weight, rows)
+    result = standardized_grad(g, np.reshape(x, rows), None, None, np.reshape(inverse, (1, -1, 1)))
+    return np.reshape(result, shape)
+
+
+@derivative(rms_norm_, "weight")
+@device_kernel("rms_weight_grad(g, x, inverse, weight_shape)")
+def _(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Any:
+    shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
+    value, _ = _recomputed(np.reshape(x, rows), None, np.reshape(inverse, (1, -1, 1)))
+    return leading_sum(g * np.reshape(value, shape), weight_shape)
+
+
+_rms_norm = rms_norm_.call
+
+
+@on_device_of_arguments
+def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """Return x divided by the root of the mean of its squares over its last axes, times a weight.
+
+    Args:
+        x: shape `(..., *normalized_shape)`.
+        normalized_shape: the shape of the last axes, an int or a sequence of ints.
+        weight: shape `normalized_shape`, or None.
+        eps: added to the mean of the squares; None for the precision of the dtype of x.
+
+    Raises:
+        ArgumentError: the shapes do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.rms_norm; B. Zhang and R. Sennrich, "Root mean square layer normalization" (2019).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.rms_norm(np.array([[1.0, 7.0], [5.0, 5.0]]), 2, eps=0.0)
+        array([[0.2, 1.4],
+               [1. , 1. ]])
+    """
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    data = real_floating("rms_norm", "x", array_of(x))
+    if data.itemsize == 2 and holds_half(x):
+        # None is for the precision of the dtype of x.
+        return by_single(rms_norm, None, x, shape, weight, float(np.finfo(data.dtype).eps) if eps is None else eps)
+    if not shape or data.ndim < len(shape) or data.shape[data.ndim - len(shape) :] != shape:
+        expected = ", ".join(map(str, ("...", *shape)))
+        raise ArgumentError(f"rms_norm with normalized_shape {shape} takes x of shape ({expected}), not {data.shape}")
+    if weight is not None and array_of(weight).shape != shape:
+        raise ArgumentError(
+            f"rms_norm with normalized_shape {shape} needs a weight of that shape, not {array_of(weight).shape}"
+        )
+    check_real("rms_norm", weight=weight)
+    length = math.prod(shape)
+    eps = float(np.finfo(data.dtype).eps) if eps is None else eps
+    rows = data.size // length if length else 0
+    check_operands_beside("rms_norm", x, weight)
+    if data.__class__ is not np.ndarray:
+        found = by_kernel("rms_norm", data.reshape(rows, length), None if weight is None else array_of(weight), eps)
+        if found is not None:
+            return _rms_norm(x, weight, found[0].reshape(data.shape), found[1])
+    result, _, _ = _normalize_rows(x, (1, rows, length), eps, False, None, None)
+    return result if weight is None else result * weight

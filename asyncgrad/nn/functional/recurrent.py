@@ -28,10 +28,10 @@ from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import is_device_array
 from ...core.function.function import Function
 from ...core.settings.context import is_grad_enabled
+from ..shared.arguments import array_of
+from ..shared.rows import leading_sum
 from .activations import relu, sigmoid
-from .arguments import array_of
 from .linear import linear, linear_input_grad, linear_weight_grad
-from .rows import leading_sum
 
 __all__ = ["ELMAN_RELU", "ELMAN_TANH", "GRU", "LSTM", "Cell", "Weights", "recur"]
 

@@ -12,9 +12,9 @@ from ...core.arrays.values import as_like, empty_like, zeros_like
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError
-from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
-from .arguments import array_of, floating
+from ..shared.arguments import array_of, floating
 from .linear import linear
+from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
 
 __all__ = ["interpolate", "pad"]
 

@@ -10,23 +10,37 @@ from ...core.settings.arguments import number, truth
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from .. import init
-from ..functional.activations import elu, leaky_relu, relu, sigmoid, silu, softplus, tanh
-from ..functional.gaussian_units import gelu
-from ..functional.piecewise_activations import (
+from ..functional.activations import (
+    celu,
+    elu,
+    gelu,
+    glu,
     hardshrink,
     hardsigmoid,
     hardswish,
     hardtanh,
+    leaky_relu,
+    log_softmax,
+    logsigmoid,
+    mish,
     prelu,
+    relu,
     relu6,
     rrelu,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softmin,
+    softplus,
     softshrink,
+    softsign,
+    tanh,
+    tanhshrink,
     threshold,
 )
-from ..functional.smooth_activations import celu, glu, logsigmoid, mish, selu, softsign, tanhshrink
-from ..functional.softmaxes import log_softmax, softmax, softmin
-from .linear import Place, new_parameter, size
 from .module import Module
+from .parameters import Place, new_parameter, size
 
 __all__ = [
     "CELU",

@@ -8,11 +8,11 @@ from typing import Any, final
 from ...core.settings.arguments import truth, whole_number
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ..functional.arguments import array_of, pair, single
 from ..functional.convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from ..functional.resizing import pad
-from .linear import draw_by_inputs, new_parameter, size
+from ..shared.arguments import array_of, pair, single
 from .module import Module
+from .parameters import draw_by_inputs, new_parameter, size
 
 __all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
 

@@ -10,8 +10,8 @@ from ...core.arrays.values import as_like, raw
 from ...core.settings.arguments import number, truth
 from ...errors import ArgumentError
 from ...random import generator
-from ..functional.arguments import array_of
 from ..functional.dropout import dropout
+from ..shared.arguments import array_of
 from .module import Module
 
 __all__ = ["Dropout", "Dropout1d", "Dropout2d"]

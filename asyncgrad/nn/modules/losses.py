@@ -6,38 +6,35 @@ from typing import Any, ClassVar, final
 
 from ...core.settings.arguments import truth
 from ...core.tensor import Tensor, asarray
-from ..functional.arguments import REDUCTIONS, check_reduction
-from ..functional.cross_entropy import cross_entropy, nll_loss
-from ..functional.distances import cosine_similarity, pairwise_distance
 from ..functional.losses import (
     KL_REDUCTIONS,
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    cross_entropy,
     gaussian_nll_loss,
+    hinge_embedding_loss,
     huber_loss,
     kl_div,
     l1_loss,
-    mse_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-)
-from ..functional.margin_losses import (
-    cosine_embedding_loss,
-    hinge_embedding_loss,
     margin_ranking_loss,
+    mse_loss,
     multi_margin_loss,
     multilabel_margin_loss,
     multilabel_soft_margin_loss,
+    nll_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
     triplet_margin_loss,
 )
+from ..shared.arguments import REDUCTIONS, check_reduction
 from .module import Module
 
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
     "CosineEmbeddingLoss",
-    "CosineSimilarity",
     "CrossEntropyLoss",
     "GaussianNLLLoss",
     "HingeEmbeddingLoss",
@@ -50,7 +47,6 @@ __all__ = [
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss",
-    "PairwiseDistance",
     "PoissonNLLLoss",
     "SmoothL1Loss",
     "SoftMarginLoss",
@@ -381,38 +377,3 @@ class MultiMarginLoss(_Loss):
     def extra_repr(self) -> str:
         """Return the options."""
         return f"p={self.p}, margin={self.margin}, {super().extra_repr()}"
-
-
-@final
-class CosineSimilarity(Module):
-    """Computes `nn.cosine_similarity` along the axis `dim`. Source: torch.nn.CosineSimilarity."""
-
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        self.dim: int = dim
-        self.eps: float = eps
-
-    def forward(self, x1: Any, x2: Any) -> Any:
-        """Return `nn.cosine_similarity(x1, x2, dim, eps)`."""
-        return cosine_similarity(x1, x2, self.dim, self.eps)
-
-    def extra_repr(self) -> str:
-        """Return the options."""
-        return f"dim={self.dim}, eps={self.eps}"
-
-
-@final
-class PairwiseDistance(Module):
-    """Computes `nn.pairwise_distance`, whose options are this class's. Source: torch.nn.PairwiseDistance."""
-
-    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
-        self.norm: float = p
-        self.eps: float = eps
-        self.keepdim: bool = truth(keepdim, "keepdim")
-
-    def forward(self, x1: Any, x2: Any) -> Any:
-        """Return `nn.pairwise_distance(x1, x2, p, eps, keepdim)`."""
-        return pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
-
-    def extra_repr(self) -> str:
-        """Return the options."""
-        return f"p={self.norm}, eps={self.eps}, keepdim={self.keepdim}"

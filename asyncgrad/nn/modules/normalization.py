@@ -16,11 +16,10 @@ from ...core.settings.default_dtype import floating_dtype
 from ...core.tensor import Tensor, tensor
 from ...errors import ArgumentError
 from .. import init
-from ..functional.arguments import array_of
-from ..functional.normalization import layer_norm
-from ..functional.standardizing import batch_norm, group_norm, instance_norm, rms_norm
-from .linear import new_parameter, size
+from ..functional.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from ..shared.arguments import array_of
 from .module import Module
+from .parameters import new_parameter, size
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm", "RMSNorm"]
 

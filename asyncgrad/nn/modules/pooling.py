@@ -6,10 +6,28 @@ from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 from ...core.settings.arguments import truth
-from ..functional.pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
+from ..functional.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    max_pool1d,
+    max_pool2d,
+)
 from .module import Module
 
-__all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "MaxPool1d",
+    "MaxPool2d",
+]
 
 
 class _Pool(Module):
@@ -121,3 +139,113 @@ class AvgPool2d(_Pool):
             self.count_include_pad,
             self.divisor_override,
         )
+
+
+class AdaptivePool(Module):
+    """Abstract: a layer that pools into a given number of windows."""
+
+    #: The function that does it.
+    _pool: ClassVar[Callable[..., Any]]
+
+    def __init__(self, output_size: Any) -> None:
+        self.output_size = output_size
+
+    def forward(self, input: Any) -> Any:
+        """Return the means or the maxima of the windows."""
+        pool = type(self)._pool
+        return pool(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        return f"output_size={self.output_size}"
+
+
+@final
+class AdaptiveAvgPool1d(AdaptivePool):
+    """Return the means of windows, as many as asked for, that together cover a sequence.
+
+    Args:
+        output_size: the length of the result.
+
+    Source: torch.nn.AdaptiveAvgPool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.AdaptiveAvgPool1d(5)(np.ones((2, 3, 8))).shape
+        (2, 3, 5)
+    """
+
+    _pool = staticmethod(adaptive_avg_pool1d)
+
+
+@final
+class AdaptiveAvgPool2d(AdaptivePool):
+    """Return the means of windows, as many as asked for, that together cover an image.
+
+    Args:
+        output_size: rows and columns of the result, an int for both or a pair; None keeps a size.
+
+    Source: torch.nn.AdaptiveAvgPool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.AdaptiveAvgPool2d(5)(np.ones((2, 3, 8, 8))).shape
+        (2, 3, 5, 5)
+    """
+
+    _pool = staticmethod(adaptive_avg_pool2d)
+
+
+class AdaptiveMaxPool(AdaptivePool):
+    """Abstract: a layer that returns the maxima of a given number of windows."""
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices: bool = truth(return_indices, "return_indices")
+
+    def forward(self, input: Any) -> Any:
+        """Return the maxima of the windows, with `return_indices` together with their positions."""
+        pool = type(self)._pool
+        return pool(input, self.output_size, self.return_indices)
+
+
+@final
+class AdaptiveMaxPool1d(AdaptiveMaxPool):
+    """Return the maxima of windows, as many as asked for, that together cover a sequence.
+
+    Args:
+        output_size: the length of the result.
+        return_indices: return the positions of the maxima too.
+
+    Source: torch.nn.AdaptiveMaxPool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.AdaptiveMaxPool1d(5)(np.ones((2, 3, 8))).shape
+        (2, 3, 5)
+    """
+
+    _pool = staticmethod(adaptive_max_pool1d)
+
+
+@final
+class AdaptiveMaxPool2d(AdaptiveMaxPool):
+    """Return the maxima of windows, as many as asked for, that together cover an image.
+
+    Args:
+        output_size: rows and columns of the result, an int for both or a pair; None keeps a size.
+        return_indices: return the positions of the maxima too.
+
+    Source: torch.nn.AdaptiveMaxPool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.AdaptiveMaxPool2d(5)(np.ones((2, 3, 8, 8))).shape
+        (2, 3, 5, 5)
+    """
+
+    _pool = staticmethod(adaptive_max_pool2d)

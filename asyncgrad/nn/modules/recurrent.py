@@ -14,14 +14,14 @@ from ...core.settings.arguments import number, truth, whole_number
 from ...core.tensor import Tensor
 from ...errors import ArgumentError, ArgumentTypeError
 from .. import init
-from ..functional.arguments import array_of
 from ..functional.dropout import dropout
 from ..functional.recurrent import ELMAN_RELU, ELMAN_TANH, Cell, Weights, recur
 from ..functional.recurrent import GRU as GRU_CELL
 from ..functional.recurrent import LSTM as LSTM_CELL
+from ..shared.arguments import array_of
 from ..utils.rnn import PackedSequence
-from .linear import new_parameter, size
 from .module import Module
+from .parameters import new_parameter, size
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.settings.arguments import describe, truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError
-from ..functional.arguments import array_of
+from ..shared.arguments import array_of
 
 __all__ = [
     "PackedSequence",

@@ -15,18 +15,19 @@ from ...errors import ArgumentError, ArgumentTypeError, MissingDerivativeError
 __all__ = [
     "REDUCTIONS",
     "array_of",
-    "check_reduction",
+    "as_saved",
     "check_real",
+    "check_reduction",
     "complex_error",
     "constant",
     "floating",
-    "as_saved",
     "is_outside",
     "pair",
     "real_floating",
     "records",
     "single",
 ]
+
 
 REDUCTIONS = ("none", "mean", "sum")
 

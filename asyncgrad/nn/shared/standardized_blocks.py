@@ -1,4 +1,4 @@
-"""Standardization of NumPy arrays block by block: values and gradients, for `standardizing`, which has the formulas.
+"""Standardization of NumPy arrays block by block: values and gradients. `functional/normalization.py` derives them.
 
 Arrays are contiguous, of shape (outer, rows, inner), and all of one floating dtype. Statistics have the shape
 (1, rows, 1); scales and shifts have one number for each row. Where outer is 1, a row lies together in memory, and all
@@ -17,6 +17,7 @@ from .row_blocks import blocks, scratch, unbuffered_rows
 from .rows import sum_rows
 
 __all__ = ["centered_dots", "grad_of_block", "input_grad", "scale_rows", "standardize"]
+
 
 #: Rows of so few inner elements, and several outer ones, are computed side by side.
 _FEW = 128

@@ -20,6 +20,7 @@ from ...core.recording.primitive import derivative, primitive
 
 __all__ = ["add_leading_sum", "leading_sum", "leading_sum_on_device", "maximum_along", "sum_along", "sum_rows"]
 
+
 #: Longer rows are summed by NumPy's pairwise summation, which is more accurate and as fast there.
 LONG = 2048
 #: The maxima of rows up to this length are taken from a transposed copy.

@@ -1,4 +1,4 @@
-"""Class labels: their checks, and functions that pick the elements at labels or put elements there."""
+"""Labels of classes: their checks, and functions that pick the elements at labels or put elements there."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_like
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError, IndexRangeError
-from .arguments import array_of, as_saved, constant, is_outside
+from .arguments import constant, is_outside
 
-__all__ = ["LabelsOnDevice", "Selection", "at_labels", "in_dtype", "label_index", "labels_beside", "one_hot", "select"]
+__all__ = ["LabelsOnDevice", "Selection", "at_labels", "in_dtype", "label_index", "labels_beside", "select"]
 
 
 class Selection(NamedTuple):
@@ -178,43 +176,3 @@ def _(h: Any, labels: Any, ignored: Any) -> Any:
 
 at_labels: Callable[..., Any] = at_labels_.call
 put_at_labels: Callable[..., Any] = put_at_labels_.call
-
-
-@on_device_of_arguments
-def one_hot(labels: Any, num_classes: int = -1) -> Any:
-    """Return an array with an axis more, of zeros with a one at each label.
-
-    Args:
-        labels: integers from 0 to `num_classes - 1`, shape `(...)`.
-        num_classes: the length of the new axis; -1 for one more than the largest label.
-
-    Returns:
-        Integers, shape `(..., num_classes)`.
-
-    Raises:
-        ArgumentError: the labels are not integers, or there are none to count the classes of.
-        IndexRangeError: a label is not a class.
-
-    Source: torch.nn.functional.one_hot.
-
-    Example:
-        >>> import numpy as np
-        >>> from asyncgrad import nn
-        >>> nn.one_hot(np.array([2, 0]))
-        array([[0, 0, 1],
-               [1, 0, 0]])
-    """
-    data = array_of(labels)
-    if data.dtype.kind not in "iu":
-        raise ArgumentError(f"one_hot takes integer labels, not {data.dtype}")
-    if num_classes == -1:
-        if not data.size:
-            raise ArgumentError(f"one_hot of labels of shape {data.shape} needs num_classes: there are none to count")
-        num_classes = int(data.max()) + 1
-    if num_classes < 1:
-        raise ArgumentError(f"one_hot takes num_classes of at least 1, or -1 to count them, not {num_classes}")
-    if data.size and (data.min() < 0 or data.max() >= num_classes):
-        worst = data.min() if data.min() < 0 else data.max()
-        raise IndexRangeError(f"one_hot got label {worst}, but there are {num_classes} classes: 0 to {num_classes - 1}")
-    result = (data[..., np.newaxis] == arange_like(data, num_classes)).astype(np.int64)
-    return as_saved(result, labels) if isinstance(labels, TensorBase) else result

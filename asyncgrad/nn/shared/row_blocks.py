@@ -17,6 +17,7 @@ import numpy as np
 
 __all__ = ["are_in_blocks", "blocks", "repeated", "scratch", "unbuffered_rows"]
 
+
 #: The bytes of a block; several arrays of this size fit into a core's own cache.
 BLOCK = 1 << 18
 #: Larger temporaries are new arrays.

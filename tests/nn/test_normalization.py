@@ -10,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.nn.functional import row_blocks
+from asyncgrad.nn.shared import row_blocks
 
 SHAPES = [(5, 6, 4, 50), (3, 6, 7), (2, 6, 700), (1, 6, 4, 4), (9, 6)]
 NORMS: dict[str, Callable[..., Any]] = {

@@ -22,6 +22,7 @@ from ...core.recording.kernels import C_FUNCTIONS, FusedFormula, fused
 
 __all__ = ["erfc", "normal_cdf", "normal_pdf_into"]
 
+
 #: erf(x) = x R(x**2) up to this |x|; numerator and denominator, highest power first.
 CENTRE = 0.46875
 CENTRE_NUMERATOR = (

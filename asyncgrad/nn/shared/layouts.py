@@ -14,6 +14,7 @@ from ...core.arrays.values import empty_like
 
 __all__ = ["copy_images", "empty_laid_like", "images_first", "images_last", "in_order_of", "with_spaced_rows"]
 
+
 #: Rows that are apart by a multiple of so many bytes fall into few sets of a processor's cache.
 _ALIASED = 1 << 10
 #: The bytes of a cache line.

@@ -1,0 +1,235 @@
+"""Rows picked from a table by their numbers, and numbers as rows with a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.device_arrays import add_at
+from ...core.arrays.device_functions import by_kernel
+from ...core.arrays.interception import on_device_of_arguments
+from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.tensor_base import TensorBase
+from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_like
+from ...core.graph.saved_hooks import prepare_write
+from ...core.recording.kernels import adds_by, device_variant
+from ...core.recording.primitive import derivative, primitive
+from ...core.settings.arguments import describe, number, truth
+from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
+from ..shared.arguments import array_of, as_saved, is_outside
+
+__all__ = ["embedding", "one_hot"]
+
+
+@primitive()
+def rows_at_(weight: Any, indices: Any, padding_index: int | None, rows: Any, counts: Any) -> Any:
+    """Return the rows of a table at an array of indices; `rows`, which are those, where that is not None.
+
+    The gradient of each row is divided by the row's entry in `counts`, where that is not None.
+    """
+    return weight[indices] if rows is None else rows
+
+
+def _shared(g: Any, counts: Any) -> Any:
+    """Return the gradients of rows, each divided by how often its row is there; as they are if `counts` is None."""
+    return g if counts is None else g / counts
+
+
+def _rows_grad_on_device(
+    g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any
+) -> Any:
+    return rows_added_.function(_shared(g, counts), indices, weight_shape, padding_index)
+
+
+def _add_rows(
+    total: Any, g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any
+) -> Any:
+    """Add the gradient of a table to an array of a device that may be written into; return the new sum."""
+    kept = None if padding_index is None else total[padding_index].copy()
+    add_at(total, indices, _shared(g, counts))
+    if kept is not None:
+        total[padding_index] = kept
+    return total
+
+
+@derivative(rows_at_, "weight")
+@adds_by(_add_rows)
+@device_variant(_rows_grad_on_device)
+def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any) -> Any:
+    return rows_added(_shared(g, counts), indices, weight_shape, padding_index)
+
+
+@primitive()
+def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int | None) -> Any:
+    """Return a table of zeros with each row of `g` added to the row of its index, except the padding row."""
+    table = zeros_like(g, shape)
+    if indices.__class__ is np.ndarray:
+        # np.add.at is fast only in one dimension.
+        positions = indices.reshape(-1, 1) * shape[1] + np.arange(shape[1])
+        np.add.at(table.reshape(-1), positions.reshape(-1), g.reshape(-1))
+    else:
+        add_at(table, indices, g, is_zero=True)
+    if padding_index is not None:
+        table[padding_index] = 0
+    return table
+
+
+@derivative(rows_added_, "g")
+def _(h: Any, indices: Any, padding_index: int | None) -> Any:
+    rows = rows_at_(h, indices, padding_index, None, None)
+    return rows if padding_index is None else rows * (indices != padding_index)[..., np.newaxis]
+
+
+_rows_at = rows_at_.call
+rows_added: Callable[..., Any] = rows_added_.call
+
+
+def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
+    """Return the rows of a table at indices that are in the memory of a device, without waiting for their values.
+
+    Returns:
+        The rows, of NaNs where there is no row; and the indices, 0 there.
+    """
+    found = by_kernel("rows_at", table, indices)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    missing = is_outside(indices, len(table))
+    indices = np.where(missing, 0, indices)
+    rows = table[indices]
+    np.copyto(rows, np.nan, where=missing[..., np.newaxis])
+    return rows, indices
+
+
+def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    """Scale the rows at some indices whose norm is above `max_norm` down to it, in place."""
+    if not isinstance(weight, (TensorBase, np.ndarray)):
+        raise ArgumentTypeError(
+            f"with max_norm, rows are changed in place: weight must be a tensor, not {describe(weight)}"
+        )
+    table = array_of(weight)
+    numbers = np.unique(indices)
+    numbers = numbers[~is_outside(numbers, len(table))]
+    rows = table[numbers]
+    norms = np.linalg.norm(rows, norm_type, axis=1)
+    is_long = norms > max_norm
+    if not is_long.any():
+        return
+    if isinstance(weight, TensorBase):
+        prepare_write(weight)
+        table = array_of(weight)
+    # The summand is PyTorch's.
+    scales = max_norm / (norms[is_long] + 1e-7)
+    table[numbers[is_long]] = rows[is_long] * scales[:, np.newaxis].astype(table.dtype)
+    if isinstance(weight, TensorBase):
+        weight._bump_version()
+
+
+def _frequencies(indices: Any, table: Any) -> Any:
+    """Return for each index how often it is among the indices, shape (..., 1)."""
+    counts = np.bincount(indices.reshape(-1), minlength=len(table))[indices]
+    return as_like(counts[..., np.newaxis].astype(table.dtype), table)
+
+
+@on_device_of_arguments
+def embedding(
+    indices: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+) -> Any:
+    """Return the rows of `weight` at `indices`.
+
+    Args:
+        indices: integers from 0 to `rows - 1`, of any shape `(...)`.
+        weight: a table, shape `(rows, features)`.
+        padding_idx: the index of a row that gets no gradient, or None; a negative one counts from the end.
+        max_norm: scale each row at an index whose norm is above this number down to it, in place, first.
+        norm_type: the p of that p-norm.
+        scale_grad_by_freq: divide the gradient of each row by how often its index is among the indices.
+
+    Returns:
+        A tensor of shape `(..., features)`.
+
+    Raises:
+        IndexRangeError: there is no row at an index. (Indices on a device with arrays of its own are not waited for:
+            where there is no row, the result is NaN.)
+        ArgumentError: the indices are not integers, or the weight is not a matrix.
+
+    Source: torch.nn.functional.embedding.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.embedding(np.array([2, 0]), np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+        array([[5., 6.],
+               [1., 2.]])
+    """
+    check_operands_beside("embedding", weight, constants=indices)
+    data = array_of(indices)
+    table = array_of(weight)
+    shape = table.shape
+    if len(shape) != 2:
+        raise ArgumentError(f"embedding needs a weight of shape (rows, features), not {shape}")
+    if data.dtype.kind not in "iu":
+        raise ArgumentError(f"embedding needs integer indices, not {data.dtype}: its arguments are (indices, weight)")
+    rows, found = shape[0], None
+    is_checked = data.__class__ is np.ndarray or not is_device_array(data) or table.dtype.kind not in "fc"
+    if is_checked:
+        lowest, highest = (data.min(), data.max()) if data.size else (0, -1)
+        if lowest < 0 or highest >= rows:
+            worst = lowest if lowest < 0 else highest
+            raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+    if max_norm is not None and data.size:
+        _shorten_rows(weight, data, number(max_norm, "max_norm", 0), number(norm_type, "norm_type"))
+    if not is_checked:
+        found, data = _rows_unwaited(array_of(weight), data)
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
+        padding_idx %= rows
+    counts = _frequencies(data, table) if truth(scale_grad_by_freq, "scale_grad_by_freq") else None
+    return _rows_at(weight, as_like(data, table), padding_idx, found, counts)
+
+
+@on_device_of_arguments
+def one_hot(labels: Any, num_classes: int = -1) -> Any:
+    """Return an array with an axis more, of zeros with a one at each label.
+
+    Args:
+        labels: integers from 0 to `num_classes - 1`, shape `(...)`.
+        num_classes: the length of the new axis; -1 for one more than the largest label.
+
+    Returns:
+        Integers, shape `(..., num_classes)`.
+
+    Raises:
+        ArgumentError: the labels are not integers, or there are none to count the classes of.
+        IndexRangeError: a label is not a class.
+
+    Source: torch.nn.functional.one_hot.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.one_hot(np.array([2, 0]))
+        array([[0, 0, 1],
+               [1, 0, 0]])
+    """
+    data = array_of(labels)
+    if data.dtype.kind not in "iu":
+        raise ArgumentError(f"one_hot takes integer labels, not {data.dtype}")
+    if num_classes == -1:
+        if not data.size:
+            raise ArgumentError(f"one_hot of labels of shape {data.shape} needs num_classes: there are none to count")
+        num_classes = int(data.max()) + 1
+    if num_classes < 1:
+        raise ArgumentError(f"one_hot takes num_classes of at least 1, or -1 to count them, not {num_classes}")
+    if data.size and (data.min() < 0 or data.max() >= num_classes):
+        worst = data.min() if data.min() < 0 else data.max()
+        raise IndexRangeError(f"one_hot got label {worst}, but there are {num_classes} classes: 0 to {num_classes - 1}")
+    result = (data[..., np.newaxis] == arange_like(data, num_classes)).astype(np.int64)
+    return as_saved(result, labels) if isinstance(labels, TensorBase) else result

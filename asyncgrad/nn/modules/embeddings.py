@@ -1,0 +1,120 @@
+"""Tables of vectors."""
+
+from __future__ import annotations
+
+from operator import setitem
+from typing import Any, final
+
+from ...core.arrays.interception import on_device_of
+from ...core.settings.arguments import number, truth, whole_number
+from ...core.tensor import Tensor, asarray
+from ...errors import ArgumentError
+from .. import init
+from ..functional.embeddings import embedding
+from .module import Module
+from .parameters import Place, new_parameter, size
+
+__all__ = ["Embedding"]
+
+
+@final
+class Embedding(Module):
+    """A table of vectors, looked up by number.
+
+    Args:
+        num_embeddings: the number of rows.
+        embedding_dim: the size of each row.
+        padding_idx: the number of a row that is 0 and gets no gradient; a negative one counts from the end.
+        max_norm: rows whose norm is above this number are scaled down to it, in place, when they are looked up.
+        norm_type: the p of that p-norm.
+        scale_grad_by_freq: divide the gradient of each row by how often it is looked up in a call.
+        device: where the table lives.
+        dtype: its dtype; None for the default one.
+
+    Attributes:
+        weight: shape `(num_embeddings, embedding_dim)`, drawn from the normal distribution.
+
+    Source: torch.nn.Embedding.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        *,
+        device: Place = None,
+        dtype: Any = None,
+    ) -> None:
+        self.num_embeddings: int = size(num_embeddings, "num_embeddings")
+        self.embedding_dim: int = size(embedding_dim, "embedding_dim")
+        if padding_idx is not None:
+            if not -num_embeddings <= whole_number(padding_idx, "padding_idx") < num_embeddings:
+                raise ArgumentError(f"padding_idx {padding_idx} is no row of a table of {num_embeddings}")
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        self.max_norm: float | None = None if max_norm is None else number(max_norm, "max_norm", 0)
+        self.norm_type: float = number(norm_type, "norm_type")
+        self.scale_grad_by_freq: bool = truth(scale_grad_by_freq, "scale_grad_by_freq")
+        self.weight: Tensor = new_parameter((self.num_embeddings, self.embedding_dim), device, dtype)
+        self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+    ) -> Embedding:
+        """Return a layer with a given table, which it copies.
+
+        Args:
+            embeddings: shape `(num_embeddings, embedding_dim)`.
+            freeze: whether the table does not require grad.
+            padding_idx: as for the class; its row stays what it is.
+            max_norm: as for the class, like all that follow.
+            norm_type: of `max_norm`.
+            scale_grad_by_freq: whether gradients are divided.
+
+        Raises:
+            ArgumentError: the table has not two axes.
+        """
+        table = asarray(embeddings).detach()
+        if table.ndim != 2:
+            raise ArgumentError(f"embeddings must have the shape (num_embeddings, embedding_dim), not {table.shape}")
+        rows, features = table.shape
+        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq)
+        layer = cls(rows, features, *options, device=table.device, dtype=table.dtype)
+        layer.weight = table.copy().requires_grad_(not truth(freeze, "freeze"))
+        return layer
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            on_device_of(self.weight._data, setitem, self.padding_idx, 0)
+
+    def forward(self, input: Any) -> Any:
+        """Return the rows, shape `(..., embedding_dim)`.
+
+        Args:
+            input: whole numbers of any shape `(...)`.
+        """
+        return embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+
+    def extra_repr(self) -> str:
+        """Return the shape of the table, and the options."""
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        return text + (", scale_grad_by_freq=True" if self.scale_grad_by_freq else "")

@@ -1,0 +1,48 @@
+"""How a layer makes its parameters, and checks the sizes of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...core.engine.device import Device
+from ...core.settings.arguments import whole_number
+from ...core.settings.default_dtype import floating_dtype
+from ...core.tensor import Tensor, tensor
+from ...errors import ArgumentError
+from .. import init
+
+__all__ = ["Place", "draw_by_inputs", "new_parameter", "size"]
+
+
+Place = str | Device | None
+
+
+def new_parameter(shape: tuple[int, ...], device: Place = None, dtype: Any = None) -> Tensor:
+    """Return a parameter of arbitrary content, for an initialiser to fill; `dtype` is by default the default dtype."""
+    kind = floating_dtype(dtype)
+    if kind.kind not in "fc":
+        raise ArgumentError(f"the dtype of a parameter is floating or complex, not {kind}")
+    return tensor(np.zeros(shape, kind), device=device, requires_grad=True)
+
+
+def draw_by_inputs(weight: Tensor, bias: Tensor | None, inputs: int) -> None:
+    """Draw a weight and a bias uniformly between ±1 / sqrt(inputs), the number of inputs that an output depends on."""
+    bound = 1 / math.sqrt(inputs) if inputs else 0.0
+    init.uniform_(weight, -bound, bound)
+    if bias is not None:
+        init.uniform_(bias, -bound, bound)
+
+
+def size(value: Any, name: str) -> int:
+    """Return a number of features as an int.
+
+    Raises:
+        ArgumentError: it is negative.
+    """
+    found = whole_number(value, name)
+    if found < 0:
+        raise ArgumentError(f"{name} must not be negative, but is {found}")
+    return found

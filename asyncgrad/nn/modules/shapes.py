@@ -1,0 +1,84 @@
+"""Layers that change the shape of their input, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+
+from ...core.settings.arguments import whole_number
+from ...errors import ArgumentError
+from .module import Module
+
+__all__ = ["Flatten", "Unflatten"]
+
+
+@final
+class Flatten(Module):
+    """Joins the axes from `start_dim` to `end_dim` to one.
+
+    Source: torch.nn.Flatten.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.Flatten()(np.ones((5, 2, 3))).shape
+        (5, 6)
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        self.start_dim: int = whole_number(start_dim, "start_dim")
+        self.end_dim: int = whole_number(end_dim, "end_dim")
+
+    def forward(self, input: Any) -> Any:
+        """Return the input in its new shape.
+
+        Raises:
+            ArgumentError: the input has not these axes.
+        """
+        # A number has one axis to join, as in PyTorch.
+        shape = np.shape(input) or (1,)
+        try:
+            first, last = range(len(shape))[self.start_dim], range(len(shape))[self.end_dim]
+        except IndexError:
+            first, last = 1, 0
+        if last < first:
+            raise ArgumentError(
+                f"Flatten joins the axes {self.start_dim} to {self.end_dim}, and the input has the shape "
+                f"{np.shape(input)}"
+            )
+        return np.reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+    def extra_repr(self) -> str:
+        """Return the axes."""
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+@final
+class Unflatten(Module):
+    """Splits an axis into several.
+
+    Source: torch.nn.Unflatten.
+    """
+
+    def __init__(self, dim: int, unflattened_size: tuple[int, ...]) -> None:
+        self.dim: int = whole_number(dim, "dim")
+        self.unflattened_size: tuple[int, ...] = tuple(unflattened_size)
+
+    def forward(self, input: Any) -> Any:
+        """Return the input in its new shape.
+
+        Raises:
+            ArgumentError: the input has not this axis.
+        """
+        shape = np.shape(input)
+        try:
+            axis = range(len(shape))[self.dim]
+        except IndexError:
+            raise ArgumentError(f"Unflatten splits axis {self.dim}, and the input has the shape {shape}") from None
+        return np.reshape(input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
+
+    def extra_repr(self) -> str:
+        """Return the axis and its new sizes."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

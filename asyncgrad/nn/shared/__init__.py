@@ -1,0 +1,1 @@
+"""What several topics of functions and modules share, and what only computes."""

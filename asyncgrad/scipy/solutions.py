@@ -17,6 +17,7 @@ import numpy as np
 from ..core.function.function import Function
 from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
+from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import flatten, leaves, unflatten
 from ..errors import ArgumentTypeError, BlockingError
@@ -167,16 +168,11 @@ def drive(coroutine: Coroutine[Any, Any, Any], is_async: bool, name: str) -> Any
     """Return the coroutine for the caller to await; or, if it never suspends, its result."""
     if is_async:
         return coroutine
-    before = BLOCKING.get()
-    try:
-        BLOCKING.set(True)
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    finally:
-        BLOCKING.set(before)
-    coroutine.close()
-    raise BlockingError(
+    return run_without_suspending(coroutine, _suspension_error, name)
+
+
+def _suspension_error(name: str) -> BlockingError:
+    return BlockingError(
         f"{name}: a function that was passed suspended in a call that does not await it: write it as an async def, "
         f"and await {name}(...)"
     )

@@ -19,7 +19,7 @@ from ..core.settings.context import is_kind
 from ..core.tensor import Tensor
 from ..transforms.gradient_check import gradcheck as _gradcheck
 from ..transforms.gradient_check import gradgradcheck as _gradgradcheck
-from .driving import bind, choose_driver, make_blocking, run_on_own_loop, run_without_suspending
+from .driving import bind, choose_driver, make_blocking, run_blocking, run_on_own_loop
 
 __all__ = [
     "backward",
@@ -50,16 +50,16 @@ def _blocking_form_of(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callabl
         @functools.wraps(stub)
         def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
             if not takes_function:
-                return run_without_suspending(awaitable(*args, **kwargs), name)
+                return run_blocking(awaitable(*args, **kwargs), name)
             fn = args[0] if args else kwargs.get("fn")
             if is_kind(inspect.iscoroutinefunction, fn):
                 return run_on_own_loop(awaitable(*args, **kwargs), name)
             if not callable(fn):
                 # The awaitable function raises the error.
-                return run_without_suspending(awaitable(*args, **kwargs), name)
+                return run_blocking(awaitable(*args, **kwargs), name)
             bound = bind(signature, name, args, kwargs)
             bound.arguments["fn"] = make_blocking(fn, name)
-            return run_without_suspending(awaitable(*bound.args, **bound.kwargs), name)
+            return run_blocking(awaitable(*bound.args, **bound.kwargs), name)
 
         # Otherwise inspect would show the signature of the stub.
         del blocking.__wrapped__

@@ -9,36 +9,28 @@ from typing import Any, TypeVar
 
 from ..core.engine.loops import loop_is_running, run
 from ..core.settings.context import BLOCKING, is_kind
+from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor
 from ..errors import BlockingError
 
-__all__ = ["bind", "choose_driver", "run_on_own_loop", "run_without_suspending", "make_blocking", "suspension_error"]
+__all__ = ["bind", "choose_driver", "run_on_own_loop", "run_blocking", "make_blocking", "suspension_error"]
 
 T = TypeVar("T")
 
 
-def run_without_suspending(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+def run_blocking(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     """Return the result of a coroutine that does not suspend while BLOCKING is set.
 
     Raises:
         BlockingError: the coroutine would have to suspend.
     """
-    before = BLOCKING.get()
     try:
-        # Inside the try, since an interrupt may come as soon as it is set.
-        BLOCKING.set(True)
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+        return run_without_suspending(coroutine, suspension_error, name)
     except BlockingError as error:
         # The engine's message names the node, but can only advise to await ag.backward or ag.grad.
         if f"ag.{name}(" not in str(error):
             error.add_note(f"in asyncgrad.sync.{name}(...): await ag.{name}(...) instead")
         raise
-    finally:
-        BLOCKING.set(before)
-    coroutine.close()
-    raise suspension_error(name)
 
 
 def run_on_own_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
@@ -79,7 +71,7 @@ def choose_driver(fn: Any, name: str) -> tuple[Callable[[Coroutine[Any, Any, Any
     """Return the function that runs the coroutines of a transform of `fn`, and the function to transform."""
     if is_kind(inspect.iscoroutinefunction, fn):
         return run_on_own_loop, fn
-    return run_without_suspending, make_blocking(fn, name)
+    return run_blocking, make_blocking(fn, name)
 
 
 async def _await_it(awaitable: Any) -> Any:

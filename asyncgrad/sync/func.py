@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .. import func as _func
-from .driving import bind, choose_driver, make_blocking, run_without_suspending
+from .driving import bind, choose_driver, make_blocking, run_blocking
 
 __all__ = [
     "elementwise_grad",
@@ -55,9 +55,9 @@ def _blocking_form_of(
             f = bound.arguments["f"]
             if not callable(f):
                 # The transform raises the error.
-                return run_without_suspending(transform(*args, **kwargs), name)
+                return run_blocking(transform(*args, **kwargs), name)
             drive, bound.arguments["f"] = choose_driver(f, name)
-            if returns_functions and drive is run_without_suspending:
+            if returns_functions and drive is run_blocking:
                 bound.arguments["f"] = _with_blocking_result(bound.arguments["f"], name)
             transformed = transform(*bound.args, **bound.kwargs)
             if callable(transformed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..core.function.function import Function
 from ..core.settings.arguments import check_function, describe, number, whole_number
 from ..core.settings.context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
+from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor, asarray
 from ..core.tree.registry import container_type
 from ..core.tree.structure import flatten, unflatten
@@ -284,7 +285,7 @@ class FixedPoint(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         """Return the gradients; or, if the forward was not a blocking call, an awaitable of them."""
         coroutine = _gradients_of_params(ctx.problem, ctx.count, ctx.saved_tensors, grads)
-        return _run_blocking(coroutine) if ctx.problem.is_blocking else coroutine
+        return run_without_suspending(coroutine, _suspension_error) if ctx.problem.is_blocking else coroutine
 
 
 @final
@@ -300,19 +301,8 @@ class AsyncFixedPoint(Function):
         return await _gradients_of_params(ctx.problem, ctx.count, await ctx.load_saved(), grads)
 
 
-def _run_blocking(coroutine: Coroutine[Any, Any, tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the result of a coroutine that does not suspend while BLOCKING is set."""
-    before = BLOCKING.get()
-    try:
-        BLOCKING.set(True)
-        coroutine.send(None)
-    except StopIteration as end:
-        result: tuple[Any, ...] = end.value
-        return result
-    finally:
-        BLOCKING.set(before)
-    coroutine.close()
-    raise BlockingError(
+def _suspension_error() -> BlockingError:
+    return BlockingError(
         f"{_WHERE}: f suspended in the backward of a blocking call: await the function of ag.func instead"
     )
 

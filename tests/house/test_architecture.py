@@ -79,6 +79,10 @@ def test_functions_stay_short():
     assert each_file_holds(rules.sizes, HOUSE.sources)
 
 
+def test_what_is_done_in_one_way_is_done_in_one_place():
+    assert each_file_holds(rules.one_place, HOUSE.package)
+
+
 def test_only_the_engine_makes_asyncio_tasks():
     assert each_file_holds(rules.task_creation, HOUSE.package)
 

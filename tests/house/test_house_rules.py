@@ -375,6 +375,16 @@ def test_an_asyncio_task_made_outside_the_engine_is_named(build: Any, code: str)
     assert rules.task_creation(house["asyncgrad.core.engine.eager_task"]) == []
 
 
+@pytest.mark.parametrize(("code", "home"), [("c.send(None)", "core/settings/without_suspending.py")])
+def test_what_is_done_in_one_way_is_named_where_it_is_done_again(build: Any, code: str, home: str):
+    house = build({"asyncgrad/core/tensor.py": f"x = 1\n{code}\n", f"asyncgrad/{home}": code})
+
+    (violation,) = rules.one_place(house["asyncgrad.core.tensor"])
+
+    assert violation.startswith("asyncgrad/core/tensor.py:2: ")
+    assert rules.one_place(house[f"asyncgrad.{home.removesuffix('.py').replace('/', '.')}"]) == []
+
+
 def test_waiting_and_naming_a_task_is_no_task_creation(build: Any):
     code = "from asyncio import Task\ndef f(t: Task[None], u: asyncio.Task[None]): event.wait(); asyncio.timeout(1)"
     house = build({"devices/cpu.py": code})

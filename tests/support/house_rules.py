@@ -212,6 +212,17 @@ EFFECTS_BY_MODULE = {"faulthandler"}
 #: Methods that change what they are called on: a list or dict of a module that is not ours, or a logger.
 CHANGES = {"add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 CHANGES_OF_LOGGERS = {"addFilter", "addHandler", "setLevel"}
+# --- what is done in one way ---------------------------------------------------------------------
+
+#: What is done in one place, so that there is one rule for it, and the packages or modules that may do it.
+ONE_PLACE = {
+    # A coroutine that must not suspend. The others step one that may: a task, and a backward that is compiled.
+    ".send(None)": {
+        "asyncgrad.core.settings.without_suspending",
+        "asyncgrad.core.engine.compiled.executor",
+        "asyncgrad.core.engine.eager_task",
+    },
+}
 
 # --- sizes ---------------------------------------------------------------------------------------
 
@@ -413,6 +424,29 @@ def task_creation(source: Source) -> list[str]:
             if source.module not in STARTS_LOOPS and name in LOOP_STARTERS:
                 found.append(source.at(node, f"{name} starts an event loop: only {sorted(STARTS_LOOPS)} may"))
     return found
+
+
+def one_place(source: Source) -> list[str]:
+    """What ONE_PLACE lists is done in the modules that it names, and nowhere else."""
+    elsewhere = {done: homes for done, homes in ONE_PLACE.items() if not _lies_in(source.module, homes)}
+    return [
+        source.at(node, f"{done} stands in {sorted(elsewhere[done])} alone: call what is there")
+        for node in ast.walk(source.tree)
+        for done in (*_names_used(node), *_step_of(node))
+        if done in elsewhere
+    ]
+
+
+def _lies_in(module: str, homes: Iterable[str]) -> bool:
+    return any(module == home or module.startswith(f"{home}.") for home in homes)
+
+
+def _step_of(node: ast.AST) -> Iterator[str]:
+    """The call of a method with None alone, as `.method(None)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+        argument = node.args[0]
+        if isinstance(argument, ast.Constant) and argument.value is None:
+            yield f".{node.func.attr}(None)"
 
 
 def _makes_tasks(name: str) -> bool:

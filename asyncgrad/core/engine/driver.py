@@ -13,9 +13,10 @@ from ...errors import BlockingError
 from ..arrays.current_devices import runner_on_device, several_devices
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
-from ..settings.context import BLOCKING, CURRENT_NODE, LOOP_BELOW
+from ..settings.context import CURRENT_NODE, LOOP_BELOW
 from ..settings.loop_turn import HERE, next_turn
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
+from ..settings.without_suspending import run_without_suspending
 from .device import Device, device_here, home_of, is_elsewhere
 from .executor import NodeTurn, Stop, TurnExecutor
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
@@ -25,14 +26,14 @@ from .observation import warn_of_stall
 from .task_group import NodeTaskGroup, call_and_await, forget_job, note_suspended, send_to_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from ..graph.node import Node
     from ..settings.scheduling import Clock
     from .graph_task import GraphTask
     from .remote import CoroutineJob
 
-__all__ = ["DRIVING", "drive", "drive_blocking", "run_without_suspending"]
+__all__ = ["DRIVING", "drive", "drive_blocking", "suspension_error"]
 
 #: What libraries of other arrays than NumPy's say of what they lack, and of arrays that they do not take.
 _REFUSALS = (
@@ -178,7 +179,7 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
     if is_away:
         outputs = _run_remotely(node_task)
     else:
-        outputs = graph_task.context.copy().run(run_without_suspending, node_task.begin(), node)
+        outputs = graph_task.context.copy().run(run_without_suspending, node_task.begin(), suspension_error, node)
     executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it, or one before it, gave the turn
     executor.end_turn(node, outputs)
     return True
@@ -219,7 +220,7 @@ def _run_callbacks(graph_task: GraphTask) -> bool:
     while completion is not None and (callback := completion.next_callback()) is not None:
         context = graph_task.context.copy()
         if loop_is_running():
-            context.run(run_without_suspending, call_and_await(callback), "a final callback")
+            context.run(run_without_suspending, call_and_await(callback), suspension_error, "a final callback")
         elif inspect.isawaitable(returned := context.run(_call_outside_of_nodes, callback)):
             completion.await_later(returned)
             return False
@@ -237,36 +238,17 @@ def _drive_on_a_new_stack(graph_task: GraphTask) -> list[Any]:
     return _drive_here(graph_task)
 
 
-def run_without_suspending(coroutine: Coroutine[Any, Any, Any], node: Node | str) -> Any:
-    """Run a coroutine that must not suspend, and return its result.
+def suspension_error(node: Node | str) -> BlockingError:
+    """Return the error for a blocking backward that would have to suspend.
 
     Args:
-        coroutine: the run of a node, or of a callback. What it awaits of asyncgrad does not suspend in a blocking
-            backward.
-        node: the node, or what errors call the callback.
-
-    Raises:
-        BlockingError: the coroutine suspended.
+        node: the node that suspends, or what errors call the callback that does.
     """
-    BLOCKING.set(True)
-    try:
-        awaited = coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    if awaited is not None:
-        # It may gather tasks that the body has started. Nobody else retrieves its exception.
-        awaited.add_done_callback(_retrieve_exception)
-        awaited.cancel()
-    coroutine.close()
     name = node if isinstance(node, str) else identify(node)
-    raise BlockingError(
+    return BlockingError(
         f"{name} suspended in a blocking backward, and an event loop is running in this thread, which the backward "
         "would block. Await it instead: await ag.backward(...), await ag.grad(...) in place of asyncgrad.sync"
     )
-
-
-def _retrieve_exception(ended: Any) -> Any:
-    return ended.cancelled() or ended.exception()
 
 
 def _fail(graph_task: GraphTask, error: BaseException) -> None:

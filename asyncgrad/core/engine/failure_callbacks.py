@@ -8,7 +8,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ..settings.context import BLOCKING
-from .driver import run_without_suspending
+from ..settings.without_suspending import run_without_suspending
+from .driver import suspension_error
 from .eager_task import EagerTask
 from .loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
 from .notes import add_later_error
@@ -117,7 +118,7 @@ def _run_blocking(
     """
     try:
         if loop_is_running() or isinstance(error, GeneratorExit):
-            context.run(run_without_suspending, _call(callback, error), "a failure callback")
+            context.run(run_without_suspending, _call(callback, error), suspension_error, "a failure callback")
         else:
             context.run(run_on_own_loop, _call(callback, error))
     except Exception as later:

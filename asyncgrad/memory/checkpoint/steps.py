@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, final
 
+from ...core.settings.without_suspending import run_without_suspending
 from ...errors import BlockingError
 
 __all__ = ["ContextAwaitable", "Steps", "run_nested", "run_steps", "run_steps_async"]
@@ -58,12 +59,11 @@ def run_nested(coroutine: Coroutine[Any, Any, Any]) -> Any:
     Raises:
         BlockingError: it suspended.
     """
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    coroutine.close()
-    raise BlockingError(
+    return run_without_suspending(coroutine, _suspension_error)
+
+
+def _suspension_error() -> BlockingError:
+    return BlockingError(
         "a nested backward suspended inside a blocking one: write await ag.backward(...) instead of asyncgrad.sync"
     )
 

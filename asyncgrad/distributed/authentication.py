@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ..core.settings.arguments import describe
+from ..core.settings.awaiting import call
 from ..errors import ArgumentError, ArgumentTypeError
 from .text import check_text
 
@@ -61,9 +61,7 @@ async def _anybody(_: Any) -> str | None:
 
 
 async def _named_by(authenticate: Callable[[Any], Any], http: Any) -> str | None:
-    found = authenticate(http)
-    if inspect.isawaitable(found):
-        found = await found
+    found = await call(authenticate, http)
     if found is not None and (not isinstance(found, str) or not found):
         raise ArgumentTypeError(f"authenticate returns the name of a client or None, not {describe(found)}")
     # It may come out of what a client has sent. Nobody has such a name.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
+import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -97,7 +98,7 @@ async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | N
         ClientDisconnectedError: the client has gone.
         TimeoutError: time has run out.
     """
-    if not hasattr(work, "__await__"):
+    if not inspect.isawaitable(work):
         raise ArgumentTypeError(f"run_for_client(request, work) awaits work, which cannot be {describe(work)}")
     has_gone = False
 

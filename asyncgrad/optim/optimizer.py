@@ -17,6 +17,7 @@ from ..core.arrays.values import is_device_array, is_writeable, raw
 from ..core.engine.device import moved_to
 from ..core.engine.offloading import call_on_worker
 from ..core.settings.arguments import describe, number, truth
+from ..core.settings.awaiting import call
 from ..core.settings.context import enable_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.scheduling import WORKERS
@@ -195,7 +196,7 @@ class Optimizer(ABC):
             while True:
                 with enable_grad():
                     loss = closure()  # type: ignore[misc]  # the generator asks for a loss only if there is one
-                if not isinstance(loss, Tensor) and inspect.isawaitable(loss):
+                if inspect.isawaitable(loss):
                     if inspect.iscoroutine(loss):
                         loss.close()
                     raise ArgumentTypeError(
@@ -253,9 +254,8 @@ class Optimizer(ABC):
                         wanted = steps.send(await call_on_worker(wanted))
                         continue
                     with enable_grad():
-                        loss = closure()  # type: ignore[misc]  # the generator asks for a loss only if there is one
-                        if not isinstance(loss, Tensor) and inspect.isawaitable(loss):
-                            loss = await loss
+                        # The generator asks for a loss only if there is a closure.
+                        loss = await call(closure)  # type: ignore[arg-type]
                     wanted = steps.send(loss)
             except StopIteration as end:
                 return end.value

@@ -15,6 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.function.function import Function
+from ..core.settings.awaiting import finish
 from ..core.settings.context import BLOCKING, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.without_suspending import run_without_suspending
@@ -102,8 +103,7 @@ async def call_user(function: Callable[..., Any], *args: Any) -> Any:
             result = function(*args)
         finally:
             BLOCKING.set(True)
-    if not isinstance(result, Tensor) and inspect.isawaitable(result):
-        result = await result
+    result = await finish(result)
     if result is None:
         raise ArgumentTypeError(
             f"the function {getattr(function, '__qualname__', repr(function))} returned None: return the numbers that "

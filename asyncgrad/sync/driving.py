@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from ..core.engine.loops import loop_is_running, run
+from ..core.settings.awaiting import finish
 from ..core.settings.context import BLOCKING, is_kind
 from ..core.settings.without_suspending import run_without_suspending
-from ..core.tensor import Tensor
 from ..errors import BlockingError
 
 __all__ = ["bind", "choose_driver", "run_on_own_loop", "run_blocking", "make_blocking", "suspension_error"]
@@ -60,9 +60,9 @@ def make_blocking(fn: Any, name: str) -> Callable[..., Any]:
             result = fn(*args, **kwargs)
         finally:
             BLOCKING.reset(token)
-        if isinstance(result, Tensor) or not inspect.isawaitable(result):
+        if not inspect.isawaitable(result):
             return result
-        return run_on_own_loop(result if inspect.iscoroutine(result) else _await_it(result), name)
+        return run_on_own_loop(result if inspect.iscoroutine(result) else finish(result), name)
 
     return blocking
 
@@ -72,10 +72,6 @@ def choose_driver(fn: Any, name: str) -> tuple[Callable[[Coroutine[Any, Any, Any
     if is_kind(inspect.iscoroutinefunction, fn):
         return run_on_own_loop, fn
     return run_blocking, make_blocking(fn, name)
-
-
-async def _await_it(awaitable: Any) -> Any:
-    return await awaitable
 
 
 def bind(

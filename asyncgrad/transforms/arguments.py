@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, final
 
@@ -34,7 +33,6 @@ __all__ = [
     "as_scalar",
     "as_tensor",
     "as_vector",
-    "call",
     "check_argnums",
     "check_call",
     "conjugates",
@@ -96,12 +94,6 @@ class transform_scope:
 
 def _any_requires_grad(tree: Any) -> bool:
     return any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves(tree))
-
-
-async def call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return the result of a call of `fn`, awaited if it is an awaitable."""
-    result = fn(*args, **kwargs)
-    return await result if not isinstance(result, Tensor) and inspect.isawaitable(result) else result
 
 
 def check_call(where: str, fn: Any, inputs: Any, create_graph: Any, strict: Any) -> tuple[bool | None, bool]:

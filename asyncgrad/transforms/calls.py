@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
+from ..core.settings.awaiting import call
 from ..core.settings.context import GRAD_MODE, IN_TRANSFORM
 from ..core.tensor import Tensor, asarray, leaf_on
 from ..core.tree.structure import (
@@ -157,9 +158,7 @@ class TransformCall:
         trees = points if self._is_flat else self.arguments_of_points(points)
         for position, tree in zip(self._positions, trees, strict=True):
             arguments[position] = tree
-        result = self._function(*arguments, **self._kwargs)
-        if not isinstance(result, Tensor) and inspect.isawaitable(result):
-            result = await result
+        result = await call(self._function, *arguments, **self._kwargs)
         if self._has_aux:
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise ArgumentTypeError(
@@ -211,11 +210,9 @@ class TransformCall:
         (structure,) = self._structures
 
         async def next_leaves(*points: Tensor) -> Tensors:
-            result = function(points[0] if structure.kind is None else unflatten(structure, points))
+            result = await call(function, points[0] if structure.kind is None else unflatten(structure, points))
             if structure.kind is None and isinstance(result, Tensor):
                 return (result,)
-            if inspect.isawaitable(result):
-                result = await result
             found, self._output_structure = flatten(result)
             if self._output_structure != structure:
                 # A dict may come with its keys in another order.

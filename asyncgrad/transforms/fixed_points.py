@@ -14,6 +14,7 @@ from ..core.arrays.interception import on_device_of_arguments
 from ..core.arrays.values import numbers_of
 from ..core.function.function import Function
 from ..core.settings.arguments import check_function, describe, number, whole_number
+from ..core.settings.awaiting import call
 from ..core.settings.context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.settings.without_suspending import run_without_suspending
@@ -21,7 +22,7 @@ from ..core.tensor import Tensor, asarray
 from ..core.tree.registry import container_type
 from ..core.tree.structure import flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError, BlockingError, ConvergenceError
-from .arguments import call, fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like_tensor
+from .arguments import fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like_tensor
 from .calls import TransformCall
 from .captured import CapturedTensors
 

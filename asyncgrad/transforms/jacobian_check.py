@@ -16,12 +16,13 @@ from ..core.arrays.values import own_copy
 from ..core.backward import grad
 from ..core.graph.node import Edge, Node, NodeMeta
 from ..core.settings.arguments import describe
+from ..core.settings.awaiting import call
 from ..core.settings.context import enable_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import LEAF, flatten_each, paths, unflatten_each
 from ..errors import GradcheckError, GradientTypeError, RequiresGradError
-from .arguments import call, gradient_rows, gradients, zeros_like_tensor
+from .arguments import gradient_rows, gradients, zeros_like_tensor
 
 __all__ = [
     "JacobianCheck",

@@ -10,13 +10,13 @@ import numpy as np
 
 from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import zeros_like
+from ..core.settings.awaiting import call
 from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentTypeError, UnusedInputError
 from .arguments import (
     as_inputs,
     as_outputs,
     as_scalar,
-    call,
     check_call,
     gradient_rows,
     new_inputs,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.settings.awaiting import call
 from ..core.tensor import Tensor
 from .arguments import (
     as_outputs,
     as_scalar,
     as_vector,
-    call,
     check_call,
     fill_missing,
     gradients,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..core.settings.arguments import check_function, truth
+from ..core.settings.awaiting import call
 from ..core.tensor import Tensor
 from ..core.tree.structure import TreeStructure, flatten, paths, unflatten, unflatten_each
 from ..errors import GradientTypeError
@@ -14,7 +15,6 @@ from .arguments import (
     argument_positions,
     as_scalar,
     as_tensor,
-    call,
     check_argnums,
     fill_missing,
     gradients,

@@ -375,7 +375,13 @@ def test_an_asyncio_task_made_outside_the_engine_is_named(build: Any, code: str)
     assert rules.task_creation(house["asyncgrad.core.engine.eager_task"]) == []
 
 
-@pytest.mark.parametrize(("code", "home"), [("c.send(None)", "core/settings/without_suspending.py")])
+@pytest.mark.parametrize(
+    ("code", "home"),
+    [
+        ("c.send(None)", "core/settings/without_suspending.py"),
+        ("async def f(x): return await x if isawaitable(x) else x", "core/settings/awaiting.py"),
+    ],
+)
 def test_what_is_done_in_one_way_is_named_where_it_is_done_again(build: Any, code: str, home: str):
     house = build({"asyncgrad/core/tensor.py": f"x = 1\n{code}\n", f"asyncgrad/{home}": code})
 

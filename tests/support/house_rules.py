@@ -222,6 +222,8 @@ ONE_PLACE = {
         "asyncgrad.core.engine.compiled.executor",
         "asyncgrad.core.engine.eager_task",
     },
+    # What a function of the user returns, which may be plain or async.
+    "await x or x": {"asyncgrad.core.settings.awaiting"},
 }
 
 # --- sizes ---------------------------------------------------------------------------------------
@@ -442,7 +444,10 @@ def _lies_in(module: str, homes: Iterable[str]) -> bool:
 
 
 def _step_of(node: ast.AST) -> Iterator[str]:
-    """The call of a method with None alone, as `.method(None)`."""
+    """The call of a method with None alone, as `.method(None)`; what is awaited if it can be, as `await x or x`."""
+    awaited = node.body.value if isinstance(node, ast.IfExp) and isinstance(node.body, ast.Await) else None
+    if isinstance(node, ast.IfExp) and awaited is not None and ast.unparse(awaited) == ast.unparse(node.orelse):
+        yield "await x or x"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
         argument = node.args[0]
         if isinstance(argument, ast.Constant) and argument.value is None:

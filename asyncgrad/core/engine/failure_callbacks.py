@@ -7,6 +7,7 @@ import contextvars
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from ..settings.awaiting import finish
 from ..settings.context import BLOCKING
 from ..settings.without_suspending import run_without_suspending
 from .driver import suspension_error
@@ -63,8 +64,7 @@ async def _call(callback: Callable[..., Any], error: BaseException) -> None:
         result = callback(error) if _wants_argument(callback) else callback()
     finally:
         del error
-    if inspect.isawaitable(result):
-        await result
+    await finish(result)
 
 
 def _wants_argument(callback: Callable[..., Any]) -> bool:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, final
 
+from ..settings.awaiting import call
 from ..settings.scheduling import LOOP_BUDGET
 from .offloading import compute_on_worker
 
@@ -37,8 +38,7 @@ class MeasuredCalls:
         timed = functools.partial(self._timed, function)
         if self._seconds > LOOP_BUDGET.get() or ALWAYS_ON_WORKER.get():
             return await compute_on_worker(timed, *args)
-        result = timed(*args)
-        return await result if hasattr(result, "__await__") and not hasattr(result, "backward") else result
+        return await call(timed, *args)
 
     def _timed(self, function: Callable[..., Any], *args: Any) -> Any:
         began = perf_counter()

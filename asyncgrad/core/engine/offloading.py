@@ -9,6 +9,7 @@ from ...errors import OverlappingStepsError
 from ..arrays.tensor_base import TensorBase
 from ..graph.saved import version_of
 from ..settings.arguments import check_function
+from ..settings.awaiting import finish
 from ..settings.context import BLOCKING
 from ..settings.loop_turn import keep_pace
 from ..settings.scheduling import WORKERS
@@ -93,9 +94,7 @@ async def compute_on_worker(fn: Callable[..., Any], /, *args: Any, **kwargs: Any
         for result in filter(inspect.iscoroutine, made):
             result.close()
         raise
-    (result,) = made
-    if not isinstance(result, TensorBase) and inspect.isawaitable(result):
-        result = await result
+    result = await finish(made.pop())
     for parameter, version in before:
         if version_of(parameter) != version:
             raise OverlappingStepsError(

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import contextvars
 import enum
-import inspect
 import threading
 import weakref
 from collections import deque
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ...errors import DeviceError
 from ..arrays.current_devices import coroutine_on_device
+from ..settings.awaiting import call
 from ..settings.context import BLOCKING, CURRENT_GRAPH_TASK, DEFAULT_DEVICE
 from .eager_task import EagerTask
 from .loops import OneShotEvent, running_loop
@@ -417,7 +417,7 @@ async def call_on(device: JobTarget, function: Callable[..., Any], args: Any, kw
     context = contextvars.copy_context()
     context.run(_enter, device)
     around = CURRENT_GRAPH_TASK.get()
-    called = _call(function, args, kwargs)
+    called = call(function, *args, **kwargs)
     job = CoroutineJob(
         called if device.switch is None else coroutine_on_device(called, device),
         getattr(function, "__qualname__", repr(function)),
@@ -450,8 +450,3 @@ def send(job: CoroutineJob, device: JobTarget) -> None:
 def _enter(device: JobTarget) -> None:
     BLOCKING.set(False)
     DEFAULT_DEVICE.set(device)
-
-
-async def _call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    result = function(*args, **kwargs)
-    return await result if inspect.isawaitable(result) else result

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import inspect
 import itertools
 import threading
 import weakref
@@ -17,6 +16,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, final
 
+from ..settings.awaiting import finish
 from ..settings.context import CURRENT_NODE
 from ..settings.loop_turn import keep_pace, next_turn
 from ..settings.scheduling import CLOCK
@@ -65,9 +65,7 @@ def note_suspended(graph_task: GraphTask) -> None:
 async def call_and_await(callback: Callable[[], Any]) -> None:
     """Call a final callback, and await its result if that is awaitable."""
     CURRENT_NODE.set(None)
-    result = callback()
-    if inspect.isawaitable(result):
-        await result
+    await finish(callback())
 
 
 def send_to_worker(node_task: NodeTask, mailbox: Mailbox | None) -> CoroutineJob:

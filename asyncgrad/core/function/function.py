@@ -21,6 +21,7 @@ from ..graph.naming import number_of
 from ..graph.node import Edge, Node, NodeMeta
 from ..graph.wrappers import register_wrapper
 from ..settings.arguments import describe
+from ..settings.awaiting import call
 from ..settings.context import (
     CURRENT_GRAPH_TASK,
     GRAD_MODE,
@@ -362,9 +363,8 @@ class _FunctionCall:
                 await keep_pace()
             outputs = self._outputs(output)
             if self._two_part:
-                done = self._function.setup_context(self._ctx, self._inputs.args, outputs.with_leaves(outputs.leaves))
-                if inspect.isawaitable(done):
-                    await done
+                all_outputs = outputs.with_leaves(outputs.leaves)
+                await call(self._function.setup_context, self._ctx, self._inputs.args, all_outputs)
         return self._record(outputs)
 
     def _forward_arguments(self) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from ..graph.packed import Packed, unpack_all, unpack_now
 from ..graph.saved import Saved, output_alias, released_error, version_of
 from ..ops.indexing import part
 from ..settings.arguments import describe, truth
+from ..settings.awaiting import finish
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, flatten_each, leaves
 from ..views.history import check_write, rebase
@@ -152,7 +152,7 @@ class FunctionContext:
         if self._loaded is not None:
             return self._loaded
         found = unpack_all(*_saved_by(self))
-        return tuple(await found if inspect.isawaitable(found) else found)
+        return tuple(await finish(found))
 
 
 # Function.apply and FunctionNode use a context through the functions below. As methods, they would take names that a

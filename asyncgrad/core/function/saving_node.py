@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays.values import wrap
 from ..graph.node import Node
+from ..settings.awaiting import finish
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -72,4 +73,4 @@ async def _load_ahead(ctx: FunctionContext, backward: Callable[[], Any]) -> Any:
         result = backward()
     finally:
         ctx._loaded = before
-    return await result if inspect.isawaitable(result) else result
+    return await finish(result)

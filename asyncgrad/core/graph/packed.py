@@ -16,6 +16,7 @@ from ..arrays.ownership import make_private
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import wrap
 from ..settings.arguments import describe
+from ..settings.awaiting import finish
 from ..settings.context import SAVED_TENSORS_HOOKS, is_kind, set_grad_mode
 from .background import background
 from .creation import observe_nodes
@@ -213,7 +214,7 @@ class Packed:
         await work.wait()
         # Another backward may have waited for the same pack, and taken its result.
         result = self._hooks.unpack(self._kept) if self._work is None else self._call_unpack(work)
-        return await result if inspect.isawaitable(result) else result
+        return await finish(result)
 
     async def restore_later(self, result: Awaitable[Any], node: NodeLike, private: bool) -> Any:
         """Await the result of the unpack hook; return what `restore` makes of it."""
@@ -411,7 +412,7 @@ class SavedTensor:
     async def load(self) -> Any:
         """Return what `unpack` returns; suspend where a hook has to be awaited."""
         found = unpack_all(self._node, [self._entry()], private=False)
-        return (await found if inspect.isawaitable(found) else found)[0]
+        return (await finish(found))[0]
 
     def register_hooks(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
         """Let `pack(tensor)` store the tensor in place of the node, and `unpack(stored)` bring it back.

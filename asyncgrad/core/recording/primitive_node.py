@@ -14,6 +14,7 @@ from ..graph.dealloc import DEALLOCATION_INTERVAL, defer_deallocation
 from ..graph.node import LEAF_ORDER, TraceableNode
 from ..graph.packed import Packed, unpack_all
 from ..graph.saved import Saved, check_version, detached_error, output_alias, released_error, with_versions
+from ..settings.awaiting import finish
 from ..settings.context import CURRENT_GRAPH_TASK
 from .lowering import lower
 
@@ -84,9 +85,7 @@ class PrimitiveNode(TraceableNode):
         (grad,) = grads
         wanted = self._wanted()
         packed = {} if grad is None else self._packed(wanted)
-        unpacked = unpack_all(self, packed.values())
-        if inspect.isawaitable(unpacked):
-            unpacked = await unpacked
+        unpacked = await finish(unpack_all(self, packed.values()))
         if not packed:
             return partial(self.apply, grads)
         return partial(self._apply_unpacked, grad, wanted, packed, unpacked)

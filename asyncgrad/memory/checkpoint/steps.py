@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, final
 
+from ...core.settings.awaiting import finish
 from ...core.settings.without_suspending import run_without_suspending
 from ...errors import BlockingError
 
@@ -33,8 +34,7 @@ def run_steps(steps: Steps) -> Any:
 
 async def run_steps_async(steps: Steps) -> Any:
     """Run a generator and return its result; nothing runs before this coroutine is awaited."""
-    result = run_steps(steps)
-    return await result if inspect.isawaitable(result) else result
+    return await finish(run_steps(steps))
 
 
 async def _run_from(steps: Steps, step: Any) -> Any:

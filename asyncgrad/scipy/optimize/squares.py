@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from ...core.settings.awaiting import finish
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
@@ -241,8 +242,7 @@ def _curve_fit(
         raise ArgumentError(f"{name}: {count} parameters cannot be fitted to {y.size} data: pass more data")
 
     async def run() -> Any:
-        found = least_squares(residuals if is_async else plain, start, args=args, **options)
-        found = await found if is_async else found
+        found = await finish(least_squares(residuals if is_async else plain, start, args=args, **options))
         if not found.success:
             raise RuntimeError(f"Optimal parameters not found: {found.message}")
         params = Parameters(args)

@@ -1,0 +1,65 @@
+"""A function of the user may be plain or async, or return any awaitable: who calls it awaits what `await` would."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+import asyncgrad as ag
+from asyncgrad.core.settings.awaiting import call
+from asyncgrad.learn.calls import MeasuredCalls
+from asyncgrad.learn.http import run_for_client
+
+
+async def square(x: Any) -> Any:
+    return x * x
+
+
+@types.coroutine
+def square_of_a_generator(x: Any) -> Generator[Any, Any, Any]:
+    yield
+    return x * x
+
+
+class Square:
+    def __init__(self, x: Any) -> None:
+        self._x = x
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        yield
+        return self._x * self._x
+
+
+class _Request:
+    async def receive(self) -> Any:
+        await asyncio.Event().wait()
+
+
+async def by_gradient(function: Callable[[Any], Any], x: Any) -> Any:
+    value, _ = await ag.value_and_grad(function)(x)
+    return value
+
+
+async def by_learner(function: Callable[[Any], Any], x: Any) -> Any:
+    return await MeasuredCalls().call(function, x)
+
+
+async def by_client(function: Callable[[Any], Any], x: Any) -> Any:
+    return await run_for_client(_Request(), function(x))
+
+
+@pytest.mark.parametrize("function", [square, square_of_a_generator, Square])
+@pytest.mark.parametrize("caller", [call, by_gradient, by_learner, by_client])
+def test_every_kind_of_awaitable_is_awaited(caller: Callable[..., Any], function: Callable[[Any], Any]):
+    x = ag.tensor(3.0, requires_grad=True)
+
+    assert ag.run(caller(function, x)).item() == 9.0
+
+
+@pytest.mark.parametrize("result", [None, 1.0, ag.tensor(2.0), (x for x in "ab")])
+def test_what_is_no_awaitable_is_returned_as_it_is(result: Any):
+    assert ag.run(call(lambda: result)) is result

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.settings.source import run_source
+from ..core.settings.source import make_function
 
 __all__ = [
     "METHODS",
@@ -392,8 +392,4 @@ def check_call(name: str, args: Any, kwargs: dict[str, Any], *, is_method: bool 
 def _stub(name: str, is_method: bool) -> Callable[..., None]:
     """Return a function of that name, and with its parameters, that does nothing."""
     parameters = (_METHODS if is_method else _FUNCTIONS)[name]
-    namespace: dict[str, Any] = {}
-    bare = name.rpartition(".")[2]
-    run_source(f"def {bare}({parameters}): pass", f"parameters of {name}", namespace)
-    stub: Callable[..., None] = namespace.pop(bare)
-    return stub
+    return make_function(f"{name.rpartition('.')[2]}({parameters})", ["pass"], f"parameters of {name}", {})

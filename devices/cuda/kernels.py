@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from asyncgrad.core.recording.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
-from asyncgrad.core.settings.source import run_source
+from asyncgrad.core.settings.source import make_function
 from asyncgrad.errors import DeviceError
 
 from .._call_caches import remember
@@ -247,17 +247,16 @@ class _ElementwiseLauncher:
         outs = [f"out{nr}" for nr in range(self._results)]
         dtypes = ["dtype"] if self._results == 1 else [f"dtype{nr}" for nr in range(self._results)]
         unpacked = "dtype" if self._results == 1 else f"({', '.join(dtypes)})"
-        lines = [
-            f"def launch({given}):",
-            f"    if {' is '.join(f'type({name})' for name in names)} is ndarray: key = {', '.join(layouts)}",
-            f"    else: key = ({', '.join(kinds)},)",
-            "    found = launches.get(key)",
-            f"    if found is None: return otherwise(key, {given})",
-            f"    kernel, threads, shape, {unpacked}, steps = found",
+        body = [
+            f"if {' is '.join(f'type({name})' for name in names)} is ndarray: key = {', '.join(layouts)}",
+            f"else: key = ({', '.join(kinds)},)",
+            "found = launches.get(key)",
+            f"if found is None: return otherwise(key, {given})",
+            f"kernel, threads, shape, {unpacked}, steps = found",
             *(line for out, dtype in zip(outs, dtypes, strict=True) for line in self._made(out, dtype)),
-            f"    kernel(threads, ({', '.join(outs)}, {given}) + steps, 0, {BLOCK})",
-            "    launched[0] += 1",
-            f"    return {', '.join(outs)}",
+            f"kernel(threads, ({', '.join(outs)}, {given}) + steps, 0, {BLOCK})",
+            "launched[0] += 1",
+            f"return {', '.join(outs)}",
         ]
         namespace = {
             "launched": self._kernels.launched,
@@ -268,15 +267,13 @@ class _ElementwiseLauncher:
         }
         if (parts := array_parts(self._kernels.cupy)) is not None:
             namespace["new"], namespace["initialize"] = parts
-        run_source("\n".join(lines), f"launch of {self._formula.__name__}", namespace)
-        launch: Callable[..., Any] = namespace["launch"]
-        return launch
+        return make_function(f"launch({given})", body, f"launch of {self._formula.__name__}", namespace)
 
     def _made(self, out: str, dtype: str) -> list[str]:
         """Return the lines that make the array of a result: those of `make`, without the time of its call."""
         if array_parts(self._kernels.cupy) is None:
-            return [f"    {out} = make(shape, {dtype})"]
-        return [f"    {out} = new(ndarray)", f"    initialize({out}, shape, {dtype}, None, None, None)"]
+            return [f"{out} = make(shape, {dtype})"]
+        return [f"{out} = new(ndarray)", f"initialize({out}, shape, {dtype}, None, None, None)"]
 
     def _kernel(self, operands: list[Operand], fixed: dict[int, Any], arrays: Sequence[Any]) -> tuple[Any, Any]:
         """Return a kernel and the dtype of its result as in _Launch; both None where the formula has none."""

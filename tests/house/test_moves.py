@@ -15,6 +15,7 @@ import sys
 import tomllib
 import traceback
 import types
+import weakref
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -265,8 +266,8 @@ def test_a_tensor_arrives_from_a_pickle_with_its_device_dtype_and_need_of_gradie
 
 # --- generated source ----------------------------------------------------------------------------
 
-#: The modules that may compile source: the one that runs it, and the writer of compiled backward passes, in slices.
-COMPILES = {"asyncgrad.core.settings.source", "asyncgrad.core.engine.compiled.codegen"}
+#: The module that may compile source.
+COMPILES = {"asyncgrad.core.settings.source"}
 
 
 def compilations(source: Source) -> list[str]:
@@ -281,6 +282,24 @@ def compilations(source: Source) -> list[str]:
         and isinstance(node.func, ast.Name)
         and node.func.id in ("exec", "compile", "eval")
     ]
+
+
+def test_a_generated_function_that_is_dropped_leaves_nothing_to_the_garbage_collector():
+    function = source.make_function("f(x)", ["return x"], "a test of dropping", {})
+    dropped = weakref.ref(function)
+
+    del function
+
+    assert dropped() is None
+
+
+@pytest.mark.parametrize("body", [["return x"], ["if x:", "    return x", "return None"]])
+def test_the_body_of_a_generated_function_is_indented_by_its_writer(body: list[str]):
+    function = source.make_function("f(x)", body, "a test of indentation", {})
+
+    lines = linecache.getlines(function.__code__.co_filename)
+    assert (function(1), lines[0]) == (1, "def f(x):\n")
+    assert [line.removeprefix("    ").rstrip() for line in lines[1:]] == body
 
 
 def test_generated_source_is_run_in_one_place():

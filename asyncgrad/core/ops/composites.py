@@ -30,7 +30,7 @@ from ..arrays.tensor_base import TensorBase
 from ..recording.formula import Constant, FormulaCall, FormulaOperation, Parameter, Tree, as_expression, read_graph
 from ..recording.kernels import COMPILERS, DEVICE_VARIANTS, EXPRESSIONS, FusedFormula
 from ..recording.primitive import PRIMITIVES, Primitive, primitive
-from ..settings.source import run_source
+from ..settings.source import make_function
 from . import arithmetic
 from .single_precision import by_single, holds_half
 
@@ -217,12 +217,11 @@ class _Writer:
         for step in reversed(steps):
             if step.target in used:
                 used.update(step.uses)
-                kept.append(f"    {step.target} = {step.source}")
+                kept.append(f"{step.target} = {step.source}")
         taken = [one for number, one in enumerate(parameters) if not is_pruned or one in used or not number]
-        source = "\n".join([f"def {name}({', '.join(taken)}):", *reversed(kept), f"    return {result}"])
+        body = [*reversed(kept), f"return {result}"]
         namespace = {key: value for key, value in self.namespace.items() if key in used or key == "__name__"}
-        run_source(source, f"composite {name}", namespace)
-        return namespace.pop(name)  # type: ignore[no-any-return]
+        return make_function(f"{name}({', '.join(taken)})", body, f"composite {name}", namespace)
 
 
 def _made(function: FunctionType, fixed: dict[int, Any], differentiable: Iterable[str], reduction: str) -> Primitive:
@@ -245,9 +244,8 @@ def _made(function: FunctionType, fixed: dict[int, Any], differentiable: Iterabl
             "fused": FusedFormula(whole).call,
             "reduced": _average if is_mean else _total,
         }
-        source = f"def {writer.name}({given}{', factor' * is_mean}): return reduced(fused({given}))"
-        run_source(source, f"composite {writer.name}", namespace)
-        whole = namespace.pop(writer.name)  # type: ignore[assignment]
+        head, body = f"{writer.name}({given}{', factor' * is_mean})", [f"return reduced(fused({given}))"]
+        whole = make_function(head, body, f"composite {writer.name}", namespace)
         DEVICE_VARIANTS[whole] = whole
     made = primitive()(whole)
     made.add_formulas({name: writer.derivative(name, is_mean) for name in differentiable if name in writer.parameters})

@@ -23,7 +23,7 @@ import numpy as np
 from ..arrays.device_functions import OWN_FUNCTIONS
 from ..arrays.interception import inner_function, put_function
 from ..arrays.tensor_base import TensorBase
-from ..settings.source import run_source
+from ..settings.source import make_function
 
 __all__ = [
     "ADDERS",
@@ -189,16 +189,14 @@ def device_kernel(call: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         given = ", ".join(_parameters_of(function))
-        source = f"""
-def on_device({given}):
-    functions = own_functions.get(type({arguments.partition(",")[0]}))
-    kernel = None if functions is None else functions.get({name!r})
-    result = None if kernel is None else kernel({arguments})
-    return function({given}) if result is None else result
-"""
+        body = [
+            f"functions = own_functions.get(type({arguments.partition(',')[0]}))",
+            f"kernel = None if functions is None else functions.get({name!r})",
+            f"result = None if kernel is None else kernel({arguments})",
+            f"return function({given}) if result is None else result",
+        ]
         namespace: dict[str, Any] = {"__name__": __name__, "function": function, "own_functions": OWN_FUNCTIONS}
-        run_source(source, f"kernel {name}", namespace)
-        variant = namespace.pop("on_device")
+        variant = make_function(f"on_device({given})", body, f"kernel {name}", namespace)
         unknown = set(variant.__code__.co_names) - {"function", "get", "own_functions", "type"}
         if unknown:
             raise TypeError(f"{call} has {sorted(unknown)}, and {function.__name__} has the parameters {given}")
@@ -259,13 +257,10 @@ def fused_jointly(formulas: Sequence[FusedFormula], taken: Sequence[tuple[int, .
     names = [f"p{nr}" for nr in range(1 + max((nr for some in taken for nr in some), default=0))]
     calls = [f"f{index}({', '.join(['p0', *(names[nr] for nr in some)])})" for index, some in enumerate(taken)]
     label = formulas[0].__name__.replace("<lambda>", "formula")
-    source = f"def joint({', '.join(names)}): return {''.join(f'{call}, ' for call in calls)}\n"
+    body = [f"return {''.join(f'{call}, ' for call in calls)}"]
     namespace: dict[str, Any] = {"__name__": __name__}
     namespace.update({f"f{index}": formula.call for index, formula in enumerate(formulas)})
-    run_source(source, f"{label} and others", namespace)
-    # Taken out: a function in its own globals would wait for the garbage collector.
-    joint = namespace.pop("joint")
-    return FusedFormula(joint)
+    return FusedFormula(make_function(f"joint({', '.join(names)})", body, f"{label} and others", namespace))
 
 
 def bare_formula(function: Any) -> Any:
@@ -306,17 +301,16 @@ def _dispatcher_of(count: int) -> Callable[[dict[type, Callable[..., Any]], Call
     It is generated for the number of arguments, since to pass on a tuple of them takes longer than to choose.
     """
     given = ", ".join(f"p{nr}" for nr in range(count))
-    source = f"""
-def dispatcher(launchers, formula):
-    def dispatch({given}):
-        launch = launchers.get(type(p0))
-        if launch is None: launch = find_launcher(launchers, formula, ({given},))
-        return launch({given})
-    return dispatch
-"""
+    body = [
+        f"def dispatch({given}):",
+        "    launch = launchers.get(type(p0))",
+        f"    if launch is None: launch = find_launcher(launchers, formula, ({given},))",
+        f"    return launch({given})",
+        "return dispatch",
+    ]
     namespace = {"__name__": __name__, "find_launcher": _find_launcher}
-    run_source(source, f"choice of a kernel by the first of {count}", namespace)
-    return namespace["dispatcher"]  # type: ignore[return-value]
+    what = f"choice of a kernel by the first of {count}"
+    return make_function("dispatcher(launchers, formula)", body, what, namespace)
 
 
 def _find_launcher(

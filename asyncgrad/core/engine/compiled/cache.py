@@ -20,7 +20,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...graph.node import LEAF_ORDER
-from .codegen import compile_backward, forget_source
+from ...settings.process import forget_lines
+from .codegen import compile_backward
 from .executor import AN_ERROR, OTHER_GRAPH, CompiledExecutor, CompilingExecutor
 from .trace import CHANGED_MEANWHILE, MAX_NODES, Trace, Unsupported, add_sources, run_to_end, token_of, trace_backward
 
@@ -511,7 +512,7 @@ class Cache:
 
     def _drop_program(self, program: Program, bucket: Bucket) -> None:
         del self._programs[program]
-        forget_source(program)
+        forget_lines(program.filename)
         for entry in bucket.entries.values():
             entry.programs = [known for known in entry.programs if known[1] is not program]
 
@@ -520,7 +521,7 @@ class Cache:
             for _, program in entry.programs:
                 if program in self._programs:
                     del self._programs[program]
-                    forget_source(program)
+                    forget_lines(program.filename)
 
 
 #: One for the process: a context that turns compiled autograd on again finds what was compiled before.

@@ -23,11 +23,11 @@ import builtins
 from bisect import bisect
 from itertools import groupby, pairwise
 from math import prod
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, final
 
-from ...settings.process import forget_lines, keep_lines
-from ...settings.source import GENERATED
+from ...settings.process import keep_lines
+from ...settings.source import GENERATED, compile_function
 from .emit import (
     CARRIED,
     MAX_COMPARED_LEAVES,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .program import ProgramPoint
     from .trace import Op, Slices, Target, Trace
 
-__all__ = ["MAX_OPS_PER_SEGMENT", "CodeGenerator", "boundaries", "compile_backward", "forget_source"]
+__all__ = ["MAX_OPS_PER_SEGMENT", "CodeGenerator", "boundaries", "compile_backward"]
 
 #: How many ops one function may have.
 MAX_OPS_PER_SEGMENT = 24
@@ -681,7 +681,7 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
         yield (end - begin) * SECONDS_PER_LINE
         lines = [f"{line}\n" for line in text.text[begin:end]]
         # Line numbers count from the first line of the whole source.
-        code = _code_of("".join(lines), program.filename).replace(co_firstlineno=begin + 1)
+        code = compile_function(lines, program.filename, begin + 1)
         program.text += lines
         functions[name] = FunctionType(code, entry_namespace if segment is None else namespace, name)
         if segment is not None:
@@ -694,14 +694,3 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
     # Tracebacks show the lines that linecache holds.
     keep_lines(program.filename, program.text)
     return program
-
-
-def forget_source(program: Program) -> None:
-    """Drop the source lines of a Program that are kept for tracebacks."""
-    forget_lines(program.filename)
-
-
-def _code_of(source: str, filename: str) -> CodeType:
-    """Return the code object of the only function in a source."""
-    (code,) = (one for one in compile(source, filename, "exec").co_consts if isinstance(one, CodeType))
-    return code

@@ -29,7 +29,8 @@ def run_without_suspending(coroutine: Coroutine[Any, Any, T], name: str) -> T:
         BLOCKING.set(True)
         coroutine.send(None)
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+        result: T = end.value
+        return result
     except BlockingError as error:
         # The engine's message names the node, but can only advise to await ag.backward or ag.grad.
         if f"ag.{name}(" not in str(error):

@@ -263,7 +263,8 @@ def _as_number(distance: Any) -> float:
 def _record(problem: _Problem, params: Tensors, solution: Tensors) -> Tensors:
     """Return the solution with a history that leads to the parameters."""
     kind = AsyncFixedPoint if problem.is_async else FixedPoint
-    return kind.apply(problem, solution, *params)  # type: ignore[no-any-return]
+    recorded: Tensors = kind.apply(problem, solution, *params)
+    return recorded
 
 
 @final

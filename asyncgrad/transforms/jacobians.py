@@ -200,7 +200,8 @@ def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, kee
     if keeps_history and any(row is not None and row.requires_grad for row in rows):
         complete = [zeros_like(point) if row is None else row for row in rows]
         joined: Any = complete[0] if len(complete) == 1 else np.stack(complete)
-        return joined.reshape(shape)  # type: ignore[no-any-return]
+        block: Tensor = joined.reshape(shape)
+        return block
     block = zeros_beside((len(rows), *point.shape), point._data)
     for index, row in enumerate(rows):
         if row is not None:

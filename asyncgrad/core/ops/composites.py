@@ -222,7 +222,8 @@ class _Writer:
         source = "\n".join([f"def {name}({', '.join(taken)}):", *reversed(kept), f"    return {result}"])
         namespace = {key: value for key, value in self.namespace.items() if key in used or key == "__name__"}
         run_source(source, f"composite {name}", namespace)
-        return namespace.pop(name)  # type: ignore[no-any-return]
+        made: Callable[..., Any] = namespace.pop(name)
+        return made
 
 
 def _made(function: FunctionType, fixed: dict[int, Any], differentiable: Iterable[str], reduction: str) -> Primitive:

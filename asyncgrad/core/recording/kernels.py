@@ -296,7 +296,8 @@ def arity(function: Callable[..., Any]) -> int:
 
 def _parameters_of(function: Any) -> tuple[str, ...]:
     code = function.__code__
-    return code.co_varnames[: code.co_argcount]  # type: ignore[no-any-return]
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount]
+    return names
 
 
 @cache
@@ -314,9 +315,10 @@ def dispatcher(launchers, formula):
         return launch({given})
     return dispatch
 """
-    namespace = {"__name__": __name__, "find_launcher": _find_launcher}
+    namespace: dict[str, Any] = {"__name__": __name__, "find_launcher": _find_launcher}
     run_source(source, f"choice of a kernel by the first of {count}", namespace)
-    return namespace["dispatcher"]  # type: ignore[return-value]
+    made: Callable[[dict[type, Callable[..., Any]], Callable[..., Any]], Callable[..., Any]] = namespace["dispatcher"]
+    return made
 
 
 def _find_launcher(

@@ -64,7 +64,9 @@ def shorten_traceback(error: BaseException) -> None:
 
 def show_warnings_at_the_caller() -> None:
     """From now on have warnings of asyncgrad, and of libraries that it calls, shown at the line that called it."""
-    show: Callable[[warnings.WarningMessage], None] = warnings._showwarnmsg  # type: ignore[attr-defined]
+    # No type hints tell of the function.
+    module: Any = warnings
+    show: Callable[[warnings.WarningMessage], None] = module._showwarnmsg
 
     def show_at_the_caller(message: warnings.WarningMessage) -> None:
         frame = _caller(message)
@@ -73,7 +75,7 @@ def show_warnings_at_the_caller() -> None:
         else:
             _issue_again(message, frame)
 
-    warnings._showwarnmsg = show_at_the_caller  # type: ignore[attr-defined]
+    module._showwarnmsg = show_at_the_caller
 
 
 def _caller(message: warnings.WarningMessage) -> FrameType | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 from ...core.settings.arguments import truth
+from ...core.tensor import Tensor
 from ..functional.adaptive_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -26,7 +27,7 @@ class AdaptivePool(Module):
     def __init__(self, output_size: Any) -> None:
         self.output_size = output_size
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the means or the maxima of the windows."""
         pool = type(self)._pool
         return pool(input, self.output_size)

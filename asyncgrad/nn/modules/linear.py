@@ -105,7 +105,7 @@ class Linear(Module):
         """Draw the parameters anew."""
         draw_by_inputs(self.weight, self.bias, self.in_features)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the output, shape `(..., out_features)`.
 
         Args:
@@ -147,7 +147,7 @@ class Bilinear(Module):
         """Draw the parameters anew."""
         draw_by_inputs(self.weight, self.bias, self.in1_features)
 
-    def forward(self, input1: Any, input2: Any) -> Any:
+    def forward(self, input1: Any, input2: Any) -> Tensor:
         """Return the output, shape `(..., out_features)`.
 
         Args:
@@ -251,7 +251,7 @@ class Embedding(Module):
         if self.padding_idx is not None:
             on_device_of(self.weight._data, setitem, self.padding_idx, 0)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the rows, shape `(..., embedding_dim)`.
 
         Args:
@@ -288,7 +288,7 @@ class Flatten(Module):
         self.start_dim: int = whole_number(start_dim, "start_dim")
         self.end_dim: int = whole_number(end_dim, "end_dim")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the input in its new shape.
 
         Raises:
@@ -305,7 +305,8 @@ class Flatten(Module):
                 f"Flatten joins the axes {self.start_dim} to {self.end_dim}, and the input has the shape "
                 f"{np.shape(input)}"
             )
-        return np.reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+        flat: Any = np.reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+        return flat
 
     def extra_repr(self) -> str:
         """Return the axes."""
@@ -323,7 +324,7 @@ class Unflatten(Module):
         self.dim: int = whole_number(dim, "dim")
         self.unflattened_size: tuple[int, ...] = tuple(unflattened_size)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the input in its new shape.
 
         Raises:
@@ -334,7 +335,8 @@ class Unflatten(Module):
             axis = range(len(shape))[self.dim]
         except IndexError:
             raise ArgumentError(f"Unflatten splits axis {self.dim}, and the input has the shape {shape}") from None
-        return np.reshape(input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
+        split: Any = np.reshape(input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
+        return split
 
     def extra_repr(self) -> str:
         """Return the axis and its new sizes."""

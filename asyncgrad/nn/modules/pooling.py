@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 from ...core.settings.arguments import truth
+from ...core.tensor import Tensor
 from ..functional.pooling import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 from .module import Module
 
@@ -85,7 +86,7 @@ class AvgPool1d(_Pool):
         self.ceil_mode: bool = ceil_mode
         self.count_include_pad: bool = count_include_pad
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the mean of each window."""
         return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
@@ -110,7 +111,7 @@ class AvgPool2d(_Pool):
         self.count_include_pad: bool = count_include_pad
         self.divisor_override = divisor_override
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the mean of each window."""
         return avg_pool2d(
             input,

@@ -135,7 +135,7 @@ class MultiheadAttention(Module):
         attn_mask: Any = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor, Any]:
         """Return the attended values, and the weights of the sources or None.
 
         Args:
@@ -272,7 +272,7 @@ def _probability(dropout: Any) -> float:
 
 def _activation(activation: Any) -> Callable[[Any], Any]:
     if callable(activation):
-        return activation  # type: ignore[no-any-return]
+        return activation
     found = {"relu": relu, "gelu": gelu}.get(activation)
     if found is None:
         raise ArgumentError(f"activation must be 'relu', 'gelu' or a function, not {activation!r}")
@@ -355,7 +355,9 @@ class TransformerEncoderLayer(TransformerLayer):
 
     _attentions = ("self_attn",)
 
-    def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+    def forward(
+        self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+    ) -> Tensor:
         """Return the features of the sequence; the masks are those of MultiheadAttention."""
         x = src
         if self.norm_first:
@@ -397,7 +399,7 @@ class TransformerDecoderLayer(TransformerLayer):
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return the features of the sequence; the masks are those of MultiheadAttention."""
         x = tgt
         own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
@@ -436,7 +438,7 @@ class TransformerEncoder(Module):
         self.layers: Any = ModuleList([copy.deepcopy(encoder_layer) for _ in range(self.num_layers)])
         self.norm = norm
 
-    def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+    def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Tensor:
         """Return the features of the sequence after the last layer."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
@@ -477,7 +479,7 @@ class TransformerDecoder(Module):
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return the features of the sequence after the last layer."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         for layer in self.layers:

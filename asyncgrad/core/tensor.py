@@ -78,9 +78,14 @@ from .settings.lazy import load_beside
 from .views.history import regenerate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
 
     from .graph.node import Node
+
+    #: One axis, several, or None for all.
+    Axis = SupportsIndex | Sequence[SupportsIndex] | None
 
     Operator = Callable[["Tensor", Any], "Tensor"]
 
@@ -606,7 +611,9 @@ class Tensor(TensorBase):
             )
         imag(self)[...] = value
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
+    def reshape(
+        self, *shape: SupportsIndex | Sequence[SupportsIndex], order: str = "C", copy: bool | None = None
+    ) -> Tensor:
         """Return the elements in another shape, given as one tuple or as several numbers."""
         if not shape:
             raise ArgumentTypeError("reshape needs a shape: t.reshape(()) is the one of an array without axes")
@@ -621,7 +628,7 @@ class Tensor(TensorBase):
         flat = ravel(self, order)
         return flat if flat._view is None else copy(flat)
 
-    def transpose(self, *axes: Any) -> Tensor:
+    def transpose(self, *axes: SupportsIndex | Sequence[SupportsIndex] | None) -> Tensor:
         """Return a view with the axes in another order, given as one tuple or as several numbers."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], SupportsIndex) else axes or None
         return transpose(self, order)
@@ -630,7 +637,7 @@ class Tensor(TensorBase):
         """Return a view with two axes swapped."""
         return swapaxes(self, axis1, axis2)
 
-    def squeeze(self, axis: Any = None) -> Tensor:
+    def squeeze(self, axis: Axis = None) -> Tensor:
         """Return a view without the axes of length 1, or without those named."""
         return squeeze(self, axis)
 
@@ -638,7 +645,7 @@ class Tensor(TensorBase):
         """Return a read-only view of the diagonals of the matrices that two axes make."""
         return diagonal(self, offset, axis1, axis2)
 
-    def as_strided(self, shape: Any, strides: Any) -> Tensor:
+    def as_strided(self, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
         """Return a view that begins where this tensor does, with a shape, and with strides in bytes.
 
         What np.lib.stride_tricks.as_strided is for an ndarray; that cannot be called on a tensor that requires grad.
@@ -646,12 +653,17 @@ class Tensor(TensorBase):
         """
         return as_strided(self, shape, strides)
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> Tensor:
+    def repeat(self, repeats: npt.ArrayLike, axis: int | None = None) -> Tensor:
         """Return each element along an axis several times."""
         return call_function(np.repeat, (self, repeats, axis), {})
 
     def astype(
-        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+        self,
+        dtype: npt.DTypeLike | None,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
     ) -> Tensor:
         """Return the elements in another dtype; the gradient comes back in this one."""
         return cast(self, dtype, order, casting, copy)
@@ -666,16 +678,27 @@ class Tensor(TensorBase):
 
     # Parts.
 
-    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Tensor:
+    def take(
+        self,
+        indices: npt.ArrayLike,
+        axis: int | None = None,
+        out: Tensor | np.ndarray | None = None,
+        mode: str = "raise",
+    ) -> Tensor:
         """Return the elements at indices along an axis; None counts them in one row."""
         return call_function(np.take, (self, indices, axis, out, mode), {})
 
-    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
+    def compress(
+        self, condition: npt.ArrayLike, axis: int | None = None, out: Tensor | np.ndarray | None = None
+    ) -> Tensor:
         """Return the elements along an axis where a row of conditions holds."""
-        found: Tensor = call_function(np.compress, (condition, self, axis, out), {})
+        given: Any = (condition, self, axis, out)
+        found: Tensor = call_function(np.compress, given, {})
         return found
 
-    def choose(self, choices: Any, out: Any = None, mode: Literal["raise", "wrap", "clip"] = "raise") -> Any:
+    def choose(
+        self, choices: Any, out: Tensor | np.ndarray | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
+    ) -> Any:
         """Return, for each element, the entry of the choice that it indexes."""
         return choose(self, choices, out, mode)
 
@@ -683,33 +706,59 @@ class Tensor(TensorBase):
         """Return the indices of the elements that are not 0, one array for each axis."""
         return call_function(np.nonzero, (self,), {})  # type: ignore[arg-type]
 
-    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+    def searchsorted(self, v: npt.ArrayLike, side: str = "left", sorter: npt.ArrayLike | None = None) -> Tensor:
         """Return where to insert values into these sorted elements to keep them sorted."""
         return call_function(np.searchsorted, (self, v, side, sorter), {})
 
-    def argsort(self, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
+    def argsort(
+        self,
+        axis: int | None = -1,
+        kind: str | None = None,
+        order: str | Sequence[str] | None = None,
+        *,
+        stable: bool | None = None,
+    ) -> Tensor:
         """Return the indices that would sort the elements along an axis."""
         return call_function(np.argsort, (self, axis, kind, order), {"stable": stable})
 
-    def argpartition(self, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Tensor:
+    def argpartition(
+        self,
+        kth: SupportsIndex | Sequence[SupportsIndex],
+        axis: int | None = -1,
+        kind: str = "introselect",
+        order: str | Sequence[str] | None = None,
+    ) -> Tensor:
         """Return the indices that would partition the elements along an axis."""
         return call_function(np.argpartition, (self, kth, axis, kind, order), {})
 
     # In place.
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: npt.ArrayLike) -> None:
         """Set all elements to one value."""
         self[...] = value
 
-    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> None:
+    def sort(
+        self,
+        axis: int = -1,
+        kind: str | None = None,
+        order: str | Sequence[str] | None = None,
+        *,
+        stable: bool | None = None,
+    ) -> None:
         """Sort the elements along an axis, in place; np.sort gives a sorted copy."""
         write_by(self, sort, (self, axis, kind, order), stable=stable)
 
-    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+    def partition(
+        self,
+        kth: SupportsIndex | Sequence[SupportsIndex],
+        axis: int = -1,
+        kind: str = "introselect",
+        order: str | Sequence[str] | None = None,
+    ) -> None:
         """Partition the elements along an axis, in place; np.partition gives a copy."""
         write_by(self, partition, (self, kth, axis, kind, order))
 
-    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+    def put(self, indices: npt.ArrayLike, values: npt.ArrayLike, mode: str = "raise") -> None:
         """Write values, repeated where they are too few, at indices into the elements taken as one row, in place."""
         put(self, indices, values, mode)
 
@@ -717,96 +766,159 @@ class Tensor(TensorBase):
 
     def sum(
         self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
         keepdims: bool = False,
-        initial: Any = 0,
-        where: Any = True,
+        initial: npt.ArrayLike = 0,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the sum over axes; None takes all."""
         return sum(self, axis, dtype, out, keepdims, initial, where)
 
     def mean(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+        self,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        *,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the mean over axes; None takes all."""
         return mean(self, axis, dtype, out, keepdims, where=where)
 
     def prod(
         self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
         keepdims: bool = False,
-        initial: Any = 1,
-        where: Any = True,
+        initial: npt.ArrayLike = 1,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the product over axes; None takes all."""
         return prod(self, axis, dtype, out, keepdims, initial, where)
 
     def var(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **more: Any
+        self,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        **more: Any,
     ) -> Tensor:
         """Return the variance over axes; `where`, `mean` and `correction` are NumPy's too."""
         return var(self, axis, dtype, out, ddof, keepdims, **more)
 
     def std(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **more: Any
+        self,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        **more: Any,
     ) -> Tensor:
         """Return the standard deviation over axes; `where`, `mean` and `correction` are NumPy's too."""
         return std(self, axis, dtype, out, ddof, keepdims, **more)
 
     def max(
-        self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+        self,
+        axis: Axis = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        initial: npt.ArrayLike | None = None,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the largest element along axes; equal ones share the gradient evenly."""
         return max(self, axis, out, keepdims, initial, where)
 
     def min(
-        self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+        self,
+        axis: Axis = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        initial: npt.ArrayLike | None = None,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the smallest element along axes; equal ones share the gradient evenly."""
         return min(self, axis, out, keepdims, initial, where)
 
-    def argmax(self, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Tensor:
+    def argmax(
+        self, axis: int | None = None, out: Tensor | np.ndarray | None = None, *, keepdims: bool = False
+    ) -> Tensor:
         """Return the index of the largest element along an axis."""
         return call_function(np.argmax, (self, axis), {"out": out, "keepdims": keepdims})
 
-    def argmin(self, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Tensor:
+    def argmin(
+        self, axis: int | None = None, out: Tensor | np.ndarray | None = None, *, keepdims: bool = False
+    ) -> Tensor:
         """Return the index of the smallest element along an axis."""
         return call_function(np.argmin, (self, axis), {"out": out, "keepdims": keepdims})
 
-    def any(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Tensor:
+    def any(
+        self,
+        axis: Axis = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        *,
+        where: npt.ArrayLike = True,
+    ) -> Tensor:
         """Return whether one element at least is not 0."""
         options = _given(out=out, keepdims=keepdims, where=None if where is True else where)
         return call_function(np.any, (self, axis), options)
 
-    def all(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Tensor:
+    def all(
+        self,
+        axis: Axis = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        *,
+        where: npt.ArrayLike = True,
+    ) -> Tensor:
         """Return whether no element is 0."""
         options = _given(out=out, keepdims=keepdims, where=None if where is True else where)
         return call_function(np.all, (self, axis), options)
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
+    def cumsum(
+        self, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Tensor | np.ndarray | None = None
+    ) -> Tensor:
         """Return the running sum along an axis."""
         return call_function(np.cumsum, (self, axis, dtype, out), {})
 
-    def cumprod(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
+    def cumprod(
+        self, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Tensor | np.ndarray | None = None
+    ) -> Tensor:
         """Return the running product along an axis."""
         return call_function(np.cumprod, (self, axis, dtype, out), {})
 
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Tensor:
+    def trace(
+        self,
+        offset: int = 0,
+        axis1: int = 0,
+        axis2: int = 1,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+    ) -> Tensor:
         """Return the sums of the diagonals."""
         return trace(self, offset, axis1, axis2, dtype, out)
 
     # Elementwise, and products.
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Tensor:
+    def clip(
+        self,
+        min: npt.ArrayLike | None = None,
+        max: npt.ArrayLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
         """Return the elements kept between two bounds."""
         clipped: Tensor = clip(self, min, max, out, **kwargs)
         return clipped
 
-    def round(self, decimals: int = 0, out: Any = None) -> Tensor:
+    def round(self, decimals: int = 0, out: Tensor | np.ndarray | None = None) -> Tensor:
         """Return the elements rounded; no gradient flows."""
         return call_function(np.round, (self, decimals), {"out": out})
 
@@ -818,7 +930,7 @@ class Tensor(TensorBase):
         """Return the complex conjugates; of real numbers the tensor itself."""
         return conjugate(self) if self._data.dtype.kind == "c" else self
 
-    def dot(self, b: Any, out: Any = None) -> Tensor:
+    def dot(self, b: npt.ArrayLike, out: Tensor | np.ndarray | None = None) -> Tensor:
         """Return the sum of products over the last axis and the last but one (or the only one) of `b`."""
         return dot(self, b, out)
 

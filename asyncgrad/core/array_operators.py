@@ -32,7 +32,7 @@ T = TypeVar("T", bound=TensorBase)
 OPERATORS: dict[str, Callable[[str, Any, Any, bool], Any]] = {}
 
 
-def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, reflected: bool = False) -> Any:
+def defer_or_raise(other: Any, error: Exception, name: str, tensor: T, reflected: bool = False) -> T:
     """Return NotImplemented for an operand whose class sets `__array_ufunc__` to None; raise the error for any other.
 
     The operators of SciPy's sparse matrices and arrays are computed by `asyncgrad.scipy.sparse`.
@@ -42,7 +42,8 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, 
     It is called only after NumPy has refused the operand: checking each operand first would slow every operation.
     """
     if isinstance(error, TypeError) and getattr(type(other), "__array_ufunc__", error) is None:
-        return NotImplemented
+        deferred: T = NotImplemented
+        return deferred
     if tensor is not None and type(other).__module__.startswith("scipy.sparse."):
         result = _apply_sparse(name, tensor, other, reflected)
         if result is not NotImplemented:
@@ -57,10 +58,11 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: Any = None, 
         del error
 
 
-def _apply_sparse(name: str, tensor: Any, other: Any, reflected: bool) -> Any:
+def _apply_sparse(name: str, tensor: T, other: Any, reflected: bool) -> T:
     # Loaded only now: it needs SciPy, which is there if the operand is.
     load_beside("scipy.sparse")
-    return OPERATORS["scipy.sparse"](name, tensor, other, reflected)
+    found: T = OPERATORS["scipy.sparse"](name, tensor, other, reflected)
+    return found
 
 
 def check_operands(function: Callable[..., Any], defers: bool = True) -> Callable[..., Any]:
@@ -86,26 +88,26 @@ def check_operands(function: Callable[..., Any], defers: bool = True) -> Callabl
     return wrapper
 
 
-def make_operator(function: Callable[..., Any]) -> Callable[[T, Any], T]:
+def make_operator(function: Callable[[T, Any], T]) -> Callable[[T, Any], T]:
     """Return the operator that calls a function of two arrays, with the tensor on the left."""
 
     def operator(self: T, other: Any) -> T:
         try:
-            return function(self, other)  # type: ignore[no-any-return]
+            return function(self, other)
         except Exception as error:
-            return defer_or_raise(other, error, function.__name__, self)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, function.__name__, self)
 
     return operator
 
 
-def make_reflected_operator(function: Callable[..., Any]) -> Callable[[T, Any], T]:
+def make_reflected_operator(function: Callable[[Any, T], T]) -> Callable[[T, Any], T]:
     """Return the operator that calls a function of two arrays, with the tensor on the right."""
 
     def operator(self: T, other: Any) -> T:
         try:
-            return function(other, self)  # type: ignore[no-any-return]
+            return function(other, self)
         except Exception as error:
-            return defer_or_raise(other, error, function.__name__, self, True)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, function.__name__, self, True)
 
     return operator
 
@@ -125,7 +127,7 @@ def matmul_in_place(x: Any, y: Any) -> Any:
     return result
 
 
-def compare_unlike(tensor: TensorBase, other: Any, is_equal: bool, error: TypeError) -> Any:
+def compare_unlike(tensor: T, other: Any, is_equal: bool, error: TypeError) -> T:
     """Return the tensor compared with what a ufunc has refused, such as a string: no element is equal to it.
 
     NumPy answers that, and where it defers to the class of `other`, its NotImplemented stays as it is.
@@ -138,7 +140,8 @@ def compare_unlike(tensor: TensorBase, other: Any, is_equal: bool, error: TypeEr
         return type(tensor)(unequal if is_equal else ~unequal, None, 0, tensor._device)
     result = tensor._data.__eq__(raw(other)) if is_equal else tensor._data.__ne__(raw(other))
     if result is NotImplemented:
-        return result
+        deferred: T = NotImplemented
+        return deferred
     refuse_masked(result)
     if not isinstance(result, (np.ndarray, np.generic)):
         try:

@@ -95,7 +95,7 @@ async def backward(
     if wanted is not None:
         for tensor in wanted:
             if isinstance(tensor, TensorBase) and tensor._history() is not None:
-                tensor.retain_grad()  # type: ignore[attr-defined]
+                tensor.retain_grad()
     if create_graph:
         warn(_CYCLE_WARNING)
     run = Engine.execute(
@@ -141,7 +141,8 @@ def _refuse_functions(grad: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
     if sys.version_info >= (3, 12):
         inspect.markcoroutinefunction(checked)
     else:
-        checked._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+        coroutines: Any = asyncio.coroutines
+        vars(checked)["_is_coroutine"] = coroutines._is_coroutine
     return checked
 
 

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsIndex, final
 
 import numpy as np
 
@@ -31,9 +31,11 @@ from .array_operators import (
     make_reflected_operator,
     matmul_in_place,
 )
+from .arrays.array import Array
 from .arrays.hooks import HookList, RemovableHandle
 from .arrays.interception import add_entry_methods, add_entry_names
 from .arrays.tensor_base import AutogradMeta, TensorBase, ViewMeta
+from .arrays.typed import LikeFirst
 from .arrays.values import is_device_array, is_number_dtype, moved_array, on_device, raw, refuse_sparse, register_tensor
 from .backward import backward
 from .conversions import array_advice, is_asked_by_sparse_operator, is_plain_conversion, number_advice
@@ -76,16 +78,23 @@ from .tensor_data import array_of_data, refuse_masked_data
 from .views.history import regenerate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
 
     from .graph.node import Node
+
+    #: One axis, several, or None for all.
+    Axis = SupportsIndex | Sequence[SupportsIndex] | None
 
     Operator = Callable[["Tensor", Any], "Tensor"]
 
 __all__ = ["Tensor", "asarray", "leaf_on", "tensor"]
 
-_equal, _not_equal, _divmod = RULES[np.equal], RULES[np.not_equal], RULES[np.divmod]
-_invert = RULES[np.invert]
+_equal: LikeFirst[...] = RULES[np.equal]
+_not_equal: LikeFirst[...] = RULES[np.not_equal]
+_divmod: Callable[[Any, Any], tuple[Tensor, Tensor]] = RULES[np.divmod]
+_invert: LikeFirst[...] = RULES[np.invert]
 
 _CPU = device("cpu")
 
@@ -108,6 +117,9 @@ class Tensor(TensorBase):
     """
 
     __slots__ = ()
+
+    _data: Array
+    _device: Device
 
     # State.
 
@@ -207,7 +219,7 @@ class Tensor(TensorBase):
     @property
     def device(self) -> Device:
         """Where the array lives."""
-        return self._device  # type: ignore[no-any-return]
+        return self._device
 
     @property
     def is_view(self) -> bool:
@@ -301,7 +313,8 @@ class Tensor(TensorBase):
         data = self._data
         if data.__class__ is not np.ndarray and is_device_array(data):
             raise self._not_on_host("t.numpy()", "t.to('cpu').numpy()")
-        return data.view()  # type: ignore[no-any-return]
+        view: np.ndarray = data.view()
+        return view
 
     def _not_on_host(self, what: str, instead: str) -> ArgumentTypeError:
         return ArgumentTypeError(
@@ -522,37 +535,37 @@ class Tensor(TensorBase):
     @property
     def shape(self) -> tuple[int, ...]:
         """The lengths of the axes."""
-        return self._data.shape  # type: ignore[no-any-return]
+        return self._data.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's dtype of the elements."""
-        return self._data.dtype  # type: ignore[no-any-return]
+        return self._data.dtype
 
     @property
     def ndim(self) -> int:
         """How many axes there are."""
-        return self._data.ndim  # type: ignore[no-any-return]
+        return self._data.ndim
 
     @property
     def size(self) -> int:
         """How many elements there are."""
-        return self._data.size  # type: ignore[no-any-return]
+        return self._data.size
 
     @property
     def itemsize(self) -> int:
         """Bytes that one element takes."""
-        return self._data.itemsize  # type: ignore[no-any-return]
+        return self._data.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes that all elements take together."""
-        return self._data.nbytes  # type: ignore[no-any-return]
+        return self._data.nbytes
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes from one element to the next, along each axis."""
-        return self._data.strides  # type: ignore[no-any-return]
+        return self._data.strides
 
     @property
     def flags(self) -> Any:
@@ -568,17 +581,17 @@ class Tensor(TensorBase):
     @property
     def T(self) -> Tensor:
         """A view with the axes in reverse order."""
-        return transpose(self)  # type: ignore[no-any-return]
+        return transpose(self)
 
     @property
     def mT(self) -> Tensor:
         """A view with the last two axes swapped."""
-        return matrix_transpose(self)  # type: ignore[no-any-return]
+        return matrix_transpose(self)
 
     @property
     def real(self) -> Tensor:
         """The real part, a view."""
-        return real(self)  # type: ignore[no-any-return]
+        return real(self)
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -587,7 +600,7 @@ class Tensor(TensorBase):
     @property
     def imag(self) -> Tensor:
         """The imaginary part, a view; zeros for a real dtype, which cannot be written."""
-        return imag(self)  # type: ignore[no-any-return]
+        return imag(self)
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -598,109 +611,154 @@ class Tensor(TensorBase):
             )
         imag(self)[...] = value
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
+    def reshape(
+        self, *shape: SupportsIndex | Sequence[SupportsIndex], order: str = "C", copy: bool | None = None
+    ) -> Tensor:
         """Return the elements in another shape, given as one tuple or as several numbers."""
         if not shape:
             raise ArgumentTypeError("reshape needs a shape: t.reshape(()) is the one of an array without axes")
-        return reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)  # type: ignore[no-any-return]
+        return reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
     def ravel(self, order: str = "C") -> Tensor:
         """Return the elements in one row; a view where that can be."""
-        return ravel(self, order)  # type: ignore[no-any-return]
+        return ravel(self, order)
 
     def flatten(self, order: str = "C") -> Tensor:
         """Return a copy of the elements in one row."""
         flat = ravel(self, order)
-        return flat if flat._view is None else copy(flat)  # type: ignore[no-any-return]
+        return flat if flat._view is None else copy(flat)
 
-    def transpose(self, *axes: Any) -> Tensor:
+    def transpose(self, *axes: SupportsIndex | Sequence[SupportsIndex] | None) -> Tensor:
         """Return a view with the axes in another order, given as one tuple or as several numbers."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], SupportsIndex) else axes or None
-        return transpose(self, order)  # type: ignore[no-any-return]
+        return transpose(self, order)
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """Return a view with two axes swapped."""
-        return swapaxes(self, axis1, axis2)  # type: ignore[no-any-return]
+        return swapaxes(self, axis1, axis2)
 
-    def squeeze(self, axis: Any = None) -> Tensor:
+    def squeeze(self, axis: Axis = None) -> Tensor:
         """Return a view without the axes of length 1, or without those named."""
-        return squeeze(self, axis)  # type: ignore[no-any-return]
+        return squeeze(self, axis)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
         """Return a read-only view of the diagonals of the matrices that two axes make."""
-        return diagonal(self, offset, axis1, axis2)  # type: ignore[no-any-return]
+        return diagonal(self, offset, axis1, axis2)
 
-    def as_strided(self, shape: Any, strides: Any) -> Tensor:
+    def as_strided(self, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
         """Return a view that begins where this tensor does, with a shape, and with strides in bytes.
 
         What np.lib.stride_tricks.as_strided is for an ndarray; that cannot be called on a tensor that requires grad.
         It may not reach outside of this tensor's memory. Writes into elements that share memory are refused.
         """
-        return as_strided(self, shape, strides)  # type: ignore[no-any-return]
+        return as_strided(self, shape, strides)
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> Tensor:
+    def repeat(self, repeats: npt.ArrayLike, axis: int | None = None) -> Tensor:
         """Return each element along an axis several times."""
-        return call_function(np.repeat, (self, repeats, axis), {})  # type: ignore[no-any-return]
+        return call_function(np.repeat, (self, repeats, axis), {})
 
     def astype(
-        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+        self,
+        dtype: npt.DTypeLike | None,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
     ) -> Tensor:
         """Return the elements in another dtype; the gradient comes back in this one."""
-        return cast(self, dtype, order, casting, copy)  # type: ignore[no-any-return]
+        return cast(self, dtype, order, casting, copy)
 
     def copy(self, order: str = "C") -> Tensor:
         """Return a copy, through which gradients flow."""
-        return copy(self, order)  # type: ignore[no-any-return]
+        return copy(self, order)
 
     def clone(self) -> Tensor:
         """Return a copy laid out in memory as this tensor is, through which gradients flow."""
-        return copy(self)  # type: ignore[no-any-return]
+        return copy(self)
 
     # Parts.
 
-    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Tensor:
+    def take(
+        self,
+        indices: npt.ArrayLike,
+        axis: int | None = None,
+        out: Tensor | np.ndarray | None = None,
+        mode: str = "raise",
+    ) -> Tensor:
         """Return the elements at indices along an axis; None counts them in one row."""
-        return call_function(np.take, (self, indices, axis, out, mode), {})  # type: ignore[no-any-return]
+        return call_function(np.take, (self, indices, axis, out, mode), {})
 
-    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
+    def compress(
+        self, condition: npt.ArrayLike, axis: int | None = None, out: Tensor | np.ndarray | None = None
+    ) -> Tensor:
         """Return the elements along an axis where a row of conditions holds."""
-        return call_function(np.compress, (condition, self, axis, out), {})  # type: ignore[no-any-return]
+        given: Any = (condition, self, axis, out)
+        found: Tensor = call_function(np.compress, given, {})
+        return found
 
-    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    def choose(
+        self, choices: Any, out: Tensor | np.ndarray | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
+    ) -> Any:
         """Return, for each element, the entry of the choice that it indexes."""
         return choose(self, choices, out, mode)
 
     def nonzero(self) -> tuple[Tensor, ...]:
         """Return the indices of the elements that are not 0, one array for each axis."""
-        return call_function(np.nonzero, (self,), {})  # type: ignore[no-any-return]
+        return call_function(np.nonzero, (self,), {})  # type: ignore[arg-type]
 
-    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+    def searchsorted(self, v: npt.ArrayLike, side: str = "left", sorter: npt.ArrayLike | None = None) -> Tensor:
         """Return where to insert values into these sorted elements to keep them sorted."""
-        return call_function(np.searchsorted, (self, v, side, sorter), {})  # type: ignore[no-any-return]
+        return call_function(np.searchsorted, (self, v, side, sorter), {})
 
-    def argsort(self, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
+    def argsort(
+        self,
+        axis: int | None = -1,
+        kind: str | None = None,
+        order: str | Sequence[str] | None = None,
+        *,
+        stable: bool | None = None,
+    ) -> Tensor:
         """Return the indices that would sort the elements along an axis."""
-        return call_function(np.argsort, (self, axis, kind, order), {"stable": stable})  # type: ignore[no-any-return]
+        return call_function(np.argsort, (self, axis, kind, order), {"stable": stable})
 
-    def argpartition(self, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Tensor:
+    def argpartition(
+        self,
+        kth: SupportsIndex | Sequence[SupportsIndex],
+        axis: int | None = -1,
+        kind: str = "introselect",
+        order: str | Sequence[str] | None = None,
+    ) -> Tensor:
         """Return the indices that would partition the elements along an axis."""
-        return call_function(np.argpartition, (self, kth, axis, kind, order), {})  # type: ignore[no-any-return]
+        return call_function(np.argpartition, (self, kth, axis, kind, order), {})
 
     # In place.
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: npt.ArrayLike) -> None:
         """Set all elements to one value."""
         self[...] = value
 
-    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> None:
+    def sort(
+        self,
+        axis: int = -1,
+        kind: str | None = None,
+        order: str | Sequence[str] | None = None,
+        *,
+        stable: bool | None = None,
+    ) -> None:
         """Sort the elements along an axis, in place; np.sort gives a sorted copy."""
         write_by(self, sort, (self, axis, kind, order), stable=stable)
 
-    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+    def partition(
+        self,
+        kth: SupportsIndex | Sequence[SupportsIndex],
+        axis: int = -1,
+        kind: str = "introselect",
+        order: str | Sequence[str] | None = None,
+    ) -> None:
         """Partition the elements along an axis, in place; np.partition gives a copy."""
         write_by(self, partition, (self, kth, axis, kind, order))
 
-    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+    def put(self, indices: npt.ArrayLike, values: npt.ArrayLike, mode: str = "raise") -> None:
         """Write values, repeated where they are too few, at indices into the elements taken as one row, in place."""
         put(self, indices, values, mode)
 
@@ -708,97 +766,161 @@ class Tensor(TensorBase):
 
     def sum(
         self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
         keepdims: bool = False,
-        initial: Any = 0,
-        where: Any = True,
+        initial: npt.ArrayLike = 0,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the sum over axes; None takes all."""
-        return sum(self, axis, dtype, out, keepdims, initial, where)  # type: ignore[no-any-return]
+        return sum(self, axis, dtype, out, keepdims, initial, where)
 
     def mean(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+        self,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        *,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the mean over axes; None takes all."""
-        return mean(self, axis, dtype, out, keepdims, where=where)  # type: ignore[no-any-return]
+        return mean(self, axis, dtype, out, keepdims, where=where)
 
     def prod(
         self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
         keepdims: bool = False,
-        initial: Any = 1,
-        where: Any = True,
+        initial: npt.ArrayLike = 1,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the product over axes; None takes all."""
-        return prod(self, axis, dtype, out, keepdims, initial, where)  # type: ignore[no-any-return]
+        return prod(self, axis, dtype, out, keepdims, initial, where)
 
     def var(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **more: Any
+        self,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        **more: Any,
     ) -> Tensor:
         """Return the variance over axes; `where`, `mean` and `correction` are NumPy's too."""
-        return var(self, axis, dtype, out, ddof, keepdims, **more)  # type: ignore[no-any-return]
+        return var(self, axis, dtype, out, ddof, keepdims, **more)
 
     def std(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: bool = False, **more: Any
+        self,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        **more: Any,
     ) -> Tensor:
         """Return the standard deviation over axes; `where`, `mean` and `correction` are NumPy's too."""
-        return std(self, axis, dtype, out, ddof, keepdims, **more)  # type: ignore[no-any-return]
+        return std(self, axis, dtype, out, ddof, keepdims, **more)
 
     def max(
-        self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+        self,
+        axis: Axis = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        initial: npt.ArrayLike | None = None,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the largest element along axes; equal ones share the gradient evenly."""
-        return max(self, axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
+        return max(self, axis, out, keepdims, initial, where)
 
     def min(
-        self, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
+        self,
+        axis: Axis = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        initial: npt.ArrayLike | None = None,
+        where: npt.ArrayLike = True,
     ) -> Tensor:
         """Return the smallest element along axes; equal ones share the gradient evenly."""
-        return min(self, axis, out, keepdims, initial, where)  # type: ignore[no-any-return]
+        return min(self, axis, out, keepdims, initial, where)
 
-    def argmax(self, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Tensor:
+    def argmax(
+        self, axis: int | None = None, out: Tensor | np.ndarray | None = None, *, keepdims: bool = False
+    ) -> Tensor:
         """Return the index of the largest element along an axis."""
-        return call_function(np.argmax, (self, axis), {"out": out, "keepdims": keepdims})  # type: ignore[no-any-return]
+        return call_function(np.argmax, (self, axis), {"out": out, "keepdims": keepdims})
 
-    def argmin(self, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Tensor:
+    def argmin(
+        self, axis: int | None = None, out: Tensor | np.ndarray | None = None, *, keepdims: bool = False
+    ) -> Tensor:
         """Return the index of the smallest element along an axis."""
-        return call_function(np.argmin, (self, axis), {"out": out, "keepdims": keepdims})  # type: ignore[no-any-return]
+        return call_function(np.argmin, (self, axis), {"out": out, "keepdims": keepdims})
 
-    def any(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Tensor:
+    def any(
+        self,
+        axis: Axis = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        *,
+        where: npt.ArrayLike = True,
+    ) -> Tensor:
         """Return whether one element at least is not 0."""
         options = _given(out=out, keepdims=keepdims, where=None if where is True else where)
-        return call_function(np.any, (self, axis), options)  # type: ignore[no-any-return]
+        return call_function(np.any, (self, axis), options)
 
-    def all(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True) -> Tensor:
+    def all(
+        self,
+        axis: Axis = None,
+        out: Tensor | np.ndarray | None = None,
+        keepdims: bool = False,
+        *,
+        where: npt.ArrayLike = True,
+    ) -> Tensor:
         """Return whether no element is 0."""
         options = _given(out=out, keepdims=keepdims, where=None if where is True else where)
-        return call_function(np.all, (self, axis), options)  # type: ignore[no-any-return]
+        return call_function(np.all, (self, axis), options)
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
+    def cumsum(
+        self, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Tensor | np.ndarray | None = None
+    ) -> Tensor:
         """Return the running sum along an axis."""
-        return call_function(np.cumsum, (self, axis, dtype, out), {})  # type: ignore[no-any-return]
+        return call_function(np.cumsum, (self, axis, dtype, out), {})
 
-    def cumprod(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tensor:
+    def cumprod(
+        self, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Tensor | np.ndarray | None = None
+    ) -> Tensor:
         """Return the running product along an axis."""
-        return call_function(np.cumprod, (self, axis, dtype, out), {})  # type: ignore[no-any-return]
+        return call_function(np.cumprod, (self, axis, dtype, out), {})
 
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Tensor:
+    def trace(
+        self,
+        offset: int = 0,
+        axis1: int = 0,
+        axis2: int = 1,
+        dtype: npt.DTypeLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+    ) -> Tensor:
         """Return the sums of the diagonals."""
-        return trace(self, offset, axis1, axis2, dtype, out)  # type: ignore[no-any-return]
+        return trace(self, offset, axis1, axis2, dtype, out)
 
     # Elementwise, and products.
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Tensor:
+    def clip(
+        self,
+        min: npt.ArrayLike | None = None,
+        max: npt.ArrayLike | None = None,
+        out: Tensor | np.ndarray | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
         """Return the elements kept between two bounds."""
-        return clip(self, min, max, out, **kwargs)  # type: ignore[no-any-return]
+        clipped: Tensor = clip(self, min, max, out, **kwargs)
+        return clipped
 
-    def round(self, decimals: int = 0, out: Any = None) -> Tensor:
+    def round(self, decimals: int = 0, out: Tensor | np.ndarray | None = None) -> Tensor:
         """Return the elements rounded; no gradient flows."""
-        return call_function(np.round, (self, decimals), {"out": out})  # type: ignore[no-any-return]
+        return call_function(np.round, (self, decimals), {"out": out})
 
     def conj(self) -> Tensor:
         """Return the complex conjugates; of real numbers the tensor itself."""
@@ -808,9 +930,9 @@ class Tensor(TensorBase):
         """Return the complex conjugates; of real numbers the tensor itself."""
         return conjugate(self) if self._data.dtype.kind == "c" else self
 
-    def dot(self, b: Any, out: Any = None) -> Tensor:
+    def dot(self, b: npt.ArrayLike, out: Tensor | np.ndarray | None = None) -> Tensor:
         """Return the sum of products over the last axis and the last but one (or the only one) of `b`."""
-        return dot(self, b, out)  # type: ignore[no-any-return]
+        return dot(self, b, out)
 
     # Operators.
 
@@ -876,19 +998,19 @@ class Tensor(TensorBase):
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
-            return _equal(self, other)  # type: ignore[no-any-return]
+            return _equal(self, other)
         except ValueError as error:
-            return defer_or_raise(other, error, "equal", self)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, "equal", self)
         except TypeError as error:
-            return compare_unlike(self, other, True, error)  # type: ignore[no-any-return]
+            return compare_unlike(self, other, True, error)
 
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
         try:
-            return _not_equal(self, other)  # type: ignore[no-any-return]
+            return _not_equal(self, other)
         except ValueError as error:
-            return defer_or_raise(other, error, "not_equal", self)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, "not_equal", self)
         except TypeError as error:
-            return compare_unlike(self, other, False, error)  # type: ignore[no-any-return]
+            return compare_unlike(self, other, False, error)
 
     # Its elements can change, and == gives an array: sets and dicts tell tensors apart by identity.
     if TYPE_CHECKING:
@@ -900,32 +1022,32 @@ class Tensor(TensorBase):
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         try:
-            return _divmod(self, other)  # type: ignore[no-any-return]
+            return _divmod(self, other)
         except Exception as error:
-            return defer_or_raise(other, error, "divmod", self)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, "divmod", self)  # type: ignore[return-value]
 
     def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         try:
-            return _divmod(other, self)  # type: ignore[no-any-return]
+            return _divmod(other, self)
         except Exception as error:
-            return defer_or_raise(other, error, "divmod", self)  # type: ignore[no-any-return]
+            return defer_or_raise(other, error, "divmod", self)  # type: ignore[return-value]
 
     def __neg__(self) -> Tensor:
-        return negative.call(self)  # type: ignore[no-any-return]
+        return negative.call(self)
 
     def __pos__(self) -> Tensor:
-        return positive.call(self)  # type: ignore[no-any-return]
+        return positive.call(self)
 
     def __abs__(self) -> Tensor:
-        return absolute.call(self)  # type: ignore[no-any-return]
+        return absolute.call(self)
 
     def __invert__(self) -> Tensor:
-        return _invert(self)  # type: ignore[no-any-return]
+        return _invert(self)
 
     # As a container.
 
     def __getitem__(self, index: Any) -> Tensor:
-        return getitem(self, index)  # type: ignore[no-any-return]
+        return getitem(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         setitem(self, index, value)
@@ -977,7 +1099,8 @@ class Tensor(TensorBase):
 
     def __trunc__(self) -> int:
         self._may_be_number(False)
-        return math.trunc(self._only_element("math.trunc()", "np.trunc(t)"))  # type: ignore[no-any-return]
+        whole: int = math.trunc(self._only_element("math.trunc()", "np.trunc(t)"))
+        return whole
 
     def __bytes__(self) -> bytes:
         self._needs_no_grad("bytes", "t.numpy()")

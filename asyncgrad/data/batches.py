@@ -254,4 +254,6 @@ async def _read_ahead(found: AsyncIterator[Any], ahead: int) -> AsyncIterator[An
     finally:
         task.cancel()
         await ended.wait()
-        await found.aclose()  # type: ignore[attr-defined]  # it is an async generator
+        # It is an async generator.
+        generator: Any = found
+        await generator.aclose()

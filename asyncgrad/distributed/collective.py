@@ -264,7 +264,8 @@ class _RemoteMember:
             reason = f"replica {self.rank} has waited {group.timeout:g} s for the others"
             await self.abort(key[0], reason)
             raise ReplicaError(reason) from None
-        return reply.arrays[0]  # type: ignore[no-any-return]
+        reduced: np.ndarray = reply.arrays[0]
+        return reduced
 
     async def abort(self, round_number: int, reason: str) -> bool:
         """End a round; see `Collective.abort`."""

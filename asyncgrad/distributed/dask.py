@@ -237,7 +237,8 @@ class DaskTransport:
         if request.op == "create":
             self._created[worker] += 1
         self._opened.note(worker, request)
-        return await self._on_loop_of_client(self._exchange(worker, request))  # type: ignore[no-any-return]
+        reply: Reply = await self._on_loop_of_client(self._exchange(worker, request))
+        return reply
 
     def _check_client(self) -> None:
         if self._client.status not in ("running", "connecting"):

@@ -157,7 +157,8 @@ class HostedStage:
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request."""
-        return await getattr(self, _METHODS[request.op])(request.fields, request.arrays)  # type: ignore[no-any-return]
+        reply: Reply = await getattr(self, _METHODS[request.op])(request.fields, request.arrays)
+        return reply
 
     # --- calls -----------------------------------------------------------------------------------
 
@@ -271,7 +272,8 @@ class HostedStage:
             raise UnknownStageError("the stage was dropped, or brought here again, while it was asked")
         if task.cancelled():
             raise UnknownCallError(f"the {which[0]} of call {which[1]} was cancelled")
-        return task.result()  # type: ignore[no-any-return]
+        reply: Reply = task.result()
+        return reply
 
     # --- gradients -------------------------------------------------------------------------------
 

@@ -74,8 +74,8 @@ def stage(
     if gradients == "home" and params is None:
         raise ArgumentError("gradients can only come home to parameters that are here: pass params")
     definition = Definition(fn, params, optimizer=optimizer, seed=seed, params_at_home=gradients == "home")
-    options = {"allow_other_workers": allow_other_workers, "backup": backup, "name": name}
-    return Stage(definition, _transport(client, transport), worker, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"allow_other_workers": allow_other_workers, "backup": backup, "name": name}
+    return Stage(definition, _transport(client, transport), worker, **options)
 
 
 def RemoteModule(  # noqa: N802
@@ -124,8 +124,8 @@ def RemoteModule(  # noqa: N802
         raise ArgumentTypeError(f"RemoteModule(worker, module) takes a subclass of nn.Module, not {describe(module)}")
     seed = int(generator().integers(2**32))
     definition = Definition(module, args=tuple(args), kwargs=dict(kwargs or {}), optimizer=optimizer, seed=seed)
-    options = {"allow_other_workers": allow_other_workers, "backup": backup, "name": name}
-    return Stage(definition, _transport(client, transport), worker, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"allow_other_workers": allow_other_workers, "backup": backup, "name": name}
+    return Stage(definition, _transport(client, transport), worker, **options)
 
 
 def _transport(client: Any, transport: Transport | None) -> Transport:

@@ -265,11 +265,13 @@ class Stage:
 
     async def parameters(self) -> list[Tensor]:
         """Return copies of the parameters, in the order of `Module.parameters()` or of the leaves of `params`."""
-        return (await self._fetch())["params"]  # type: ignore[no-any-return]
+        params: list[Tensor] = (await self._fetch())["params"]
+        return params
 
     async def grads(self) -> list[Tensor | None]:
         """Return copies of the gradients of the parameters, None where there is none."""
-        return (await self._fetch())["grads"]  # type: ignore[no-any-return]
+        grads: list[Tensor | None] = (await self._fetch())["grads"]
+        return grads
 
     async def state_dict(self) -> dict[str, Any]:
         """Return copies of all that the stage has learned: parameters, gradients, buffers, the optimizer's state."""
@@ -288,7 +290,8 @@ class Stage:
     async def _fetch(self) -> dict[str, Any]:
         await self._be_sure()
         reply = await self.ask("state", {}, [])
-        return unpack(reply.fields["state"], [asarray(array) for array in reply.arrays])  # type: ignore[no-any-return]
+        state: dict[str, Any] = unpack(reply.fields["state"], [asarray(array) for array in reply.arrays])
+        return state
 
     async def _apply(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> None:
         """Have the host do what changes the state; once, whatever becomes of messages and workers."""

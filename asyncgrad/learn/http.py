@@ -117,7 +117,8 @@ async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | N
     task = start_task(wait(), context, "work for a client")
     watcher = None if task.done() else start_task(watch(), context.copy(), "ag.learn.http watches a client")
     try:
-        return await task  # type: ignore[no-any-return]
+        result: T = await task
+        return result
     except asyncio.CancelledError:
         if has_gone:
             raise ClientDisconnectedError(CLIENT_CLOSED_REQUEST, "the client has disconnected") from None

@@ -277,7 +277,8 @@ class Learner:
         self._wake.set()
         try:
             async with asyncio.timeout(seconds) as pending.limit:
-                return await pending.result()  # type: ignore[no-any-return]
+                learned: Learned = await pending.result()
+                return learned
         except TimeoutError as error:
             if seconds is None:
                 raise  # of the loss: there is no limit

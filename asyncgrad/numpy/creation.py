@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def array(
     dtype: Any = None,
     *,
     copy: bool | None = True,
-    order: str = "K",
+    order: Literal["K", "A", "C", "F"] = "K",
     ndmin: int = 0,
     device: Any = None,
     requires_grad: bool = False,
@@ -51,7 +51,7 @@ def array(
         made = _converted(joined, dtype, order, copy=copy if joined is object else None)
     else:
         try:
-            values = np.array(joined, dtype, copy=copy, order=order)  # type: ignore[call-overload]
+            values = np.array(joined, dtype, copy=copy, order=order)
         except ValueError:
             if isinstance(joined, (list, tuple)) and copy is not False:
                 # It says where the rows of a ragged sequence differ.
@@ -66,7 +66,7 @@ def array(
 def asarray(
     a: Any,
     dtype: Any = None,
-    order: str | None = None,
+    order: Literal["K", "A", "C", "F"] | None = None,
     *,
     device: Any = None,
     copy: bool | None = None,
@@ -97,7 +97,7 @@ def full(
     shape: Any,
     fill_value: Any,
     dtype: Any = None,
-    order: str = "C",
+    order: Literal["C", "F"] = "C",
     *,
     device: Any = None,
     requires_grad: bool = False,
@@ -113,7 +113,7 @@ def full(
         filled: Any = np.broadcast_to(fill_value, shape)
         made = _converted(filled, dtype, order, copy=True)
     else:
-        made = as_tensor(np.full(shape, fill_value, dtype, order))  # type: ignore[call-overload]
+        made = as_tensor(np.full(shape, fill_value, dtype, order))
     return as_tensor(made, device=device, requires_grad=requires_grad)
 
 

@@ -33,12 +33,14 @@ def argsort(
     """
     a = stacked_where_needed(a)
     if not descending:
-        return as_tensors(np.argsort(a, axis, kind, order, stable=stable))  # type: ignore[no-any-return]
+        forward: Tensor = as_tensors(np.argsort(a, axis, kind, order, stable=stable))
+        return forward
     along = -1 if axis is None else axis
     values = np.ravel(a) if axis is None else a
     # Of equal elements, the last of the reversed ones is the first.
     indices = np.argsort(np.flip(values, along), along, kind, order, stable=stable)
-    return as_tensors(np.shape(values)[along] - 1 - np.flip(indices, along))  # type: ignore[no-any-return]
+    backward: Tensor = as_tensors(np.shape(values)[along] - 1 - np.flip(indices, along))
+    return backward
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -72,7 +74,8 @@ def sort(
         [3, 2, 1]
     """
     found = np.sort(stacked_where_needed(a), axis, kind, order, stable=stable)
-    return as_tensors(np.flip(found, -1 if axis is None else axis) if descending else found)  # type: ignore[no-any-return]
+    ordered: Tensor = as_tensors(np.flip(found, -1 if axis is None else axis) if descending else found)
+    return ordered
 
 
 def clip(
@@ -94,7 +97,8 @@ def clip(
         [1., 1., 2., 2.]
     """
     low, high = _bound(min, "min", kwargs), _bound(max, "max", kwargs)
-    return as_tensors(np.clip(stacked_where_needed(a), low, high, out=out, **kwargs))  # type: ignore[no-any-return]
+    kept: Tensor = as_tensors(np.clip(stacked_where_needed(a), low, high, out=out, **kwargs))
+    return kept
 
 
 def _bound(given: Any, name: str, kwargs: dict[str, Any]) -> Any:

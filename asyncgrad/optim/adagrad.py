@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.values import empty_like
+from ..core.tree.structure import Tree
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_range
@@ -48,7 +49,7 @@ class Adagrad(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Tree,
         lr: float = 1e-2,
         lr_decay: float = 0.0,
         weight_decay: float = 0.0,

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.arrays.values import zeros_like
 from ..core.settings.arguments import truth
+from ..core.tree.structure import Tree
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_betas, check_range
@@ -23,7 +24,7 @@ class _AdamFamily(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Tree,
         lr: float,
         betas: tuple[float, float],
         eps: float,
@@ -228,7 +229,7 @@ class Adam(_AdamFamily):
 
     def __init__(
         self,
-        params: Any,
+        params: Tree,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -271,7 +272,7 @@ class AdamW(_AdamFamily):
 
     def __init__(
         self,
-        params: Any,
+        params: Tree,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,

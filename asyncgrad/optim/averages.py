@@ -12,7 +12,7 @@ from ..core.arrays.values import as_array
 from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.arguments import describe, number, whole_number
 from ..core.tensor import Tensor
-from ..core.tree.structure import TreeStructure, first_places, flatten, leaves_like, paths, unflatten
+from ..core.tree.structure import Tree, TreeStructure, first_places, flatten, leaves_like, paths, unflatten
 from ..errors import ArgumentError, ArgumentTypeError
 from .gradients import check_array
 
@@ -55,7 +55,7 @@ class ExponentialMovingAverage:
         [4.0]
     """
 
-    def __init__(self, params: Any, decay: float = 0.999) -> None:
+    def __init__(self, params: Tree, decay: float = 0.999) -> None:
         if not 0 <= number(decay, "decay") < 1:
             raise ArgumentError(f"decay must be at least 0 and below 1, not {decay}")
         self.decay: float = float(decay)
@@ -164,7 +164,7 @@ class GradientAccumulator:
         self._structure: TreeStructure | None = None
         self._sums: list[Any] = []
 
-    def add(self, grads: Any) -> None:
+    def add(self, grads: Tree) -> None:
         """Add a tree of gradients; one that is None counts as zeros.
 
         Raises:
@@ -223,7 +223,7 @@ class GradientAccumulator:
         return self._structure
 
 
-def _tensors(params: Any) -> tuple[list[Tensor], TreeStructure]:
+def _tensors(params: Tree) -> tuple[list[Tensor], TreeStructure]:
     tree = list(params) if isinstance(params, Iterator) else params
     found, structure = flatten(tree)
     for name, leaf in zip(paths(structure, "params"), found, strict=True):

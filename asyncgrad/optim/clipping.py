@@ -14,14 +14,14 @@ from ..core.arrays.values import as_array, is_device_array, numbers_of
 from ..core.settings.arguments import number, truth
 from ..core.tensor import Tensor
 from ..core.tree.registry import container_type
-from ..core.tree.structure import TreeStructure, first_places, flatten, paths, unflatten
+from ..core.tree.structure import Tree, TreeStructure, first_places, flatten, paths, unflatten
 from ..errors import InvalidGradientError
 from .gradients import check_array
 
 __all__ = ["clip_grad_norm", "clip_grad_value"]
 
 
-def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = True) -> Any:
+def clip_grad_norm(parameters: Tree, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = True) -> Any:
     """Scale gradients so that the norm of all of them together is at most `max_norm`.
 
     Arrays are not written into: whoever holds a gradient does not see it change.
@@ -74,7 +74,7 @@ def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, err
     return gradients.result(total)
 
 
-def clip_grad_value(parameters: Any, clip_value: float) -> Any:
+def clip_grad_value(parameters: Tree, clip_value: float) -> Any:
     """Limit each element of gradients to the range from `-clip_value` to `clip_value`.
 
     Of complex gradients, the real and the imaginary parts are limited. Arrays are not written into.

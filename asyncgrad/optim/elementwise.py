@@ -20,6 +20,7 @@ from ..core.graph.saved import version_of
 from ..core.graph.saved_hooks import begin_writes
 from ..core.recording.kernels import COMPILERS
 from ..core.tensor import Tensor
+from ..core.tree.structure import Tree
 from ..errors import ArgumentError, OverlappingStepsError
 from .fused import FusedSteps, FusedUpdate
 from .optimizer import Entries, Group, Optimizer, Steps
@@ -97,7 +98,7 @@ class ElementwiseOptimizer(Optimizer):
         array([ 0.75, -0.75])
     """
 
-    def __init__(self, params: Any, defaults: Group) -> None:
+    def __init__(self, params: Tree, defaults: Group) -> None:
         # Shared by all parameters of a type of array, dtype and device.
         self._scratches: dict[Any, Scratch] = {}
         # The device of the parameter that is updated.
@@ -124,7 +125,7 @@ class ElementwiseOptimizer(Optimizer):
         """
         return {}
 
-    def _steps(self, grads: Any, has_closure: bool, off_loop: int | None) -> Steps:
+    def _steps(self, grads: Tree, has_closure: bool, off_loop: int | None) -> Steps:
         loss = (yield None) if has_closure else None
         found = self._gradients(grads)
         if off_loop is not None and _is_large(found, off_loop):

@@ -15,6 +15,7 @@ from ..core.arrays.values import is_device_array, numbers_of
 from ..core.graph.saved_hooks import prepare_write
 from ..core.settings.arguments import number, whole_number
 from ..core.tensor import Tensor
+from ..core.tree.structure import Tree
 from ..errors import ArgumentError
 from .elementwise import real_view
 from .line_search import Point, strong_wolfe
@@ -68,7 +69,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Tree,
         lr: float = 1.0,
         max_iter: int = 20,
         max_eval: int | None = None,
@@ -107,7 +108,7 @@ class LBFGS(Optimizer):
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise ArgumentError(f"line_search_fn must be 'strong_wolfe' or None, not {group['line_search_fn']!r}")
 
-    def _steps(self, grads: Any, has_closure: bool, off_loop: int | None) -> Steps:
+    def _steps(self, grads: Tree, has_closure: bool, off_loop: int | None) -> Steps:
         (group,) = self.param_groups
         if not has_closure and group["line_search_fn"] is not None:
             raise ArgumentError(

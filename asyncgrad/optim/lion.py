@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.values import zeros_like
+from ..core.tree.structure import Tree
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_betas, check_range
@@ -48,7 +49,7 @@ class Lion(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Tree,
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,

@@ -23,7 +23,7 @@ from ..core.settings.loop_turn import keep_pace
 from ..core.settings.scheduling import WORKERS
 from ..core.tensor import Tensor
 from ..core.tree.registry import container_type
-from ..core.tree.structure import flatten, leaves
+from ..core.tree.structure import Tree, flatten, leaves
 from ..errors import ArgumentError, ArgumentTypeError
 from .gradients import ParameterTree, gradients_like
 from .overlaps import StepTracker
@@ -87,7 +87,7 @@ class Optimizer(ABC):
     Source: torch.optim.Optimizer.
     """
 
-    def __init__(self, params: Any, defaults: Group) -> None:
+    def __init__(self, params: Tree, defaults: Group) -> None:
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
@@ -158,7 +158,7 @@ class Optimizer(ABC):
         self.param_groups.append(group)
         self._trees.append(tree)
 
-    def step(self, grads: Any = None, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, grads: Tree = None, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient, in place; the others stay as they are.
 
         Nothing changes if an argument does not fit.
@@ -209,7 +209,7 @@ class Optimizer(ABC):
         finally:
             steps.close()
 
-    async def step_async(self, grads: Any = None, closure: Callable[[], Any] | None = None) -> Any:
+    async def step_async(self, grads: Tree = None, closure: Callable[[], Any] | None = None) -> Any:
         """Update as `step` does, off the event loop where that takes long; `closure` may be an `async def`.
 
         The new values of large parameters are computed by a worker, in new arrays, and then published all at once: what
@@ -263,7 +263,7 @@ class Optimizer(ABC):
                 steps.close()
 
     @abstractmethod
-    def _steps(self, grads: Any, has_closure: bool, off_loop: int | None) -> Steps:
+    def _steps(self, grads: Tree, has_closure: bool, off_loop: int | None) -> Steps:
         """Do what one call of `step` does; a generator that is sent what it asks for.
 
         It yields None where it needs the closure's loss, and a function where it needs the result of that, computed on
@@ -278,7 +278,7 @@ class Optimizer(ABC):
             What `step` returns.
         """
 
-    def _gradients(self, grads: Any) -> list[Entries]:
+    def _gradients(self, grads: Tree) -> list[Entries]:
         """Return for each group the parameters that have a gradient, in `grads` or else in `.grad`, and its array."""
         if grads is not None:
             trees = _trees_of_groups(grads, len(self.param_groups))
@@ -425,7 +425,7 @@ class Optimizer(ABC):
         return f"{type(self).__name__}({len(self._params())} parameters, {options})"
 
 
-def _split_closure(grads: Any, closure: Any) -> tuple[Any, Callable[[], Any] | None]:
+def _split_closure(grads: Tree, closure: Any) -> tuple[Any, Callable[[], Any] | None]:
     """Return the gradients and the closure of a step; the closure may have been given in place of the gradients."""
     if closure is None and callable(grads) and not isinstance(grads, Tensor) and container_type(type(grads)) is None:
         return None, grads
@@ -436,7 +436,7 @@ def _split_closure(grads: Any, closure: Any) -> tuple[Any, Callable[[], Any] | N
     return grads, closure
 
 
-def _trees_of_groups(grads: Any, count: int) -> Sequence[Any]:
+def _trees_of_groups(grads: Tree, count: int) -> Sequence[Any]:
     """Return the gradients of each group."""
     if count == 1:
         return [grads]
@@ -449,7 +449,7 @@ def _trees_of_groups(grads: Any, count: int) -> Sequence[Any]:
     return grads
 
 
-def _as_tree(params: Any) -> Any:
+def _as_tree(params: Tree) -> Any:
     """Return a tree or a tensor as it is, another iterable of tensors as a list, and None for anything else.
 
     Of pairs of a name and a tensor, as `model.named_parameters()` yields them, the tensors are taken.
@@ -464,7 +464,7 @@ def _is_named(entry: Any) -> bool:
     return type(entry) is tuple and len(entry) == 2 and isinstance(entry[0], str)
 
 
-def _as_tree_or_pairs(params: Any) -> Any:
+def _as_tree_or_pairs(params: Tree) -> Any:
     if isinstance(params, Tensor) or container_type(type(params)) is not None:
         return params
     if isinstance(params, str) or not isinstance(params, Iterable):
@@ -472,7 +472,7 @@ def _as_tree_or_pairs(params: Any) -> Any:
     return [params[key] for key in params] if isinstance(params, Mapping) else list(params)
 
 
-def _are_groups(params: Any) -> bool:
+def _are_groups(params: Tree) -> bool:
     if type(params) not in (list, tuple) or not params or not isinstance(params[0], dict):
         return False
     return "params" in params[0] or not leaves(params[0])

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.arrays.values import zeros_like
 from ..core.settings.arguments import truth
+from ..core.tree.structure import Tree
 from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_range
@@ -49,7 +50,7 @@ class RMSprop(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Tree,
         lr: float = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,

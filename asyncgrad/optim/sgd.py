@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.graph.saved_hooks import begin_writes
 from ..core.settings.arguments import number, truth
+from ..core.tree.structure import Tree
 from ..errors import ArgumentError
 from .blas import LEAST, add_multiple, find_axpy
 from .elementwise import ElementwiseOptimizer, Update, as_scalars
@@ -53,7 +54,7 @@ class SGD(ElementwiseOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Tree,
         lr: float = 1e-3,
         momentum: float = 0.0,
         dampening: float = 0.0,

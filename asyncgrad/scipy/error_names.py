@@ -120,12 +120,12 @@ def _name(
         named = f"{called}({_arguments(function, args, kwargs, is_method)}): {said}"
     if isinstance(error, AxisError):
         prefix = named.removesuffix(f": {said}") if named.endswith(said) else called
-        error.__init__(error.axis, error.ndim, prefix)  # type: ignore[misc]
+        AxisError.__init__(error, error.axis, error.ndim, prefix)  # type: ignore[arg-type]
     elif len(error.args) == 1:
         error.args = (named,)
     elif isinstance(error, TypeError) and named != said:
         return ArgumentTypeError(named)
-    error._said = said  # type: ignore[attr-defined]
+    vars(error)["_said"] = said
     return None
 
 

@@ -129,7 +129,7 @@ def _inverse_hermitian(x: Any, s: Any = None, axes: Any = None, norm: Any = None
 
 def _called(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     wrapped = functools.partial(function)
-    wrapped.__name__ = name  # type: ignore[attr-defined]
+    vars(wrapped)["__name__"] = name
     return wrapped
 
 

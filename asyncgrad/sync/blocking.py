@@ -63,7 +63,7 @@ def _blocking_form_of(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callabl
 
         # Otherwise inspect would show the signature of the stub.
         del blocking.__wrapped__
-        blocking.__signature__ = signature  # type: ignore[attr-defined]
+        vars(blocking)["__signature__"] = signature
         blocking.__annotations__ = dict(awaitable.__annotations__)
         return blocking
 
@@ -120,7 +120,8 @@ def value_and_grad(
 
     @functools.wraps(fn)
     def with_gradient(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
-        return drive(awaitable(*args, **kwargs), name)  # type: ignore[no-any-return]
+        found: tuple[Tensor, Any] = drive(awaitable(*args, **kwargs), name)
+        return found
 
     return with_gradient
 

@@ -66,7 +66,7 @@ def _blocking_form_of(
 
         # Otherwise inspect would show the signature of the stub.
         del blocking.__wrapped__
-        blocking.__signature__ = signature  # type: ignore[attr-defined]
+        vars(blocking)["__signature__"] = signature
         return blocking
 
     return decorate

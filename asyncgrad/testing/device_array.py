@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn, final
+from typing import Any, Literal, NamedTuple, NoReturn, final
 
 import numpy as np
 
@@ -303,13 +303,17 @@ class DeviceArray:
 
     # Copies to and from the host, and numbers: the host waits for all but `set`.
 
-    def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> np.ndarray:
+    def get(
+        self, stream: Any = None, order: Literal["K", "A", "C", "F"] = "C", out: Any = None, blocking: bool = True
+    ) -> np.ndarray:
         """Return a copy as a NumPy array, or fill `out`."""
         found = self._to_host()
         if out is None:
-            return np.array(found, order=order)  # type: ignore[call-overload,no-any-return]
+            copied: np.ndarray = np.array(found, order=order)
+            return copied
         out[...] = found
-        return out  # type: ignore[no-any-return]
+        filled: np.ndarray = out
+        return filled
 
     def set(self, arr: np.ndarray, stream: Any = None) -> None:
         """Copy a NumPy array of the same shape and dtype into this array."""
@@ -331,9 +335,9 @@ class DeviceArray:
         """Return the elements as nested lists of Python numbers."""
         return self._call(np.ndarray.tolist)
 
-    def tobytes(self, order: str = "C") -> bytes:
+    def tobytes(self, order: Literal["K", "A", "C", "F"] = "C") -> bytes:
         """Return the elements as bytes."""
-        return self._to_host().tobytes(order)  # type: ignore[arg-type]
+        return self._to_host().tobytes(order)
 
     def __bool__(self) -> bool:
         return bool(self._call(operator.truth))

@@ -262,9 +262,9 @@ class ScheduleLoop(asyncio.BaseEventLoop):
         self._poll()
         ready = self._ready
         for _ in range(len(ready)):
-            handle = ready.popleft()
+            handle: Any = ready.popleft()
             if not handle._cancelled:
-                self._trace.append(self._labels.of_callback(handle._callback))  # type: ignore[attr-defined]
+                self._trace.append(self._labels.of_callback(handle._callback))
                 # Shown in asyncio's report if the callback fails.
                 self._current_handle = handle
                 handle._run()
@@ -340,11 +340,12 @@ class ScheduleLoop(asyncio.BaseEventLoop):
         return due
 
     def _pop_timer(self) -> asyncio.TimerHandle:
-        timer = heappop(self._scheduled)
+        timer: Any = heappop(self._scheduled)
         # asyncio's bookkeeping of its heap; TimerHandle.cancel() reads it.
-        timer._scheduled = False  # type: ignore[attr-defined]
+        timer._scheduled = False
         self._timer_cancelled_count -= timer._cancelled
-        return timer
+        popped: asyncio.TimerHandle = timer
+        return popped
 
     def _waiting(self) -> str:
         tasks = sorted(asyncio.all_tasks(self), key=self._labels.number_of_task)
@@ -357,9 +358,10 @@ class ScheduleLoop(asyncio.BaseEventLoop):
         """Close the loop, and drop all waits for the outside world."""
         if not self.is_closed() and not self.is_running():
             self._outside.clear()
+            task: Any
             for task in asyncio.all_tasks(self):
                 # It did not end when it was cancelled. That has been reported already.
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                task._log_destroy_pending = False
         super().close()
 
 

@@ -260,7 +260,8 @@ class SimulatedArray(DeviceArray):
         return self._device.run(name, function, args, kwargs, written)
 
     def _from_host(self, array: np.ndarray) -> SimulatedArray:
-        return self._device.from_host(array)  # type: ignore[no-any-return]
+        moved: SimulatedArray = self._device.from_host(array)
+        return moved
 
     def _to_host(self) -> np.ndarray:
         return self._device.to_host(self)

@@ -20,7 +20,7 @@ from ..core.settings.loop_turn import keep_pace
 from ..core.settings.without_suspending import run_without_suspending
 from ..core.tensor import Tensor, asarray
 from ..core.tree.registry import container_type
-from ..core.tree.structure import flatten, unflatten
+from ..core.tree.structure import Tree, flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError, BlockingError, ConvergenceError
 from .arguments import fill_missing, gradient_rows, gradients, new_input, transform_scope, zeros_like_tensor
 from .calls import TransformCall
@@ -40,8 +40,8 @@ _MATRIX_SIZE = 32
 
 async def fixed_point(
     f: Callable[..., Any],
-    a: Any,
-    x0: Any,
+    a: Tree,
+    x0: Tree,
     distance: Callable[[Any, Any], Any] | None = None,
     tol: float | None = None,
     max_iter: int = 10_000,
@@ -90,7 +90,7 @@ async def fixed_point(
     return await _find_fixed_point(f, a, x0, _check_limit(distance, tol, max_iter))
 
 
-async def _find_fixed_point(f: Callable[..., Any], a: Any, x0: Any, limit: _Limit) -> Any:
+async def _find_fixed_point(f: Callable[..., Any], a: Tree, x0: Tree, limit: _Limit) -> Any:
     leaves, structure = flatten(a)
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad]
     params = tuple([leaves[index] for index in places])
@@ -124,7 +124,7 @@ async def _find_fixed_point(f: Callable[..., Any], a: Any, x0: Any, limit: _Limi
     return transform_call.like_points(solution, keeps_history)[0]
 
 
-def _as_x0(x0: Any) -> Any:
+def _as_x0(x0: Tree) -> Any:
     return x0
 
 
@@ -163,7 +163,7 @@ def _check_limit(distance: Any, tol: Any, max_iter: Any) -> _Limit:
     return _Limit(distance, None if tol is None else number(tol, f"{_WHERE}: tol", 0), count)
 
 
-def _takes_x(f: Callable[..., Any], a: Any) -> bool:
+def _takes_x(f: Callable[..., Any], a: Tree) -> bool:
     """Tell whether `f` takes `a` and `x`, rather than `a` alone."""
     try:
         signature = inspect.signature(f)
@@ -265,7 +265,8 @@ def _as_number(distance: Any) -> float:
 def _record(problem: _Problem, params: Tensors, solution: Tensors) -> Tensors:
     """Return the solution with a history that leads to the parameters."""
     kind = AsyncFixedPoint if problem.is_async else FixedPoint
-    return kind.apply(problem, solution, *params)  # type: ignore[no-any-return]
+    recorded: Tensors = kind.apply(problem, solution, *params)
+    return recorded
 
 
 @final

@@ -12,6 +12,7 @@ from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import zeros_like
 from ..core.settings.awaiting import call
 from ..core.tensor import Tensor, asarray
+from ..core.tree.structure import Tree
 from ..errors import ArgumentTypeError, UnusedInputError
 from .arguments import (
     as_inputs,
@@ -30,7 +31,7 @@ __all__ = ["hessian", "jacobian", "require_real", "row_blocks", "stack_rows"]
 
 
 async def jacobian(
-    fn: Callable[..., Any], inputs: Any, *, create_graph: bool | None = None, strict: bool = False
+    fn: Callable[..., Any], inputs: Tree, *, create_graph: bool | None = None, strict: bool = False
 ) -> Any:
     """Return the Jacobian of `fn`: all first derivatives of each output with respect to each input.
 
@@ -66,7 +67,7 @@ async def jacobian(
 
 
 async def hessian(
-    fn: Callable[..., Any], inputs: Any, *, create_graph: bool | None = None, strict: bool = False
+    fn: Callable[..., Any], inputs: Tree, *, create_graph: bool | None = None, strict: bool = False
 ) -> Any:
     """Return the Hessian of `fn`: all second derivatives with respect to each pair of inputs.
 
@@ -119,7 +120,7 @@ async def hessian(
 
 
 async def _jacobian_blocks(
-    fn: Callable[..., Any], inputs: Any, create_graph: bool | None, strict: bool, output_name: str
+    fn: Callable[..., Any], inputs: Tree, create_graph: bool | None, strict: bool, output_name: str
 ) -> Any:
     """Return the Jacobian; in errors, `output_name` names the transform and an output, with `{}` for its index."""
     where = output_name.partition(":")[0]
@@ -200,7 +201,8 @@ def stack_rows(rows: Sequence[Tensor | None], output: Tensor, point: Tensor, kee
     if keeps_history and any(row is not None and row.requires_grad for row in rows):
         complete = [zeros_like_tensor(point) if row is None else row for row in rows]
         joined: Any = complete[0] if len(complete) == 1 else np.stack(complete)
-        return joined.reshape(shape)  # type: ignore[no-any-return]
+        result: Tensor = joined.reshape(shape)
+        return result
     block = zeros_like(point._data, (len(rows), *point.shape))
     for index, row in enumerate(rows):
         if row is not None:

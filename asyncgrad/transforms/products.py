@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.settings.awaiting import call
 from ..core.tensor import Tensor
+from ..core.tree.structure import Tree
 from .arguments import (
     as_outputs,
     as_scalar,
@@ -26,7 +27,7 @@ __all__ = ["hvp", "jvp", "vhp", "vjp"]
 
 
 async def vjp(
-    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
+    fn: Callable[..., Any], inputs: Tree, v: Tree = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the outputs of `fn` and the product of `v` with its Jacobian, by one backward pass.
 
@@ -74,7 +75,7 @@ async def vjp(
 
 
 async def jvp(
-    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
+    fn: Callable[..., Any], inputs: Tree, v: Tree = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the outputs of `fn` and the product of its Jacobian with `v`, by two backward passes.
 
@@ -130,7 +131,7 @@ async def jvp(
 
 
 async def vhp(
-    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
+    fn: Callable[..., Any], inputs: Tree, v: Tree = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the value of `fn` and the product of `v` with its Hessian, by two backward passes.
 
@@ -177,7 +178,7 @@ async def vhp(
 
 
 async def hvp(
-    fn: Callable[..., Any], inputs: Any, v: Any = None, *, create_graph: bool | None = None, strict: bool = False
+    fn: Callable[..., Any], inputs: Tree, v: Tree = None, *, create_graph: bool | None = None, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the value of `fn` and the product of its Hessian with `v`, by three backward passes.
 

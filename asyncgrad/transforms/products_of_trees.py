@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 from ..core.settings.arguments import check_function, describe, truth
 from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
-from ..core.tree.structure import leaves
+from ..core.tree.structure import Tree, leaves
 from ..errors import ArgumentTypeError
 from .arguments import fill_missing, gradients, transform_scope, zeros_like_tensor
 from .calls import TransformCall
@@ -22,18 +22,18 @@ Pushforward = Callable[..., Coroutine[Any, Any, Any]]
 
 
 @overload
-async def vjp(f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False) -> tuple[Any, Pullback]: ...
+async def vjp(f: Callable[..., Any], *primals: Tree, has_aux: Literal[False] = False) -> tuple[Any, Pullback]: ...
 
 
 @overload
-async def vjp(f: Callable[..., Any], *primals: Any, has_aux: Literal[True]) -> tuple[Any, Pullback, Any]: ...
+async def vjp(f: Callable[..., Any], *primals: Tree, has_aux: Literal[True]) -> tuple[Any, Pullback, Any]: ...
 
 
 @overload
-async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
+async def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool) -> Any: ...
 
 
-async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+async def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> Any:
     """Return the result of `f`, and a function that returns the product of a vector with its Jacobian.
 
     Args:
@@ -80,19 +80,19 @@ async def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
 
 @overload
 async def jvp(
-    f: Callable[..., Any], primals: Any, tangents: Any, has_aux: Literal[False] = False
+    f: Callable[..., Any], primals: Tree, tangents: Tree, has_aux: Literal[False] = False
 ) -> tuple[Any, Any]: ...
 
 
 @overload
-async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: Literal[True]) -> tuple[Any, Any, Any]: ...
+async def jvp(f: Callable[..., Any], primals: Tree, tangents: Tree, has_aux: Literal[True]) -> tuple[Any, Any, Any]: ...
 
 
 @overload
-async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool) -> Any: ...
+async def jvp(f: Callable[..., Any], primals: Tree, tangents: Tree, has_aux: bool) -> Any: ...
 
 
-async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+async def jvp(f: Callable[..., Any], primals: Tree, tangents: Tree, has_aux: bool = False) -> Any:
     """Return the result of `f`, and the product of its Jacobian with `tangents`.
 
     Args:
@@ -130,19 +130,19 @@ async def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool 
 
 @overload
 async def linearize(
-    f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False
+    f: Callable[..., Any], *primals: Tree, has_aux: Literal[False] = False
 ) -> tuple[Any, Pushforward]: ...
 
 
 @overload
-async def linearize(f: Callable[..., Any], *primals: Any, has_aux: Literal[True]) -> tuple[Any, Pushforward, Any]: ...
+async def linearize(f: Callable[..., Any], *primals: Tree, has_aux: Literal[True]) -> tuple[Any, Pushforward, Any]: ...
 
 
 @overload
-async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
+async def linearize(f: Callable[..., Any], *primals: Tree, has_aux: bool) -> Any: ...
 
 
-async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+async def linearize(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> Any:
     """Return the result of `f`, and a function that returns the product of its Jacobian with a vector.
 
     Unlike `jvp`, this calls `f` only once for any number of products.
@@ -176,7 +176,7 @@ async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False)
     with transform_call.recording() as keeps_history:
         outputs, multiply = await _linearized(transform_call, keeps_history)
 
-    async def pushforward(*tangents: Any) -> Any:
+    async def pushforward(*tangents: Tree) -> Any:
         with transform_scope(keeps_history or None, *leaves(tangents)) as keeps_product:
             vector = transform_call.vector_like_points(tangents, "tangents", keeps_product)
             product = await multiply(vector, keeps_product)
@@ -187,14 +187,14 @@ async def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False)
 
 
 @overload
-def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Coroutine[Any, Any, Any]: ...
+def hvp(f: Callable[..., Any], primals: Tree, tangents: Tree) -> Coroutine[Any, Any, Any]: ...
 
 
 @overload
 def hvp(f: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]: ...
 
 
-def hvp(f: Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any:
+def hvp(f: Callable[..., Any], primals: Tree = None, tangents: Tree = None) -> Any:
     """Return the product of the Hessian of `f` with `tangents`, without forming the matrix.
 
     `await hvp(f, primals, tangents)` is the product at the primals, as in `jvp`. `hvp(f)` is a function, as the results
@@ -248,7 +248,7 @@ def hvp(f: Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any
     return product
 
 
-async def _hessian_product(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+async def _hessian_product(f: Callable[..., Any], primals: Tree, tangents: Tree) -> Any:
     transform_call = _make_transform_call("hvp", f, primals)
     with transform_call.recording(tangents) as keeps_history:
         vector = transform_call.vector_like_points(tangents, "tangents", keeps_history)
@@ -278,7 +278,7 @@ async def _linearized(
     return outputs, multiply
 
 
-def _make_transform_call(name: str, f: Callable[..., Any], primals: Any, has_aux: bool = False) -> TransformCall:
+def _make_transform_call(name: str, f: Callable[..., Any], primals: Tree, has_aux: bool = False) -> TransformCall:
     check_function(f, f"ag.func.{name}", primals)
     if not isinstance(primals, (tuple, list)):
         raise ArgumentTypeError(

@@ -35,9 +35,10 @@ def array_maker(cupy: Any) -> Callable[[Any, Any], Any]:
     Args:
         cupy: the module, or what stands in for it in a test.
     """
-    ndarray, parts = cupy.ndarray, array_parts(cupy)
+    ndarray: Callable[[Any, Any], Any] = cupy.ndarray
+    parts = array_parts(cupy)
     if parts is None:
-        return ndarray  # type: ignore[no-any-return]
+        return ndarray
     new, initialize = parts
 
     def make(shape: Any, dtype: Any) -> Any:

@@ -35,7 +35,7 @@ from .sums import sum_functions
 from .windows import window_functions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from asyncgrad.core.engine.device import Event
 
@@ -66,7 +66,8 @@ class _GpuSwitch:
 
     def number_of(self, array: Any) -> int:
         """Return the number of the GPU of an array."""
-        return array.data.device_id  # type: ignore[no-any-return]
+        number: int = array.data.device_id
+        return number
 
 
 @final
@@ -234,7 +235,8 @@ class CudaDevice(Device):
             return
         # After a failure no work uses it any more.
         with suppress(DeviceError, self._cupy.cuda.runtime.CUDARuntimeError):
-            events = [stream.record_event().cuda_event for stream in DeviceStreams.of(self).live_streams()]  # type: ignore[attr-defined]
+            streams: Iterable[Any] = DeviceStreams.of(self).live_streams()
+            events = [stream.record_event().cuda_event for stream in streams]
             self.hold(events, value)
 
     def release_held(self) -> None:
@@ -316,7 +318,9 @@ def open_device(index: int | None) -> CudaDevice:
     """
     if index is None:
         # The name of the first one is `cuda:0`, and there is one object for it.
-        return device("cuda:0")  # type: ignore[return-value]
+        first: Any = device("cuda:0")
+        opened: CudaDevice = first
+        return opened
     try:
         import cupy
     except ImportError as error:

@@ -160,7 +160,8 @@ class CudaKernels(KernelCompiler):
     def compile(self, name: str, text: str) -> Callable[..., Any]:
         """Return what launches the kernel of a source: it takes the number of threads and the arguments."""
         module = self.cupy.RawModule(code=text, options=_OPTIONS)
-        return module.get_function(name).kernel.linear_launch  # type: ignore[no-any-return]
+        launch: Callable[..., Any] = module.get_function(name).kernel.linear_launch
+        return launch
 
 
 def mixed_error(name: str, array: Any, other: np.ndarray) -> DeviceError:

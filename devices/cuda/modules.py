@@ -50,7 +50,8 @@ class KernelModule:
 
     def launcher(self, *parts: str) -> Callable[..., Any]:
         """Return what launches a kernel on the current GPU in blocks without axes, for a caller that counts itself."""
-        return self.kernel(*parts).linear_launch  # type: ignore[no-any-return]
+        launch: Callable[..., Any] = self.kernel(*parts).linear_launch
+        return launch
 
     def kernel(self, *parts: str) -> Any:
         """Return a kernel for the current GPU, which is called with a grid; for a caller that counts itself."""

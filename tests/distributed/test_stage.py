@@ -446,7 +446,7 @@ async def test_a_profile_shows_each_worker_as_a_lane():
     loss = await forward(stages, scale, 1)
     with ag.profile() as prof:
         await loss.backward()
-    events = [event for event in prof.events if event.name == "StageCallBackward"]
+    events: list[Any] = [event for event in prof.events if event.name == "StageCallBackward"]
 
     assert [event.worker for event in events] == ["c", "b", "a"]
     assert all(event.began <= event.worker_began <= event.worker_ended <= event.ended for event in events)

@@ -145,7 +145,7 @@ def name_shapes(name: str, operands: Iterable[Any], error: Exception) -> None:
     if isinstance(error, np.exceptions.AxisError) and error.axis is not None and error.ndim is not None:
         # It says the axis by itself, after a prefix, such as the name of the argument.
         argument = said.removesuffix(f"axis {error.axis} is out of bounds for array of dimension {error.ndim}")
-        error.__init__(error.axis, error.ndim, f"{prefix}: {argument}".removesuffix(": "))  # type: ignore[misc]
+        np.exceptions.AxisError.__init__(error, error.axis, error.ndim, f"{prefix}: {argument}".removesuffix(": "))
     else:
         error.args = (f"{prefix}: {said}",)
 

@@ -121,7 +121,8 @@ def put_function(namespace: dict[str, Any], function: Callable[..., Any]) -> Non
 
 def inner_function(namespace: dict[str, Any]) -> Callable[..., Any]:
     """Return the function that the wrapper of a primitive calls, without interceptors."""
-    return namespace["_inner_function"]  # type: ignore[no-any-return]
+    inner: Callable[..., Any] = namespace["_inner_function"]
+    return inner
 
 
 # Other operations.

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import enum
 import threading
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from ...errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     import weakref
+    from collections.abc import Callable
 
-    from .hooks import HookList
+    from .hooks import HookList, RemovableHandle
 
 
 __all__ = ["AutogradMeta", "CreationMeta", "ViewRecord", "TensorBase", "VersionCounter", "ViewMeta"]
@@ -148,6 +149,18 @@ class TensorBase:
         self._counter: VersionCounter | None = None
         self._view = None
         self._device = place
+
+    if TYPE_CHECKING:
+        # What graph and engine call of `Tensor`, their only kind of tensor.
+
+        def to(self, target: Any) -> Self:
+            """Return a copy on a device."""
+
+        def retain_grad(self) -> None:
+            """Keep the gradient of a tensor that is no leaf."""
+
+        def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+            """Have `hook(grad)` called once the gradient is there."""
 
     def _requires_grad(self) -> bool:
         if self._grad_fn is not None:

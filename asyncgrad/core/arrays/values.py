@@ -98,7 +98,7 @@ def wrap(value: Any, device: Any) -> Any:
 def move(value: Any, source: Any, target: Any) -> Any:
     """Return a gradient on device `source` moved to device `target`; the move of a tensor is recorded."""
     if isinstance(value, TensorBase):
-        return value.to(target)  # type: ignore[attr-defined]
+        return value.to(target)
     return moved_array(as_array(value), source, target)
 
 

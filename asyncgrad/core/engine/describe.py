@@ -556,7 +556,8 @@ def _name(node: Node | None) -> str:
 def _thread_name(number: int | None) -> str | None:
     if number is None:
         return None
-    thread = threading._active.get(number)  # type: ignore[attr-defined]
+    module: Any = threading
+    thread = module._active.get(number)
     return f"{number}" if thread is None else str(thread.name)
 
 

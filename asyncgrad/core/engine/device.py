@@ -469,7 +469,8 @@ def _open(name: str) -> Device:
     if found != name and not (number is None and found == f"{kind}:0"):
         what = f"a {type(opened).__name__}" + (f" named {found!r}" if isinstance(opened, Device) else "")
         raise DeviceError(f"open_device({number}) must return the device named {name!r}, not {what}")
-    return opened  # type: ignore[no-any-return]
+    device_of_name: Device = opened
+    return device_of_name
 
 
 def _entry_points() -> Any:

@@ -9,7 +9,6 @@ the one that started it.
 from __future__ import annotations
 
 import asyncio
-from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
@@ -17,6 +16,11 @@ if TYPE_CHECKING:
     from contextvars import Context
 
 __all__ = ["EagerTask", "start_task"]
+
+# asyncio accepts any task that follows its protocol; its type hints name its own class.
+_tasks: Any = asyncio.tasks
+_enter_task, _leave_task = _tasks._enter_task, _tasks._leave_task
+_register_task, _unregister_task = _tasks._register_task, _tasks._unregister_task
 
 
 @final
@@ -98,8 +102,7 @@ class EagerTask(asyncio.Future[Any]):
 
     def _register(self) -> None:
         self._registered = True
-        # asyncio accepts any task that follows its protocol; its type hints name its own class.
-        _register_task(self)  # type: ignore[arg-type]
+        _register_task(self)
 
     def _step(self, error: BaseException | None) -> None:
         """Run the coroutine to its next suspension, or to its end; called in the task's context."""
@@ -112,7 +115,7 @@ class EagerTask(asyncio.Future[Any]):
             self._must_cancel = False
         self._fut_waiter = None
         loop = self._loop_of_task
-        _enter_task(loop, self)  # type: ignore[arg-type]
+        _enter_task(loop, self)
         try:
             if error is None:
                 awaited = self._coro.send(None)
@@ -142,7 +145,7 @@ class EagerTask(asyncio.Future[Any]):
         else:
             self._wait_for(awaited)
         finally:
-            _leave_task(loop, self)  # type: ignore[arg-type]
+            _leave_task(loop, self)
             if self._on_end is not None and self.done():
                 on_end, self._on_end = self._on_end, None
                 on_end(self)
@@ -152,7 +155,7 @@ class EagerTask(asyncio.Future[Any]):
 
     def _unregister(self) -> None:
         if self._registered:
-            _unregister_task(self)  # type: ignore[arg-type]
+            _unregister_task(self)
 
     def _wait_for(self, awaited: Any) -> None:
         """Schedule the next step: when the awaited future is done, or in the loop's next iteration."""

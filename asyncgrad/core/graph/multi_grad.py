@@ -72,8 +72,7 @@ def register_multi_grad_hook(
     observed = _check_tensors(tensors, mode)
     collector = _AllGradients(observed) if mode == "all" else _FirstGradient()
     return MultiGradHandle(
-        tensor.register_hook(_tensor_hook(collector, index, fn))  # type: ignore[attr-defined]
-        for index, tensor in enumerate(observed)
+        tensor.register_hook(_tensor_hook(collector, index, fn)) for index, tensor in enumerate(observed)
     )
 
 

@@ -134,7 +134,8 @@ class Packed:
     def __init__(self, node: NodeLike, saved: Saved, shown: TensorBase, hooks: PackHooks | NodePacker) -> None:
         self._work: PendingWork | None = None
         self._hooks: PackHooks | NodePacker = hooks
-        self._shape, self._dtype, self._device = shown._data.shape, shown._data.dtype, shown._device
+        self._shape: tuple[int, ...] = shown._data.shape
+        self._dtype, self._device = shown._data.dtype, shown._device
         #: The tensor's place in the graph: see `Saved.place`.
         self.place: tuple[int | None, Any, Any] = saved.place
         #: Detects a write after the pack, for hooks that do not copy the tensor.
@@ -160,7 +161,7 @@ class Packed:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the tensor that was packed."""
-        return self._shape  # type: ignore[no-any-return]
+        return self._shape
 
     @property
     def dtype(self) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from ...errors import DeviceError
 from ..arrays.device_arrays import as_dtype
 from ..arrays.tensor_base import TensorBase
+from ..arrays.typed import like_first
 from ..arrays.values import check_numbers, is_device_array
 from ..graph.leaf import accumulator
 from ..graph.wrappers import register_wrapper
@@ -54,6 +55,7 @@ def moved(source: Any, data: Any, device: Any) -> Any:
     return out
 
 
+@like_first
 def cast(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", copy: bool = True) -> Any:
     """Return the elements of a tensor in another dtype; the tensor itself where there is nothing to copy."""
     data = a._data

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.axes import array_like
+from ..arrays.typed import like_first
 from ..arrays.values import is_writeable, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
@@ -75,6 +76,7 @@ def linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
 RULES[np.linalg.diagonal] = linalg_diagonal
 
 
+@like_first
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """Return the sums of the diagonals."""
     result = np.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from ..views.writing import before_write, copy_into, is_recorded, write, write_b
 from .nondifferentiable import NonDifferentiable
 
 __all__ = ["FOLDS", "METHODS", "call_function", "call_ufunc", "write", "write_by"]
+
+T = TypeVar("T")
 
 #: The functions that `ufunc.reduce` and `ufunc.accumulate` stand for.
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
@@ -255,9 +257,12 @@ def _copy_known(value: Any, target: Any, _source: Any) -> None:
     np.copyto(target, value)
 
 
-def call_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a NumPy function on arguments of which at least one is, or holds, a Tensor."""
-    rule = RULES.get(function)
+def call_function(function: Callable[..., Any], args: tuple[T, *tuple[Any, ...]], kwargs: dict[str, Any]) -> T:
+    """Run a NumPy function on arguments of which at least one is, or holds, a Tensor.
+
+    Type checkers take the result for one like the first argument, as that of most functions is.
+    """
+    rule: Callable[..., T] | None = RULES.get(function)
     if rule is None:
         raise missing(_full_name(function))
     if several_met[0]:

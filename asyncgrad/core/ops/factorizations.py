@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,9 +26,9 @@ _QRResult = type(np.linalg.qr(np.ones((1, 1))))
 
 
 @decomposition
-def qr_(a: Any, mode: str) -> Any:
+def qr_(a: Any, mode: Literal["reduced", "complete"]) -> Any:
     """Return q and r with `a = q @ r`."""
-    return named(np.linalg.qr(a, mode), _QRResult)  # type: ignore[call-overload]
+    return named(np.linalg.qr(a, mode), _QRResult)
 
 
 @joint_derivative(qr_)

@@ -6,7 +6,7 @@ Picking elements and putting them into zeros are primitives, each the derivative
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..arrays.device_arrays import add_at, axes_led_by, check_places, choice_num
 from ..arrays.interception import add_entry_names
 from ..arrays.one_device import check_one_device
 from ..arrays.tensor_base import TensorBase
+from ..arrays.typed import like_first
 from ..arrays.values import add_into, arange_like, as_array, is_device_array, on_host, raw, refuse_masked, zeros_like
 from ..recording.kernels import adds_by, device_variant
 from ..recording.primitive import RULES, derivative, primitive
@@ -175,6 +176,7 @@ def _bare(nested: Any) -> Any:
     return [_bare(item) for item in nested] if isinstance(nested, list) else raw(nested)
 
 
+@like_first
 def getitem(a: Any, index: Any) -> Any:
     """Return `a[index]`, for an index of any kind."""
     kind = index.__class__
@@ -208,11 +210,11 @@ def is_basic(index: Any) -> bool:
 
 
 @primitive()
-def take_(a: Any, indices: Any, axis: int, mode: str) -> Any:
+def take_(a: Any, indices: Any, axis: int, mode: Literal["raise", "wrap", "clip"]) -> Any:
     """Return the elements at indices along an axis."""
     if a.__class__ is not np.ndarray and is_device_array(a):
         return taken(a, indices, axis, mode)
-    return np.take(a, indices, axis, mode=mode)  # type: ignore[call-overload]
+    return np.take(a, indices, axis, mode=mode)
 
 
 @derivative(take_, "a")
@@ -339,13 +341,13 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 RULES[np.select] = select
 
 
-def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+def choose(a: Any, choices: Any, out: Any = None, mode: Literal["raise", "wrap", "clip"] = "raise") -> Any:
     """Return for each element the choice that `a` names."""
     names = as_array(raw(a))
     arrays = _with_numbers_beside(list(choices))
     shape = np.broadcast_shapes(names.shape, *(np.shape(raw(choice)) for choice in arrays))
     if names.__class__ is np.ndarray:
-        number = np.choose(names, np.arange(len(arrays)), mode=mode)  # type: ignore[call-overload]
+        number = np.choose(names, np.arange(len(arrays)), mode=mode)
     else:
         number = choice_numbers(names, len(arrays), mode)
     together = np.stack([np.broadcast_to(tensor_like(choice, a), shape) for choice in arrays])

@@ -11,6 +11,7 @@ import numpy as np
 from ..arrays.axes import array_like, axis_index, in_rows
 from ..arrays.device_functions import own_function
 from ..arrays.tensor_base import TensorBase
+from ..arrays.typed import like_first
 from ..arrays.values import refuse_sparse
 from ..recording.kernels import device_variant
 from ..recording.primitive import RULES, derivative, primitive
@@ -134,6 +135,7 @@ def _scaled(a: Any, b: Any) -> Any:
 _BLAS_DTYPES = "fdFD"
 
 
+@like_first
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sum of products over the last axis of `a` and the last but one (or the only one) of `b`."""
     given = a, b

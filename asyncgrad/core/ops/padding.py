@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -48,7 +48,9 @@ def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ..
 
 
 @primitive()
-def pad_elements(array: Any, pad_width: tuple[tuple[int, int], ...], mode: str) -> Any:
+def pad_elements(
+    array: Any, pad_width: tuple[tuple[int, int], ...], mode: Literal["edge", "reflect", "symmetric", "wrap"]
+) -> Any:
     """Return the array with a border of its own elements around it."""
     if array.__class__ is not np.ndarray and is_device_array(array):
         # By indices, since CuPy's own pad wraps around otherwise than NumPy's where the border is the longer one.
@@ -56,7 +58,7 @@ def pad_elements(array: Any, pad_width: tuple[tuple[int, int], ...], mode: str) 
             if width != (0, 0):
                 array = np.take(array, _padded_places(array.shape[axis], width, mode), axis)
         return array.copy() if all(width == (0, 0) for width in pad_width) else array
-    return np.pad(array, pad_width or 0, mode)  # type: ignore[call-overload]
+    return np.pad(array, pad_width or 0, mode)
 
 
 def _padded_places(length: int, width: tuple[int, int], mode: Any) -> Any:

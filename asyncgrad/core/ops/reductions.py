@@ -24,6 +24,7 @@ from ..arrays.axes import (
 from ..arrays.device_functions import own_function
 from ..arrays.interception import on_device_of_arguments
 from ..arrays.tensor_base import TensorBase
+from ..arrays.typed import LikeFirst, like_first
 from ..arrays.values import as_array, is_device_array, raw
 from ..recording.kernels import device_variant
 from ..recording.primitive import RULES, derivative, primitive
@@ -80,6 +81,7 @@ def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
 _sum = sum_.call
 
 
+@like_first
 def sum(
     a: Any,
     axis: Any = None,
@@ -135,6 +137,7 @@ def _divided(g: Any, count: int) -> Any:
 _mean = mean_.call
 
 
+@like_first
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
 ) -> Any:
@@ -238,7 +241,7 @@ def _root(variance: Any) -> Any:
     return laid_like(np.where(flat, 0, np.sqrt(np.where(flat, 1, variance))), variance)
 
 
-def _spread_function(plain: Callable[..., Any], root: bool) -> Callable[..., Any]:
+def _spread_function(plain: Callable[..., Any], root: bool) -> LikeFirst[...]:
     """Return var, or std where `root` is set, with all of NumPy's parameters."""
 
     def spread_function(
@@ -317,6 +320,7 @@ def _is_normal(products: Any) -> bool:
 _prod = prod_.call
 
 
+@like_first
 def prod(
     a: Any,
     axis: Any = None,
@@ -373,7 +377,7 @@ derivative(min_, "a")(_extreme_gradient)
 
 def _extreme_function(
     name: str, plain: Callable[..., Any], pair: Callable[..., Any], outermost: float
-) -> Callable[..., Any]:
+) -> LikeFirst[...]:
     """Return max or min with all of NumPy's parameters; `outermost` is a value that is never the extreme."""
 
     def extreme(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..arrays.axes import array_like, arrays_together, axis_index, axis_tuple, inverse_permutation
 from ..arrays.tensor_base import TensorBase
+from ..arrays.typed import LikeFirst, like_first
 from ..arrays.values import as_array, is_device_array
 from ..recording.primitive import RULES, derivative, primitive
 
@@ -52,6 +53,7 @@ def _(g: Any, a_shape: tuple[int, ...], order: str) -> Any:
 _reshape = reshape_.call
 
 
+@like_first
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
     """Return the elements of `a` in another shape, read and written in the given order."""
     if order == "A":
@@ -81,6 +83,7 @@ def _(g: Any, a_shape: tuple[int, ...], order: str) -> Any:
     return g.reshape(a_shape, order=order)
 
 
+@like_first
 def ravel(a: Any, order: str = "C") -> Any:
     """Return the elements of `a` in one row."""
     if order == "A":
@@ -135,7 +138,7 @@ def _(g: Any, a_shape: tuple[int, ...], axes: Any) -> Any:
     return g.transpose(None if axes is None else inverse_permutation(axis_tuple(axes, len(a_shape))))
 
 
-transpose: Callable[..., Any] = transpose_.call
+transpose: LikeFirst[...] = transpose_.call
 
 
 @primitive(np.swapaxes, views=True)
@@ -149,9 +152,10 @@ def _(g: Any, axis1: int, axis2: int) -> Any:
     return g.swapaxes(axis1, axis2)
 
 
-swapaxes: Callable[..., Any] = swapaxes_.call
+swapaxes: LikeFirst[...] = swapaxes_.call
 
 
+@like_first
 def matrix_transpose(x: Any, /) -> Any:
     """Return a view with the last two axes exchanged."""
     if x.ndim < 2:
@@ -216,7 +220,7 @@ def _(g: Any, a_shape: tuple[int, ...]) -> Any:
     return g.reshape(a_shape)
 
 
-squeeze: Callable[..., Any] = squeeze_.call
+squeeze: LikeFirst[...] = squeeze_.call
 
 
 @primitive(views=True)
@@ -354,11 +358,11 @@ RULES[np.ix_] = ix_
 
 
 @primitive(np.copy)
-def copy_(a: Any, order: str = "K", subok: bool = False) -> Any:
+def copy_(a: Any, order: Literal["K", "A", "C", "F"] = "K", subok: bool = False) -> Any:
     """Return a copy; gradients flow through it."""
     if is_device_array(a):
         return a.copy(order)
-    return np.array(a, order=order, copy=True)  # type: ignore[call-overload]
+    return np.array(a, order=order, copy=True)
 
 
 @derivative(copy_, "a")
@@ -366,4 +370,4 @@ def _(g: Any) -> Any:
     return g
 
 
-copy: Callable[..., Any] = copy_.call
+copy: LikeFirst[...] = copy_.call

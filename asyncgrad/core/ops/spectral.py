@@ -11,7 +11,7 @@ triangle; where the other does not mirror it, the gradient lies in the one that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -126,9 +126,9 @@ def check_phases(name: str, projected: Any) -> None:
 
 
 @decomposition
-def eigh_(a: Any, UPLO: str) -> Any:
+def eigh_(a: Any, UPLO: Literal["L", "U"]) -> Any:
     """Return the eigenvalues of Hermitian matrices in ascending order, and their eigenvectors in columns."""
-    return named(np.linalg.eigh(a, UPLO), _EighResult)  # type: ignore[call-overload]
+    return named(np.linalg.eigh(a, UPLO), _EighResult)
 
 
 @joint_derivative(eigh_)
@@ -169,9 +169,9 @@ RULES[np.linalg.eigh] = eigh
 
 
 @primitive(superlinear=True)
-def eigvalsh_(a: Any, UPLO: str) -> Any:
+def eigvalsh_(a: Any, UPLO: Literal["L", "U"]) -> Any:
     """Return the eigenvalues of Hermitian matrices in ascending order."""
-    return np.linalg.eigvalsh(a, UPLO)  # type: ignore[call-overload]
+    return np.linalg.eigvalsh(a, UPLO)
 
 
 @derivative(eigvalsh_, "a")

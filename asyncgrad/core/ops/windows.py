@@ -11,6 +11,7 @@ from ...errors import ArgumentError
 from ..arrays.axes import axis_index
 from ..arrays.device_arrays import refuse_device_arrays
 from ..arrays.device_functions import own_function
+from ..arrays.typed import like_first
 from ..arrays.values import is_device_array, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from ..views.geometry import Slice, TensorGeometry
@@ -86,6 +87,7 @@ def _(g: Any, place: Slice) -> Any:
     return put_at(g, place)
 
 
+@like_first
 def as_strided(a: Any, shape: Any, strides: Any) -> Any:
     """Return the view that begins where `a` begins, with the given shape and strides in bytes.
 

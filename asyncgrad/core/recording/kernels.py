@@ -291,7 +291,8 @@ def arity(function: Callable[..., Any]) -> int:
 
 def _parameters_of(function: Any) -> tuple[str, ...]:
     code = function.__code__
-    return code.co_varnames[: code.co_argcount]  # type: ignore[no-any-return]
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount]
+    return names
 
 
 @cache

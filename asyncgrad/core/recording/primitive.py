@@ -18,7 +18,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, final, overload
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ...errors import ArgumentTypeError
 from ..arrays.one_device import mixed_devices
 from ..arrays.ownership import make_private
 from ..arrays.tensor_base import TensorBase
+from ..arrays.typed import LikeFirst
 from ..arrays.values import result_array
 from ..graph.leaf import accumulator
 from ..graph.node import MAIN_THREAD, THREADS, next_order
@@ -99,7 +100,7 @@ class Primitive:
         #: Whether the work of a call grows faster than its arrays.
         self.superlinear: bool = superlinear
         #: The generated wrapper: what a call of the primitive does.
-        self.call: Callable[..., Any] = function
+        self.call: LikeFirst[...] = function
 
     def add_formulas(self, formulas: dict[str, Callable[..., Any]]) -> None:
         """Give the derivative with respect to the named arguments."""
@@ -128,7 +129,7 @@ class Primitive:
         """
         return self._generate_call({"_deferred": deferred}, is_operator=True)
 
-    def _generate_call(self, names: dict[str, Any], *, is_operator: bool = False) -> Callable[..., Any]:
+    def _generate_call(self, names: dict[str, Any], *, is_operator: bool = False) -> LikeFirst[...]:
         call = generate_call(
             self.name,
             self.signature,
@@ -176,6 +177,12 @@ class Primitive:
                 "and their shapes and dtypes, such as out_shape"
             )
         return owner, attribute
+
+    @overload
+    def __call__(self, first: T, /, *args: Any, **kwargs: Any) -> T: ...
+
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; record the call if grad mode is on and an argument requires grad."""

@@ -127,14 +127,19 @@ def generate_call(
     namespace.update(call=call, _generate=generate)
     add_wrapper(namespace)
     register_wrapper(namespace)
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    vars(call)["__signature__"] = signature
     return call
+
+
+# In the namespace of each wrapper.
+_generate: Callable[[], None]
+call: Callable[..., Any]
 
 
 def _generate_first(*args: Any, **kwargs: Any) -> Any:
     """Generate the wrapper at its first call, and call it: compiling all at import would take longer than NumPy's."""
-    _generate()  # type: ignore[name-defined]  # noqa: F821
-    return call(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+    _generate()  # noqa: F821
+    return call(*args, **kwargs)  # noqa: F821
 
 
 def _unwrap(name: str, tensor_names: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, TypeAlias, final
 
 from ...errors import ArgumentError, ArgumentTypeError
 from ..arrays.tensor_base import TensorBase
@@ -12,6 +12,7 @@ from .registry import ContainerType, container_type
 
 __all__ = [
     "LEAF",
+    "Tree",
     "TreeStructure",
     "are_equal",
     "differentiated",
@@ -26,6 +27,9 @@ __all__ = [
     "unflatten",
     "unflatten_each",
 ]
+
+#: A leaf, or a container of trees. Anything may be a leaf, so that type checkers learn no more of it than this name.
+Tree: TypeAlias = Any
 
 
 @final
@@ -92,7 +96,7 @@ def _restored(cls: type, children: tuple[TreeStructure, ...], aux_data: Any, cou
 LEAF = TreeStructure()
 
 
-def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeStructure]:
+def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeStructure]:
     """Return the leaves of a tree, in order, and its structure, which `unflatten` takes.
 
     Args:
@@ -113,7 +117,7 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     return found, _flatten(tree, is_leaf, found)
 
 
-def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+def leaves(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """Return the leaves of a tree, in order.
 
     Args:
@@ -130,7 +134,7 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]
     return flatten(tree, is_leaf)[0]
 
 
-def unflatten(structure: TreeStructure, leaves: Iterable[Any]) -> Any:
+def unflatten(structure: TreeStructure, leaves: Iterable[Any]) -> Tree:
     """Return a tree with the given structure and leaves.
 
     Args:
@@ -161,7 +165,7 @@ def unflatten(structure: TreeStructure, leaves: Iterable[Any]) -> Any:
 
 
 def map(  # noqa: A001
-    function: Callable[..., Any], tree: Any, *others: Any, is_leaf: Callable[[Any], bool] | None = None
+    function: Callable[..., Any], tree: Tree, *others: Tree, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
     """Return a tree with the structure of `tree` and the results of `function` for the leaves as its leaves.
 
@@ -288,7 +292,7 @@ def unflatten_each(structures: Iterable[TreeStructure], leaves: Iterable[Any]) -
     return [_unflatten(structure, following) for structure in structures]
 
 
-def leaves_like(structure: TreeStructure, tree: Any, what: str, like: str, *, allows_none: bool = False) -> list[Any]:
+def leaves_like(structure: TreeStructure, tree: Tree, what: str, like: str, *, allows_none: bool = False) -> list[Any]:
     """Return the entries of a tree in place of the leaves of a structure.
 
     Args:
@@ -310,7 +314,7 @@ def _is_leaf(value: Any) -> bool:
     return isinstance(value, TensorBase) or value is None or container_type(type(value)) is None
 
 
-def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, found: list[Any]) -> TreeStructure:
+def _flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None, found: list[Any]) -> TreeStructure:
     cls = type(tree)
     kind = None if isinstance(tree, TensorBase) else container_type(cls)
     if kind is None or (is_leaf is not None and is_leaf(tree)):
@@ -329,7 +333,7 @@ def _unflatten(structure: TreeStructure, leaves: Iterator[Any]) -> Any:
     return kind.unflatten(cls, structure.aux_data, [_unflatten(child, leaves) for child in structure.children])
 
 
-def _match(structure: TreeStructure, tree: Any, names: tuple[str, str, bool], found: list[Any]) -> None:
+def _match(structure: TreeStructure, tree: Tree, names: tuple[str, str, bool], found: list[Any]) -> None:
     kind, cls = structure.kind, structure.cls
     if kind is None or cls is None:
         found.append(tree)

@@ -326,5 +326,7 @@ def _edge_of(source: Any, ndim: int) -> Edge | None:
     if not isinstance(source, TensorBase):
         return None
     if source._data.ndim > ndim and source._requires_grad():
-        source = np.reshape(source, source._data.shape[source._data.ndim - ndim :])  # type: ignore[call-overload]
+        whole: Any = source
+        whole = np.reshape(whole, source._data.shape[source._data.ndim - ndim :])
+        return gradient_edge(whole)
     return gradient_edge(source)

@@ -129,7 +129,8 @@ class NestedBackward:
         direct: dict[int, Any] = {}
         index_of = {id(tensor): index for index, tensor in enumerate(self._inputs)}
         for node, uses in self._uses.items():
-            variable: Any = node.variable  # type: ignore[attr-defined]
+            leaf: Any = node
+            variable: Any = leaf.variable
             index = index_of.get(id(variable))
             if index is None:
                 total = sum_so_far(variable) if uses > 1 else None
@@ -152,4 +153,5 @@ class NestedBackward:
 def _leaf_of(argument: Any) -> Any:
     """Return the leaf that an argument is, or that it is an alias of after saved-tensor hooks; None if it is none."""
     edge = None if argument._grad_fn is not None or argument._view is not None else gradient_edge(argument)
-    return None if edge is None else edge.node.variable  # type: ignore[union-attr]
+    leaf: Any = None if edge is None else edge.node
+    return None if leaf is None else leaf.variable

@@ -123,7 +123,7 @@ class MultiheadAttention(Module):
         attn_mask: Any = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor, Any]:
         """Return the attended values, and the weights of the sources or None.
 
         Args:

@@ -60,7 +60,8 @@ class _NumberedModules(Module):
 
     def _like(self, named: dict[str, Module]) -> Any:
         """Return another one of this class with other modules."""
-        return type(self)(named.values())
+        kind: Any = type(self)
+        return kind(named.values())
 
     def _name_at(self, index: Any) -> str:
         if not hasattr(index, "__index__"):

@@ -133,7 +133,7 @@ class Conv1d(Convolution):
 
     axes = 1
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return sequences of shape `(n, out_channels, positions)`."""
         x, padding = self._padded(input)
         return conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
@@ -167,7 +167,7 @@ class Conv2d(Convolution):
 
     axes = 2
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return images of shape `(n, out_channels, rows, columns)`."""
         x, padding = self._padded(input)
         return conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
@@ -249,7 +249,7 @@ class ConvTranspose1d(TransposedConvolution):
 
     axes = 1
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Any, output_size: Any = None) -> Tensor:
         """Return sequences of shape `(n, out_channels, positions)`; `output_size` chooses among the lengths."""
         extra = self._output_padding(array_of(input).shape, output_size)
         return conv_transpose1d(
@@ -274,7 +274,7 @@ class ConvTranspose2d(TransposedConvolution):
 
     axes = 2
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Any, output_size: Any = None) -> Tensor:
         """Return images of shape `(n, out_channels, rows, columns)`; `output_size` chooses among the sizes."""
         extra = self._output_padding(array_of(input).shape, output_size)
         return conv_transpose2d(

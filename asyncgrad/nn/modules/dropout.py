@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.arrays.values import as_like, raw
 from ...core.settings.arguments import number, truth
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ...random import generator
 from ..functional.dropout import dropout
@@ -55,7 +56,7 @@ class Dropout(_Dropout):
         array([1., 1.])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the input with elements set to 0."""
         return dropout(input, self.p, training=self.training)
 
@@ -66,7 +67,7 @@ class _ChannelDropout(_Dropout):
     #: The number of axes of a channel.
     _axes: int
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the input with channels set to 0.
 
         Args:

@@ -100,7 +100,7 @@ class Embedding(Module):
         if self.padding_idx is not None:
             on_device_of(self.weight._data, setitem, self.padding_idx, 0)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the rows, shape `(..., embedding_dim)`.
 
         Args:

@@ -70,7 +70,7 @@ class Linear(Module):
         """Draw the parameters anew."""
         draw_by_inputs(self.weight, self.bias, self.in_features)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the output, shape `(..., out_features)`.
 
         Args:
@@ -112,7 +112,7 @@ class Bilinear(Module):
         """Draw the parameters anew."""
         draw_by_inputs(self.weight, self.bias, self.in1_features)
 
-    def forward(self, input1: Any, input2: Any) -> Any:
+    def forward(self, input1: Any, input2: Any) -> Tensor:
         """Return the output, shape `(..., out_features)`.
 
         Args:

@@ -76,7 +76,7 @@ def _constant(weight: Any) -> Tensor | None:
 class MSELoss(_Loss):
     """Computes `nn.mse_loss`. Source: torch.nn.MSELoss."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.mse_loss(input, target, reduction)`."""
         return mse_loss(input, target, self.reduction)
 
@@ -85,7 +85,7 @@ class MSELoss(_Loss):
 class L1Loss(_Loss):
     """Computes `nn.l1_loss`. Source: torch.nn.L1Loss."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.l1_loss(input, target, reduction)`."""
         return l1_loss(input, target, self.reduction)
 
@@ -110,7 +110,7 @@ class CrossEntropyLoss(_Loss):
         self.ignore_index: int = ignore_index
         self.label_smoothing: float = label_smoothing
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return the loss of the logits `input` and the labels `target`."""
         return cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
@@ -125,7 +125,7 @@ class NLLLoss(_Loss):
         self.weight: Tensor | None
         self.ignore_index = ignore_index
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return the loss of the log-probabilities `input` and the labels `target`."""
         return nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
 
@@ -141,7 +141,7 @@ class BCEWithLogitsLoss(_Loss):
         self.weight: Tensor | None
         self.pos_weight: Tensor | None
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return the loss of the logits `input` and the probabilities `target`."""
         return binary_cross_entropy_with_logits(
             input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
@@ -156,7 +156,7 @@ class SmoothL1Loss(_Loss):
         super().__init__(reduction)
         self.beta = beta
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.smooth_l1_loss(input, target)` with the options."""
         return smooth_l1_loss(input, target, beta=self.beta, reduction=self.reduction)
 
@@ -173,7 +173,7 @@ class HuberLoss(_Loss):
         super().__init__(reduction)
         self.delta = delta
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.huber_loss(input, target)` with the options."""
         return huber_loss(input, target, delta=self.delta, reduction=self.reduction)
 
@@ -192,7 +192,7 @@ class KLDivLoss(_Loss):
         super().__init__(reduction)
         self.log_target: bool = truth(log_target, "log_target")
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.kl_div(input, target)` with the options."""
         return kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
 
@@ -210,7 +210,7 @@ class BCELoss(_Loss):
         self.register_buffer("weight", _constant(weight))
         self.weight: Tensor | None
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.binary_cross_entropy(input, target)` with the options."""
         return binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
@@ -225,7 +225,7 @@ class PoissonNLLLoss(_Loss):
         self.full: bool = truth(full, "full")
         self.eps: float = eps
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.poisson_nll_loss(input, target)` with the options."""
         return poisson_nll_loss(
             input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
@@ -245,7 +245,7 @@ class GaussianNLLLoss(_Loss):
         self.full: bool = truth(full, "full")
         self.eps: float = eps
 
-    def forward(self, input: Any, target: Any, var: Any) -> Any:
+    def forward(self, input: Any, target: Any, var: Any) -> Tensor:
         """Return `nn.gaussian_nll_loss(input, target, var)` with the options."""
         return gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
 
@@ -262,7 +262,7 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.hinge_embedding_loss(input, target)` with the options."""
         return hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
@@ -279,7 +279,7 @@ class MarginRankingLoss(_Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Any, input2: Any, target: Any) -> Tensor:
         """Return `nn.margin_ranking_loss(input1, input2, target)` with the options."""
         return margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
@@ -296,7 +296,7 @@ class CosineEmbeddingLoss(_Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Any, input2: Any, target: Any) -> Tensor:
         """Return `nn.cosine_embedding_loss(input1, input2, target)` with the options."""
         return cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
@@ -309,7 +309,7 @@ class CosineEmbeddingLoss(_Loss):
 class SoftMarginLoss(_Loss):
     """Computes `nn.soft_margin_loss`. Source: torch.nn.SoftMarginLoss."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.soft_margin_loss(input, target)` with the options."""
         return soft_margin_loss(input, target, reduction=self.reduction)
 
@@ -318,7 +318,7 @@ class SoftMarginLoss(_Loss):
 class MultiLabelMarginLoss(_Loss):
     """Computes `nn.multilabel_margin_loss`. Source: torch.nn.MultiLabelMarginLoss."""
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.multilabel_margin_loss(input, target)` with the options."""
         return multilabel_margin_loss(input, target, reduction=self.reduction)
 
@@ -332,7 +332,7 @@ class MultiLabelSoftMarginLoss(_Loss):
         self.register_buffer("weight", _constant(weight))
         self.weight: Tensor | None
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.multilabel_soft_margin_loss(input, target)` with the options."""
         return multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
@@ -350,7 +350,7 @@ class TripletMarginLoss(_Loss):
         self.eps: float = eps
         self.swap: bool = truth(swap, "swap")
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Tensor:
         """Return `nn.triplet_margin_loss(anchor, positive, negative)` with the options."""
         return triplet_margin_loss(anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction)
 
@@ -370,7 +370,7 @@ class MultiMarginLoss(_Loss):
         self.p: int = p
         self.margin: float = margin
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Any, target: Any) -> Tensor:
         """Return `nn.multi_margin_loss(input, target)` with the options."""
         return multi_margin_loss(input, target, self.p, self.margin, self.weight, self.reduction)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import setitem
-from typing import Any, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, final
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from ...errors import ArgumentError, ArgumentTypeError
 from ..versions import fitting_arrays, publish, take_snapshot
 
 __all__ = ["IncompatibleKeys", "Module", "Parameter"]
+
+#: The parameters of a module's forward, and what it returns.
+P = ParamSpec("P")
+Output_co = TypeVar("Output_co", covariant=True)
 
 #: How many modules a notebook shows of one.
 _ROWS = 100
@@ -125,6 +129,17 @@ class _Entry(NamedTuple):
     is_persistent: bool
 
 
+class _HasForward(Protocol[P, Output_co]):
+    """Abstract: what a call of a module needs of it; for type checkers."""
+
+    _record: _Record
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> Output_co:
+        """Compute the output."""
+
+    def _hooked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]: ...
+
+
 class Module:
     """Abstract base of models and their layers: a plain class whose tensors and modules are attributes.
 
@@ -165,12 +180,17 @@ class Module:
 
     training: bool
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Return a module without attributes: so a subclass need not call `super().__init__()`."""
         module = super().__new__(cls)
         object.__setattr__(module, _RECORD, _Record())
         object.__setattr__(module, "training", True)
         return module
+
+    if TYPE_CHECKING:
+        # So that a type checker finds an argument that a class without a constructor of its own does not take. There is
+        # none at run time: it would end the calls of `super().__init__()` before they reach a class beside this one.
+        def __init__(self) -> None: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -184,7 +204,9 @@ class Module:
         """
         raise NotImplementedError(f"{type(self).__name__} has no forward: write `def forward(self, x): ...` in it")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    # Any would hide from type checkers that a call has the arguments and the result of the subclass's forward.
+    # test_a_type_checker_knows_a_module_by_its_class
+    def __call__(self: _HasForward[P, Output_co], *args: P.args, **kwargs: P.kwargs) -> Output_co:
         """Return `forward(*args, **kwargs)`, with the forward hooks run; an awaitable if `forward` is async."""
         record: _Record = self._record
         if record.forward_pre_hooks is None and record.forward_hooks is None:
@@ -196,7 +218,8 @@ class Module:
                 result = steps.send(result)
         except StopIteration as end:
             return end.value
-        return _await_rest(steps, result)
+        rest: Any = _await_rest(steps, result)
+        return rest
 
     # Attributes.
 
@@ -351,7 +374,7 @@ class Module:
         Raises:
             ArgumentError: there is none.
         """
-        return self._at(target, "module", self.named_modules(remove_duplicate=False))  # type: ignore[no-any-return]
+        return self._at(target, "module", self.named_modules(remove_duplicate=False))
 
     def get_parameter(self, target: str) -> Tensor:
         """Return the parameter at a path, such as "layers.0.weight".
@@ -359,7 +382,7 @@ class Module:
         Raises:
             ArgumentError: there is none.
         """
-        return self._at(target, "parameter", self.named_parameters(remove_duplicate=False))  # type: ignore[no-any-return]
+        return self._at(target, "parameter", self.named_parameters(remove_duplicate=False))
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer at a path, such as "layers.1.running_mean".
@@ -367,7 +390,7 @@ class Module:
         Raises:
             ArgumentError: there is none.
         """
-        return self._at(target, "buffer", self.named_buffers(remove_duplicate=False))  # type: ignore[no-any-return]
+        return self._at(target, "buffer", self.named_buffers(remove_duplicate=False))
 
     # State.
 

@@ -95,7 +95,7 @@ class ChannelNorm(Affine):
         if len(shape) not in self.axes:
             axes = " or ".join(map(str, self.axes))
             raise ArgumentError(f"{type(self).__name__} takes x with {axes} axes, not of shape {shape}")
-        return shape  # type: ignore[no-any-return]
+        return shape
 
 
 class BatchNorm(ChannelNorm):
@@ -115,7 +115,7 @@ class BatchNorm(ChannelNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the normalized x; in training, move the running statistics towards those of x."""
         shape = self._checked(input)
         mean, variance = self.running_mean, self.running_var
@@ -203,7 +203,7 @@ class InstanceNorm(ChannelNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the normalized x."""
         shape = self._checked(input)
         is_single = len(shape) == self.axes[0]
@@ -302,7 +302,7 @@ class LayerNorm(Affine):
         self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
         self._make(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the normalized x."""
         return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -352,7 +352,7 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the normalized x."""
         return rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
@@ -405,7 +405,7 @@ class GroupNorm(Affine):
         self.affine: bool = truth(affine, "affine")
         self._make((num_channels,), self.affine, bias, device, dtype)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the normalized x."""
         shape = array_of(input).shape
         if len(shape) < 2 or shape[1] != self.num_channels:

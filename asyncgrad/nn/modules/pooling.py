@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 from ...core.settings.arguments import truth
+from ...core.tensor import Tensor
 from ..functional.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -103,7 +104,7 @@ class AvgPool1d(_Pool):
         self.ceil_mode: bool = ceil_mode
         self.count_include_pad: bool = count_include_pad
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the mean of each window."""
         return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
@@ -128,7 +129,7 @@ class AvgPool2d(_Pool):
         self.count_include_pad: bool = count_include_pad
         self.divisor_override = divisor_override
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the mean of each window."""
         return avg_pool2d(
             input,
@@ -150,7 +151,7 @@ class AdaptivePool(Module):
     def __init__(self, output_size: Any) -> None:
         self.output_size = output_size
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the means or the maxima of the windows."""
         pool = type(self)._pool
         return pool(input, self.output_size)

@@ -262,7 +262,7 @@ class RecurrentLayer(Module):
 class _HiddenStateLayer(RecurrentLayer):
     """Abstract: a layer whose state is one vector, the hidden state."""
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
         """Return the hidden states of the last layer, and the last hidden state of each layer and direction.
 
         Args:
@@ -384,7 +384,7 @@ class LSTM(RecurrentLayer):
     def _hidden_size(self) -> int:
         return self.proj_size or self.hidden_size
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Any, Any]]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return the hidden states of the last layer, and the last hidden and cell states of each layer and direction.
 
         Args:
@@ -490,7 +490,7 @@ class RNNCell(RecurrentCell):
         self.nonlinearity = nonlinearity
         super().__init__(input_size, hidden_size, bias, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None) -> Tensor:
         """Return the next hidden state; `hx` is the one before, None for zeros."""
         return self._step(input, (hx,))[0]
 
@@ -514,7 +514,7 @@ class GRUCell(RecurrentCell):
     def _cell(self) -> Cell:
         return GRU_CELL
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None) -> Tensor:
         """Return the next hidden state; `hx` is the one before, None for zeros."""
         return self._step(input, (hx,))[0]
 
@@ -536,7 +536,7 @@ class LSTMCell(RecurrentCell):
     def _cell(self) -> Cell:
         return LSTM_CELL
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
         """Return the next hidden and cell states; `hx` is the pair before, None for zeros."""
         hidden, cell = self._step(input, _pair_of(type(self).__name__, hx))
         return hidden, cell

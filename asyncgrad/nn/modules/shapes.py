@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from ...core.settings.arguments import whole_number
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from .module import Module
 
@@ -31,7 +32,7 @@ class Flatten(Module):
         self.start_dim: int = whole_number(start_dim, "start_dim")
         self.end_dim: int = whole_number(end_dim, "end_dim")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the input in its new shape.
 
         Raises:
@@ -48,7 +49,8 @@ class Flatten(Module):
                 f"Flatten joins the axes {self.start_dim} to {self.end_dim}, and the input has the shape "
                 f"{np.shape(input)}"
             )
-        return np.reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+        flat: Any = np.reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+        return flat
 
     def extra_repr(self) -> str:
         """Return the axes."""
@@ -66,7 +68,7 @@ class Unflatten(Module):
         self.dim: int = whole_number(dim, "dim")
         self.unflattened_size: tuple[int, ...] = tuple(unflattened_size)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """Return the input in its new shape.
 
         Raises:
@@ -77,7 +79,8 @@ class Unflatten(Module):
             axis = range(len(shape))[self.dim]
         except IndexError:
             raise ArgumentError(f"Unflatten splits axis {self.dim}, and the input has the shape {shape}") from None
-        return np.reshape(input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
+        split: Any = np.reshape(input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
+        return split
 
     def extra_repr(self) -> str:
         """Return the axis and its new sizes."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, final
 
 from ...core.settings.arguments import truth
+from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..functional.activations import gelu, relu
 from ..functional.dropout import dropout
@@ -22,7 +23,7 @@ __all__ = ["TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder"
 
 def _activation(activation: Any) -> Callable[[Any], Any]:
     if callable(activation):
-        return activation  # type: ignore[no-any-return]
+        return activation
     found = {"relu": relu, "gelu": gelu}.get(activation)
     if found is None:
         raise ArgumentError(f"activation must be 'relu', 'gelu' or a function, not {activation!r}")
@@ -105,7 +106,9 @@ class TransformerEncoderLayer(TransformerLayer):
 
     _attentions = ("self_attn",)
 
-    def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+    def forward(
+        self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+    ) -> Tensor:
         """Return the features of the sequence; the masks are those of MultiheadAttention."""
         x = src
         if self.norm_first:
@@ -147,7 +150,7 @@ class TransformerDecoderLayer(TransformerLayer):
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return the features of the sequence; the masks are those of MultiheadAttention."""
         x = tgt
         own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
@@ -186,7 +189,7 @@ class TransformerEncoder(Module):
         self.layers: Any = ModuleList([copy.deepcopy(encoder_layer) for _ in range(self.num_layers)])
         self.norm = norm
 
-    def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+    def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Tensor:
         """Return the features of the sequence after the last layer."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
@@ -227,7 +230,7 @@ class TransformerDecoder(Module):
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return the features of the sequence after the last layer."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         for layer in self.layers:

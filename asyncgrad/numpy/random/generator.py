@@ -51,7 +51,8 @@ class Generator(Sampler):
     @property
     def bit_generator(self) -> np.random.BitGenerator:
         """NumPy's BitGenerator, the stream that it draws from."""
-        return self._source.bit_generator  # type: ignore[no-any-return]
+        stream: np.random.BitGenerator = self._source.bit_generator
+        return stream
 
     def spawn(self, n_children: int) -> list[Generator]:
         """Return Generators with streams that are independent of this one and of each other."""

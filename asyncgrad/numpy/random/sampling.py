@@ -28,7 +28,8 @@ def as_tensor(value: Any) -> Tensor:
     """Return a draw as a Tensor; texts, objects and dates, which no Tensor holds, as they are."""
     if isinstance(value, (int, float)) or getattr(getattr(value, "dtype", None), "kind", "") in {*"biufc"}:
         return asarray(value)
-    return value  # type: ignore[no-any-return]
+    other: Tensor = value
+    return other
 
 
 def to_host(parameters: dict[str, Any]) -> tuple[dict[str, Any], Device | None]:
@@ -268,7 +269,8 @@ class Sampler:
         mean, cov = array_like(mean), array_like(cov)
         rows = self._source.standard_normal((*(shape_of(size) or ()), mean.shape[0]))
         found = mean + correlate(rows.reshape(-1, mean.shape[0]), cov, method)
-        return found.reshape(rows.shape)  # type: ignore[no-any-return]
+        drawn: Tensor = found.reshape(rows.shape)
+        return drawn
 
     # Discrete distributions.
 
@@ -278,7 +280,8 @@ class Sampler:
 
     def bytes(self, length: int) -> bytes:
         """Draw random bytes."""
-        return self._source.bytes(length)  # type: ignore[no-any-return]
+        drawn: bytes = self._source.bytes(length)
+        return drawn
 
     def geometric(self, p: Any, size: Any = None) -> Tensor:
         """Draw from the geometric distribution."""

@@ -220,7 +220,7 @@ class _Drawing:
         calls: dict[int, str],
     ) -> None:
         self.inner = inner
-        self.leaves = leaves
+        self.leaves: Sequence[Any] = leaves
         self.picture = picture
         self.times = times
         #: The lines of forward calls.
@@ -298,7 +298,7 @@ class _Drawing:
                 box = shown[place] = Box(f"leaf{number}", "leaf", "leaf", _common_frame([each.frame for each in drawn]))
                 self.picture.boxes.append(box)
                 self.leaves_of[box.key] = []
-            self.leaves_of[box.key].append(leaf.variable)  # type: ignore[attr-defined]
+            self.leaves_of[box.key].append(leaf.variable)
             self.box_of[leaf] = box
 
     def _place_rest(self, places: int, most: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg
@@ -265,7 +265,7 @@ def qr(
 
     Source: scipy.linalg.qr.
     """
-    modes = {"full": "complete", "economic": "reduced", "r": "r"}
+    modes: dict[str, Literal["complete", "reduced", "r"]] = {"full": "complete", "economic": "reduced", "r": "r"}
     if mode not in modes:
         raise ArgumentError(f"scipy.linalg.qr has a derivative with mode 'full', 'economic' or 'r', not {mode!r}")
     a = floating(a)
@@ -278,5 +278,5 @@ def qr(
         r: Any = np.linalg.qr(a, "r")
         parts: tuple[Any, ...] = (np.pad(r, ((0, a.shape[0] - r.shape[0]), (0, 0))),)
     else:
-        parts = tuple(np.linalg.qr(a, modes[mode]))  # type: ignore[call-overload]
+        parts = tuple(np.linalg.qr(a, modes[mode]))
     return (*parts, order) if pivoting else parts

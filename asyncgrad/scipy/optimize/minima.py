@@ -156,7 +156,7 @@ def _plain_callback(callback: Callable[..., Any], point: Point) -> Callable[...,
             return callback(intermediate_result=given)
 
         # SciPy tells by the parameter's name what to pass.
-        of_result.__signature__ = inspect.signature(callback)  # type: ignore[attr-defined]
+        vars(of_result)["__signature__"] = inspect.signature(callback)
         return of_result
     return lambda x, *rest: callback(point.of(asarray(x.copy())), *rest)
 

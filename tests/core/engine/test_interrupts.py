@@ -323,7 +323,7 @@ def test_a_loop_that_is_closed_in_mid_backward_has_every_gradient_put_back(kind,
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     seen: list[str] = []
     scene = scene_of(closing_bodies(seen)[0])
-    make = loop_factory(kind) or asyncio.new_event_loop
+    make = loop_factory(kind)
     loop = make()
     reports: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda loop, report: reports.append(report))

@@ -291,7 +291,7 @@ async def test_a_waiter_whose_loop_was_closed_is_passed_over(kind):
     out = awaiting(x, held)
 
     def wait_on_a_loop_that_is_closed() -> None:
-        loop = (loop_factory(kind) or asyncio.new_event_loop)()
+        loop = loop_factory(kind)()
         task = loop.create_task(ag.backward(out, retain_graph=True))
         task._log_destroy_pending = False
         for _ in range(10):
@@ -326,7 +326,7 @@ def test_a_lock_whose_holder_s_loop_was_closed_is_free(kind):
             await held.pop()(grad)
 
     out = awaiting(x, body)
-    loop = (loop_factory(kind) or asyncio.new_event_loop)()
+    loop = loop_factory(kind)()
     task = loop.create_task(ag.backward(out, retain_graph=True))
     task._log_destroy_pending = False
     for _ in range(10):

@@ -115,7 +115,7 @@ def test_an_array_of_numpys_beside_another_librarys_is_refused_as_another_device
     with pytest.raises(DeviceError, match=r"numpy\.add got a tensor on 'simulated:\d+' and a NumPy array of"):
         explain_refusal("numpy.add", (x, [VALUES]), refused)
     with pytest.raises(DeviceError, match=r"and a NumPy array of shape \(3,\)"):
-        defer_or_raise(VALUES, refused, "add")
+        defer_or_raise(VALUES, refused, "add", x)
     with pytest.raises(DeviceError, match="and a list: write"):
         explain_refusal("numpy.add", (x, [1.0, 2.0]), refused)
     for compute in (operator.add, operator.lt, operator.eq, operator.iadd, np.maximum):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.engine.measured_calls import MeasuredCalls
 from asyncgrad.core.settings.awaiting import call
-from asyncgrad.learn.calls import MeasuredCalls
 from asyncgrad.learn.http import run_for_client
 
 

@@ -435,7 +435,8 @@ class _Position(NamedTuple):
     @property
     def names(self) -> dict[str, Any]:
         """The local variables. The frame may keep a second reference to their values until it goes on."""
-        return self.frame.f_locals  # type: ignore[no-any-return]
+        names: dict[str, Any] = self.frame.f_locals
+        return names
 
     def node(self) -> Any:
         """Return the node of the op, or the AccumulateGrad that runs."""

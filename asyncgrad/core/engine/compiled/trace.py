@@ -58,7 +58,8 @@ def run_to_end(work: Generator[float, Any, T]) -> T:
         try:
             next(work)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            result: T = end.value
+            return result
 
 
 #: The reason why a backward on several devices of a library is not compiled: each would have to be made current.

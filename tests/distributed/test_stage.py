@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest

@@ -339,15 +339,15 @@ class progress(Mode):
         self._display = _Display(chosen, file, nodes, seconds)
 
     def _get(self) -> Any:
-        return OBSERVERS.get()
+        return OBSERVERS.of_context.get()
 
     def _set(self, value: Any, /) -> None:
-        OBSERVERS.set(value)
+        OBSERVERS.of_context.set(value)
 
     def _value(self) -> Any:
         observers_in_use[0] = True
         # An inner block takes the place of an outer one.
-        return (*(one for one in OBSERVERS.get() if not isinstance(one, _Display)), self._display)
+        return (*(one for one in OBSERVERS.of_context.get() if not isinstance(one, _Display)), self._display)
 
     def _clone(self) -> Mode:
         return self

@@ -11,10 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
+from ..settings.observers import Observers
 from .interception import RECORDERS, intercept, stop_intercepting
 
 if TYPE_CHECKING:
@@ -49,10 +49,8 @@ class WorkRecorder(Protocol):
         """Note that all of the work has been put on its stream; not called where that has failed."""
 
 
-#: The recorders of this context, outermost first.
-WORK_RECORDERS: ContextVar[tuple[WorkRecorder, ...]] = ContextVar("asyncgrad_work_recorders", default=())
-#: Those of the whole process. Append and remove only: other threads may be reading it.
-_of_process: list[WorkRecorder] = []
+#: What records work on devices.
+WORK_RECORDERS: Observers[WorkRecorder] = Observers("device_work")
 #: Whether something records, and there is a device that can be recorded.
 recorders_in_use: list[bool] = [False]
 _count = [0]
@@ -67,10 +65,7 @@ def start_recording(recorder: WorkRecorder, whole_process: bool) -> None:
     """Have a recorder see the work that is put on streams from now on, in this context or in all of the process."""
     with _mutex:
         _count[0] += 1
-        if whole_process:
-            _of_process.append(recorder)
-        else:
-            WORK_RECORDERS.set((*WORK_RECORDERS.get(), recorder))
+        WORK_RECORDERS.put(recorder, whole_process)
         _update()
 
 
@@ -78,10 +73,7 @@ def stop_recording(recorder: WorkRecorder, whole_process: bool) -> None:
     """End what `start_recording` has begun."""
     with _mutex:
         _count[0] -= 1
-        if whole_process:
-            _of_process.remove(recorder)
-        else:
-            WORK_RECORDERS.set(tuple(one for one in WORK_RECORDERS.get() if one is not recorder))
+        WORK_RECORDERS.take(recorder, whole_process)
         _update()
 
 
@@ -112,7 +104,7 @@ def _recorded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _call(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    recorders = _recorders()
+    recorders = WORK_RECORDERS.found()
     device = _device_of(args) if recorders else None
     if device is None:
         return function(*args, **kwargs)
@@ -131,11 +123,6 @@ def _call(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> An
     return result
 
 
-def _recorders() -> tuple[WorkRecorder, ...]:
-    recorders = WORK_RECORDERS.get()
-    return (*_of_process, *recorders) if _of_process else recorders
-
-
 def _device_of(arrays: Iterable[Any]) -> Any:
     for device in _watched[0]:
         for array in arrays:
@@ -147,7 +134,7 @@ def _device_of(arrays: Iterable[Any]) -> Any:
 
 @contextmanager
 def _record(stream: Any, name: str, kind: str, size: int | None) -> Iterator[None]:
-    works = [(recorder, recorder.begins(name, kind, stream, size)) for recorder in _recorders()]
+    works = [(recorder, recorder.begins(name, kind, stream, size)) for recorder in WORK_RECORDERS.found()]
     yield
     for recorder, work in works:
         recorder.ends(work)

@@ -11,18 +11,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 
 from ..arrays.tensor_base import TensorBase
 from ..graph.body_signals import OffloadSignal
+from ..settings.observers import Observers
 from .body import run_here
 
 if TYPE_CHECKING:
     from ..settings.scheduling import Clock
     from .executor import Executor
 
-__all__ = ["INSTRUMENTS", "PROCESS_INSTRUMENTS", "Instrument", "ObservedSteps", "StepObserver", "observe_steps"]
+__all__ = ["INSTRUMENTS", "Instrument", "ObservedSteps", "StepObserver", "observe_steps"]
 
 #: Runs a plain node: takes the node, its gradient, and whether to release it; returns the gradients for its edges.
 RunPlain: TypeAlias = Callable[[Any, Any, bool], Any]
@@ -58,10 +58,8 @@ class Instrument(Protocol):
         """Return what observes this backward, which is about to begin; None if nothing is to."""
 
 
-#: The observers of backward passes that begin in this context, outermost first.
-INSTRUMENTS: ContextVar[tuple[Instrument, ...]] = ContextVar("asyncgrad_instruments", default=())
-#: The observers of all backward passes of the process. Append and remove only: other threads may be reading it.
-PROCESS_INSTRUMENTS: list[Instrument] = []
+#: The observers of the steps of backward passes. Who puts one sets `observers_in_use` (observation.py).
+INSTRUMENTS: Observers[Instrument] = Observers("steps")
 
 
 class StepObserver:
@@ -266,7 +264,7 @@ class _Steps:
 def observe_steps(graph_task: ObservableBackward) -> ObservedSteps | None:
     """Return the observation of a backward that is about to begin; None if no observer wants it."""
     found = []
-    for observer in (*PROCESS_INSTRUMENTS, *INSTRUMENTS.get()):
+    for observer in INSTRUMENTS.found():
         one = observer.backward_begins(graph_task)
         if one is not None:
             found.append(one)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakKeyDictionary
@@ -17,6 +16,7 @@ from weakref import WeakKeyDictionary
 from ..graph.anomaly import line_of
 from ..graph.naming import identify
 from ..settings.context import BLOCKING
+from ..settings.observers import Observers
 from ..settings.process import silence_unconfigured_logs
 from ..settings.scheduling import CLOCK
 from .exec_info import count_reachable
@@ -84,10 +84,8 @@ class BackwardObserver:
 #: By a node that runs a graph of another process, how many nodes that has.
 NODES_ELSEWHERE: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
 
-#: The observers of the backward passes of this context.
-OBSERVERS: ContextVar[tuple[BackwardObserver, ...]] = ContextVar("asyncgrad_observers", default=())
-#: Those of all backward passes of the process.
-_OF_PROCESS: list[BackwardObserver] = []
+#: The observers of backward passes, each as a whole.
+OBSERVERS: Observers[BackwardObserver] = Observers("backward_passes")
 #: Whether there has been an observer; as long as there has been none, a backward looks for none.
 observers_in_use: list[bool] = [False]
 
@@ -95,10 +93,10 @@ observers_in_use: list[bool] = [False]
 def observe_process(observer: BackwardObserver, is_on: bool) -> None:
     """Show an observer all backward passes of the process that begin from now on, or none any more."""
     observers_in_use[0] = True
-    if is_on and observer not in _OF_PROCESS:
-        _OF_PROCESS.append(observer)
-    elif not is_on and observer in _OF_PROCESS:
-        _OF_PROCESS.remove(observer)
+    # Taken first: it is shown each backward once, however often it is asked for.
+    OBSERVERS.take(observer, True)
+    if is_on:
+        OBSERVERS.put(observer, True)
 
 
 @final
@@ -206,7 +204,7 @@ class Observation:
 
 def observe() -> Observation | None:
     """Return the Observation of a backward that this context begins; None if nothing observes it."""
-    observers = [*_OF_PROCESS, *OBSERVERS.get()]
+    observers = [*OBSERVERS.found()]
     if LOG.isEnabledFor(logging.DEBUG):
         observers.append(_LOG_OBSERVER)
     return Observation(observers) if observers else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ...errors import ArgumentError, HookTypeError
 from ..settings.arguments import describe
 from ..settings.context import is_kind
-from .instruments import PROCESS_INSTRUMENTS, StepObserver
+from .instruments import INSTRUMENTS, StepObserver
 from .observation import observers_in_use
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def add_step_callback(fn: Callable[[Step], Any], *, sampling: float = 1.0) -> St
         raise ArgumentError(f"sampling is the share of runs to be called for, from 0 to 1, not {describe(sampling)}")
     callback = _StepCallback(fn, float(sampling))
     observers_in_use[0] = True
-    PROCESS_INSTRUMENTS.append(callback)
+    INSTRUMENTS.put(callback, True)
     return StepCallbackHandle(callback)
 
 
@@ -172,11 +172,7 @@ class _StepCallback:
     def remove(self) -> None:
         """Call it no more."""
         self.is_removed = True
-        # By identity: several callbacks may be removed at once, in several threads.
-        for index, observer in enumerate(PROCESS_INSTRUMENTS):
-            if observer is self:
-                del PROCESS_INSTRUMENTS[index]
-                return
+        INSTRUMENTS.take(self, True)
 
 
 @final

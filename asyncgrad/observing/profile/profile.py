@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 from ...core.arrays.device_work import start_recording, stop_recording
-from ...core.engine.instruments import INSTRUMENTS, PROCESS_INSTRUMENTS
+from ...core.engine.instruments import INSTRUMENTS
 from ...core.engine.loops import loop_is_running
 from ...core.engine.observation import observers_in_use
 from ...core.graph.creation import RECORDERS, observe_nodes, record_everywhere
@@ -85,13 +85,12 @@ class profile:
         if self._whole_process:
             with _MUTEX:
                 _process_recorders.append(recorder)
-                PROCESS_INSTRUMENTS.append(recorder)
-                PROCESS_INSTRUMENTS.append(recorder.work)
                 record_everywhere(_process_recorders)
         else:
-            INSTRUMENTS.set((*INSTRUMENTS.get(), recorder, recorder.work))
             RECORDERS.set((*RECORDERS.get(), recorder))
             observe_nodes()
+        INSTRUMENTS.put(recorder, self._whole_process)
+        INSTRUMENTS.put(recorder.work, self._whole_process)
         start_recording(recorder.work, self._whole_process)
         return self
 
@@ -103,15 +102,13 @@ class profile:
             raise ProfileError("this profile does not record: its with block has ended, or has not begun")
         recorder.close()
         stop_recording(recorder.work, self._whole_process)
+        INSTRUMENTS.take(recorder.work, self._whole_process)
+        INSTRUMENTS.take(recorder, self._whole_process)
         if self._whole_process:
             with _MUTEX:
                 _process_recorders.remove(recorder)
-                PROCESS_INSTRUMENTS.remove(recorder)
-                PROCESS_INSTRUMENTS.remove(recorder.work)
                 record_everywhere(_process_recorders)
         else:
-            ended = (recorder, recorder.work)
-            INSTRUMENTS.set(tuple(one for one in INSTRUMENTS.get() if one not in ended))
             RECORDERS.set(tuple(one for one in RECORDERS.get() if one is not recorder))
             observe_nodes()
 

@@ -122,8 +122,12 @@ def of_float32(ufunc: Any) -> bool:
     )
 
 
-#: CuPy lacks `spacing`.
-UFUNCS = {one.__name__: one for one in RULES if of_float32(one) and one is not np.spacing}
+#: Those of NumPy, also where SciPy's have rules already. CuPy lacks `spacing`.
+UFUNCS = {
+    one.__name__: one
+    for one in RULES
+    if of_float32(one) and getattr(np, one.__name__, None) is one and one is not np.spacing
+}
 #: Of numbers beside the array, or of more arrays.
 WITH_NUMBERS = {"threshold", "prelu", "glu", "logistic"}
 ALONG_AN_AXIS = {"softmax", "log_softmax", "softmin"}

@@ -154,7 +154,7 @@ def test_each_node_keeps_the_lines_that_led_to_it_without_asyncgrads_own(kind):
     assert "/asyncgrad/" not in text
     assert "<call of" not in text
     assert "test_each_node_keeps_the_lines_that_led_to_it" in text
-    assert f"tests/graph/{__name__.rpartition('.')[2]}.py" in stack[-1]
+    assert f"tests/core/graph/{__name__.rpartition('.')[2]}.py" in stack[-1]
     assert [*stack] == [stack[index] for index in range(len(stack))]
     assert node.metadata["parent_"] is None
 

@@ -169,7 +169,7 @@ if not TYPE_CHECKING:
         },
         first=".core.tensor",
         advice=".core.settings.torch_names",
-        beside={
+        deferred={
             "numpy": ".numpy",
             "scipy": ".scipy",
             "scipy.sparse": ".scipy.sparse.constants",

@@ -13,7 +13,7 @@ from .arrays.device_arrays import explain_refusal, name_shapes
 from .arrays.tensor_base import TensorBase
 from .arrays.values import is_device_array, is_labelled, raw, refuse_masked, refuse_sparse, zeros_like
 from .ops.linear_algebra import matmul
-from .settings.lazy import load_beside
+from .settings.lazy import import_deferred
 
 __all__ = [
     "OPERATORS",
@@ -60,7 +60,7 @@ def defer_or_raise(other: Any, error: Exception, name: str, tensor: T, reflected
 
 def _apply_sparse(name: str, tensor: T, other: Any, reflected: bool) -> T:
     # Loaded only now: it needs SciPy, which is there if the operand is.
-    load_beside("scipy.sparse")
+    import_deferred("scipy.sparse")
     found: T = OPERATORS["scipy.sparse"](name, tensor, other, reflected)
     return found
 

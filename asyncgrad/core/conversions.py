@@ -15,7 +15,7 @@ import numpy as np
 
 from .graph.calls import Call, call_of
 from .graph.naming import close_names
-from .settings.lazy import load_beside
+from .settings.lazy import import_deferred
 
 __all__ = ["array_advice", "is_asked_by_sparse_operator", "is_plain_conversion", "number_advice"]
 
@@ -87,7 +87,7 @@ def _of_direct(
         return "np.stack to join tensors of a list", ""
     if name in _CONVERTING:
         return f"np.stack to join tensors of a list, or asyncgrad.numpy.{name}, to keep it", ""
-    if getattr(load_beside("numpy"), name, known) is not known and _is_numpys(known):
+    if getattr(import_deferred("numpy"), name, known) is not known and _is_numpys(known):
         # It makes an array of other things than arrays, as np.full does, so that NumPy does not pass on the call.
         return f"asyncgrad.numpy.{name} to keep it", _no_rule(function)
     return "NumPy's functions that have a rule to compute with it", _no_rule(function)
@@ -253,7 +253,7 @@ def _of_scipy(path: str) -> str:
 def _module_of_ours(package: str) -> ModuleType | None:
     """Return the module of asyncgrad.scipy for a package of SciPy's; None if there is none."""
     try:
-        found = load_beside("scipy")
+        found = import_deferred("scipy")
         for name in package.split("."):
             found = getattr(found, name, None)
     except ImportError:

@@ -73,7 +73,7 @@ from .recording.primitive import RULES
 from .settings.arguments import describe, truth
 from .settings.callers import shorten_traceback
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
-from .settings.lazy import load_beside
+from .settings.lazy import import_deferred
 from .tensor_data import array_of_data, refuse_masked_data
 from .views.history import regenerate
 
@@ -499,7 +499,7 @@ class Tensor(TensorBase):
                 f"asyncgrad.numpy follows the array API standard {_API_VERSIONS[-1]}, and not {api_version!r}: write "
                 "t.__array_namespace__()"
             )
-        return load_beside("numpy")
+        return import_deferred("numpy")
 
     def to_device(self, device: str | Device, /, *, stream: Any = None) -> Tensor:
         """Return the copy of this tensor that `t.to(device)` returns; the array API standard's name for it.

@@ -1,4 +1,4 @@
-"""Texts of strangers: JSON can say half of a pair of surrogates, of which no bytes can be made."""
+"""Texts of clients: JSON can say half of a pair of surrogates, of which no bytes can be made."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 __all__ = ["MOST_LISTED", "Reply", "Request", "Transport"]
 
 #: How many calls, transactions or effects a home names in one list of a request: what it has to say beyond that comes
-#: with the next. A server of strangers refuses more.
+#: with the next. A server of clients that it does not trust refuses more.
 MOST_LISTED = 4096
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.settings.lazy import load_beside
+from ..core.settings.lazy import import_deferred
 from .array_type import ndarray
 from .creation import CREATION
 from .inspection import ArrayNamespaceInfo
@@ -83,7 +83,7 @@ def _made(
         return _ABOUT[name]
     if source is np and name == "special" and "scipy.special" in sys.modules:
         # Where SciPy looks for the special functions of tensors, with SCIPY_ARRAY_API=1.
-        return load_beside("scipy.special")
+        return import_deferred("scipy.special")
     path = f"{source.__name__}.{name}".removeprefix("numpy.")
     if path in _OTHERWISE:
         return _OTHERWISE[path]

@@ -155,7 +155,7 @@ def test_a_type_hint_names_nothing_that_lies_above_or_across(build: Any, path: s
         "TABLE = {'scipy': 'asyncgrad.extend'}",
         "__getattr__, __dir__ = attach(__name__, {'.extend': ['Tensor']})",
         "__getattr__, __dir__ = attach(__name__, {}, first='.extend')",
-        "__getattr__, __dir__ = attach(__name__, {}, beside={'a': '.extend'})",
+        "__getattr__, __dir__ = attach(__name__, {}, deferred={'a': '.extend'})",
         "is_tensors = frame.f_globals['__name__'] == 'asyncgrad.extend'",
     ],
 )

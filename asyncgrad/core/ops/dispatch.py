@@ -18,7 +18,7 @@ from ..arrays.tensor_base import TensorBase
 from ..arrays.values import is_device_array, raw, refuse_masked
 from ..graph.naming import close_names, ufunc_name
 from ..recording.primitive import RULES
-from ..settings.lazy import load_beside
+from ..settings.lazy import import_deferred
 from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
 from .nondifferentiable import NonDifferentiable
 
@@ -52,7 +52,7 @@ _RULES_TO_COME = {"scipy.special"}
 def _rule_of_library(ufunc: np.ufunc) -> Callable[..., Any] | None:
     """Return the rule of a ufunc that is not NumPy's, if a module of rules that is now imported has it."""
     for library in [library for library in _RULES_TO_COME if library in sys.modules]:
-        load_beside(library)
+        import_deferred(library)
         # Only then: an import that fails is told again by the next call.
         _RULES_TO_COME.discard(library)
     return RULES.get(ufunc)

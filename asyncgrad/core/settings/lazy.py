@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["attach", "load_beside"]
+__all__ = ["attach", "import_deferred"]
 
 #: By a word, the module of the package that lower modules have imported only when it is needed. The package's facade,
 #: which stands above all, puts them here before any other module runs.
-_BESIDE: dict[str, str] = {}
+_DEFERRED: dict[str, str] = {}
 
 
 class _Facade(ModuleType):
@@ -32,12 +32,12 @@ class _Facade(ModuleType):
         return import_module, (self.__name__,)
 
 
-def load_beside(word: str) -> Any:
+def import_deferred(word: str) -> Any:
     """Import the module that the facade names for a word, and return it; a module puts what others need into tables.
 
     So a lower module needs no name of a higher one: rules for SciPy come once SciPy meets a tensor.
     """
-    return import_module(_BESIDE[word])
+    return import_module(_DEFERRED[word])
 
 
 def attach(
@@ -45,7 +45,7 @@ def attach(
     homes: Mapping[str, Sequence[str]],
     first: str = "",
     advice: str = "",
-    beside: Mapping[str, str] | None = None,
+    deferred: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a facade.
 
@@ -55,7 +55,7 @@ def attach(
             "" are modules themselves.
         first: a module to import before any other. What users begin with is then loaded as a whole by the first name
             that they use, and not piece by piece in a running event loop.
-        beside: by a word, modules that `load_beside` imports for those that stand below them.
+        deferred: by a word, modules that `import_deferred` imports for those that stand below them.
         advice: a module whose `instead_of(name)` says what to write for a name that the facade does not have.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
@@ -64,7 +64,7 @@ def attach(
     anchor = facade.__package__
     facade.__dict__["_functions"] = frozenset(name for name, home in home_of.items() if home)
     facade.__class__ = _Facade
-    _BESIDE.update({word: package + module for word, module in (beside or {}).items()})
+    _DEFERRED.update({word: package + module for word, module in (deferred or {}).items()})
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         home = home_of.get(name)

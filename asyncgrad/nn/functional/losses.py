@@ -24,7 +24,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, IndexRangeError
 from ..shared.arguments import REDUCTIONS, array_of, check_real, check_reduction, constant, real_floating
-from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_beside, select
+from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_like, select
 from ..shared.rows import maximum_along, sum_along
 from .activations import log_softmax, relu, softmax, softmax_grad, softplus
 from .distances import pairwise_distance
@@ -824,7 +824,7 @@ def _by_device(scores: Any, data: Any, labels: Any, ignore_index: int, reduction
     # No int64 holds all numbers of uint64.
     if data.ndim != 2 or labels.dtype == np.uint64:
         return None
-    labels = labels_beside("cross_entropy", labels.reshape(-1), data, ignore_index)
+    labels = labels_like("cross_entropy", labels.reshape(-1), data, ignore_index)
     found = by_kernel("cross_entropy", data, labels, ignore_index, reduction)
     if found is None:
         return None

@@ -12,7 +12,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError, IndexRangeError
 from .arguments import constant, is_outside
 
-__all__ = ["LabelsOnDevice", "Selection", "at_labels", "in_dtype", "label_index", "labels_beside", "select"]
+__all__ = ["LabelsOnDevice", "Selection", "at_labels", "in_dtype", "label_index", "labels_like", "select"]
 
 
 class Selection(NamedTuple):
@@ -45,7 +45,7 @@ class LabelsOnDevice(NamedTuple):
         return _select_unseen(self.labels, scores.shape[1], scores.dtype, None, self.ignore_index, reduction)
 
 
-def labels_beside(function: str, labels: Any, scores: Any, ignore_index: int) -> Any:
+def labels_like(function: str, labels: Any, scores: Any, ignore_index: int) -> Any:
     """Return integer labels as an array of int64 in the memory of a device, as that of the scores.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .core.settings.arguments import describe
-from .core.settings.context import GENERATOR
+from .core.settings.context import GENERATOR, SeededGenerator
 from .errors import ArgumentTypeError
 
 __all__ = ["generator", "get_state", "seed", "set_state"]
@@ -49,7 +49,9 @@ def generator() -> np.random.Generator:
 
     Source: torch.default_generator.
     """
-    found: np.random.Generator | None = GENERATOR.get()
+    found = GENERATOR.get()
+    if isinstance(found, SeededGenerator):
+        return found.generator()
     return seed() if found is None else found
 
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.settings.arguments import describe
-from ..core.settings.context import GENERATOR
+from ..core.settings.context import GENERATOR, SeededGenerator
 from ..core.tensor import Tensor, tensor
 from ..core.tree.structure import flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError
@@ -48,7 +48,7 @@ class Definition:
     def build(self) -> Program:
         """Make the parameters, the model and the optimizer; at the worker."""
         if isinstance(self.fn, type) and issubclass(self.fn, Module):
-            token = GENERATOR.set(np.random.default_rng(self.seed))
+            token = GENERATOR.set(SeededGenerator(self.seed))
             try:
                 fn: Any = self.fn(*self.args, **self.kwargs)
             finally:

@@ -16,8 +16,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, final
 
-import numpy as np
-
 from ..core.arrays.tensor_base import TensorBase
 from ..core.backward import grad as differentiate
 from ..core.engine.eager_task import EagerTask
@@ -25,7 +23,7 @@ from ..core.engine.exec_info import count_reachable
 from ..core.engine.measured_calls import ALWAYS_ON_WORKER, MeasuredCalls
 from ..core.engine.offloading import call_on_worker
 from ..core.graph.leaf import get_gradient_edge
-from ..core.settings.context import GENERATOR, enable_grad, no_grad
+from ..core.settings.context import GENERATOR, SeededGenerator, enable_grad, no_grad
 from ..core.tensor import Tensor, asarray
 from ..errors import GraphError, UnknownCallError, UnknownStageError
 from .concurrency import compute, start_lasting, wait_until_done
@@ -183,7 +181,7 @@ class HostedStage:
             return self.program.call(params, args, keywords)
 
         saves = fields.get("saves", False)
-        GENERATOR.set(np.random.default_rng([self.program.definition.seed, fields["number"]]))
+        GENERATOR.set(SeededGenerator([self.program.definition.seed, fields["number"]]))
         with enable_grad() if saves else no_grad():
             found = await self._forward_calls.call(compute)
         skeleton, outputs = pack(found, "a stage")

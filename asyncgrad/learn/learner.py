@@ -22,7 +22,7 @@ from ..core.engine.device import Device, device
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.measured_calls import MeasuredCalls
 from ..core.settings.arguments import check_function, describe, number, whole_number
-from ..core.settings.context import GENERATOR, no_grad
+from ..core.settings.context import GENERATOR, SeededGenerator, no_grad
 from ..core.tensor import Tensor, tensor
 from ..core.tree.structure import map as map_tree
 from ..data.stacking import stack
@@ -632,7 +632,7 @@ class Learner:
 
     async def _step(self, examples: list[PendingExample], is_replay: bool = False) -> Learned:
         """Differentiate, write to the journal, update and publish; or change nothing."""
-        GENERATOR.set(np.random.default_rng([self._seed, self._steps]))
+        GENERATOR.set(SeededGenerator([self._seed, self._steps]))
         is_written = False
         try:
             loss = await self._differentiate(stack([one.example for one in examples]))
@@ -858,7 +858,7 @@ class Learner:
     async def _run_evaluation(self) -> None:
         learned, model = self._published
         # Not the caller's, which somebody else may draw from now.
-        GENERATOR.set(np.random.default_rng([self._seed, self._steps, 1]))
+        GENERATOR.set(SeededGenerator([self._seed, self._steps, 1]))
         try:
             with no_grad():
                 result = await MeasuredCalls().call(self._evaluate, model)  # type: ignore[arg-type]

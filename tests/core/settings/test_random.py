@@ -13,6 +13,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
+from asyncgrad.core.settings.context import GENERATOR, SeededGenerator
 from asyncgrad.errors import ArgumentError, ArgumentTypeError
 
 
@@ -48,6 +49,14 @@ def test_a_run_goes_on_from_a_state() -> None:
     ag.random.set_state(state)
 
     assert ag.random.generator().random(3).tolist() == following
+
+
+def test_a_generator_made_by_the_first_draw_is_shared_by_contexts_that_share_its_seed() -> None:
+    expected = np.random.default_rng([5, 1]).random(2).tolist()
+    GENERATOR.set(SeededGenerator([5, 1]))
+    inherited = contextvars.copy_context().run(lambda: ag.random.generator().random())
+
+    assert [inherited, ag.random.generator().random()] == expected
 
 
 @pytest.mark.parametrize("value", [True, 1.5, "0", [1]])

@@ -238,6 +238,20 @@ def test_nodes_done_of_all_are_counted_under_every_executor(after):
 
 
 @one_loop
+async def test_a_compiled_node_that_waits_has_not_ended():
+    seen = []
+    with compiled_after(1):
+        for _ in range(3):
+            held = Held()
+            task = asyncio.create_task(np.sum(awaiting(leaf(1.0), held)).backward())
+            await settle()
+            seen += [(each.nodes_done, each.nodes) for each in describe().backwards]
+            await cancelled(task)
+    # The sum has run, the body waits, and the leaf comes after it.
+    assert seen == [(1, 3)] * 3
+
+
+@one_loop
 @pytest.mark.parametrize("budget", [0, 3600.0])
 async def test_a_backward_that_lets_the_loop_breathe_shows_what_is_ready(budget):
     async def main():

@@ -205,6 +205,8 @@ class CompiledExecutor:
 
     def ready(self) -> list[Node]:
         """Return the nodes that have been reached; from any thread."""
+        if self._coroutine is None and self._results is None:
+            return [self._root]
         position = self._position()
         return [] if position is None else [node for node, *_ in position.reached()]
 

@@ -228,6 +228,17 @@ class Relay:
         return self._flowing[way].set
 
 
+@final
+class KilledCluster(LocalCluster):  # type: ignore[misc]  # Dask's classes have no hints
+    """A LocalCluster whose workers may be killed as soon as they have begun."""
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        # Dask's own fails for a worker that has ended before this cluster was told that it began: it then closes with a
+        # KeyError, minutes later.
+        if op != "remove" or msg in self.scheduler_info["workers"]:
+            super()._update_worker_status(op, msg)
+
+
 @asynccontextmanager
 async def dask_cluster(workers: int) -> AsyncIterator[tuple[Any, Any]]:
     """A Dask cluster of processes, and its client."""
@@ -238,7 +249,7 @@ async def dask_cluster(workers: int) -> AsyncIterator[tuple[Any, Any]]:
         "silence_logs": "CRITICAL",
     }
     async with (
-        LocalCluster(n_workers=workers, **options) as cluster,
+        KilledCluster(n_workers=workers, **options) as cluster,
         Client(cluster, asynchronous=True, direct_to_workers=True) as client,
     ):
         yield cluster, client

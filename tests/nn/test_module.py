@@ -74,6 +74,12 @@ PARAMETERS = [
 ]
 
 
+@pytest.mark.parametrize(("arguments", "options"), [((3,), {}), ((), {"inplace": True})])
+def test_a_module_without_a_constructor_takes_no_arguments(arguments, options):
+    with pytest.raises(ArgumentTypeError, match=re.escape("write Sigmoid(), or give it an __init__")):
+        nn.Sigmoid(*arguments, **options)
+
+
 def test_parameters_and_buffers_have_paths_and_come_once() -> None:
     model = Net()
 

@@ -181,7 +181,16 @@ class Module:
     training: bool
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Return a module without attributes: so a subclass need not call `super().__init__()`."""
+        """Return a module without attributes: so a subclass need not call `super().__init__()`.
+
+        Raises:
+            ArgumentTypeError: there are arguments, and the class has no constructor to take them.
+        """
+        if (args or kwargs) and cls.__init__ is object.__init__:
+            raise ArgumentTypeError(
+                f"{cls.__name__} has no constructor of its own, and takes no arguments: write {cls.__name__}(), or "
+                "give it an __init__"
+            )
         module = super().__new__(cls)
         object.__setattr__(module, _RECORD, _Record())
         object.__setattr__(module, "training", True)

@@ -20,6 +20,9 @@ def test_few(number): pass
 
 @pytest.mark.parametrize("number", range(2))
 def test_all(number): pass
+
+@pytest.mark.whole_program
+def test_program(): pass
 """
 
 
@@ -78,3 +81,10 @@ def test_of_a_test_without_the_mark_at_most_so_many_cases_are_run_and_the_same_e
     assert sum(name.startswith("test_all") for name in names(run)) == 1
     assert len(left_out) == 1
     assert run == sampled(items[::-1], 1.0, most=1)[0][::-1]
+
+
+def test_a_whole_program_is_left_out_where_the_share_is_small_and_other_files_are_run(items, request):
+    many = [*items, request.node]
+
+    assert ["test_program" in names(sampled(many, share)[0]) for share in (0.1, 0.4)] == [False, True]
+    assert "test_program" in names(sampled(items, 0.1)[0])

@@ -1,8 +1,10 @@
 """How many of its cases a law is held to: a part in `make test`, all of them in `make test-all`.
 
 The environment variable ASYNCGRAD_CASES says which share of them: 1 is all, and 100 is a hundred times as many where
-they are drawn at random. ASYNCGRAD_MOST says of how many cases, at most, any other test is run: `make test-compiled`,
-whose cases have all been run otherwise, sets it. The same part is run each time, and on every machine.
+they are drawn at random. A test with the mark `whole_program`, which runs a program for seconds, is run where the share
+is a fifth or more: others try in a moment what makes it up. ASYNCGRAD_MOST says of how many cases, at most, any other
+test is run: `make test-compiled`, whose cases have all been run otherwise, sets it. The same part is run each time, and
+on every machine.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["MOST", "SHARE", "cases", "sampled", "some"]
+__all__ = ["MOST", "SHARE", "WHOLE_PROGRAMS", "cases", "sampled", "some"]
 
 #: Without the variable, this is what `make test` runs.
 SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.1"))
+
+#: From which share on the tests of whole programs are run.
+WHOLE_PROGRAMS = 0.2
 
 #: The most cases of a test that is not marked as `sampled`.
 MOST = int(os.environ.get("ASYNCGRAD_MOST", sys.maxsize))
@@ -47,7 +52,8 @@ def sampled(
     """Split tests into those to run and those to leave out: of a test marked `sampled`, a part of its cases is run.
 
     `sampled("function")` runs at least one case with each value of that parameter. Of a test without the mark, `most`
-    cases are run. A case is chosen by its name, so that a new one changes little about the others.
+    cases are run. A case is chosen by its name, so that a new one changes little about the others. Tests marked
+    `whole_program` are left out where the share is small, unless all are of one file: somebody has named it.
     """
     marked: dict[Hashable, list[pytest.Item]] = defaultdict(list)
     others: dict[str, list[pytest.Item]] = defaultdict(list)
@@ -57,6 +63,8 @@ def sampled(
         elif most < sys.maxsize:
             others[item.nodeid.partition("[")[0]].append(item)
     left_out: set[pytest.Item] = set()
+    if share < WHOLE_PROGRAMS and len({item.path for item in items}) > 1:
+        left_out.update(item for item in items if item.get_closest_marker("whole_program") is not None)
     for ones in marked.values():
         left_out.update(_by_hash(ones)[math.ceil(len(ones) * share) :])
     for ones in others.values():

@@ -1,6 +1,7 @@
 # Needs Python >= 3.11 and make, and nothing set up beforehand.
 #   make demo    train the digits example
-#   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same
+#   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same, and of whole
+#                programs (examples, services, benchmarks, packages) one of each kind is run
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases;
 #                    CASES=0.5 for half of the cases of laws that have many
@@ -32,7 +33,9 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
 
-test: lint types pytest
+# One process checks types, on one core: the tests have begun meanwhile.
+test: lint
+	$(MAKE) --jobs=2 types pytest
 
 demo-distributed: $(VENV)/.dev
 	$(BIN)/python examples/lost_worker.py
@@ -42,7 +45,6 @@ demo-distributed: $(VENV)/.dev
 CASES ?= 1
 test-all: export ASYNCGRAD_CASES = $(CASES)
 test-all: export ASYNCGRAD_BACKWARD_RECORD = .tests-without-backward
-# One process checks types, on one core: the tests have begun meanwhile.
 test-all: lint
 	$(MAKE) --jobs=2 types pytest
 	$(MAKE) test-compiled COMPILED_CASES=0.05

@@ -48,6 +48,7 @@ def record() -> gpu_report.GpuRecord:
     )
 
 
+@pytest.mark.whole_program
 def test_every_model_is_trained_by_all_libraries_whose_gradients_agree() -> None:
     found = measured()
 

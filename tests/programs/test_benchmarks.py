@@ -60,6 +60,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, value)
 
 
+@pytest.mark.whole_program
 @pytest.mark.parametrize("topic", command.TOPICS)
 def test_peers_agree_on_every_gradient_and_are_timed_in_every_round(topic: str):
     benchmarks = import_module(f"benchmarks.{topic}").BENCHMARKS
@@ -210,6 +211,7 @@ def test_the_command_names_what_it_cannot_use(arguments: list[str], complaint: s
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.whole_program
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", checkpoint.KINDS)
 def test_the_stack_holds_within_a_tenth_of_what_the_schedule_needs(kind: str, monkeypatch: pytest.MonkeyPatch):

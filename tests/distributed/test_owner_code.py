@@ -11,6 +11,7 @@ pytest.importorskip("starlette", reason="needs Starlette: pip install 'asyncgrad
 pytest.importorskip("httpx", reason="needs httpx: pip install 'asyncgrad[serve]'")
 
 import httpx
+from starlette.exceptions import HTTPException
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
@@ -163,3 +164,12 @@ async def test_what_no_message_holds_is_an_error_of_the_stage_and_not_of_the_ser
             await transport.stage("returns")()
         with pytest.raises(ArithmeticError):
             await transport.stage("raises")()
+
+
+async def test_an_http_exception_of_authenticate_is_the_owner_s_answer():
+    def authenticate(request):
+        raise HTTPException(418, "come back on Monday")
+
+    async with connected(http_app({"one": lambda x: x}, authenticate=authenticate)) as transport:
+        with pytest.raises(RemoteError, match="answers 418: come back on Monday"):
+            await transport.stage("one").start()

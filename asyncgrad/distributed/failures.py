@@ -42,7 +42,7 @@ def describe_error(error: BaseException, dumps: Callable[[Any], bytes] | None) -
     fields: dict[str, Any] = {
         "type": type(error).__qualname__,
         "module": type(error).__module__,
-        "args": [one if isinstance(one, (bool, int, float, str)) or one is None else repr(one) for one in args],
+        "args": [_shown(one) for one in args],
         "text": _text(error),
         "notes": [str(note) for note in getattr(error, "__notes__", ())],
         "traceback": "".join(traceback.format_tb(error.__traceback__)),
@@ -169,3 +169,15 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "(its __str__ raises)"
+
+
+def _shown(argument: Any) -> Any:
+    """Return what JSON holds of an argument: itself, or what it looks like."""
+    # JSON writes no whole number of thousands of digits.
+    is_short = not isinstance(argument, int) or abs(argument) < 1 << 64
+    if argument is None or (isinstance(argument, (bool, int, float, str)) and is_short):
+        return argument
+    try:
+        return repr(argument)
+    except Exception:
+        return "(its __repr__ raises)"

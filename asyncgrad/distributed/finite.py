@@ -43,14 +43,20 @@ def check_gradients(grads: Iterable[Any]) -> None:
 
 
 def finite_step(program: Program, options: Mapping[str, Any]) -> None:
-    """Make a step, or none where it would make the parameters or the optimizer's state NaN or infinite.
+    """Make a step, or none where it fails, or would make the parameters or the optimizer's state NaN or infinite.
 
     Raises:
         InvalidGradientError: it would.
     """
     skeleton, leaves = pack(program.state(), "the state of a stage")
     before = [array.copy() for array in arrays_of(leaves)]
-    program.step(options)
+    try:
+        program.step(options)
+    except BaseException:
+        # An optimizer of the owner's own may have updated some parameters
+        # (test_a_step_that_an_optimizer_fails_in_the_midst_of_is_not_made).
+        program.load_state(unpack(skeleton, before))
+        raise
     now = arrays_of(pack(program.state(), "the state of a stage")[1])
     if not all(map(_is_finite, now)):
         program.load_state(unpack(skeleton, before))

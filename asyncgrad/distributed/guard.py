@@ -301,7 +301,10 @@ class Guard:
             self._limits.check_count(len(mine.stages) + 1, "max_stages", "stages", "close some, or try again later")
             others = [one.registered for each in self._clients.values() for one in each.stages.values()]
             if any(self._owned[name] & self._owned[other] for other in others):
-                raise BusyError(f"another client has stage {name!r}, which learns from one at a time: try again later")
+                raise BusyError(
+                    f"another client has stage {name!r}, or this one by another Stage, and it learns from one at a "
+                    f"time: await stage.close() there, or wait until that was silent for {self._ttl:g} s"
+                )
             mine.stages[request.stage] = _Stage(name, _name_at_host(client, request.stage), self._clock())
 
     async def _expire(self) -> None:

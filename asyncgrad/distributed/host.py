@@ -24,6 +24,7 @@ from .definition import Definition
 from .dropped import DroppedStages
 from .failures import describe_error
 from .hosted_stage import NOTHING_HELD, Holding, HostedStage
+from .owner_code import owner_code
 from .payload import arrays_of, check_size, pack, unpack
 from .transport import Reply, Request
 
@@ -258,7 +259,8 @@ class StageHost:
         try:
             # An owner's class or optimizer may take long to make.
             on_worker = ALWAYS_ON_WORKER.get()
-            program = await call_on_worker(definition.build) if on_worker else definition.build()
+            with owner_code():
+                program = await call_on_worker(definition.build) if on_worker else definition.build()
             stage = HostedStage(program, fields["definition"], self._allow_nonfinite)
             if fields["attempt"] <= self._dropped.attempt(client, name):
                 stage.close()

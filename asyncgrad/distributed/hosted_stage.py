@@ -30,6 +30,7 @@ from .concurrency import compute, start_lasting, wait_until_done
 from .definition import Program
 from .finite import check_gradients, finite_step
 from .ledger import NAME_BYTES, Contribution, GradientLedger
+from .owner_code import owner_code
 from .payload import arrays_of, held_by, pack, size_of, unpack
 from .transport import Reply, Request
 
@@ -182,7 +183,7 @@ class HostedStage:
 
         saves = fields.get("saves", False)
         GENERATOR.set(SeededGenerator([self.program.definition.seed, fields["number"]]))
-        with enable_grad() if saves else no_grad():
+        with enable_grad() if saves else no_grad(), owner_code():
             found = await self._forward_calls.call(compute)
         skeleton, outputs = pack(found, "a stage")
         is_tracked = [isinstance(one, TensorBase) and one._requires_grad() for one in outputs]
@@ -217,13 +218,14 @@ class HostedStage:
         pairs = [(root, grad) for root, grad in zip(call.roots, arrays, strict=True) if grad is not None]
         grads: tuple[Any, ...] = (None,) * (len(inputs) + len(params))
         if pairs and grads:
-            grads = await differentiate(
-                [root for root, _ in pairs],
-                [*inputs, *params],
-                [asarray(grad) for _, grad in pairs],
-                retain_graph=True if fields["keep"] else None,
-                allow_unused=True,
-            )
+            with owner_code():
+                grads = await differentiate(
+                    [root for root, _ in pairs],
+                    [*inputs, *params],
+                    [asarray(grad) for _, grad in pairs],
+                    retain_graph=True if fields["keep"] else None,
+                    allow_unused=True,
+                )
         found = [None if grad is None else grad.numpy() for grad in grads]
         if params and not self._allow_nonfinite:
             await compute(partial(check_gradients, found[len(inputs) :]), self._parameter_bytes)
@@ -388,11 +390,12 @@ class HostedStage:
 
     async def _apply(self, effect: int, apply: Callable[[], None]) -> None:
         try:
-            if ALWAYS_ON_WORKER.get():
-                await call_on_worker(apply)
-            else:
-                apply()
-        except Exception as error:
+            with owner_code():
+                if ALWAYS_ON_WORKER.get():
+                    await call_on_worker(apply)
+                else:
+                    apply()
+        except BaseException as error:
             # Not the error itself, whose traceback refers to what it was raised in.
             self._effects[effect] = GraphError(f"effect {effect} of a stage raised {type(error).__name__} before")
             raise

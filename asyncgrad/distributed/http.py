@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, final
 
 from ..core.engine.eager_task import EagerTask
 from ..core.settings.arguments import describe, number
-from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, RemoteError, WorkerLostError
+from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError, RemoteError, StageLost, WorkerLostError
 from .authentication import bearer
 from .concurrency import run_patiently, wait_until_done
 from .definition import Definition
@@ -32,6 +33,10 @@ except ImportError as error:
     raise ImportError("stages over HTTP need httpx: pip install 'asyncgrad[serve]'") from error
 
 __all__ = ["HttpTransport"]
+
+
+#: The last port that TCP has.
+_LAST_PORT = 65535
 
 
 @final
@@ -79,7 +84,9 @@ class HttpTransport:
     ) -> None:
         if isinstance(workers, str):
             raise ArgumentTypeError(f"workers is a list of addresses, not one: write [{workers!r}]")
-        self._workers = [one.rstrip("/") for one in workers]
+        if not isinstance(workers, Iterable):
+            raise ArgumentTypeError(f"workers is a list of addresses of servers, not {describe(workers)}")
+        self._workers = [_address(one) for one in workers]
         if not self._workers:
             raise ArgumentError("workers is empty: name the address of a server, such as 'https://lab.example/stages'")
         self.max_bytes: int = max_bytes
@@ -89,6 +96,8 @@ class HttpTransport:
         #: One for each event loop. A finalizer may look at it in the midst of a change: it is replaced, never changed.
         self._connections: tuple[_Connections, ...] = ()
         self._connecting = threading.Lock()
+        #: The loops on which it was closed: what is asked there opens nothing that nobody would close.
+        self._closed: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
     def stage(self, name: str, *, worker: str | None = None, backup: bool = False) -> Stage:
         """Return the stage that a server has registered under a name.
@@ -101,7 +110,7 @@ class HttpTransport:
         """
         if not isinstance(name, str):
             raise ArgumentTypeError(f"a stage over HTTP is named as its owner has registered it, not {describe(name)}")
-        at = self._workers[0] if worker is None else worker.rstrip("/")
+        at = self._workers[0] if worker is None else _address(worker)
         return Stage(Definition(name), self, at, allow_other_workers=backup, backup=backup, name=name)
 
     def export(self, definition: Any) -> Any:
@@ -160,9 +169,10 @@ class HttpTransport:
     async def aclose(self) -> None:
         """End the stages that were brought to their servers on this event loop, and close its connections.
 
-        Before, what `send` was given goes out.
+        Before, what `send` was given goes out. What is asked of it on this loop after that raises StageLost.
         """
         loop = asyncio.get_running_loop()
+        self._closed.add(loop)
         for one in [one for one in self._connections if one.loop is loop]:
             for worker, request in one.opened.take():
                 one.outbox.put(worker, request)
@@ -175,6 +185,7 @@ class HttpTransport:
             await one.client.aclose()
 
     async def __aenter__(self) -> HttpTransport:
+        self._closed.discard(asyncio.get_running_loop())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -185,6 +196,8 @@ class HttpTransport:
         for one in self._connections:
             if one.loop is loop:
                 return one
+        if loop in self._closed:
+            raise StageLost("this transport was closed, and its stages with it: make another one")
         added = _Connections(loop, self._make_client(), Outbox(loop, self.call), set(), OpenStages())
         with self._connecting:
             self._connections = (*(one for one in self._connections if not one.loop.is_closed()), added)
@@ -220,7 +233,7 @@ class HttpTransport:
                 # goes over a new one. Each has a number, by which a server that had got it answers as before.
                 if not exchange.is_over_kept_connection:
                     raise WorkerLostError(
-                        f"server {worker} does not answer: {error or type(error).__name__}"
+                        f"server {worker} does not answer: {str(error) or type(error).__name__}{_hint(worker, error)}"
                     ) from error
             except httpx.RequestError as error:
                 raise RemoteError(f"server {worker} answers what cannot be read: {error}") from error
@@ -230,7 +243,9 @@ class HttpTransport:
             head, arrays = decode(data, self.max_bytes)
             return checked(request, Reply(head["fields"], arrays))
         except (ArgumentError, LookupError, TypeError) as error:
-            raise RemoteError(f"server {worker} answers {request.op!r} with no reply of a stage: {error}") from None
+            raise RemoteError(
+                f"server {worker} answers {request.op!r} with no reply of a stage, as http_app makes it: {error}"
+            ) from None
 
 
 class _Connections(NamedTuple):
@@ -250,8 +265,47 @@ def _new_client() -> Any:
     return httpx.AsyncClient(limits=httpx.Limits(max_connections=None))
 
 
+def _address(worker: Any) -> str:
+    """Return the address of a server without a slash at its end.
+
+    Raises:
+        ArgumentTypeError: it is no string.
+        ArgumentError: no request can be sent there.
+    """
+    if not isinstance(worker, str):
+        raise ArgumentTypeError(f"the address of a server is a string, not {describe(worker)}")
+    why = None
+    try:
+        url = httpx.URL(worker)
+        url.host.encode("idna")
+        if url.scheme not in ("http", "https") or not url.host:
+            why = "it begins with http:// or https://, and the name of a host"
+        elif url.query or url.fragment:
+            why = "it ends with a path, and has no ? or #"
+        elif (url.port or 0) > _LAST_PORT:
+            why = f"a port is at most {_LAST_PORT}"
+    except (httpx.InvalidURL, UnicodeError) as error:
+        why = str(error)
+    if why is not None:
+        raise ArgumentError(f"{worker!r} is no address of a server, such as 'https://lab.example/stages': {why}")
+    return worker.rstrip("/")
+
+
+def _hint(worker: str, error: Exception) -> str:
+    """Return what may be wrong with an address from which nothing has come."""
+    if isinstance(error, httpx.ConnectError):
+        return f"; does it run, is its address right, and is it {worker.partition(':')[0]}?"
+    if isinstance(error, httpx.RemoteProtocolError) and worker.startswith("http:"):
+        return "; has it gone, or is its address one of https://?"
+    return ""
+
+
 def _refusal(worker: str, status: int, data: bytearray) -> Exception:
     text = f"server {worker} answers {status}: {bytes(data[:1000]).decode(errors='replace')}"
+    if status in (404, 405):
+        return RemoteError(f"{text}: no stages are served there: the address is that of http_app, without /call")
+    if 300 <= status < 400:
+        return RemoteError(f"{text}: it names another address, which is not followed: write that one")
     if status == 413:
         return PayloadError(text)
     if status == 429:

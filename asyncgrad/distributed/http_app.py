@@ -191,7 +191,7 @@ class _Endpoint:
             ALWAYS_ON_WORKER.set(True)
             OFFLOAD_THRESHOLD.set(0.0)
             reply = Reply({"error": self._tell(error)}) if error else await self._guard.handle(client, request)
-            body = await _apart(_is_large(reply), _encode, reply)
+            body = await _apart(_is_large(reply), self._encode, reply)
         return Response(body, media_type=CONTENT_TYPE)
 
     async def _call_of_stranger(self, http: Any) -> Any:
@@ -208,6 +208,15 @@ class _Endpoint:
     async def _read(self, http: Any, limit: int) -> bytearray:
         async with asyncio.timeout(self._seconds):
             return await read_bytes(http.stream(), limit, "the request")
+
+    def _encode(self, reply: Reply) -> bytes:
+        try:
+            return _encode(reply)
+        except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, PayloadError):
+                raise
+            # What the owner's function has returned makes no message.
+            return _encode(Reply({"error": self._tell(error)}))
 
     def _decode(self, data: bytearray) -> tuple[Request, Exception | None]:
         """Return a request, and the error that its stage answers at once."""

@@ -48,8 +48,13 @@ def arrays_of(leaves: Sequence[Any]) -> list[Any]:
 
 
 def _leaf(value: Any, found: list[Any], what: str) -> Any:
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
-        value = np.asarray(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        if value.dtype.kind in "biufc":
+            value = np.asarray(value)
+        elif not isinstance(value, np.str_):
+            raise ArgumentTypeError(
+                f"{what} takes and returns arrays of numbers, not {describe(value)}: no other kind of array travels"
+            )
     if isinstance(value, TensorBase) and is_device_array(value._data):
         raise DeviceError(
             f"{what} takes and returns tensors in the memory of the host, which it can send, and not one of shape "

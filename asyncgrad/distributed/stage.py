@@ -333,8 +333,8 @@ class Stage:
             self._is_closed = True
             try:
                 await self._transport.call(self._address(), self._drop_request())
-            except WorkerLostError:
-                # It has gone, and the stage with it.
+            except (WorkerLostError, StageLost):
+                # It has gone, or the transport was closed, and the stage with it.
                 return
 
     async def __aenter__(self) -> Stage:
@@ -514,7 +514,7 @@ class Stage:
     async def _move(self, epoch: int, lost: BaseException | None) -> None:
         """Bring the stage to a worker, or to another one, unless that has been done since `epoch`."""
         if self._is_closed:
-            raise StageLost(f"stage {self.name} has been closed")
+            raise StageLost(f"stage {self.name} has been closed: make another one")
         while self._epoch == epoch and (lost is not None or not self._is_started):
             moving = self._moving
             if moving is None or moving.done():
@@ -551,7 +551,8 @@ class Stage:
         why = "no other worker can take over"
         if not can_begin:
             why = "what it had learned is nowhere else: give the stage backup=True"
-        raise StageLost(f"stage {self.name} was at worker {before}, which has gone ({lost}){_where()}; {why}") from lost
+        was = f"was at worker {before}, which has gone" if self._begun else f"cannot begin at worker {before}"
+        raise StageLost(f"stage {self.name} {was} ({lost}){_where()}; {why}") from lost
 
     async def _candidates(self, lost: BaseException | None, can_begin: bool) -> list[str]:
         known = list(await self._transport.workers())

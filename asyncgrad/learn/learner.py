@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import inspect
 import logging
 import math
@@ -44,6 +45,7 @@ from ..optim.optimizer import Optimizer
 from .directory import ModelDirectory
 from .pending import PendingExample, PendingExamples
 from .predictions import PredictionQueue
+from .raised import is_cancelled, told
 from .settings import Settings, apply_options, changed_groups, check_options, differences, options_of
 from .specs import check_specs, conform
 from .statistics import Statistics
@@ -398,15 +400,26 @@ class Learner:
                 cancellation = cancelled
                 self._state = "failed"
                 self._refuse()
-        if self._evaluation_task is not None:
-            self._evaluation_task.cancel()
-        await self._predictions.close(None if self._state == "closing" else _closed())
+        try:
+            await self._predictions.close(_closed, is_refused=self._state != "closing")
+            await self._end_evaluation()
+        except asyncio.CancelledError as cancelled:
+            cancellation = cancelled
         self._state = "closed"
         failure = self._task.exception()
         if cancellation is not None:
             raise cancellation
         if failure is not None:
             raise failure
+
+    async def _end_evaluation(self) -> None:
+        task = self._evaluation_task
+        if task is not None and task.cancel():
+            # A worker that computes it, or what it cleans up, goes on until then
+            # (test_an_evaluation_has_ended_when_its_learner_has).
+            ended = asyncio.Event()
+            task.add_done_callback(lambda _: ended.set())
+            await ended.wait()
 
     def _refuse(self) -> None:
         self._pending.fail(_closed)
@@ -591,27 +604,30 @@ class Learner:
 
     async def _learn(self, examples: list[PendingExample]) -> None:
         """Make the step of these examples, and tell those who wait."""
+        again: list[PendingExample] = []
         try:
             # A context of its own, so that the random numbers of a step depend on its number alone.
             self._step_task = start_task(self._step(examples), self._context.copy(), "a step of ag.learn.Learner")
             learned = await self._step_task
-        except asyncio.CancelledError:
+        except (KeyboardInterrupt, SystemExit):
+            for one in examples:
+                one.fail(_closed())
+            raise
+        except BaseException as error:
             left = [one for one in examples if one.is_wanted]
-            if len(left) == len(examples):
-                # The loss has raised it by itself.
-                for one in left:
-                    one.future.cancel()
-            else:
-                self._pending.put_back(left)
-        except Exception as error:
-            if len(examples) == 1 or isinstance(error, JournalError):
+            if isinstance(error, asyncio.CancelledError) and len(left) < len(examples):
+                again = left
+            elif len(examples) == 1 or isinstance(error, JournalError):
                 for one in examples:
-                    one.fail(error)
+                    one.fail(told(error, "the loss or the optimizer"))
             else:
                 # One of them may be to blame: the others are to be learned.
-                for one in examples:
-                    one.is_alone, one.is_committed = True, False
-                self._pending.put_back(one for one in examples if one.is_wanted)
+                again = left
+                for one in again:
+                    one.is_alone = True
+            for one in again:
+                one.is_committed = False
+            self._pending.put_back(again)
         else:
             for one in examples:
                 if one.is_wanted:
@@ -620,7 +636,8 @@ class Learner:
             self._step_task, self._stage = None, None
             self._pending.running = []
             for one in examples:
-                one.ended.set()
+                if one not in again:
+                    one.ended.set()
 
     def _leave(self, pending: PendingExample) -> None:
         """Somebody does not wait any more: cancel the step that was for them, unless it is being written."""
@@ -633,14 +650,14 @@ class Learner:
     async def _step(self, examples: list[PendingExample], is_replay: bool = False) -> Learned:
         """Differentiate, write to the journal, update and publish; or change nothing."""
         GENERATOR.set(SeededGenerator([self._seed, self._steps]))
-        is_written = False
+        is_written, is_stepping, before = False, False, self._state_of_foreign_optimizer()
         try:
             loss = await self._differentiate(stack([one.example for one in examples]))
             if not is_replay:
                 self._commit(examples)
                 settings = await self._write(examples, loss)
                 is_written = settings is not None
-            self._stage = "step"
+            self._stage, is_stepping = "step", True
             if is_replay or settings is None:
                 await self.optimizer.step_async()
             else:
@@ -651,9 +668,13 @@ class Learner:
             if is_written and self._directory is not None:
                 await asyncio.to_thread(self._directory.take_back)
             self.optimizer.zero_grad()
-            buffers = dict(self._published.model.named_buffers())
-            if buffers:
-                self.model.update(buffers)
+            last = self._published.model
+            changed = {**(dict(last.named_parameters()) if is_stepping else {}), **dict(last.named_buffers())}
+            if changed:
+                self.model.update(changed)
+            if is_stepping and before is not None:
+                self.optimizer.state.clear()
+                self.optimizer.state.update(before)
             raise
         self.optimizer.zero_grad()
         self._steps += 1
@@ -661,6 +682,16 @@ class Learner:
         self._publish(self.learned + len(examples))
         self._start_evaluation()
         return Learned(loss, self.learned)
+
+    def _state_of_foreign_optimizer(self) -> dict[Tensor, Any] | None:
+        """Return a copy of the optimizer's state, if it may fail after it has changed a part of that; else None.
+
+        Those of this package allocate before they change anything
+        (test_a_step_that_an_optimizer_fails_in_the_midst_of_changes_nothing).
+        """
+        if type(self.optimizer).__module__.startswith(f"{__package__.partition('.')[0]}."):
+            return None
+        return {param: copy.deepcopy(one) for param, one in self.optimizer.state.items()}
 
     async def _differentiate(self, batch: Any) -> float:
         """Add the gradients of a batch to the parameters, and return the loss."""
@@ -820,7 +851,18 @@ class Learner:
         waiters, self._checkpoint_waiters = self._checkpoint_waiters, []
         if not waiters:
             return
-        error = await self._save()
+        error: BaseException | None
+        try:
+            error = await self._save()
+        except BaseException:
+            # It ends the learner.
+            error = _closed()
+            raise
+        finally:
+            self._tell(waiters, error)
+
+    @staticmethod
+    def _tell(waiters: list[asyncio.Future[None]], error: BaseException | None) -> None:
         for waiter in waiters:
             if waiter.done():
                 continue
@@ -862,7 +904,9 @@ class Learner:
         try:
             with no_grad():
                 result = await MeasuredCalls().call(self._evaluate, model)  # type: ignore[arg-type]
-        except Exception:
+        except BaseException as error:
+            if is_cancelled(error) or isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
             self._counts["failed_evaluations"] += 1
             log.exception("an evaluation of the model after %d examples failed, and the learning goes on", learned)
             return

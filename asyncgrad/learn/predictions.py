@@ -14,6 +14,7 @@ from ..core.tensor import Tensor
 from ..core.tree.structure import flatten, unflatten
 from ..data.stacking import stack
 from ..errors import ArgumentError, BusyError
+from .raised import is_cancelled, told
 
 __all__ = ["PredictionQueue", "batch_key"]
 
@@ -55,7 +56,8 @@ class PredictionQueue:
         self._answer, self._batch_size, self._delay, self._max_pending = answer, batch_size, delay, max_pending
         self._waiting: dict[Any, list[_Question]] = {}
         self._timers: dict[Any, asyncio.Handle] = {}
-        self._running: set[EagerTask] = set()
+        #: What each call answers.
+        self._running: dict[EagerTask, list[_Question]] = {}
         self.pending = self.batches = 0
 
     async def ask(self, inputs: Any) -> Any:
@@ -92,12 +94,15 @@ class PredictionQueue:
         if not questions:
             return
         context = contextvars.copy_context()
-        task = start_task(self._run(questions), context, "ag.learn prediction", self._running.discard)
+        task = start_task(self._run(questions), context, "ag.learn prediction", self._end)
         if task.done():
             return
-        self._running.add(task)
+        self._running[task] = questions
         for question in questions:
             question.future.add_done_callback(lambda _: self._cancel_if_nobody_waits(task, questions))
+
+    def _end(self, task: EagerTask) -> None:
+        self._running.pop(task, None)
 
     @staticmethod
     def _cancel_if_nobody_waits(task: EagerTask, questions: list[_Question]) -> None:
@@ -109,37 +114,58 @@ class PredictionQueue:
         try:
             outputs = await self._answer(stack([question.inputs for question in questions]))
             found = _rows(outputs, len(questions))
-        except Exception as error:
+        except BaseException as error:
+            if is_cancelled(error) or isinstance(error, (KeyboardInterrupt, SystemExit)):
+                for question in questions:
+                    question.future.cancel()
+                raise
             if len(questions) > 1:
                 # One of them may be to blame: the others are to have their answers.
                 for question in questions:
                     if not question.future.done():
                         await self._run([question])
             elif not questions[0].future.done():
-                questions[0].future.set_exception(error)
+                questions[0].future.set_exception(told(error, "the model"))
             return
-        except BaseException:
-            # A model that raises CancelledError by itself cancels those who wait for it.
-            for question in questions:
-                question.future.cancel()
-            raise
         for question, row in zip(questions, found, strict=True):
             if not question.future.done():
                 question.future.set_result(row)
 
-    async def close(self, error: BaseException | None) -> None:
-        """Answer what waits; with an error, give that to all who wait instead."""
+    async def close(self, make_error: Callable[[], BaseException], is_refused: bool) -> None:
+        """Answer what waits, or refuse it; return once nothing runs.
+
+        Whoever is cancelled while it waits refuses it, too, and is cancelled once that has ended.
+
+        Args:
+            make_error: makes the error of who is refused.
+            is_refused: whether nobody is to be answered.
+        """
+        if is_refused:
+            for questions in self._waiting.values():
+                _refuse(questions, make_error)
         for key in list(self._waiting):
-            if error is not None:
-                for question in self._waiting[key]:
-                    if not question.future.done():
-                        question.future.set_exception(error)
             self._flush(key)
+        cancellation: asyncio.CancelledError | None = None
         while self._running:
-            task = next(iter(self._running))
+            if is_refused:
+                for task, questions in list(self._running.items()):
+                    _refuse(questions, make_error)
+                    task.cancel()
             ended = asyncio.Event()
-            task.add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]
-            await ended.wait()
+            next(iter(self._running)).add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]
+            try:
+                await ended.wait()
+            except asyncio.CancelledError as cancelled:
+                # What it answers changes nothing, and may never come.
+                cancellation, is_refused = cancelled, True
+        if cancellation is not None:
+            raise cancellation
+
+
+def _refuse(questions: list[_Question], make_error: Callable[[], BaseException]) -> None:
+    for question in questions:
+        if not question.future.done():
+            question.future.set_exception(make_error())
 
 
 def _rows(outputs: Any, count: int) -> list[Any]:

@@ -223,7 +223,7 @@ async def test_a_server_that_is_silent_or_gone_is_lost():
         async with answered_by(handler, patience=0.01) as transport:
             with pytest.raises(WorkerLostError, match=text):
                 await transport.call(URL, Request("ping", ""))
-            with pytest.raises(StageLost, match="which has gone"):
+            with pytest.raises(StageLost, match="cannot begin at worker"):
                 await transport.stage("any")(1.0)
 
 

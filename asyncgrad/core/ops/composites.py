@@ -3,7 +3,8 @@
 On NumPy's arrays a composite is what its source says: a call of each function, each of them recorded. An accelerator
 would launch a kernel for each, in the forward as in the backward. So on arrays of a type with a KernelCompiler a
 composite is a primitive. Its function is the whole expression, and its derivatives follow from the formulas of the
-functions that it calls, by the chain rule: both are generated as source, once for each composite.
+functions that it calls, by the chain rule: both are generated as source, once for each composite. So `composite` makes
+a function, and gives no function a kernel: what it makes has one by `kernel`, as any other primitive.
 
 For example, of `x / (1 + np.abs(x))` this is the derivative::
 

@@ -100,8 +100,7 @@ def kernel(
         c_name: for a function of one argument that NumPy lacks: its name in C's mathematical library.
 
     Raises:
-        ArgumentTypeError: the function has kernels already, there is nothing or too much of this, or an argument is no
-            parameter of the function.
+        ArgumentTypeError: there is nothing or too much of this, or an argument is no parameter of the function.
 
     Example:
         >>> import numpy as np

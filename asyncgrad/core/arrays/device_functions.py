@@ -132,8 +132,7 @@ def own_function(function: Any, array: Any) -> Any:
         True
     """
     table = DEVICE_FUNCTIONS.get(type(array))
-    found = None if table is None else table.functions.get(function)
-    if found is not None:
+    if table is not None and (found := table.functions.get(function)) is not None:
         return found
     return no_function if function.__class__ is str else function
 

@@ -24,7 +24,7 @@ from asyncgrad.core.recording.formula import (
     is_readable,
     read_graph,
 )
-from asyncgrad.core.recording.kernels import C_FUNCTIONS, DEVICE_VARIANTS, EXPRESSIONS, bare_formula
+from asyncgrad.core.recording.kernels import bare_formula, kernels_of
 
 __all__ = ["STORED_AS", "Kind", "NotElementwise", "NotCompilable", "Value", "computed_as", "write_body"]
 
@@ -244,10 +244,11 @@ class _BodyWriter:
             return self._cast(self.constant(0 if function is np.zeros_like else 1), _dtype(arguments[0]))
         if function in (np.real, np.conj) and len(arguments) == 1:
             return _strong(arguments[0])
-        if function in C_FUNCTIONS and len(arguments) == 1:
-            return self._c_function(C_FUNCTIONS[function], arguments[0])
-        formula = EXPRESSIONS.get(function, function)
-        if formula in DEVICE_VARIANTS:
+        known = kernels_of(function)
+        if known.c_name is not None and len(arguments) == 1:
+            return self._c_function(known.c_name, arguments[0])
+        formula = known.expression or function
+        if kernels_of(formula).variant is not None:
             # What the device does in another way is not elementwise.
             raise NotElementwise
         if all(one.constant is not None for one in arguments) and _is_of_numbers(function):

@@ -12,13 +12,13 @@ import numpy as np
 
 from ..core.arrays.current_devices import keep_device, several_devices, use_device
 from ..core.arrays.current_streams import follow_streams
+from ..core.arrays.device_functions import COMPILED_TYPES
 from ..core.arrays.device_work import record_step
 from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import empty_like
 from ..core.engine.device import Device
 from ..core.graph.saved import version_of
 from ..core.graph.saved_hooks import begin_writes
-from ..core.recording.kernels import COMPILERS
 from ..core.tensor import Tensor
 from ..core.tree.structure import Tree
 from ..errors import ArgumentError, OverlappingStepsError
@@ -161,7 +161,7 @@ class ElementwiseOptimizer(Optimizer):
     def _apply_group(self, group: Group, given: Entries, places: Places | None) -> None:
         """Update the parameters of a group by their gradients."""
         maximize = group.get("maximize", False)
-        entries = self._apply_fused(group, given, maximize) if COMPILERS else given
+        entries = self._apply_fused(group, given, maximize) if COMPILED_TYPES else given
         if places is None and self._update_without_state(group, entries):
             return
         # All states first: where memory ends, no parameter has been updated.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, final
 
+from ..core.arrays.device_functions import COMPILED_TYPES, TableUpdate, compiler_of
 from ..core.graph.saved_hooks import prepare_write
-from ..core.recording.kernels import COMPILERS, TableUpdate
 from ..core.tensor import Tensor
 
 __all__ = ["FusedSteps", "FusedUpdate"]
@@ -60,7 +60,7 @@ class FusedSteps:
             prepare_write(param)
             data = param._data
             found = None
-            if type(data) in COMPILERS and data.dtype.char in "efdFD":
+            if type(data) in COMPILED_TYPES and data.dtype.char in "efdFD":
                 found = fused_update(data, grad, states.get(param, {}))
             if found is None or not _lie_alike(found.arrays):
                 others.append((param, grad))
@@ -73,7 +73,9 @@ class FusedSteps:
         for (kind, _, _, formula, written, numbers), batch in batches.items():
             update = self._updates.get((kind, formula))
             if update is None:
-                update = self._updates[kind, formula] = COMPILERS[kind].update(formula, written)
+                compiler = compiler_of(kind)
+                assert compiler is not None
+                update = self._updates[kind, formula] = compiler.update(formula, written)
             update([found.arrays for _, found in batch], numbers)
             for param, found in batch:
                 states.setdefault(param, {}).update(found.state)

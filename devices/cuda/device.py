@@ -23,7 +23,7 @@ from asyncgrad.errors import DeviceError
 from .all_reduce import all_reduce_hook as all_reduce_hook
 from .copies import copy_between_gpus, copy_to_gpu, copy_to_host, copy_to_host_later
 from .index_sums import index_sum_functions
-from .kernels import CudaKernels, install_kernels
+from .kernels import CudaKernels, kernels_for
 from .library import library_functions
 from .losses import loss_functions
 from .norms import norm_functions
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from asyncgrad.core.engine.device import Event
 
-__all__ = ["CudaDevice", "all_reduce_hook", "open_device", "own_functions"]
+__all__ = ["CudaDevice", "all_reduce_hook", "install_functions", "open_device", "own_functions"]
 
 #: How users get CuPy.
 _INSTALL = "pip install 'asyncgrad[cuda13]', or 'asyncgrad[cuda12]' where nvidia-smi shows CUDA 12"
@@ -345,13 +345,19 @@ def open_device(index: int | None) -> CudaDevice:
         raise DeviceError(
             f"there is no device 'cuda:{index}': this machine has {count} NVIDIA GPU{'s' * (count != 1)}: {names}"
         )
-    kernels = install_kernels(cupy)
-    register_functions(cupy.ndarray, own_functions(cupy, kernels))
+    kernels = install_functions(cupy)
     switch = None
     if count > 1:
         switch = _GpuSwitch(cupy)
         start_switching(switch)
     return CudaDevice(index, cupy, kernels, switch)
+
+
+def install_functions(cupy: Any) -> CudaKernels:
+    """Register what GPUs compute by themselves on the arrays of CuPy; return what compiles formulas for them."""
+    kernels = kernels_for(cupy)
+    register_functions(cupy.ndarray, own_functions(cupy, kernels), kernels)
+    return kernels
 
 
 def own_functions(cupy: Any, kernels: CudaKernels) -> dict[Any, Callable[..., Any]]:

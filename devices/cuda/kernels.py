@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from asyncgrad.core.recording.kernels import COMPILERS, KernelCompiler, TableUpdate, arity, register_kernel_compiler
+from asyncgrad.core.arrays.device_functions import KernelCompiler, TableUpdate, compiler_of
+from asyncgrad.core.recording.kernels import arity
 from asyncgrad.core.settings.source import make_function
 from asyncgrad.errors import DeviceError
 
@@ -38,7 +39,7 @@ from .._kernel_text import (
 )
 from .arrays import array_maker, array_parts, number_maker
 
-__all__ = ["CudaKernels", "install_kernels", "mixed_error"]
+__all__ = ["CudaKernels", "kernels_for", "mixed_error"]
 
 #: Without it, a product and a sum may be rounded once, and a kernel gives other bits than its operations one by one.
 _OPTIONS = ("--fmad=false",)
@@ -52,18 +53,14 @@ _MOST_CONCATENATED = 8
 _LARGEST_INT = 1 << 53
 
 
-def install_kernels(cupy: Any) -> CudaKernels:
-    """Let formulas run as fused kernels on the arrays of CuPy; return what compiles them, and counts the launches.
+def kernels_for(cupy: Any) -> CudaKernels:
+    """Return what compiles formulas for CuPy's arrays, and counts the launches: what is registered, or a new one.
 
     Args:
         cupy: the module.
     """
-    found = COMPILERS.get(cupy.ndarray)
-    if isinstance(found, CudaKernels):
-        return found
-    kernels = CudaKernels(cupy)
-    register_kernel_compiler(cupy.ndarray, kernels)
-    return kernels
+    found = compiler_of(cupy.ndarray)
+    return found if isinstance(found, CudaKernels) else CudaKernels(cupy)
 
 
 @final

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from asyncgrad.core.arrays.device_functions import by_kernel, own_function
+from asyncgrad.core.arrays.device_functions import own_function
 
 from .arrays import array_checker, array_maker, contiguous, pointer
 from .modules import KernelModule
@@ -388,7 +388,7 @@ def _transposed_product(filters: Any, rows: Any, groups: int) -> Any:
     """Return a matrix with a row for each weight of each channel."""
     if groups > 1:
         return contiguous(_grouped(filters, groups).swapaxes(1, 2) @ _grouped(rows, groups))
-    result = by_kernel("linear_weight_grad", filters, rows)
+    result = own_function("linear_weight_grad", filters)(filters, rows)
     return own_function(np.matmul, filters)(filters.T, rows) if result is None else result
 
 
@@ -396,5 +396,5 @@ def _product_with_transposed(rows: Any, columns: Any, groups: int) -> Any:
     """Return a matrix with a row for each filter and a column for each of its weights."""
     if groups > 1:
         return _grouped(rows, groups) @ _grouped(columns, groups).swapaxes(1, 2)
-    result = by_kernel("linear", rows, columns)
+    result = own_function("linear", rows)(rows, columns)
     return own_function(np.matmul, rows)(rows, columns.T) if result is None else result

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
-from asyncgrad.core.arrays.device_functions import OWN_FUNCTIONS, register_functions
+from asyncgrad.core.arrays.device_functions import register_functions, unregister_functions
 from asyncgrad.core.engine.device import Device, register_device
-from asyncgrad.core.recording.kernels import register_kernel_compiler, unregister_kernel_compiler
 from asyncgrad.devices.cuda.kernels import CudaKernels
 from tests.devices.host_kernels import HOST_MACROS, HostArray, HostCupy, on_host
 
@@ -45,13 +44,11 @@ def host_device(
 
     Args:
         kernels: what compiles them; None for a new one.
-        functions: of its arrays; None for those of all libraries.
+        functions: of its arrays; None for none.
     """
-    register_kernel_compiler(HostArray, CudaKernels(HostCupy, HOST_MACROS) if kernels is None else kernels)
-    if functions is not None:
-        register_functions(HostArray, functions)
+    made = CudaKernels(HostCupy, HOST_MACROS) if kernels is None else kernels
+    register_functions(HostArray, functions or {}, made)
     try:
         yield register_device(HostDevice())
     finally:
-        OWN_FUNCTIONS.pop(HostArray, None)
-        unregister_kernel_compiler(HostArray)
+        unregister_functions(HostArray)

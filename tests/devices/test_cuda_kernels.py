@@ -11,20 +11,12 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, optim
-from asyncgrad.core.arrays.device_functions import OWN_FUNCTIONS
+from asyncgrad.core.arrays.device_functions import register_functions, unregister_functions
 from asyncgrad.core.engine.device import Device
 from asyncgrad.core.ops.arithmetic import multiply, power
 from asyncgrad.core.ops.extremes import maximum
 from asyncgrad.core.ops.trigonometric import tanh
-from asyncgrad.core.recording.kernels import (
-    DEVICE_VARIANTS,
-    EXPRESSIONS,
-    FusedFormula,
-    fused,
-    is_fusable,
-    register_kernel_compiler,
-    unregister_kernel_compiler,
-)
+from asyncgrad.core.recording.kernels import KERNELS, FusedFormula, is_fusable, kernel, kernels_of
 from asyncgrad.core.recording.primitive import Primitive, derivative, primitive
 from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, write_body
 from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
@@ -70,8 +62,13 @@ def expressions() -> list[Any]:
     """Return the functions that have an expression, as parameters like those of formulas."""
     numbers = {"beta", "threshold", "alpha", "positive", "negative_slope", "scale"}
     found = []
-    for function, expression in EXPRESSIONS.items():
-        if str(expression.__module__).startswith("asyncgrad.") and "test" not in expression.__module__:
+    for function, known in KERNELS.items():
+        expression = known.expression
+        if (
+            expression is not None
+            and str(expression.__module__).startswith("asyncgrad.")
+            and "test" not in expression.__module__
+        ):
             names = expression.__code__.co_varnames[: expression.__code__.co_argcount]
             others = {"dtype": type(None), "order": int, **dict.fromkeys(numbers, float)}
             kinds = [others.get(name, np.dtype("f")) for name in names]
@@ -136,7 +133,7 @@ def test_a_kernel_gives_what_its_formula_gives(
     given = [np.dtype(dtype) if isinstance(kind, np.dtype) else kind for kind in kinds]
     fixed = {number: 1 for number, kind in enumerate(kinds) if kind is int}
     body = "".join(write_body(function, given, fixed)[0])
-    is_own = function in EXPRESSIONS
+    is_own = kernels_of(function).expression is not None
     same(result, expected, exact=not is_own and not any(name in body for name in INEXACT))
 
 
@@ -449,7 +446,7 @@ def test_a_formula_that_is_not_elementwise_is_called_as_it_is(kernels: CudaKerne
 def test_every_formula_of_an_elementwise_function_has_a_kernel() -> None:
     missing = set()
     for one in all_primitives():
-        if not is_fusable(one.function) or one.function in DEVICE_VARIANTS:
+        if not is_fusable(one.function) or kernels_of(one.function).variant is not None:
             continue
         for argument, formula in one.formulas.items():
             if str(formula.function.__module__).startswith("asyncgrad."):
@@ -696,10 +693,10 @@ def test_a_recorded_backward_is_fused_too(kernels: CudaKernels, device: Device) 
 
 
 @pytest.fixture
-def summing_device(kernels: CudaKernels, device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+def summing_device(kernels: CudaKernels, device: Device) -> Device:
     """Return a device that sums and concatenates by kernels, too."""
     own = {"add": kernels.launcher(np.add), "add_into": kernels.adder(), np.concatenate: kernels.concatenate}
-    monkeypatch.setitem(OWN_FUNCTIONS, HostArray, own)
+    register_functions(HostArray, own, kernels)
     return device
 
 
@@ -813,11 +810,11 @@ def test_arrays_of_numpy_keep_their_own_way(kernels: CudaKernels, device: Device
 
 def test_without_a_compiler_wrappers_call_numpy_itself(kernels: CudaKernels) -> None:
     bare = multiply.call.__globals__["_function"]
-    register_kernel_compiler(HostArray, kernels)
+    register_functions(HostArray, {}, kernels)
     fused = multiply.call.__globals__["_fused"]
     assert type(fused) is FusedFormula
     assert multiply.call.__globals__["_function"] is fused.call
-    unregister_kernel_compiler(HostArray)
+    unregister_functions(HostArray)
 
     assert bare is np.multiply
     assert multiply.call.__globals__["_function"] is np.multiply
@@ -826,7 +823,7 @@ def test_without_a_compiler_wrappers_call_numpy_itself(kernels: CudaKernels) -> 
 @needs_compilers
 def test_a_function_that_is_made_later_is_fused_as_well(kernels: CudaKernels, device: Device) -> None:
     @primitive()
-    @fused(own(lambda x: x * 3 + 1))
+    @kernel(expression=own(lambda x: x * 3 + 1))
     def affine(x: Any) -> Any:
         return x * 3 + 1
 

@@ -12,7 +12,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.core.arrays.device_functions import OWN_FUNCTIONS, by_kernel, register_functions
+from asyncgrad.core.arrays.device_functions import own_function, register_functions, unregister_functions
 from asyncgrad.core.engine.device import Device, register_device
 from asyncgrad.devices.cuda.recurrences import recurrence_functions
 from asyncgrad.nn.functional.recurrent import ELMAN_RELU, ELMAN_TANH, GRU, LSTM, Cell, Weights, recur
@@ -45,7 +45,7 @@ def device(functions: dict[Any, Any]) -> Iterator[Device]:
     register_functions(HostArray, functions)
     GridModule.launched.clear()
     yield register_device(HostDevice())
-    del OWN_FUNCTIONS[HostArray]
+    unregister_functions(HostArray)
 
 
 def leaves_at(place: Any, arguments: Any) -> list[Any]:
@@ -171,5 +171,5 @@ def test_layers_are_those_of_the_cpu(device: Device, make: Any, is_packed: bool)
 def test_half_precision_and_empty_arrays_have_no_kernel(device: Device) -> None:
     for shape, dtype in (((2, 3, 1), "e"), ((2, 0, 1), "f"), ((2, 3, 1), "f")):
         x, weight, h = (on_host(np.ones(one, dtype)) for one in (shape, (4, 4), (shape[1], 4)))
-        found = by_kernel("recurrence", x, "tanh", (weight, None, None), [h])
+        found = own_function("recurrence", x)(x, "tanh", (weight, None, None), [h])
         assert (found is not None) == (dtype == "f" and bool(x.size))

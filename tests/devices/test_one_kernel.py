@@ -12,12 +12,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.core.arrays.device_functions import register_functions
-from asyncgrad.core.recording.kernels import unregister_kernel_compiler
+from asyncgrad.core.arrays.device_functions import unregister_functions
 from asyncgrad.core.recording.primitive import RULES
 from asyncgrad.devices.cuda import device as cuda
 from asyncgrad.devices.cuda.index_sums import FEW
-from asyncgrad.devices.cuda.kernels import install_kernels
 from asyncgrad.nn.functional import activations, losses
 from tests.support import fake_cupy
 from tests.support.settings import compiled_after
@@ -68,11 +66,9 @@ def gpu() -> Iterator[Any]:
         patch.setattr(fake_cupy.ndarray, "_compute", counted)
         cupy = sys.modules["cupy"]
         patch.setattr(cupy, "ElementwiseKernel", launches.elementwise, raising=False)
-        kernels = install_kernels(cupy)
-        patch.setattr(opened, "_kernels", kernels)
-        register_functions(cupy.ndarray, cuda.own_functions(cupy, kernels))
+        patch.setattr(opened, "_kernels", cuda.install_functions(cupy))
         yield SimpleNamespace(device=opened, launches=launches)
-        unregister_kernel_compiler(cupy.ndarray)
+        unregister_functions(cupy.ndarray)
 
 
 def counted(gpu: Any, function: Callable[..., Any], shapes: list[tuple[int, ...]]) -> tuple[int, int]:

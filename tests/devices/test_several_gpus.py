@@ -18,7 +18,7 @@ import asyncgrad.numpy as anp
 from asyncgrad import nn, optim, sync
 from asyncgrad.core.arrays import interception
 from asyncgrad.core.arrays.current_devices import several_devices
-from asyncgrad.core.recording.kernels import register_kernel_compiler, unregister_kernel_compiler
+from asyncgrad.core.arrays.device_functions import DEVICE_FUNCTIONS, register_functions
 from asyncgrad.devices.cuda.kernels import CudaKernels
 from asyncgrad.devices.cuda.library import library_functions
 from asyncgrad.devices.cuda.losses import loss_functions
@@ -652,13 +652,14 @@ def test_a_fused_step_is_one_launch_for_each_gpu(gpus: list[Any], loads: list[tu
     for param in params:
         param.grad = param.detach() * 1
     kernels = CudaKernels(sys.modules["cupy"])
-    register_kernel_compiler(ndarray, kernels)
+    functions = DEVICE_FUNCTIONS[ndarray].functions
+    register_functions(ndarray, functions, kernels)
     try:
         optimizer = optim.Adam(params)
         for _ in range(2):
             optimizer.step()
     finally:
-        unregister_kernel_compiler(ndarray)
+        register_functions(ndarray, functions)
 
     assert kernels.launches == 4
     assert [number for _, number in loads] == [0, 1]

@@ -17,7 +17,8 @@ import asyncgrad as ag
 from asyncgrad import nn, optim
 from asyncgrad.core.ops.trigonometric import tanh
 from asyncgrad.core.recording.kernels import FusedFormula
-from asyncgrad.devices.cuda.kernels import CudaKernels, install_kernels
+from asyncgrad.devices.cuda import install_functions
+from asyncgrad.devices.cuda.kernels import CudaKernels
 from tests.devices.host_kernels import HostArray
 from tests.devices.test_cuda_kernels import PRECISION, compiled_formulas, drawn, expressions
 
@@ -148,7 +149,7 @@ def say(line: str) -> None:
 def main() -> None:
     """Print what differs, times and launches."""
     cupy = import_module("cupy")
-    kernels = install_kernels(cupy)
+    kernels = install_functions(cupy)
     for name, microseconds in times(cupy):
         say(f"{microseconds:6.1f} us  {name}")
     for optimizer in (optim.SGD, optim.Adam):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from asyncgrad import optim
-from asyncgrad.devices.cuda.kernels import CudaKernels, install_kernels
+from asyncgrad.devices.cuda import install_functions
+from asyncgrad.devices.cuda.kernels import CudaKernels
 from tests.devices.test_cuda_kernels import OPTIMIZERS, stepped
 from tests.gpu.kernels import cases, disagreement, train
 
@@ -26,7 +27,7 @@ def cupy() -> Any:
 
 @pytest.fixture
 def kernels(cupy: Any) -> CudaKernels:
-    return install_kernels(cupy)
+    return install_functions(cupy)
 
 
 @pytest.mark.sampled("function")

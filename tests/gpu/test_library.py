@@ -10,7 +10,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.core.arrays.device_functions import kernel_of, own_function
+from asyncgrad.core.arrays.device_functions import own_function
 from asyncgrad.core.arrays.values import add_into
 
 TOLERANCES = {"f": 1e-4, "d": 1e-11}
@@ -100,7 +100,7 @@ def test_products_of_stacks_in_every_order_of_memory(cupy, gpu, transposed, dtyp
             cupy.ascontiguousarray(cupy.asarray(one).transpose(axes)).transpose(np.argsort(axes).tolist())
             for one, axes in ((x, first), (y, second))
         ]
-        product = kernel_of("batched_product", there[0])
+        product = own_function("batched_product", there[0])
         assert product is not None
         assert close(product(*there, 0.5, *transposed), right), (first, second)
 

@@ -7,7 +7,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn
-from asyncgrad.core.arrays.device_functions import kernel_of
+from asyncgrad.core.arrays.device_functions import own_function
 from asyncgrad.nn.shared.windows import Window
 
 TOLERANCES = {"f": 1e-4, "d": 1e-11}
@@ -61,8 +61,8 @@ def test_there_are_kernels_for_images_of_floating_numbers(cupy, gpu, dtype):
     x, weight = cupy.ones((2, 3, 5, 5), dtype), cupy.ones((4, 3, 3, 3), dtype)
     window = Window.over("test", (5, 5), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
 
-    out = kernel_of("conv2d", x)(x, weight, None, window, 1)
-    maxima, choice = kernel_of("find_maxima", x)(x, window)
+    out = own_function("conv2d", x)(x, weight, None, window, 1)
+    maxima, choice = own_function("find_maxima", x)(x, window)
 
     assert (out.dtype.char, out.shape) == (dtype, (2, 4, 5, 5))
     assert (out[:, :, 2, 2] == 27).all()

@@ -30,7 +30,6 @@ from asyncgrad.core.arrays.current_devices import stop_switching
 from asyncgrad.core.arrays.current_streams import stop_following
 from asyncgrad.core.arrays.device_functions import register_functions
 from asyncgrad.core.engine import device as device_registry
-from asyncgrad.core.recording.kernels import unregister_kernel_compiler
 from asyncgrad.devices.cuda.library import library_functions
 from asyncgrad.testing.device_array import DeviceArray, DevicePointer, unwrapped, wrapped
 from tests.support.fake_cublas import cublas
@@ -685,7 +684,6 @@ def open_gpus(count: int = 2) -> Iterator[list[Any]]:
             patch.setitem(sys.modules, name, module)
         gpus: list[Any] = [device_registry.device(f"cuda:{number}") for number in range(count)]
         if gpus:
-            unregister_kernel_compiler(ndarray)
             found = library_functions(sys.modules["cupy"])
             register_functions(ndarray, {name: found[name] for name in _PRODUCTS})
         try:

@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import ArgumentTypeError, DeviceError, IndexRangeError
 from ..settings.arguments import describe
 from .axes import array_like, tensor_like
-from .device_functions import by_kernel
+from .device_functions import own_function
 from .tensor_base import TensorBase
 from .values import arange_like, as_like, is_device_array, raw
 
@@ -328,7 +328,7 @@ def add_at(target: Any, index: Any, value: Any, is_zero: bool = False) -> None:
     in_place = target.flags.c_contiguous
     total = target if in_place else target.copy("C")
     outer, rows = math.prod(shape[:before]), math.prod(shape[before : before + along])
-    if by_kernel("add_rows_at", total, places, value, outer, rows, is_zero) is None:
+    if own_function("add_rows_at", total)(total, places, value, outer, rows, is_zero) is None:
         _add_rows_by_library(total, places, value, outer, rows)
     if not in_place:
         target[...] = total

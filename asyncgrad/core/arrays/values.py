@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import ArgumentTypeError
 from ..settings.arguments import describe
 from ..settings.context import DEFAULT_DEVICE
-from .device_functions import OWN_FUNCTIONS, kernel_of, own_function
+from .device_functions import DEVICE_FUNCTIONS, no_function, own_function
 from .interception import add_entry_names, on_device_of
 from .tensor_base import TensorBase
 
@@ -193,8 +193,9 @@ def ones_like(other: Any, shape: int | tuple[int, ...]) -> Any:
 
 
 def _device_ones(other: Any, shape: Any) -> Any:
-    if (kernel := kernel_of("ones", other)) is not None:
-        return kernel(shape, other.dtype)
+    ones = own_function("ones", other)(shape, other.dtype)
+    if ones is not None:
+        return ones
     # np.ones(like=) passes on a keyword that CuPy does not know.
     return np.ones_like(other, order="C", shape=shape)
 
@@ -269,14 +270,14 @@ def given_on_device(value: Any, device: Any) -> Any:
 
 def add(first: Any, second: Any) -> Any:
     """Return the sum of two gradients of one shape and dtype as a new value."""
-    if first.__class__ in OWN_FUNCTIONS and (kernel := OWN_FUNCTIONS[first.__class__].get("add")) is not None:
-        return kernel(first, second)
+    if first.__class__ in DEVICE_FUNCTIONS and (total := own_function("add", first)(first, second)) is not None:
+        return total
     return first + second
 
 
 def add_into(total: Any, value: Any) -> Any:
     """Add `value` into `total`, which the caller owns; return the sum, which is `total` itself if that is an array."""
-    if total.__class__ in OWN_FUNCTIONS and (kernel := OWN_FUNCTIONS[total.__class__].get("add_into")) is not None:
+    if total.__class__ in DEVICE_FUNCTIONS and (kernel := own_function("add_into", total)) is not no_function:
         kernel(total, value)
         return total
     total += value

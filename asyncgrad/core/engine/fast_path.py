@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from ..arrays import values
-from ..arrays.device_functions import has_own_functions
+from ..arrays.device_functions import DEVICE_FUNCTIONS
 from ..graph.body_signals import AddingSignal, OffloadSignal
 from ..graph.metadata import conform
 from ..graph.node import LEAF_ORDER, metas_added
@@ -203,7 +203,7 @@ class FastPath:
         elif node in self._owned:
             total += grad
             self._buffers[node] = total
-        elif has_own_functions(grad):
+        elif grad.__class__ in DEVICE_FUNCTIONS:
             self._add_by_kernel(node, total, grad)
         else:
             self._buffers[node] = total + grad

@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays.axes import array_like
 from ..arrays.half import is_half
 from ..arrays.values import raw
-from ..recording.kernels import fused
+from ..recording.kernels import kernel
 from ..recording.primitive import RULES, Primitive, derivative, differentiable, primitive
 from .nondifferentiable import NonDifferentiable
 from .trigonometric import over_square_distance
@@ -101,7 +101,7 @@ def exponent_formula(g: Any, x: Any, y: Any, out: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x, y: x**y)
+@kernel(expression=lambda x, y: x**y)
 def power(x: Any, y: Any, /) -> Any:
     """Return x to the power of y; by the operator, which NumPy makes faster for 2, 0.5 and -1."""
     return x**y

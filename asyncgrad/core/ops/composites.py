@@ -3,7 +3,8 @@
 On NumPy's arrays a composite is what its source says: a call of each function, each of them recorded. An accelerator
 would launch a kernel for each, in the forward as in the backward. So on arrays of a type with a KernelCompiler a
 composite is a primitive. Its function is the whole expression, and its derivatives follow from the formulas of the
-functions that it calls, by the chain rule: both are generated as source, once for each composite.
+functions that it calls, by the chain rule: both are generated as source, once for each composite. So `composite` makes
+a function, and gives no function a kernel: what it makes has one by `kernel`, as any other primitive.
 
 For example, of `x / (1 + np.abs(x))` this is the derivative::
 
@@ -25,10 +26,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ..arrays.device_functions import own_function
+from ..arrays.device_functions import COMPILED_TYPES, own_function
 from ..arrays.tensor_base import TensorBase
 from ..recording.formula import Constant, FormulaCall, FormulaOperation, Parameter, Tree, as_expression, read_graph
-from ..recording.kernels import COMPILERS, DEVICE_VARIANTS, EXPRESSIONS, FusedFormula
+from ..recording.kernels import FusedFormula, kernel
 from ..recording.primitive import PRIMITIVES, Primitive, primitive
 from ..settings.source import make_function
 from . import arithmetic
@@ -235,7 +236,7 @@ def _made(function: FunctionType, fixed: dict[int, Any], differentiable: Iterabl
     """
     writer = _Writer(function, fixed)
     whole = writer.function()
-    EXPRESSIONS[whole] = whole
+    kernel(expression=whole)(whole)
     is_mean = reduction == "mean"
     if reduction != "none":
         given = ", ".join(writer.parameters)
@@ -246,7 +247,7 @@ def _made(function: FunctionType, fixed: dict[int, Any], differentiable: Iterabl
         }
         head, body = f"{writer.name}({given}{', factor' * is_mean})", [f"return reduced(fused({given}))"]
         whole = make_function(head, body, f"composite {writer.name}", namespace)
-        DEVICE_VARIANTS[whole] = whole
+        kernel(variant=whole)(whole)
     made = primitive()(whole)
     made.add_formulas({name: writer.derivative(name, is_mean) for name in differentiable if name in writer.parameters})
     return made
@@ -272,7 +273,7 @@ class Composite:
 
     def __call__(self, *arguments: Any) -> Any:
         """Return the function of the arguments."""
-        if COMPILERS and _arrays_with_kernels(arguments):
+        if COMPILED_TYPES and _arrays_with_kernels(arguments):
             return self.primitive_for("none", arguments).call(*_numbers(arguments))
         return by_single(self.function, None, *arguments) if holds_half(*arguments) else self.function(*arguments)
 
@@ -283,7 +284,7 @@ class Composite:
         """
         if reduction == "none":
             return self(*arguments)
-        if COMPILERS and (arrays := _arrays_with_kernels(arguments)) and _are_alike(arrays):
+        if COMPILED_TYPES and (arrays := _arrays_with_kernels(arguments)) and _are_alike(arrays):
             factor = (1 / arrays[0].size,) if reduction == "mean" else ()
             return self.primitive_for(reduction, arguments).call(*_numbers(arguments), *factor)
         if holds_half(*arguments):
@@ -313,7 +314,7 @@ def _arrays_with_kernels(arguments: Sequence[Any]) -> list[Any]:
     data = [one._data if isinstance(one, TensorBase) else one for one in arguments]
     arrays = [one for one in data if hasattr(one, "dtype")]
     kinds = {one.dtype.kind for one in arrays}
-    if "f" in kinds and kinds <= set("fiub") and any(type(one) in COMPILERS for one in arrays):
+    if "f" in kinds and kinds <= set("fiub") and any(type(one) in COMPILED_TYPES for one in arrays):
         return arrays
     return []
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.values import is_device_array
-from ..recording.kernels import fused
+from ..recording.kernels import kernel
 from ..recording.primitive import Primitive, derivative, differentiable, primitive
 
 __all__ = [
@@ -58,7 +58,7 @@ def _difference(x: Any, y: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x, y: 1 / (1 + np.exp(_difference(y, x))))
+@kernel(expression=lambda x, y: 1 / (1 + np.exp(_difference(y, x))))
 @np.errstate(over="ignore", invalid="ignore")
 def share_(x: Any, y: Any) -> Any:
     """Return exp(x) / (exp(x) + exp(y))."""
@@ -76,7 +76,7 @@ def _(g: Any, x: Any, y: Any, out: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x, y: 1 / (1 + np.exp2(_difference(y, x))))
+@kernel(expression=lambda x, y: 1 / (1 + np.exp2(_difference(y, x))))
 @np.errstate(over="ignore", invalid="ignore")
 def binary_share_(x: Any, y: Any) -> Any:
     """Return 2**x / (2**x + 2**y)."""
@@ -133,7 +133,11 @@ _IN_SINGLE, _IN_DOUBLE = _quarter(89.0), _quarter(_LARGEST)
 
 
 @primitive()
-@fused(lambda x, order: _mean_over_angles(x, order, (_IN_SINGLE if x.dtype.char in "ef" else _IN_DOUBLE) + order // 4))
+@kernel(
+    expression=lambda x, order: _mean_over_angles(
+        x, order, (_IN_SINGLE if x.dtype.char in "ef" else _IN_DOUBLE) + order // 4
+    )
+)
 def i0_derivative(x: Any, order: int) -> Any:
     """Return the derivative of i0 of any order: the mean of cos(t)**order * exp(x cos t).
 

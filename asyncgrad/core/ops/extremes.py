@@ -10,7 +10,7 @@ from ...errors import InPlaceError
 from ..arrays.axes import array_like
 from ..arrays.device_arrays import clipped
 from ..arrays.values import as_like, is_device_array, raw
-from ..recording.kernels import FusedFormula, device_variant, fused
+from ..recording.kernels import FusedFormula, kernel
 from ..recording.primitive import PRIMITIVES, RULES, Primitive, derivative, differentiable, primitive
 from .dispatch import write
 from .nondifferentiable import NonDifferentiable, nonzero
@@ -102,7 +102,7 @@ def _clip_of(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
 
 
 @primitive()
-@fused(_clip_of)
+@kernel(expression=_clip_of)
 def clip_(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
     """Return `a` kept between two bounds, either of which may be None."""
     if a.__class__ is not np.ndarray and is_device_array(a):
@@ -218,7 +218,7 @@ _NUMBER_OR_NONE = (int, float, type(None))
 
 
 @primitive(np.nan_to_num)
-@device_variant(_nan_to_num_on_device)
+@kernel(variant=_nan_to_num_on_device)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Return x with its nans and infinities replaced."""
     if not copy:

@@ -17,7 +17,7 @@ from ..arrays.one_device import check_one_device
 from ..arrays.tensor_base import TensorBase
 from ..arrays.typed import like_first
 from ..arrays.values import add_into, arange_like, as_array, is_device_array, on_host, raw, refuse_masked, zeros_like
-from ..recording.kernels import adds_by, device_variant
+from ..recording.kernels import kernel
 from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
 from .shaping import copy, line, ravel, reshape
@@ -125,8 +125,7 @@ def _add_put(total: Any, g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
 
 
 @derivative(pick_, "a")
-@adds_by(_add_put)
-@device_variant(put_.function)
+@kernel(variant=put_.function, adder=_add_put)
 def _(g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
     return put(g, index, a_shape)
 

@@ -13,7 +13,7 @@ from ..arrays.device_functions import own_function
 from ..arrays.tensor_base import TensorBase
 from ..arrays.typed import like_first
 from ..arrays.values import refuse_sparse
-from ..recording.kernels import device_variant
+from ..recording.kernels import kernel
 from ..recording.primitive import RULES, derivative, primitive
 from .arithmetic import multiply
 from .contractions import tensordot
@@ -50,7 +50,7 @@ def _product_on_device(x: Any, y: Any) -> Any:
 
 
 @primitive(superlinear=True)
-@device_variant(_product_on_device)
+@kernel(variant=_product_on_device)
 def matmul_(x: Any, y: Any) -> Any:
     """Return the matrix product, of stacks of matrices too."""
     if x.ndim > 2 and y.ndim == 2:
@@ -71,7 +71,7 @@ def _left_gradient_on_device(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
 
 
 @derivative(matmul_, "x")
-@device_variant(_left_gradient_on_device)
+@kernel(variant=_left_gradient_on_device)
 def _left_gradient(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
     if y.ndim == 2 and len(x_shape) > 1:
         # For two matrices `@` is the product, and `product` would look at their types and shapes first.
@@ -92,7 +92,7 @@ def _right_gradient_on_device(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
 
 
 @derivative(matmul_, "y")
-@device_variant(_right_gradient_on_device)
+@kernel(variant=_right_gradient_on_device)
 def _right_gradient(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
     if x.ndim == 2 and len(y_shape) <= 2:
         return x.T @ g

@@ -26,7 +26,7 @@ from ..arrays.interception import on_device_of_arguments
 from ..arrays.tensor_base import TensorBase
 from ..arrays.typed import LikeFirst, like_first
 from ..arrays.values import as_array, is_device_array, raw
-from ..recording.kernels import device_variant
+from ..recording.kernels import kernel
 from ..recording.primitive import RULES, derivative, primitive
 from .cumulative import product_of_others, real_if_asked
 from .dispatch import write
@@ -67,7 +67,7 @@ def _sum_on_device(a: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
 
 
 @primitive()
-@device_variant(_sum_on_device)
+@kernel(variant=_sum_on_device)
 def sum_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """Return the sum over axes."""
     return sum_over(a, axis, dtype, None, keepdims)
@@ -115,7 +115,7 @@ def _mean_on_device(a: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
 
 
 @primitive()
-@device_variant(_mean_on_device)
+@kernel(variant=_mean_on_device)
 def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
     """Return the mean over axes."""
     if dtype is None and a.dtype.kind == "f" and a.dtype.itemsize > 2 and a.size:

@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from ..arrays.axes import inverse_permutation
-from ..arrays.device_functions import by_kernel, own_function
+from ..arrays.device_functions import own_function
 from ..arrays.tensor_base import CreationMeta, TensorBase
 from ..arrays.values import is_device_array, raw, zeros_like
 from ..graph.leaf import gradient_edge
@@ -220,7 +220,7 @@ def unstacked(array: TensorBase) -> Iterator[Any]:
 def split_views(array: Any, bounds: Sequence[int], axis: int) -> list[Any]:
     """Return the views between consecutive `bounds`, which ascend from 0 to the length of `axis`."""
     data = array._data if isinstance(array, TensorBase) else array
-    pieces = None if data.__class__ is np.ndarray else by_kernel("split", data, bounds[1:-1], axis)
+    pieces = None if data.__class__ is np.ndarray else own_function("split", data)(data, bounds[1:-1], axis)
     if pieces is None:
         before = (slice(None),) * axis
         pieces = [data[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]

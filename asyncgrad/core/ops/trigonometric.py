@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.values import is_device_array, raw
-from ..recording.kernels import EXPRESSIONS, fused
+from ..recording.kernels import kernel
 from ..recording.primitive import Primitive, derivative, differentiable, primitive
 
 __all__ = [
@@ -94,7 +94,7 @@ def _square_of_secant(x: Any, out: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: np.sqrt((1 - x) * (1 + x)))
+@kernel(expression=lambda x: np.sqrt((1 - x) * (1 + x)))
 def root_of_one_less_square_(x: Any) -> Any:
     """Return the square root of 1 - x**2."""
     return np.sqrt(-(x - 1)) * np.sqrt(x - -1) if x.dtype.kind == "c" else np.sqrt((1 - x) * (1 + x))
@@ -106,7 +106,7 @@ def _(g: Any, x: Any, out: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: np.sqrt(x - 1) * np.sqrt(x + 1))
+@kernel(expression=lambda x: np.sqrt(x - 1) * np.sqrt(x + 1))
 def root_of_square_less_one_(x: Any) -> Any:
     """Return the square root of x**2 - 1."""
     return np.sqrt(x - 1) * np.sqrt(x - -1)
@@ -118,7 +118,7 @@ def _(g: Any, x: Any, out: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: np.hypot(x, np.ones_like(x)))
+@kernel(expression=lambda x: np.hypot(x, np.ones_like(x)))
 @np.errstate(over="ignore", invalid="ignore")
 def root_of_one_and_square_(x: Any) -> Any:
     """Return the square root of 1 + x**2."""
@@ -136,7 +136,7 @@ def _(g: Any, x: Any, out: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: 1 / (1 + x * x))
+@kernel(expression=lambda x: 1 / (1 + x * x))
 @np.errstate(over="ignore")
 def arctan_slope_(x: Any) -> Any:
     """Return 1 / (1 + x**2)."""
@@ -149,7 +149,7 @@ def _(g: Any, x: Any, out: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: 1 / ((1 - x) * (1 + x)))
+@kernel(expression=lambda x: 1 / ((1 - x) * (1 + x)))
 def arctanh_slope_(x: Any) -> Any:
     """Return 1 / (1 - x**2)."""
     return 1 / (1 - x) / (1 + x) if x.dtype.kind == "c" else 1 / ((1 - x) * (1 + x))
@@ -178,7 +178,7 @@ def _over_square_of_hypot(value: Any, y: Any, x: Any) -> Any:
 
 
 @primitive()
-@fused(_over_square_of_hypot)
+@kernel(expression=_over_square_of_hypot)
 @np.errstate(over="ignore")
 def over_square_distance_(value: Any, y: Any, x: Any) -> Any:
     """Return value / (x**2 + y**2); the value itself at the origin, where it is 0."""
@@ -232,11 +232,11 @@ def _sinc(x: Any) -> Any:
     return np.where(angle == 0, 1.0, np.sin(angle) / angle)
 
 
-EXPRESSIONS[np.sinc] = _sinc
+kernel(expression=_sinc)(np.sinc)
 
 
 @primitive(np.sinc)
-@fused(_sinc)
+@kernel(expression=_sinc)
 def sinc(x: Any) -> Any:
     """Return sin(pi x) / (pi x), and 1 at 0."""
     return np.sinc(x)
@@ -265,7 +265,7 @@ def _sinc_derivative(x: Any, order: int) -> Any:
 
 
 @primitive()
-@fused(_sinc_derivative)
+@kernel(expression=_sinc_derivative)
 def sinc_derivative(x: Any, order: int) -> Any:
     """Return the derivative of sinc of any order, to full precision also near 0."""
     return _sinc_derivative(x, order)

@@ -1,231 +1,193 @@
-"""Fused kernels: run a formula of elementwise operations in one launch, on arrays of a library other than NumPy.
+"""Kernels: how a function or a formula is computed in few launches, on arrays of a library other than NumPy.
 
 An array library for an accelerator launches a kernel for each operation, and each launch takes the host a few
-microseconds. So a device can register a KernelCompiler for its type of array. The compiler reads a formula with
+microseconds. So a device may have a KernelCompiler for its type of array. The compiler reads a formula with
 `read_graph` and compiles it to one kernel. A `FusedFormula` replaces the formula: it calls the kernel on arrays of such
-a type, and the formula itself on all other arrays.
+a type, and the formula itself on all other arrays. What the compiler cannot read in a function, the decorator `kernel`
+says above it; there is one record for each function, in one table.
 
-Once a compiler is registered, forward functions are fused, too: all ufuncs, and the functions to which `fused` gives an
-expression. Until then, the wrappers of primitives call NumPy's functions directly, so that a program that uses only
-NumPy's arrays has no overhead.
+Once a device has a compiler, forward functions are fused, too: all ufuncs, and the functions to which `kernel` gives an
+expression, a variant or a name. Until then, the wrappers of primitives call NumPy's functions directly, so that a
+program that uses only NumPy's arrays has no overhead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import FunctionType
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 from weakref import WeakSet
 
 import numpy as np
 
-from ..arrays.device_functions import OWN_FUNCTIONS
+from ...errors import ArgumentTypeError
+from ..arrays.device_functions import COMPILED_TYPES, DEVICE_FUNCTIONS, compiler_of, when_a_compiler_changes
 from ..arrays.interception import inner_function, put_function
 from ..arrays.tensor_base import TensorBase
 from ..settings.source import make_function
 
 __all__ = [
-    "ADDERS",
-    "COMPILERS",
-    "C_FUNCTIONS",
-    "DEVICE_VARIANTS",
-    "EXPRESSIONS",
+    "KERNELS",
     "FusedFormula",
-    "KernelCompiler",
-    "TableUpdate",
-    "adds_by",
+    "Kernels",
     "arity",
     "bare_formula",
-    "device_kernel",
-    "device_variant",
-    "fused",
-    "fused_jointly",
-    "fused_names",
     "follow_compilers",
     "function_of",
+    "fused_jointly",
+    "fused_names",
     "is_fusable",
-    "register_kernel_compiler",
-    "unregister_kernel_compiler",
+    "kernel",
+    "kernels_of",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Updates arrays in place. Takes rows of arrays, one row for each parameter of an optimizer, and the numbers that the
-#: formula takes after the arrays.
-TableUpdate = Callable[[Sequence[Sequence[Any]], Sequence[float]], None]
+
+class Kernels(NamedTuple):
+    """All that is known of the kernels of one function: see `kernel`."""
+
+    #: A function of the same parameters that is a single expression of elementwise operations.
+    expression: Callable[..., Any] | None = None
+    #: The function to call instead on arrays of a type with a compiler.
+    variant: Callable[..., Any] | None = None
+    #: Of a derivative formula, the function that adds its result into an array of a device.
+    adder: Callable[..., Any] | None = None
+    #: The name in C's mathematical library of a function that NumPy lacks.
+    c_name: str | None = None
 
 
-class KernelCompiler(Protocol):
-    """Compiles kernels for one type of array."""
+#: By function: what `kernel` has been told of it.
+KERNELS: dict[Callable[..., Any], Kernels] = {}
 
-    def launcher(self, formula: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function with the result of the formula, which takes one launch if the formula can be compiled.
-
-        Args:
-            formula: a ufunc, or a function of arrays and numbers.
-        """
-
-    def update(self, formula: Callable[..., Any], written: int) -> TableUpdate:
-        """Return a function that applies a formula to many rows of arrays in as few launches as possible.
-
-        Args:
-            formula: a function of the arrays of a row, followed by numbers. It returns a tuple of the new values.
-            written: the number of arrays of a row that get a new value. They are the first ones of the row, in the
-                order of the tuple.
-        """
-
-
-#: The registered compilers, by type of array.
-COMPILERS: dict[type, KernelCompiler] = {}
-
-#: By function: a function of the same parameters that is a single expression of elementwise operations.
-EXPRESSIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
-
-#: By function: the function to call instead on arrays of a type with a compiler.
-DEVICE_VARIANTS: dict[Callable[..., Any], Callable[..., Any]] = {}
-
-#: By derivative formula: the function that adds its result into an array of a device, see `adds_by`.
-ADDERS: dict[Callable[..., Any], Callable[..., Any]] = {}
-
-#: By function: its name in C's mathematical library, for functions that NumPy lacks.
-C_FUNCTIONS: dict[Callable[..., Any], str] = {}
+_NONE = Kernels()
 
 #: The wrappers of functions that may have a kernel.
 _wrappers: WeakSet[FunctionType] = WeakSet()
-#: All FusedFormulas, which drop their kernels when a compiler is unregistered.
+#: All FusedFormulas, which drop their kernels when the compiler of a type of array changes.
 _formulas: WeakSet[FusedFormula] = WeakSet()
 
 
-def register_kernel_compiler(array_type: type, compiler: KernelCompiler) -> None:
-    """Run formulas and elementwise functions as fused kernels on arrays of a type from now on."""
-    COMPILERS[array_type] = compiler
-    for wrapper in _wrappers:
-        names = wrapper.__globals__
-        if inner_function(names) is names["_bare_function"]:
-            _fuse(names)
+def kernel(
+    *,
+    expression: Callable[..., Any] | None = None,
+    variant: Callable[..., Any] | None = None,
+    name: str | None = None,
+    arguments: Sequence[Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    adder: Callable[..., Any] | None = None,
+    c_name: str | None = None,
+) -> Callable[[F], F]:
+    """Return a decorator that says by what a device computes a function, or a derivative formula.
 
-
-def unregister_kernel_compiler(array_type: type) -> None:
-    """Call NumPy's functions again on arrays of a type; the backward of recorded nodes stays correct."""
-    del COMPILERS[array_type]
-    for formula in _formulas:
-        formula.forget(array_type)
-    for wrapper in _wrappers if not COMPILERS else ():
-        names = wrapper.__globals__
-        function = inner_function(names)
-        if function is not names["_bare_function"] and function is names["_fused"].call:
-            _fuse(names)
-
-
-def _fuse(names: dict[str, Any]) -> None:
-    """Have a wrapper call what its function is with the compilers that are registered now."""
-    found = fused_names(names["_bare_function"])
-    names["_fused"] = found["_fused"]
-    put_function(names, found["_function"])
-
-
-def fused(expression: Callable[..., Any]) -> Callable[[F], F]:
-    """Return a decorator that gives a function of several steps an expression for fused kernels.
+    One of the first three says it, whichever fits; `adder` may stand beside them. A derivative formula that is a single
+    expression of elementwise operations needs none of this: it is its own kernel.
 
     Args:
-        expression: a function of the same parameters with the same result and dtype on real arrays, which consists of
-            elementwise operations only. It is never called with arrays.
+        expression: for a function of several steps that computes each element by itself. It is a function of the same
+            parameters with the same result and dtype on real arrays, which consists of elementwise operations only. It
+            is compiled, and never called with arrays.
+        variant: a function of the same parameters with the same result, which is called instead on arrays of a type
+            with a compiler. It asks `own_function` for what the device does better than its library.
+        name: that of a function which devices register (`register_functions`). Where the device of the arrays has none,
+            or that returns None for these arguments, the decorated function itself is called.
+        arguments: what the function of that name is given. A string is the name of a parameter, anything else is passed
+            as it is. The first one is an array, whose device is asked. By default, all parameters in their order.
+        options: what it is given by keyword, beside `arguments`.
+        adder: for a derivative formula: a function of the sum, an array of the result's shape that may be written into,
+            and of the formula's parameters. It adds the result of the formula in one launch, and returns the new sum.
+        c_name: for a function of one argument that NumPy lacks: its name in C's mathematical library.
+
+    Raises:
+        ArgumentTypeError: there is nothing or too much of this, or an argument is no parameter of the function.
 
     Example:
         >>> import numpy as np
-        >>> from asyncgrad.core.recording.kernels import fused
-        >>> @fused(lambda x: 1 / (1 + np.exp(-x)))
+        >>> from asyncgrad.core.recording.kernels import kernel
+        >>> @kernel(expression=lambda x: 1 / (1 + np.exp(-x)))
         ... def logistic(x):
         ...     value = np.exp(-x)
         ...     value += 1
         ...     return np.reciprocal(value, out=value)
         >>> logistic(np.zeros(2))
         array([0.5, 0.5])
-    """
-
-    def decorate(function: F) -> F:
-        EXPRESSIONS[function] = expression
-        return function
-
-    return decorate
-
-
-def device_variant(variant: Callable[..., Any]) -> Callable[[F], F]:
-    """Return a decorator of a function that is replaced by `variant` on arrays of a type with a compiler.
-
-    Args:
-        variant: a function of the same parameters with the same result. It calls `own_function` for the functions that
-            the device does better than its library.
-    """
-
-    def decorate(function: F) -> F:
-        DEVICE_VARIANTS[function] = variant
-        return function
-
-    return decorate
-
-
-def device_kernel(call: str) -> Callable[[F], F]:
-    """Return a decorator of a function that is computed by a kernel where the device of its arrays has one.
-
-    Where it has none, or the kernel returns None for these arguments, the function itself is called.
-
-    Args:
-        call: a call of the kernel in Python, such as `"softmax(x, axis)"`: the name by which devices register it
-            (`register_functions`), and its arguments, of the parameters of the function. The first one is an array.
-
-    Example:
-        >>> import numpy as np
-        >>> from asyncgrad.core.recording.kernels import device_kernel
-        >>> @device_kernel("gather_windows(x, None, window)")
+        >>> @kernel(name="gather_windows", arguments=("x", None, "window"))
         ... def window_sums(x, window):
         ...     return np.lib.stride_tricks.sliding_window_view(x, window).sum(axis=-1)
         >>> window_sums(np.arange(4), 2)
         array([1, 3, 5])
     """
-    name, _, arguments = call.partition("(")
-    arguments = arguments.removesuffix(")")
+    given = Kernels(expression, variant, adder, c_name)
+    _check_given(given, name, arguments, options)
 
     def decorate(function: F) -> F:
-        given = ", ".join(_parameters_of(function))
-        body = [
-            f"functions = own_functions.get(type({arguments.partition(',')[0]}))",
-            f"kernel = None if functions is None else functions.get({name!r})",
-            f"result = None if kernel is None else kernel({arguments})",
-            f"return function({given}) if result is None else result",
-        ]
-        namespace: dict[str, Any] = {"__name__": __name__, "function": function, "own_functions": OWN_FUNCTIONS}
-        variant = make_function(f"on_device({given})", body, f"kernel {name}", namespace)
-        unknown = set(variant.__code__.co_names) - {"function", "get", "own_functions", "type"}
-        if unknown:
-            raise TypeError(f"{call} has {sorted(unknown)}, and {function.__name__} has the parameters {given}")
-        DEVICE_VARIANTS[function] = variant
+        if function in KERNELS:
+            raise ArgumentTypeError(f"{function.__name__} has kernels already: say all of them in one @kernel(...)")
+        named = variant if name is None else _named_variant(function, name, arguments, options or {})
+        KERNELS[function] = given._replace(variant=named)
         return function
 
     return decorate
 
 
-def adds_by(adder: Callable[..., Any]) -> Callable[[F], F]:
-    """Return a decorator of a derivative formula whose result a device can add to a sum in one launch.
+def _check_given(given: Kernels, name: str | None, arguments: Any, options: Any) -> None:
+    """Raise unless a function is computed in one way."""
+    if sum(one is not None for one in (given.expression, given.variant, name)) > 1:
+        raise ArgumentTypeError("kernel takes one of expression, variant and name: give that which fits the function")
+    if name is None and not (arguments is None and options is None):
+        raise ArgumentTypeError("arguments and options are those of a function of devices: give kernel its name, too")
+    if name is None and given == _NONE:
+        raise ArgumentTypeError("kernel says by what a function is computed: give it expression, variant or name")
 
-    Args:
-        adder: a function of the sum, an array of the result's shape that may be written into, and of the formula's
-            parameters. It returns the new sum.
+
+def kernels_of(function: Callable[..., Any]) -> Kernels:
+    """Return what is known of the kernels of a function; all of it is None where nothing is."""
+    return KERNELS.get(function, _NONE)
+
+
+def _named_variant(
+    function: Callable[..., Any], name: str, arguments: Sequence[Any] | None, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """Return what calls the function that a device has under a name, and `function` where it has none.
+
+    It is generated, since a call takes less time than to look for the arguments among those given.
     """
-
-    def decorate(formula: F) -> F:
-        ADDERS[formula] = adder
-        return formula
-
-    return decorate
+    parameters = _parameters_of(function)
+    taken = parameters if arguments is None else tuple(arguments)
+    if (
+        not taken
+        or not isinstance(taken[0], str)
+        or not {one for one in taken if isinstance(one, str)} <= set(parameters)
+    ):
+        raise ArgumentTypeError(
+            f"the kernel {name} is given ({', '.join(map(str, taken))}), and {function.__name__} has the parameters "
+            f"{', '.join(parameters)}: a string is the name of one of them, and the first one is an array"
+        )
+    namespace: dict[str, Any] = {"__name__": __name__, "_function": function, "_tables": DEVICE_FUNCTIONS}
+    passed: list[str] = []
+    for key, value in [*((None, one) for one in taken), *options.items()]:
+        source = value
+        if key is not None or not isinstance(value, str):
+            namespace[source := f"_c{len(passed)}"] = value
+        passed.append(source if key is None else f"{key}={source}")
+    given = ", ".join(parameters)
+    # Names that no parameter has.
+    body = [
+        f"_table = _tables.get(type({taken[0]}))",
+        f"_kernel = None if _table is None else _table.functions.get({name!r})",
+        f"_result = None if _kernel is None else _kernel({', '.join(passed)})",
+        f"return _function({given}) if _result is None else _result",
+    ]
+    return make_function(f"on_device({given})", body, f"kernel {name}", namespace)
 
 
 def is_fusable(function: Callable[..., Any]) -> bool:
     """Tell whether a function may have a kernel: a ufunc with one result, or one with an expression or a variant."""
     if isinstance(function, np.ufunc):
         return function.signature is None and function.nout == 1
-    return function in EXPRESSIONS or function in DEVICE_VARIANTS
+    known = kernels_of(function)
+    return known.expression is not None or known.variant is not None
 
 
 def fused_names(function: Callable[..., Any]) -> dict[str, Any]:
@@ -233,7 +195,7 @@ def fused_names(function: Callable[..., Any]) -> dict[str, Any]:
 
     `_function` is what the wrapper calls, and `_fused` the FusedFormula that this belongs to, or None.
     """
-    if not COMPILERS or not is_fusable(function):
+    if not COMPILED_TYPES or not is_fusable(function):
         return {"_function": function, "_fused": None}
     formula = FusedFormula(function)
     return {"_function": formula.call, "_fused": formula}
@@ -274,7 +236,7 @@ def function_of(formula: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def follow_compilers(wrapper: FunctionType) -> None:
-    """Make a wrapper call fused kernels as soon as a compiler is registered, if its function may have a kernel.
+    """Make a wrapper call fused kernels as soon as a device has a compiler, if its function may have a kernel.
 
     Its namespace has the names of `fused_names`; `_bare_function` is the function without fusion.
     """
@@ -282,10 +244,29 @@ def follow_compilers(wrapper: FunctionType) -> None:
         _wrappers.add(wrapper)
 
 
+def _change_compiler(array_type: type) -> None:
+    """Drop the kernels for a type of array whose compiler has changed, and have wrappers call what they are to call."""
+    for formula in _formulas:
+        formula.forget(array_type)
+    for wrapper in _wrappers:
+        names = wrapper.__globals__
+        fused = names["_fused"]
+        # Another function that stands there has been put there by somebody else.
+        is_ours = inner_function(names) is (names["_bare_function"] if fused is None else fused.call)
+        if is_ours and (fused is None) == bool(COMPILED_TYPES):
+            found = fused_names(names["_bare_function"])
+            names["_fused"] = found["_fused"]
+            put_function(names, found["_function"])
+
+
+when_a_compiler_changes(_change_compiler)
+
+
 def arity(function: Callable[..., Any]) -> int:
     """Return how many arguments a function that may have a kernel takes."""
     # A decorator may hide the parameters of a function; its expression or its variant has the same.
-    shown = EXPRESSIONS.get(function) or DEVICE_VARIANTS.get(function, function)
+    known = kernels_of(function)
+    shown = known.expression or known.variant or function
     return shown.nin if isinstance(shown, np.ufunc) else shown.__code__.co_argcount
 
 
@@ -323,11 +304,12 @@ def _find_launcher(
         if isinstance(argument, TensorBase):
             # A formula that is recorded, of tensors and of arrays beside them.
             return formula
-        if kind in COMPILERS:
+        if kind in COMPILED_TYPES:
             launch = launchers.get(kind)
             if launch is None:
-                variant = DEVICE_VARIANTS.get(formula)
-                launch = launchers[kind] = variant or COMPILERS[kind].launcher(formula)
+                compiler = compiler_of(kind)
+                assert compiler is not None
+                launch = launchers[kind] = kernels_of(formula).variant or compiler.launcher(formula)
             return launch
     return formula
 

@@ -50,7 +50,7 @@ from ..graph.cost import (
 from ..graph.saved import version_of, with_versions
 from ..settings.source import run_source
 from .formula import Expression, as_expression, is_readable, keeps_dtype
-from .kernels import ADDERS, DEVICE_VARIANTS, FusedFormula, function_of, fused_jointly, is_fusable
+from .kernels import FusedFormula, function_of, fused_jointly, is_fusable, kernels_of
 
 __all__ = ["Formula", "Plan", "PrimitiveLike", "SavedSlot"]
 
@@ -180,7 +180,7 @@ class Plan:
         ]
         #: The edges whose gradients one kernel computes, if their arrays have one shape, and what calls it; or None.
         self.joint: JointFormula | None = None
-        #: By edge, what adds its gradient into a sum, see `adds_by`.
+        #: By edge, what adds its gradient into a sum, see `kernel`.
         self.adders: dict[int, Callable[..., Any]] = {}
         self._fuse()
         #: Each gradient as source, for the generated body.
@@ -238,9 +238,11 @@ class Plan:
         ]
         self.joint = self._joint_formula()
         self.adders = {
-            edge: ADDERS[call[0].formula]
+            edge: adder
             for edge, call in enumerate(self.calls)
-            if call is not None and isinstance(call[0], FusedFormula) and call[0].formula in ADDERS
+            if call is not None
+            and isinstance(call[0], FusedFormula)
+            and (adder := kernels_of(call[0].formula).adder) is not None
         }
 
     def _begin_to_watch(self) -> None:
@@ -376,12 +378,14 @@ class Plan:
         if expression is not None:
             return formula if expression.is_gradient else FusedFormula(formula)
         # It may decide by dtypes or by the values of numbers, which are known when it is called.
-        may_fuse = is_readable(formula) and (formula in DEVICE_VARIANTS or is_fusable(self.primitive.function))
+        may_fuse = is_readable(formula) and (
+            kernels_of(formula).variant is not None or is_fusable(self.primitive.function)
+        )
         return FusedFormula(formula) if may_fuse else formula
 
     def _joint_formula(self) -> JointFormula | None:
         """Return what computes the gradients of several edges at once, where each of them is elementwise."""
-        if not is_fusable(self.primitive.function) or self.primitive.function in DEVICE_VARIANTS:
+        if not is_fusable(self.primitive.function) or kernels_of(self.primitive.function).variant is not None:
             return None
         formulas, edges, slots = [], [], []
         for edge, (call, expression) in enumerate(zip(self.calls, self.expressions, strict=True)):

@@ -23,6 +23,7 @@ from typing import Any, TypeVar, final, overload
 import numpy as np
 
 from ...errors import ArgumentTypeError
+from ..arrays.device_functions import COMPILED_TYPES
 from ..arrays.one_device import mixed_devices
 from ..arrays.ownership import make_private
 from ..arrays.tensor_base import TensorBase
@@ -32,7 +33,7 @@ from ..graph.leaf import accumulator
 from ..graph.node import MAIN_THREAD, THREADS, next_order
 from ..settings.arguments import describe
 from ..settings.context import GRAD_MODE
-from .kernels import COMPILERS, follow_compilers, fused_names
+from .kernels import follow_compilers, fused_names
 from .plan import Formula, Plan
 from .primitive_node import next_class
 from .wrapper import generate_call
@@ -217,7 +218,7 @@ _WRAPPER_NAMES: dict[str, Any] = {
     "_THREADS": THREADS,
     "_TensorBase": TensorBase,
     "_accumulator": accumulator,
-    "_compilers": COMPILERS,
+    "_compiled": COMPILED_TYPES,
     "_as_array": result_array,
     "_get_ident": threading.get_ident,
     "_grad_mode": GRAD_MODE.get,

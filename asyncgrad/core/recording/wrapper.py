@@ -217,7 +217,7 @@ def _compute(name: str, signature: inspect.Signature, tensor_names: Sequence[str
         *lines,
         "    if type(_data) is not _ndarray:",
         "        if isinstance(_data, _scalar): _data = _asarray(_data)",
-        "        elif type(_data) in _compilers: _key += 1",
+        "        elif type(_data) in _compiled: _key += 1",
         *labelled,
         "        else: _data = _as_array(_data)",
         "    _out = _new(_type)",

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.device_functions import COMPILED_TYPES
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.values import as_array, as_like, empty_like, raw
 from ...core.ops.composites import composite
 from ...core.ops.trigonometric import tanh as tanh_
-from ...core.recording.kernels import COMPILERS, FusedFormula, device_kernel, fused
+from ...core.recording.kernels import FusedFormula, kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError
@@ -70,7 +71,7 @@ __all__ = [
 
 
 @primitive()
-@fused(lambda x: np.maximum(x, np.zeros_like(x)))
+@kernel(expression=lambda x: np.maximum(x, np.zeros_like(x)))
 def relu_(x: Any) -> Any:
     """Return max(x, 0)."""
     x = as_array(x)
@@ -130,7 +131,7 @@ def relu(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x, negative_slope: x * np.where(x > 0, np.ones_like(x), negative_slope))
+@kernel(expression=lambda x, negative_slope: x * np.where(x > 0, np.ones_like(x), negative_slope))
 def leaky_relu_(x: Any, negative_slope: float) -> Any:
     """Return x where it is positive, and negative_slope * x elsewhere."""
     return np.multiply(x, leaky_slope(x, negative_slope))
@@ -142,7 +143,7 @@ def _(g: Any, x: Any, negative_slope: float) -> Any:
 
 
 @primitive()
-@fused(lambda x, negative_slope: np.where(x > 0, np.ones_like(x), negative_slope))
+@kernel(expression=lambda x, negative_slope: np.where(x > 0, np.ones_like(x), negative_slope))
 def leaky_slope_(x: Any, negative_slope: float) -> Any:
     """Return the derivative of leaky_relu: 1 where x is positive, and negative_slope elsewhere."""
     x = real_floating("leaky_relu", "x", as_array(x))
@@ -189,7 +190,7 @@ ONE = {char: np.ones((), char) for char in "fd"}
 
 
 @primitive()
-@fused(lambda x: 1 / (1 + np.exp(-x)))
+@kernel(expression=lambda x: 1 / (1 + np.exp(-x)))
 @np.errstate(over="ignore")  # exp(-x) may overflow to infinity: the result is then 0, which is right
 def sigmoid_(x: Any) -> Any:
     """Return 1 / (1 + exp(-x))."""
@@ -280,7 +281,7 @@ def tanh(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: logistic(x) * x)
+@kernel(expression=lambda x: logistic(x) * x)
 def silu_(x: Any) -> Any:
     """Return x * sigmoid(x)."""
     value = logistic(x)
@@ -299,7 +300,7 @@ def _silu_slope(x: Any, s: Any) -> Any:
 
 
 @primitive()
-@fused(lambda g, x: _silu_slope(x, logistic(x)) * g)
+@kernel(expression=lambda g, x: _silu_slope(x, logistic(x)) * g)
 def silu_grad_(g: Any, x: Any) -> Any:
     """Return g times the derivative of silu, s (1 + x (1 - s)) where s = sigmoid(x)."""
     s = logistic(x)
@@ -349,7 +350,7 @@ def _softplus_expression(x: Any, beta: float, threshold: float) -> Any:
 
 
 @primitive()
-@fused(_softplus_expression)
+@kernel(expression=_softplus_expression)
 def softplus_(x: Any, beta: float, threshold: float) -> Any:
     """Return log(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""
     x = real_floating("softplus", "x", as_array(x))
@@ -365,7 +366,7 @@ def _(g: Any, x: Any, beta: float, threshold: float) -> Any:
 
 
 @primitive()
-@fused(lambda x, beta, threshold: np.where(x * beta > threshold, 1, logistic(x * beta)))
+@kernel(expression=lambda x, beta, threshold: np.where(x * beta > threshold, 1, logistic(x * beta)))
 def softplus_slope_(x: Any, beta: float, threshold: float) -> Any:
     """Return the derivative of softplus: sigmoid(beta x), and 1 where beta x is above the threshold."""
     scaled = x * beta
@@ -404,7 +405,7 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 
 @primitive()
-@fused(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))))
+@kernel(expression=lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))))
 def elu_(x: Any, alpha: float) -> Any:
     """Return x where it is positive, and alpha (exp(x) - 1) elsewhere."""
     x = real_floating("elu", "x", as_array(x))
@@ -418,7 +419,7 @@ def _(g: Any, x: Any, alpha: float) -> Any:
 
 
 @primitive()
-@fused(lambda x, alpha, positive: np.where(x > 0, positive, alpha * np.exp(np.minimum(x, 0))))
+@kernel(expression=lambda x, alpha, positive: np.where(x > 0, positive, alpha * np.exp(np.minimum(x, 0))))
 def elu_slope_(x: Any, alpha: float, positive: float) -> Any:
     """Return `positive` where x is positive, and alpha exp(x) elsewhere: with 1, the derivative of elu."""
     return alpha * np.exp(np.clip(x, -np.inf, 0)) * np.logical_not(x > 0) + positive * (x > 0).astype(x.dtype)
@@ -467,7 +468,7 @@ def _is_between(x: Any, low: float, high: float) -> Any:
 
 
 @primitive()
-@fused(lambda x, low, high: np.minimum(np.maximum(x, low), high))
+@kernel(expression=lambda x, low, high: np.minimum(np.maximum(x, low), high))
 def hardtanh_(x: Any, low: float, high: float) -> Any:
     """Return x, but at least `low` and at most `high`."""
     return np.clip(real_floating("hardtanh", "x", as_array(x)), low, high)
@@ -528,7 +529,7 @@ def relu6(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6)
+@kernel(expression=lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6)
 def hardsigmoid_(x: Any) -> Any:
     """Return x / 6 + 1 / 2, but at least 0 and at most 1."""
     x = real_floating("hardsigmoid", "x", as_array(x))
@@ -567,7 +568,7 @@ def hardsigmoid(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6)
+@kernel(expression=lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6)
 def hardswish_(x: Any) -> Any:
     """Return x * hardsigmoid(x)."""
     x = real_floating("hardswish", "x", as_array(x))
@@ -580,7 +581,7 @@ def _(g: Any, x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: np.where(x <= -3, 0, np.where(x >= 3, 1, x / 3 + 0.5)))
+@kernel(expression=lambda x: np.where(x <= -3, 0, np.where(x >= 3, 1, x / 3 + 0.5)))
 def hardswish_slope_(x: Any) -> Any:
     """Return the derivative of hardswish: x / 3 + 1 / 2 between -3 and 3, and 0 or 1 elsewhere."""
     return (np.clip(x, -3, 3) / 3 + 0.5) * _is_between(x, -3, 3) + (x >= 3)
@@ -624,7 +625,7 @@ def _is_left(x: Any, lambd: float) -> Any:
 
 
 @primitive()
-@fused(lambda x, lambd: np.where(np.abs(x) <= lambd, 0, x))
+@kernel(expression=lambda x, lambd: np.where(np.abs(x) <= lambd, 0, x))
 def hardshrink_(x: Any, lambd: float) -> Any:
     """Return 0 where x is from -lambd to lambd, and x elsewhere."""
     x = real_floating("hardshrink", "x", as_array(x))
@@ -662,7 +663,7 @@ def hardshrink(x: Any, lambd: float = 0.5) -> Any:
 
 
 @primitive()
-@fused(lambda x, lambd: x - np.minimum(np.maximum(x, -lambd), lambd))
+@kernel(expression=lambda x, lambd: x - np.minimum(np.maximum(x, -lambd), lambd))
 def softshrink_(x: Any, lambd: float) -> Any:
     """Return x moved by lambd towards 0, and 0 where it would pass it."""
     x = real_floating("softshrink", "x", as_array(x))
@@ -705,7 +706,7 @@ def softshrink(x: Any, lambd: float = 0.5) -> Any:
 
 
 @primitive()
-@fused(lambda x, threshold, value: np.where(x <= threshold, value, x))
+@kernel(expression=lambda x, threshold, value: np.where(x <= threshold, value, x))
 def threshold_(x: Any, threshold: float, value: float) -> Any:
     """Return x where it is above the threshold, and `value` elsewhere."""
     x = real_floating("threshold", "x", as_array(x))
@@ -833,7 +834,7 @@ def _tanh_of_softplus(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: x * _tanh_of_softplus(x))
+@kernel(expression=lambda x: x * _tanh_of_softplus(x))
 def mish_(x: Any) -> Any:
     """Return x * tanh(softplus(x))."""
     x = real_floating("mish", "x", as_array(x))
@@ -853,7 +854,7 @@ def _mish_slope(x: Any) -> Any:
 
 
 @primitive()
-@fused(_mish_slope)
+@kernel(expression=_mish_slope)
 def mish_slope_(x: Any) -> Any:
     """Return the derivative of mish, t + x t', where t = tanh(softplus(x)) and t' = (1 - t^2) sigmoid(x)."""
     return _mish_slope(x)
@@ -927,7 +928,7 @@ def selu(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)))
+@kernel(expression=lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)))
 def celu_(x: Any, alpha: float) -> Any:
     """Return x where it is positive, and alpha (exp(x / alpha) - 1) elsewhere."""
     x = real_floating("celu", "x", as_array(x))
@@ -941,7 +942,9 @@ def _(g: Any, x: Any, alpha: float) -> Any:
 
 
 @primitive()
-@fused(lambda x, alpha, factor, positive: np.where(x > 0, positive, factor * np.exp(np.minimum(x, 0) / alpha)))
+@kernel(
+    expression=lambda x, alpha, factor, positive: np.where(x > 0, positive, factor * np.exp(np.minimum(x, 0) / alpha))
+)
 def celu_slope_(x: Any, alpha: float, factor: float, positive: float) -> Any:
     """Return `positive` where x is positive, and factor exp(x / alpha) elsewhere: with 1 and 1 the slope of celu."""
     negative = factor * np.exp(np.clip(x, -np.inf, 0) / alpha) * np.logical_not(x > 0)
@@ -1011,7 +1014,7 @@ def logsigmoid(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: x / (1 + np.abs(x)))
+@kernel(expression=lambda x: x / (1 + np.abs(x)))
 def softsign_(x: Any) -> Any:
     """Return x / (1 + abs(x))."""
     return x / (1 + np.abs(x))
@@ -1048,7 +1051,7 @@ def softsign(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda x: x - np.tanh(x))
+@kernel(expression=lambda x: x - np.tanh(x))
 def tanhshrink_(x: Any) -> Any:
     """Return x - tanh(x)."""
     return x - np.tanh(x)
@@ -1119,7 +1122,7 @@ _cdf = normal_cdf.formula
 
 
 @primitive()
-@fused(lambda x, cdf: x * (_cdf(x) if cdf is None else cdf))
+@kernel(expression=lambda x, cdf: x * (_cdf(x) if cdf is None else cdf))
 def gelu_(x: Any, cdf: Any) -> Any:
     """Return x * cdf, which is gelu(x) if `cdf` is the normal distribution function at x, or None for that."""
     return x * (normal_cdf(x) if cdf is None else cdf)
@@ -1141,7 +1144,7 @@ def _gelu_slope(x: Any, cdf: Any) -> Any:
 
 
 @primitive()
-@fused(lambda g, x, cdf: _gelu_slope(x, cdf) * g)
+@kernel(expression=lambda g, x, cdf: _gelu_slope(x, cdf) * g)
 def gelu_grad_(g: Any, x: Any, cdf: Any) -> Any:
     """Return g (cdf + x pdf(x))."""
     value = normal_pdf_into(x)
@@ -1181,7 +1184,7 @@ CUBIC = 0.044715
 _LARGEST_SQUARE = 1e4
 
 
-@fused(lambda x: logistic((np.square(x) * (2 * INNER * CUBIC) + 2 * INNER) * x))
+@kernel(expression=lambda x: logistic((np.square(x) * (2 * INNER * CUBIC) + 2 * INNER) * x))
 @np.errstate(over="ignore")
 def _gate_of(x: Any) -> Any:
     """Return the gate of an array, in a new array."""
@@ -1198,7 +1201,7 @@ _gate = FusedFormula(_gate_of)
 
 
 @primitive()
-@fused(lambda x, gate: (_gate_of(x) if gate is None else gate) * x)
+@kernel(expression=lambda x, gate: (_gate_of(x) if gate is None else gate) * x)
 def gelu_tanh_(x: Any, gate: Any) -> Any:
     """Return x * gate, where `gate` is that sigmoid, or None for it."""
     return x * (_gate(x) if gate is None else gate)
@@ -1224,7 +1227,7 @@ def _gelu_tanh_slope(x: Any, gate: Any) -> Any:
 
 
 @primitive()
-@fused(lambda g, x, gate: _gelu_tanh_slope(x, gate) * g)
+@kernel(expression=lambda g, x, gate: _gelu_tanh_slope(x, gate) * g)
 @np.errstate(over="ignore")
 def gelu_tanh_grad_(g: Any, x: Any, gate: Any) -> Any:
     """Return g (gate + gate (1 - gate) x 2 a (1 + 3 b x**2))."""
@@ -1291,7 +1294,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"gelu takes approximate='none' or 'tanh', not {approximate!r}")
     data = real_floating("gelu", "x", array_of(x))
-    if data.__class__ is not np.ndarray and data.__class__ in COMPILERS:
+    if data.__class__ is not np.ndarray and data.__class__ in COMPILED_TYPES:
         return (_gelu if approximate == "none" else _gelu_tanh)(x, None)
     if approximate == "none":
         cdf = normal_cdf(data)
@@ -1337,7 +1340,7 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
 
 
 @primitive()
-@device_kernel("softmax(x, axis)")
+@kernel(name="softmax")
 def softmax_(x: Any, axis: int) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis."""
     values, sums = exponentials(floating(as_array(x)), axis)
@@ -1351,7 +1354,7 @@ def _(g: Any, out: Any, axis: int) -> Any:
 
 
 @primitive()
-@device_kernel("softmax_grad(g, y, axis)")
+@kernel(name="softmax_grad")
 def softmax_grad_(g: Any, y: Any, axis: int) -> Any:
     """Return y (g - sum(g y)), the gradient of softmax with the result y."""
     value = g * y
@@ -1414,7 +1417,7 @@ def softmin(x: Any, axis: int = -1) -> Any:
 
 
 @primitive()
-@device_kernel("log_softmax(x, axis)")
+@kernel(name="log_softmax")
 def log_softmax_(x: Any, axis: int) -> Any:
     """Return x - log(sum(exp(x))) along an axis."""
     x = floating(as_array(x))
@@ -1430,7 +1433,7 @@ def _(g: Any, out: Any, axis: int) -> Any:
 
 
 @primitive()
-@device_kernel("log_softmax_grad(g, y, axis)")
+@kernel(name="log_softmax_grad")
 def log_softmax_grad_(g: Any, y: Any, axis: int) -> Any:
     """Return g - exp(y) sum(g), the gradient of log_softmax with the result y."""
     value = np.exp(y)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.device_functions import by_kernel, kernel_of
+from ...core.arrays.device_functions import no_function, own_function
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.values import as_like, is_device_array
 from ...core.ops.single_precision import by_single, holds_half
-from ...core.recording.kernels import device_kernel, device_variant
+from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, ArgumentTypeError
@@ -24,7 +24,7 @@ __all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
 
 
 @primitive(superlinear=True)
-@device_kernel("batched_product(query, key, scale, y_is_transposed=True)")
+@kernel(name="batched_product", options={"y_is_transposed": True})
 def attention_scores_(query: Any, key: Any, scale: float) -> Any:
     """Return scale * query @ key.T, the last two axes of each as a matrix."""
     # Scale the queries rather than the scores, which usually are more.
@@ -32,13 +32,13 @@ def attention_scores_(query: Any, key: Any, scale: float) -> Any:
 
 
 @derivative(attention_scores_, "query")
-@device_kernel("batched_product(g, key, scale)")
+@kernel(name="batched_product")
 def _(g: Any, key: Any, scale: float) -> Any:
     return (g @ key) * scale
 
 
 @derivative(attention_scores_, "key")
-@device_kernel("batched_product(g, query, scale, x_is_transposed=True)")
+@kernel(name="batched_product", options={"x_is_transposed": True})
 def _(g: Any, query: Any, scale: float) -> Any:
     return g.swapaxes(-1, -2) @ (query * scale)
 
@@ -49,16 +49,18 @@ _CAUSAL = "causal"
 
 def _attention_weights_on_device(scores: Any, mask: Any) -> Any:
     if mask is None:
-        result = by_kernel("softmax", scores, -1)
+        result = own_function("softmax", scores)(scores, -1)
         return attention_weights_.function(scores, None) if result is None else result
-    result = by_kernel("masked_softmax", scores, mask if mask is _CAUSAL else np.broadcast_to(mask, scores.shape))
+    result = own_function("masked_softmax", scores)(
+        scores, mask if mask is _CAUSAL else np.broadcast_to(mask, scores.shape)
+    )
     if result is not None:
         return result
     return attention_weights_.function(scores, _numbers(_causal(scores) if mask is _CAUSAL else mask, scores))
 
 
 @primitive()
-@device_variant(_attention_weights_on_device)
+@kernel(variant=_attention_weights_on_device)
 def attention_weights_(scores: Any, mask: Any) -> Any:
     """Return the softmax of scores + mask along the last axis; zeros for a row that is masked completely."""
     if mask is None:
@@ -71,26 +73,26 @@ def attention_weights_(scores: Any, mask: Any) -> Any:
 
 
 @derivative(attention_weights_, "scores", "mask")
-@device_kernel("softmax_grad(g, out, -1)")
+@kernel(name="softmax_grad", arguments=("g", "out", -1))
 def _(g: Any, out: Any) -> Any:
     return softmax_grad(g, out, -1)
 
 
 @primitive(superlinear=True)
-@device_kernel("batched_product(weights, value)")
+@kernel(name="batched_product")
 def attended_(weights: Any, value: Any) -> Any:
     """Return weights @ value, the last two axes of each as a matrix."""
     return weights @ value
 
 
 @derivative(attended_, "weights")
-@device_kernel("batched_product(g, value, y_is_transposed=True)")
+@kernel(name="batched_product", options={"y_is_transposed": True})
 def _(g: Any, value: Any) -> Any:
     return g @ value.swapaxes(-1, -2)
 
 
 @derivative(attended_, "value")
-@device_kernel("batched_product(weights, g, x_is_transposed=True)")
+@kernel(name="batched_product", arguments=("weights", "g"), options={"x_is_transposed": True})
 def _(g: Any, weights: Any) -> Any:
     return weights.swapaxes(-1, -2) @ g
 
@@ -174,7 +176,7 @@ def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
     Where the device of the scores has a kernel for them, it is _CAUSAL, or truth values as they are given.
     """
     shape = scores.shape
-    has_kernel = scores.__class__ is not np.ndarray and kernel_of("masked_softmax", scores) is not None
+    has_kernel = scores.__class__ is not np.ndarray and own_function("masked_softmax", scores) is not no_function
     if truth(is_causal, "is_causal"):
         if attn_mask is not None:
             raise ArgumentError("scaled_dot_product_attention takes attn_mask or is_causal=True, not both")

@@ -21,7 +21,7 @@ import numpy as np
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.values import empty_like, zeros_like
-from ...core.recording.kernels import device_kernel, device_variant
+from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
 from ..shared.arguments import array_of, pair, single
@@ -140,7 +140,7 @@ def _of_pixels(matrices: Any, shape: tuple[int, ...]) -> Any:
 
 
 @primitive(superlinear=True)
-@device_kernel("conv2d(x, weight, bias, window, groups)")
+@kernel(name="conv2d")
 def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
     """Return the filters' products with the windows over x, plus the bias of each filter."""
     n, filters, (rows, columns) = x.shape[0], weight.shape[0], window.size
@@ -161,13 +161,13 @@ def conv2d_(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Any:
 
 
 @derivative(conv2d_, "x")
-@device_kernel("conv2d_input_grad(g, weight, x_shape, window, groups)")
+@kernel(name="conv2d_input_grad", arguments=("g", "weight", "x_shape", "window", "groups"))
 def _(g: Any, x_shape: tuple[int, ...], weight: Any, window: Window, groups: int) -> Any:
     return conv2d_input_grad(g, weight, x_shape, window, groups)
 
 
 @derivative(conv2d_, "weight")
-@device_kernel("conv2d_weight_grad(g, x, weight_shape, window, groups)")
+@kernel(name="conv2d_weight_grad")
 def _(g: Any, x: Any, weight_shape: tuple[int, ...], window: Window, groups: int) -> Any:
     return conv2d_weight_grad(g, x, weight_shape, window, groups)
 
@@ -179,7 +179,7 @@ def _bias_gradient_on_device(g: Any) -> Any:
 
 
 @derivative(conv2d_, "bias")
-@device_variant(_bias_gradient_on_device)
+@kernel(variant=_bias_gradient_on_device)
 def _(g: Any) -> Any:
     return np.sum(g, axis=(0, 2, 3))
 
@@ -203,7 +203,7 @@ def _turned_filters(weight: Any, groups: int) -> Any:
 
 
 @primitive(superlinear=True)
-@device_kernel("conv2d_input_grad(g, weight, shape, window, groups)")
+@kernel(name="conv2d_input_grad")
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
     n, channels, height, width = shape
@@ -241,7 +241,7 @@ def _(h: Any, g: Any, weight_shape: tuple[int, ...], window: Window, groups: int
 
 
 @primitive(superlinear=True)
-@device_kernel("conv2d_weight_grad(g, x, shape, window, groups)")
+@kernel(name="conv2d_weight_grad")
 def conv2d_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its filters."""
     result = zeros_like(g, shape, np.result_type(g, x))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.values import as_like, raw
-from ...core.recording.kernels import fused
+from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError
@@ -19,7 +19,7 @@ __all__ = ["dropout"]
 
 
 @primitive()
-@fused(lambda x, keep, scale: x * keep * scale)
+@kernel(expression=lambda x, keep, scale: x * keep * scale)
 def masked_(x: Any, keep: Any, scale: float) -> Any:
     """Return x times `scale` where `keep` is true, and 0 elsewhere."""
     value = np.multiply(x, keep)

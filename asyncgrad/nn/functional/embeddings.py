@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.device_arrays import add_at
-from ...core.arrays.device_functions import by_kernel
+from ...core.arrays.device_functions import own_function
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_like
 from ...core.graph.saved_hooks import prepare_write
-from ...core.recording.kernels import adds_by, device_variant
+from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import describe, number, truth
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
@@ -55,8 +55,7 @@ def _add_rows(
 
 
 @derivative(rows_at_, "weight")
-@adds_by(_add_rows)
-@device_variant(_rows_grad_on_device)
+@kernel(variant=_rows_grad_on_device, adder=_add_rows)
 def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any) -> Any:
     return rows_added(_shared(g, counts), indices, weight_shape, padding_index)
 
@@ -92,7 +91,7 @@ def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
     Returns:
         The rows, of NaNs where there is no row; and the indices, 0 there.
     """
-    found = by_kernel("rows_at", table, indices)
+    found = own_function("rows_at", table)(table, indices)
     if found is not None:
         return found  # type: ignore[no-any-return]
     missing = is_outside(indices, len(table))

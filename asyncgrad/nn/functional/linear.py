@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.device_functions import by_kernel, own_function
+from ...core.arrays.device_functions import own_function
 from ...core.arrays.values import add_into
-from ...core.recording.kernels import adds_by, device_variant
+from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
 from ..shared.rows import add_leading_sum, leading_sum, leading_sum_on_device
@@ -30,7 +30,7 @@ def _rows(x: Any) -> Any:
 
 
 def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
-    result = by_kernel("linear", x, weight)
+    result = own_function("linear", x)(x, weight)
     if result is None:
         shape = x.shape
         if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1]:
@@ -45,7 +45,7 @@ def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
 
 
 @primitive(superlinear=True)
-@device_variant(_linear_on_device)
+@kernel(variant=_linear_on_device)
 def linear_(x: Any, weight: Any, bias: Any) -> Any:
     """Return `x @ weight.T + bias`."""
     shape = x.shape
@@ -82,7 +82,7 @@ def _shape_error(x: Any, weight: Any) -> ArgumentError:
 
 
 def _input_grad_on_device(g: Any, weight: Any) -> Any:
-    result = by_kernel("linear_input_grad", g, weight)
+    result = own_function("linear_input_grad", g)(g, weight)
     if result is None:
         result = own_function(np.matmul, g)(_rows(g), weight)
         result = result if g.ndim == 2 else result.reshape(*g.shape[:-1], weight.shape[1])
@@ -91,37 +91,35 @@ def _input_grad_on_device(g: Any, weight: Any) -> Any:
 
 # What a formula calls has the same variant, which the engine calls at once.
 @derivative(linear_, "x")
-@device_variant(_input_grad_on_device)
+@kernel(variant=_input_grad_on_device)
 def _(g: Any, weight: Any) -> Any:
     return linear_input_grad(g, weight)
 
 
 def _weight_grad_on_device(g: Any, x: Any) -> Any:
-    result = by_kernel("linear_weight_grad", g, x)
+    result = own_function("linear_weight_grad", g)(g, x)
     return own_function(np.matmul, g)(_rows(g).T, _rows(x)) if result is None else result
 
 
 def _add_weight_grad(total: Any, g: Any, x: Any) -> Any:
-    result = by_kernel("add_linear_weight_grad", total, g, x)
+    result = own_function("add_linear_weight_grad", total)(total, g, x)
     return add_into(total, _weight_grad_on_device(g, x)) if result is None else result
 
 
 @derivative(linear_, "weight")
-@adds_by(_add_weight_grad)
-@device_variant(_weight_grad_on_device)
+@kernel(variant=_weight_grad_on_device, adder=_add_weight_grad)
 def _(g: Any, x: Any) -> Any:
     return linear_weight_grad(g, x)
 
 
 @derivative(linear_, "bias")
-@adds_by(add_leading_sum)
-@device_variant(leading_sum_on_device)
+@kernel(variant=leading_sum_on_device, adder=add_leading_sum)
 def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)
 
 
 @primitive(superlinear=True)
-@device_variant(_input_grad_on_device)
+@kernel(variant=_input_grad_on_device)
 def linear_input_grad_(g: Any, weight: Any) -> Any:
     """Return `g @ weight`, the gradient of `linear` for x."""
     if g.ndim == 2:
@@ -142,7 +140,7 @@ def _(h: Any, g: Any) -> Any:
 
 
 @primitive(superlinear=True)
-@device_variant(_weight_grad_on_device)
+@kernel(variant=_weight_grad_on_device)
 def linear_weight_grad_(g: Any, x: Any) -> Any:
     """Return `g.T @ x`, summed over all leading axes: the gradient of `linear` for its weight."""
     if g.ndim != 2:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.device_functions import by_kernel, own_function
+from ...core.arrays.device_functions import own_function
 from ...core.arrays.half import single
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.values import arange_like, as_array, as_like
 from ...core.ops.composites import Composite, composite
 from ...core.ops.single_precision import by_single, holds_half, in_single
-from ...core.recording.kernels import FusedFormula, device_variant, fused
+from ...core.recording.kernels import FusedFormula, kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, IndexRangeError
@@ -127,7 +127,7 @@ def _squared_error_on_device(input: Any, target: Any, factor: float | None) -> A
 
 
 @primitive()
-@device_variant(_squared_error_on_device)
+@kernel(variant=_squared_error_on_device)
 def squared_error_(input: Any, target: Any, factor: float | None) -> Any:
     """Return the squares of the differences, or their sum times `factor` if that is given."""
     difference = np.subtract(input, target)
@@ -226,7 +226,7 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None
 
 
 @primitive()
-@fused(lambda x, delta: (np.abs(x) - 0.5 * np.minimum(np.abs(x), delta)) * np.minimum(np.abs(x), delta))
+@kernel(expression=lambda x, delta: (np.abs(x) - 0.5 * np.minimum(np.abs(x), delta)) * np.minimum(np.abs(x), delta))
 def huber_(x: Any, delta: float) -> Any:
     """Return x^2 / 2 where x is from -delta to delta, and delta (|x| - delta / 2) elsewhere."""
     size = np.abs(real_floating("huber_loss", "input", as_array(x)))
@@ -241,7 +241,7 @@ def _(g: Any, x: Any, delta: float) -> Any:
 
 
 @primitive()
-@fused(lambda x, delta: np.sign(x) * np.minimum(np.abs(x), delta))
+@kernel(expression=lambda x, delta: np.sign(x) * np.minimum(np.abs(x), delta))
 def huber_slope_(x: Any, delta: float) -> Any:
     """Return x where it is from -delta to delta, and the nearer of both elsewhere: the derivative of huber_."""
     return np.clip(x, -delta, delta)
@@ -383,7 +383,9 @@ def _bounded_log1p(x: Any) -> Any:
 
 
 @primitive()
-@fused(lambda input, target: -target * _bounded_log(input) - (1 - target) * _bounded_log1p(np.negative(input)))
+@kernel(
+    expression=lambda input, target: -target * _bounded_log(input) - (1 - target) * _bounded_log1p(np.negative(input))
+)
 def binary_cross_entropy_(input: Any, target: Any) -> Any:
     """Return -t log(p) - (1 - t) log(1 - p), whose logarithms are at least LEAST_LOGARITHM."""
     with np.errstate(divide="ignore"):
@@ -403,7 +405,7 @@ def _(g: Any, input: Any) -> Any:
 
 
 @primitive()
-@fused(lambda p: _bounded_log1p(np.negative(p)) - _bounded_log(p))
+@kernel(expression=lambda p: _bounded_log1p(np.negative(p)) - _bounded_log(p))
 def log_odds_(p: Any) -> Any:
     """Return log(1 - p) - log(p), both at least LEAST_LOGARITHM."""
     with np.errstate(divide="ignore"):
@@ -504,7 +506,7 @@ KL_REDUCTIONS = (*REDUCTIONS, "batchmean")
 
 
 @primitive()
-@fused(lambda x: x * np.log(np.where(x == 0, 1, x)))
+@kernel(expression=lambda x: x * np.log(np.where(x == 0, 1, x)))
 def xlogx_(x: Any) -> Any:
     """Return x log(x), and 0 for 0: what is impossible adds nothing, though its logarithm is infinite."""
     return x * np.log(np.where(x == 0, 1, x))
@@ -604,7 +606,7 @@ def poisson_nll_loss(
 
 
 @primitive()
-@fused(lambda var, least: np.maximum(var, least) - var)
+@kernel(expression=lambda var, least: np.maximum(var, least) - var)
 def lack_(var: Any, least: float) -> Any:
     """Return what a variance lacks to the least one."""
     return np.maximum(var, least) - var
@@ -701,7 +703,7 @@ def _cross_entropy_grad_on_device(
 ) -> Any:
     if isinstance(selection, LabelsOnDevice):
         labels, ignore_index, factor = selection
-        result = by_kernel("cross_entropy_grad", g, logits, labels, ignore_index, maxima, sums, factor)
+        result = own_function("cross_entropy_grad", g)(g, logits, labels, ignore_index, maxima, sums, factor)
         if result is not None:
             return result
         selection = selection.select(logits)
@@ -709,13 +711,13 @@ def _cross_entropy_grad_on_device(
 
 
 @derivative(cross_entropy_, "logits")
-@device_variant(_cross_entropy_grad_on_device)
+@kernel(variant=_cross_entropy_grad_on_device)
 def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
     return cross_entropy_grad(g, logits, selection, maxima, sums)
 
 
 @primitive()
-@device_variant(_cross_entropy_grad_on_device)
+@kernel(variant=_cross_entropy_grad_on_device)
 def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
     """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
     labels, ignored, coefficient, _ = selection
@@ -825,7 +827,7 @@ def _by_device(scores: Any, data: Any, labels: Any, ignore_index: int, reduction
     if data.ndim != 2 or labels.dtype == np.uint64:
         return None
     labels = labels_like("cross_entropy", labels.reshape(-1), data, ignore_index)
-    found = by_kernel("cross_entropy", data, labels, ignore_index, reduction)
+    found = own_function("cross_entropy", data)(data, labels, ignore_index, reduction)
     if found is None:
         return None
     value, maxima, sums, factor = found
@@ -937,7 +939,7 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
 
 
 @primitive()
-@fused(lambda x: np.maximum(x, 0))
+@kernel(expression=lambda x: np.maximum(x, 0))
 def hinge_(x: Any) -> Any:
     """Return max(x, 0), whose derivative at 0 is 0, as in PyTorch from 2.14 on."""
     return np.maximum(real_floating("hinge_embedding_loss", "input", as_array(x)), 0)

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.device_functions import by_kernel
+from ...core.arrays.device_functions import COMPILED_TYPES, TableUpdate, compiler_of, own_function
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.tensor_base import TensorBase
@@ -40,7 +40,7 @@ from ...core.arrays.values import as_like, ones_like
 from ...core.graph.saved_hooks import prepare_write
 from ...core.ops.composites import composite
 from ...core.ops.single_precision import by_single, holds_half
-from ...core.recording.kernels import COMPILERS, FusedFormula, TableUpdate, device_kernel, device_variant
+from ...core.recording.kernels import FusedFormula, kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...core.settings.context import RECOMPUTING
@@ -137,7 +137,7 @@ def _weight_grad_of_blocks(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 
 def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
-    if x.__class__ is not np.ndarray and (found := by_kernel("layer_norm", x, weight, bias, eps)) is not None:
+    if x.__class__ is not np.ndarray and (found := own_function("layer_norm", x)(x, weight, bias, eps)) is not None:
         return found  # type: ignore[no-any-return]
     if are_in_blocks(x, weight, bias):
         return _compute_blocks(x, weight, bias, eps)
@@ -165,7 +165,7 @@ def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: 
 
 
 @derivative(layer_norm_, "x")
-@device_kernel("standardize_grad(g, x, weight, mean, inverse)")
+@kernel(name="standardize_grad")
 def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
     if weight is not None and are_in_blocks(x, g, weight, mean, inverse):
         return _grad_of_blocks(g, x, weight, mean, inverse)
@@ -173,19 +173,19 @@ def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
 
 
 @derivative(layer_norm_, "weight")
-@device_kernel("layer_norm_weight_grad(g, x, weight_shape, mean, inverse)")
+@kernel(name="layer_norm_weight_grad")
 def _(g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     return layer_norm_weight_grad(g, x, weight_shape, mean, inverse)
 
 
 @derivative(layer_norm_, "bias")
-@device_variant(leading_sum_on_device)
+@kernel(variant=leading_sum_on_device)
 def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
     return leading_sum(g, bias_shape)
 
 
 @primitive()
-@device_kernel("layer_norm_weight_grad(g, x, shape, mean, inverse)")
+@kernel(name="layer_norm_weight_grad")
 def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
     """Return the sum over rows of g times the standardized x."""
     if are_in_blocks(x, g, mean, inverse):
@@ -232,7 +232,7 @@ def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
 
 
 @primitive()
-@device_kernel("standardize_grad(g, x, None, mean, inverse)")
+@kernel(name="standardize_grad", arguments=("g", "x", None, "mean", "inverse"))
 def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
     """Return inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     if are_in_blocks(x, g, mean, inverse):
@@ -440,7 +440,7 @@ def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
 
 
 @primitive()
-@device_kernel("row_dots(g, None, None, None, shape)")
+@kernel(name="row_dots", arguments=("g", None, None, None, "shape"))
 def row_sums_(g: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum of each row, in a shape."""
     return _sums(g).reshape(shape)
@@ -452,7 +452,7 @@ def _(h: Any, g_shape: tuple[int, ...]) -> Any:
 
 
 @primitive()
-@device_kernel("row_dots(g, x, mean, inverse, shape)")
+@kernel(name="row_dots")
 def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum of each row of g times the standardized x, in a shape."""
     if mean is not None and are_in_blocks(x, g, mean, inverse):
@@ -472,7 +472,7 @@ def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 
 
 @primitive()
-@device_kernel("normalize_grad(g, x, scale, mean, inverse)")
+@kernel(name="normalize_grad")
 def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
     """Return scale * inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     if are_in_blocks(x, g, scale, mean, inverse):
@@ -558,7 +558,7 @@ def _normalize_rows(x: Any, shape: tuple[int, int, int], eps: float, centered: b
     factor, offset = (None if one is None else array_of(one) for one in (scale, shift))
     found = None
     if floats.__class__ is not np.ndarray:
-        found = by_kernel("normalize", floats, factor, offset, eps, centered)
+        found = own_function("normalize", floats)(floats, factor, offset, eps, centered)
     if found is None:
         found = _statistics(floats, eps, centered, factor, offset)
     value, mean, variance, inverse = found
@@ -609,7 +609,7 @@ def _update(running: Any, observed: Any, momentum: float, factor: float = 1.0) -
     if isinstance(running, TensorBase):
         prepare_write(running)
     target = array_of(running)
-    compiler = COMPILERS.get(type(target))
+    compiler = compiler_of(type(target))
     if compiler is not None and _lie_alike(target, observed):
         if compiler not in _movers:
             _movers[compiler] = compiler.update(_moved, 1)
@@ -706,7 +706,7 @@ def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weig
         # Copies, since a training may change them before the backward of this call.
         mean, variance = mean.copy(), variance.copy()
     mean, variance = as_like(mean, data), as_like(variance, data)
-    if type(data) in COMPILERS:
+    if type(data) in COMPILED_TYPES:
         images = np.reshape(x, (*data.shape[:2], math.prod(data.shape[2:])))
         channels = [None if one is None else np.reshape(one, (1, -1, 1)) for one in (mean, variance, weight, bias)]
         return np.reshape(_by_given_statistics(images, *channels, eps), data.shape)
@@ -787,7 +787,7 @@ def _scaled_on_device(x: Any, scale: Any, shift: Any) -> Any:
 
 
 @primitive()
-@device_variant(_scaled_on_device)
+@kernel(variant=_scaled_on_device)
 def scaled_channels_(x: Any, scale: Any, shift: Any) -> Any:
     """Return x times a scale plus a shift of each channel, which may be None; x has the shape (n, channels, positions).
 
@@ -819,7 +819,7 @@ def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
 
 
 @primitive()
-@device_kernel("row_dots(x, y, None, None, shape)")
+@kernel(name="row_dots", arguments=("x", "y", None, None, "shape"))
 def row_dots_(x: Any, y: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum of each row of `x * y`, in a shape."""
     return _dots(x, y).reshape(shape)
@@ -895,7 +895,7 @@ def rms_norm_(x: Any, weight: Any, value: Any, inverse: Any) -> Any:
 
 
 @derivative(rms_norm_, "x")
-@device_kernel("rms_norm_grad(g, x, weight, inverse)")
+@kernel(name="rms_norm_grad")
 def _(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
     shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
     g = np.reshape(g if weight is None else g * weight, rows)
@@ -904,7 +904,7 @@ def _(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
 
 
 @derivative(rms_norm_, "weight")
-@device_kernel("rms_weight_grad(g, x, inverse, weight_shape)")
+@kernel(name="rms_weight_grad", arguments=("g", "x", "inverse", "weight_shape"))
 def _(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Any:
     shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
     value, _ = _recomputed(np.reshape(x, rows), None, np.reshape(inverse, (1, -1, 1)))
@@ -955,7 +955,8 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     rows = data.size // length if length else 0
     check_operands_beside("rms_norm", x, weight)
     if data.__class__ is not np.ndarray:
-        found = by_kernel("rms_norm", data.reshape(rows, length), None if weight is None else array_of(weight), eps)
+        flat = data.reshape(rows, length)
+        found = own_function("rms_norm", flat)(flat, None if weight is None else array_of(weight), eps)
         if found is not None:
             return _rms_norm(x, weight, found[0].reshape(data.shape), found[1])
     result, _, _ = _normalize_rows(x, (1, rows, length), eps, False, None, None)

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.device_functions import by_kernel
+from ...core.arrays.device_functions import own_function
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_like, zeros_like
 from ...core.ops.single_precision import by_single, holds_half, in_single
-from ...core.recording.kernels import device_kernel
+from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...core.tensor import asarray
@@ -55,7 +55,7 @@ def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
 
 def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
     """Return the maximum of each window, and its number among the elements of the window, the first of equal ones."""
-    if x.__class__ is not np.ndarray and (found := by_kernel("find_maxima", x, window)) is not None:
+    if x.__class__ is not np.ndarray and (found := own_function("find_maxima", x)(x, window)) is not None:
         return found  # type: ignore[no-any-return]
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     padded = pad(x, window.padding, lowest)
@@ -81,13 +81,13 @@ def max_pool2d_(x: Any, maxima: Any, choice: Any, window: Window) -> Any:
 
 
 @derivative(max_pool2d_, "x")
-@device_kernel("scatter_windows(g, choice, x_shape, window)")
+@kernel(name="scatter_windows", arguments=("g", "choice", "x_shape", "window"))
 def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
     return scatter_chosen(g, choice, x_shape, window)
 
 
 @primitive()
-@device_kernel("scatter_windows(g, choice, shape, window)")
+@kernel(name="scatter_windows")
 def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to the element that its window chose."""
     g = in_order_of(choice, g)
@@ -106,7 +106,7 @@ def _(h: Any, choice: Any, window: Window) -> Any:
 
 
 @primitive()
-@device_kernel("gather_windows(x, choice, window)")
+@kernel(name="gather_windows")
 def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
     """Return the element of x that each window chose."""
     padded = pad(x, window.padding)
@@ -218,7 +218,7 @@ def max_pool2d(
 
 
 @primitive()
-@device_kernel("gather_windows(x, None, window)")
+@kernel(name="gather_windows", arguments=("x", None, "window"))
 def window_sums_(x: Any, window: Window) -> Any:
     """Return the sum of each window."""
     padded = pad(x, window.padding)
@@ -238,7 +238,7 @@ def _(g: Any, x_shape: tuple[int, ...], window: Window) -> Any:
 
 
 @primitive()
-@device_kernel("scatter_windows(g, None, shape, window)")
+@kernel(name="scatter_windows", arguments=("g", None, "shape", "window"))
 def window_sums_grad_(g: Any, shape: tuple[int, ...], window: Window) -> Any:
     """Return images of zeros with each element of g added to all of its window."""
     padded = _zeros_around(shape, window, g)

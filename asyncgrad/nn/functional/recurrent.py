@@ -10,7 +10,7 @@ several times as fast as on a part of each row. The sigmoid is `1 / (1 + exp(-x)
 negated ahead of the products. In double precision NumPy's tanh takes three times as long as its exp, so there tanh is
 `2 / (1 + exp(-2 x)) - 1` if the arrays are large.
 
-A device may register what runs a recurrence on its arrays, as the function "recurrence" of `kernel_of`. Under
+A device may register what runs a recurrence on its arrays, under the name "recurrence". Under
 `create_graph`, and for arrays of a library that has none, the same steps are recorded operation by operation.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...core.arrays.device_functions import by_kernel
+from ...core.arrays.device_functions import own_function
 from ...core.arrays.one_device import check_operands_beside
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import is_device_array
@@ -473,7 +473,7 @@ def _gradients_in_arrays(
 def _runner_for(cell: Cell, arrays: Sequence[Any]) -> Any:
     """Return what runs a cell on the device of the arguments of `recur`, bare arrays; None if that has nothing."""
     x, _, to_hidden, _, added, projection, *state = arrays
-    return by_kernel("recurrence", x, cell.name, (to_hidden, added, projection), state)
+    return own_function("recurrence", x)(x, cell.name, (to_hidden, added, projection), state)
 
 
 def _run_on_device(cell: Cell, runner: Any, x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple[Any, ...]:

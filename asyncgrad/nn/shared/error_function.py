@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.values import as_array, empty_like
-from ...core.recording.kernels import C_FUNCTIONS, FusedFormula, fused
+from ...core.recording.kernels import FusedFormula, kernel
 
 __all__ = ["erfc", "normal_cdf", "normal_pdf_into"]
 
@@ -132,6 +132,7 @@ def _tail(size: Any) -> Any:
     return np.exp(-size * size) / size * (1 / math.sqrt(math.pi) - inverse * ratio)
 
 
+@kernel(c_name="erfc")
 def erfc(x: Any) -> Any:
     """Return 1 - erf(x) of a float64 array, with about 15 digits of however small a result.
 
@@ -168,9 +169,6 @@ def _erfc_everywhere(x: Any) -> Any:
     return np.where(size <= CENTRE, centre, np.where(x < -CENTRE, 2 - far, far))
 
 
-C_FUNCTIONS[erfc] = "erfc"
-
-
 @np.errstate(over="ignore")
 def _single_erf_of_scaled(x: Any) -> Any:
     """Return erf(x / sqrt(2)) of a float32 array."""
@@ -199,7 +197,7 @@ def _single_normal_cdf(x: Any) -> Any:
     return value
 
 
-@fused(lambda x: erfc(x * -ROOT_HALF) * 0.5)
+@kernel(expression=lambda x: erfc(x * -ROOT_HALF) * 0.5)
 def _normal_cdf(x: Any) -> Any:
     """Return the normal distribution function at each x: half of `erfc(-x / sqrt(2))`.
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.device_functions import by_kernel, own_function
+from ...core.arrays.device_functions import own_function
 from ...core.arrays.values import add_into, is_device_array, ones_like
-from ...core.recording.kernels import device_variant
+from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 
 __all__ = ["add_leading_sum", "leading_sum", "leading_sum_on_device", "maximum_along", "sum_along", "sum_rows"]
@@ -67,12 +67,12 @@ def leading_sum_on_device(a: Any, shape: tuple[int, ...]) -> Any:
 
 def add_leading_sum(total: Any, a: Any, shape: tuple[int, ...]) -> Any:
     """Add the sum over the leading axes of `a` to an array of a device that may be written into; return the new sum."""
-    result = by_kernel("add_leading_sum", total, a) if a.ndim > len(shape) == 1 else None
+    result = own_function("add_leading_sum", total)(total, a) if a.ndim > len(shape) == 1 else None
     return add_into(total, leading_sum_on_device(a, shape)) if result is None else result
 
 
 @primitive()
-@device_variant(leading_sum_on_device)
+@kernel(variant=leading_sum_on_device)
 def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
     """Return the sum over the leading axes of `a`, so that its trailing axes, of shape `shape`, remain."""
     if a.ndim == 2 and len(shape) == 1:

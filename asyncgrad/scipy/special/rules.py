@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import _ufuncs
 
-from ...core.arrays.device_functions import kernel_of
+from ...core.arrays.device_functions import own_function
 from ...core.arrays.values import is_device_array, raw
 from ...core.engine.device import device_of_array
 from ...core.recording.primitive import Primitive
@@ -71,8 +71,11 @@ _hurwitz_zeta = getattr(_ufuncs, "_zeta", special.zeta)
 def zeta_(s: Any, q: Any) -> Any:
     """Return Hurwitz's zeta function of arrays."""
     # CuPy's is not found by the name of SciPy's ufunc.
-    function = kernel_of("zeta", q) or kernel_of("zeta", s) or _hurwitz_zeta
-    return function(s, q)
+    for array in (q, s):
+        found = own_function("zeta", array)(s, q)
+        if found is not None:
+            return found
+    return _hurwitz_zeta(s, q)
 
 
 def _refused_by_name(name: str, formula: Callable[..., Any]) -> Callable[..., Any]:

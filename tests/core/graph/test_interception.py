@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import asyncgrad as ag
+from asyncgrad.core.arrays.device_functions import register_functions, unregister_functions
 from asyncgrad.core.arrays.interception import DEVICES, LAYERS, RECORDERS, STREAMS, intercept, stop_intercepting
-from asyncgrad.core.recording.kernels import register_kernel_compiler, unregister_kernel_compiler
 from asyncgrad.core.recording.primitive import RULES
 
 
@@ -71,7 +71,7 @@ def test_interceptors_stay_around_a_fused_kernel(is_intercepted_first: bool) -> 
     seen: list[Any] = []
     if is_intercepted_first:
         intercept(RECORDERS, interceptor("recorders", seen))
-    register_kernel_compiler(Array, Compiler())  # type: ignore[arg-type]
+    register_functions(Array, {}, Compiler())  # type: ignore[arg-type]
     try:
         if not is_intercepted_first:
             intercept(RECORDERS, interceptor("recorders", seen))
@@ -81,7 +81,7 @@ def test_interceptors_stay_around_a_fused_kernel(is_intercepted_first: bool) -> 
         stop_intercepting(RECORDERS)
         assert names_of(np.tanh)["_function"] is names_of(np.tanh)["_fused"].call
     finally:
-        unregister_kernel_compiler(Array)
+        unregister_functions(Array)
     assert names_of(np.tanh)["_function"] is np.tanh
 
 

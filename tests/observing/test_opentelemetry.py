@@ -12,7 +12,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.core.engine.observation import BackwardObserver, observe_process
+from asyncgrad.core.engine.observation import observe_process
+from asyncgrad.core.settings.observers import BackwardObserver
 from asyncgrad.errors import ArgumentTypeError
 from tests.support.failing import Trouble
 from tests.support.functions import awaiting, calling

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ...errors import ArgumentError, HookTypeError
 from ..settings.arguments import describe
 from ..settings.context import is_kind
-from .instruments import INSTRUMENTS, StepObserver
-from .observation import observers_in_use
+from ..settings.observers import STEPS, StepObserver
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -101,8 +100,7 @@ def add_step_callback(fn: Callable[[Step], Any], *, sampling: float = 1.0) -> St
     if isinstance(sampling, bool) or not isinstance(sampling, (int, float)) or not 0 <= sampling <= 1:
         raise ArgumentError(f"sampling is the share of runs to be called for, from 0 to 1, not {describe(sampling)}")
     callback = _StepCallback(fn, float(sampling))
-    observers_in_use[0] = True
-    INSTRUMENTS.put(callback, True)
+    STEPS.put(callback, True)
     return StepCallbackHandle(callback)
 
 
@@ -172,7 +170,7 @@ class _StepCallback:
     def remove(self) -> None:
         """Call it no more."""
         self.is_removed = True
-        INSTRUMENTS.take(self, True)
+        STEPS.take(self, True)
 
 
 @final

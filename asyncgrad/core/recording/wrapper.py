@@ -370,7 +370,7 @@ def _tell_observer(tensor_names: Sequence[str]) -> list[str]:
     """Tell the observer of the new node; the mode is True or an observer, see GRAD_MODE.
 
     If a profile is all that observes, its entry is made here: a call would cost as much as all the rest of it. See
-    ForwardRecorder for what it holds. The profile looks for the caller where that is not the function of the last time,
+    NodeRecorder for what it holds. The profile looks for the caller where that is not the function of the last time,
     and makes the entry itself if it needs to know more: what a function of the superlinear ones has saved.
     """
     if not tensor_names:

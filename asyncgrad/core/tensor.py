@@ -71,6 +71,7 @@ from .ops.splitting import unstacked
 from .ops.windows import as_strided
 from .recording.primitive import RULES
 from .settings.arguments import describe, truth
+from .settings.awaiting import NEVER_AWAITED
 from .settings.callers import shorten_traceback
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
 from .settings.lazy import import_deferred
@@ -1370,6 +1371,8 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
 asarray.__module__ = "asyncgrad"
 
 register_imported_einops()
+
+NEVER_AWAITED.add(Tensor)
 
 
 # It copies arrays of a device.

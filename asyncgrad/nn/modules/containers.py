@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Generic, Self, SupportsIndex, TypeVar, final, overload
 
 from ...core.settings.arguments import describe, whole_number
-from ...core.settings.loop_turn import keep_pace
+from ...core.settings.awaiting import pass_through
 from ...core.tensor import Tensor
 from ...errors import ArgumentError, ArgumentTypeError
 from .module import Module, Parameter
@@ -179,22 +179,7 @@ class Sequential(_NumberedModules):
 
     def forward(self, input: Any) -> Any:
         """Return the output of the last module; an awaitable if one of them is async."""
-        modules = self._all()
-        for number, module in enumerate(modules):
-            input = module(input)
-            if not isinstance(input, Tensor) and inspect.isawaitable(input):
-                return self._forward_async(input, modules[number + 1 :])
-        return input
-
-    async def _forward_async(self, awaitable: Any, modules: list[Module]) -> Any:
-        output = await awaitable
-        # Not before: a coroutine that is cancelled there would never have been awaited.
-        await keep_pace()
-        for module in modules:
-            output = module(output)
-            if not isinstance(output, Tensor) and inspect.isawaitable(output):
-                output = await output
-        return output
+        return pass_through(self._all(), input)
 
 
 @final

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import setitem
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, final
@@ -14,7 +13,7 @@ from ...core.arrays.interception import on_device_of
 from ...core.graph.html import panel, table
 from ...core.graph.saved_hooks import prepare_write
 from ...core.settings.arguments import describe, truth
-from ...core.settings.loop_turn import keep_pace
+from ...core.settings.awaiting import run_steps
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import container_type, register_model
 from ...core.tree.structure import TreeStructure, are_equal, flatten
@@ -211,15 +210,8 @@ class Module:
         record: _Record = self._record
         if record.forward_pre_hooks is None and record.forward_hooks is None:
             return self.forward(*args, **kwargs)
-        steps = self._hooked_call(args, kwargs)
-        result = next(steps)
-        try:
-            while isinstance(result, Tensor) or not inspect.isawaitable(result):
-                result = steps.send(result)
-        except StopIteration as end:
-            return end.value
-        rest: Any = _await_rest(steps, result)
-        return rest
+        result: Any = run_steps(self._hooked_call(args, kwargs))
+        return result
 
     # Attributes.
 
@@ -741,19 +733,6 @@ class Module:
             f"{count:,}" if count else "",
             "" if not count else "yes" if trained == count else "frozen" if not trained else f"{trained:,} of them",
         )
-
-
-async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:
-    """Go on with a call from its first awaitable."""
-    try:
-        while True:
-            if not isinstance(result, Tensor) and inspect.isawaitable(result):
-                result = await result
-                # Not before: a coroutine that is cancelled there would never have been awaited.
-                await keep_pace()
-            result = steps.send(result)
-    except StopIteration as end:
-        return end.value
 
 
 def _flatten_module(module: Module) -> tuple[Sequence[Any], Any]:

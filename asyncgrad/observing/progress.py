@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, final
 from ..core.engine.dependency_executor import DependencyExecutor
 from ..core.engine.graph_task import GraphTask
 from ..core.engine.observation import NODES_ELSEWHERE
-from ..core.settings.arguments import describe, number, whole_number
+from ..core.settings.arguments import must_be, number, whole_number
 from ..core.settings.observers import BACKWARDS, BackwardObserver, ObserverBlock
 from ..core.settings.scheduling import CLOCK
 from ..errors import ArgumentError, ArgumentTypeError
@@ -328,9 +328,7 @@ class progress(ObserverBlock):
     ) -> None:
         chosen = _choose_style(style)
         if file is not None and not hasattr(file, "write"):
-            raise ArgumentTypeError(
-                f"file of ag.progress must be an open text file, not {describe(file)}: write open(path, 'w')"
-            )
+            raise ArgumentTypeError(must_be("file of ag.progress", "an open text file", file, "write open(path, 'w')"))
         nodes = whole_number(minimum_nodes, "minimum_nodes", 0)
         if interval is None:
             is_log = chosen == "text" and not getattr(sys.stderr if file is None else file, "isatty", bool)()
@@ -366,7 +364,7 @@ def _choose_style(style: str | None) -> str:
         return "tqdm" if _is_installed("tqdm") else "text"
     if not isinstance(style, str) or style not in _STYLES:
         names = ", ".join(map(repr, _STYLES))
-        raise ArgumentError(f"style of ag.progress must be one of {names}, or None, not {describe(style)}")
+        raise ArgumentError(must_be("style of ag.progress", f"one of {names}, or None", style))
     package = _STYLES[style][1]
     if package is not None and not _is_installed(package):
         raise ModuleNotFoundError(

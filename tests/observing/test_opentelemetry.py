@@ -152,7 +152,7 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch):
 
 
 def test_a_bad_argument_is_refused():
-    with pytest.raises(ArgumentTypeError, match="node_spans is True or False"):
+    with pytest.raises(ArgumentTypeError, match="node_spans must be True or False"):
         ag.engine.OpenTelemetryInstrumentor().instrument(node_spans="yes")
 
 

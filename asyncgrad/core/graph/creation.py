@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, final
 
 from ...errors import GraphError, HookError, HookTypeError
-from ..settings.arguments import describe
+from ..settings.arguments import check_callable, describe
 from ..settings.context import (
     ANOMALY,
     CURRENT_STREAMS,
@@ -301,8 +301,7 @@ class node_creation_hook(ObserverBlock):
     _observers = CREATION_HOOKS
 
     def __init__(self, hook: Callable[[Any], None]) -> None:
-        if not callable(hook):
-            raise HookTypeError(f"a node creation hook must be callable, not {describe(hook)}: pass a function")
+        check_callable(hook, "a node creation hook", instead="pass a function")
         if is_kind(inspect.iscoroutinefunction, hook):
             raise HookTypeError(
                 f"node creation {name_hook(hook)} is an async def, and an operation that makes a node cannot await it: "

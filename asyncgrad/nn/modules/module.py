@@ -12,7 +12,7 @@ from ...core.arrays.hooks import HookList, RemovableHandle
 from ...core.arrays.interception import on_device_of
 from ...core.graph.html import panel, table
 from ...core.graph.saved_hooks import prepare_write
-from ...core.settings.arguments import describe, truth
+from ...core.settings.arguments import describe, must_be, truth
 from ...core.settings.awaiting import run_steps
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import container_type, register_model
@@ -292,7 +292,7 @@ class Module:
             ArgumentTypeError: `module` is no Module.
         """
         if module is not None and not isinstance(module, Module):
-            raise ArgumentTypeError(f"module must be a Module, not {describe(module)}")
+            raise ArgumentTypeError(must_be("module", "a Module", module))
         setattr(self, name, module)
 
     # What a module consists of.
@@ -416,7 +416,7 @@ class Module:
         self._check_not_frozen("the state")
         if not isinstance(state_dict, Mapping):
             raise ArgumentTypeError(
-                f"state_dict must be a dict of tensors, as model.state_dict() returns it, not {describe(state_dict)}"
+                must_be("state_dict", "a dict of tensors, as model.state_dict() returns it", state_dict)
             )
         own = self._state()
         # A tensor in two places is also loaded by one of its paths: files of PyTorch's models have no more.
@@ -857,7 +857,7 @@ def _check_attribute(module: Module, name: str, value: Any) -> None:
     if not isinstance(name, str) or not name or "." in name:
         raise ArgumentError(f"the name of a tensor in a module is a non-empty string without dots, not {name!r}")
     if value is not None and not isinstance(value, Tensor):
-        raise ArgumentTypeError(f"{name} must be a Tensor or None, not {describe(value)}: write ag.tensor(...)")
+        raise ArgumentTypeError(must_be(name, "a Tensor or None", value, "write ag.tensor(...)"))
     if hasattr(module, name) and not isinstance(getattr(module, name), (Tensor, type(None))):
         raise ArgumentError(f"{type(module).__name__} has an attribute {name!r} already, which is no tensor")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...core.engine.loops import loop_is_running
 from ...core.graph.html import panel
-from ...core.settings.arguments import describe, truth
+from ...core.settings.arguments import must_be, truth
 from ...core.settings.observers import DEVICE_WORK, NEW_NODES, STEPS, Observers
 from ...errors import ArgumentTypeError, DeviceError, ProfileError
 from .critical_path import CriticalNode, critical_path
@@ -63,7 +63,7 @@ class profile:
     def __init__(self, *, whole_process: bool = False, clock: Clock | None = None) -> None:
         self._whole_process = truth(whole_process, "whole_process")
         if clock is not None and not callable(clock):
-            raise ArgumentTypeError(f"clock is a function that returns seconds, not {describe(clock)}")
+            raise ArgumentTypeError(must_be("clock", "a function that returns seconds", clock))
         self._recorder = Recorder(clock or perf_counter)
         self._is_entered = False
         self._record: Record | None = None
@@ -157,7 +157,7 @@ class profile:
             OSError: the file cannot be written. The profile is as it was, and can be written elsewhere.
         """
         if not isinstance(path, (str, os.PathLike)):
-            raise ArgumentTypeError(f"path is the path of a file, not {describe(path)}")
+            raise ArgumentTypeError(must_be("path", "the path of a file", path))
         text = make_trace(self._read("export_chrome_trace()"))
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  # a path of any kind
             file.write(text)

@@ -1,4 +1,4 @@
-"""A refusal of one kind has one function that words it: of a wrong type, of a device that lacks a function, and others."""
+"""A refusal of one kind has one function that words it: a wrong type, a device that lacks a function, and others."""
 
 from __future__ import annotations
 

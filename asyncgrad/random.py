@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .core.settings.arguments import describe
+from .core.settings.arguments import must_be
 from .core.settings.context import GENERATOR, SeededGenerator
 from .errors import ArgumentTypeError
 
@@ -38,7 +38,7 @@ def seed(value: int | np.random.Generator | None = None) -> np.random.Generator:
     if isinstance(value, (bool, np.bool_)) or not (
         value is None or isinstance(value, (int, np.integer, np.random.Generator))
     ):
-        raise ArgumentTypeError(f"a seed is an int, a NumPy Generator or None, not {describe(value)}")
+        raise ArgumentTypeError(must_be("a seed", "an int, a NumPy Generator or None", value))
     found = np.random.default_rng(value)
     GENERATOR.set(found)
     return found
@@ -80,7 +80,7 @@ def set_state(state: Mapping[str, Any]) -> None:
     Source: torch.set_rng_state.
     """
     if not isinstance(state, Mapping) or not hasattr(np.random, str(state.get("bit_generator"))):
-        raise ArgumentTypeError(f"state must be what ag.random.get_state() returned, not {describe(state)}")
+        raise ArgumentTypeError(must_be("state", "what ag.random.get_state() returned", state))
     bits = getattr(np.random, state["bit_generator"])()
     bits.state = state
     seed(np.random.Generator(bits))

@@ -30,7 +30,7 @@ from .engine.engine import Engine
 from .graph.leaf import Identity, gradient_edge
 from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
-from .settings.arguments import describe, truth
+from .settings.arguments import describe, must_be, truth
 from .settings.context import TRAINING_STEPS, TrainingStepLike
 from .tree.registry import container_type
 from .tree.structure import TreeStructure, flatten, paths, unflatten
@@ -355,9 +355,7 @@ def _as_sequence(tensors: Any, role: str) -> tuple[Root, ...]:
 def _check_root(where: str, root: Any) -> None:
     """Raise unless something that is no tensor is a GradientEdge that leads to an input of a node."""
     if not isinstance(root, GradientEdge):
-        raise GradientTypeError(
-            f"{where} must be a Tensor or a GradientEdge, not {describe(root)}: {_tensor_instead(where, root)}"
-        )
+        raise GradientTypeError(must_be(where, "a Tensor or a GradientEdge", root, _tensor_instead(where, root)))
     _check_edge(where, root)
 
 
@@ -560,8 +558,12 @@ def _check_gradient(index: int, root: Root, gradient: Any, metadata: InputMetada
         is_device_array = values.is_device_array(gradient)
         if not (is_device_array or isinstance(gradient, (np.ndarray, np.generic, int, float, complex))):
             raise GradientTypeError(
-                f"the gradient of root {index} ({_label(root)}) must be a tensor or an array, not "
-                f"{describe(gradient)}: write np.asarray(...)"
+                must_be(
+                    f"the gradient of root {index} ({_label(root)})",
+                    "a tensor or an array",
+                    gradient,
+                    "write np.asarray(...)",
+                )
             )
         if not is_device_array:
             gradient = values.on_device(np.asarray(gradient), metadata.device)

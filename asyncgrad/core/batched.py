@@ -12,7 +12,7 @@ from .arrays import values
 from .arrays.interception import on_device_of_arguments
 from .arrays.tensor_base import TensorBase
 from .engine.engine import Engine
-from .settings.arguments import describe
+from .settings.arguments import must_be
 from .settings.context import set_grad_enabled
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
         raise InvalidGradientError(f"is_grads_batched=True needs a batch of gradients for output {index}: {wanted}")
     if not isinstance(batch, (TensorBase, np.ndarray, np.generic, int, float, complex)):
         raise GradientTypeError(
-            f"the batch of gradients of output {index} must be a tensor or an array, not {describe(batch)}: {wanted}"
+            must_be(f"the batch of gradients of output {index}", "a tensor or an array", batch, wanted)
         )
     shape = np.shape(values.raw(batch))
     if not shape or shape[1:] != root._data.shape:

@@ -70,7 +70,8 @@ from .ops.shaping import copy, matrix_transpose, ravel, reshape, squeeze, swapax
 from .ops.splitting import unstacked
 from .ops.windows import as_strided
 from .recording.primitive import RULES
-from .settings.arguments import describe, truth
+from .settings.arguments import describe, must_be, truth
+from .settings.awaiting import NEVER_AWAITED
 from .settings.callers import shorten_traceback
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
 from .settings.lazy import import_deferred
@@ -167,9 +168,7 @@ class Tensor(TensorBase):
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise GradientTypeError(
-                    f"grad must be a Tensor or None, not {describe(value)}: write t.grad = ag.asarray(value)"
-                )
+                raise GradientTypeError(must_be("grad", "a Tensor or None", value, "write t.grad = ag.asarray(value)"))
             if value is self:
                 raise InvalidGradientError("a tensor cannot be its own gradient: write t.grad = t.detach().copy()")
             if value.shape != self.shape or value.dtype != self.dtype:
@@ -1370,6 +1369,8 @@ def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None,
 asarray.__module__ = "asyncgrad"
 
 register_imported_einops()
+
+NEVER_AWAITED.add(Tensor)
 
 
 # It copies arrays of a device.

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.values import is_device_array
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import must_be
 from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
 from ..core.tree.structure import flatten, paths, unflatten
@@ -260,11 +260,11 @@ def _advice(given: Any) -> str:
     """Return what to write for a source that holds arrays in a way of its own; nothing for others."""
     home = type(given).__module__.partition(".")[0]
     if isinstance(given, dict):
-        return ": make arrays of its lists, as in {name: np.array(column) for name, column in source.items()}"
+        return "make arrays of its lists, as in {name: np.array(column) for name, column in source.items()}"
     if home == "pandas":
-        return ": write source.to_numpy(), or {name: source[name].to_numpy() for name in source}"
+        return "write source.to_numpy(), or {name: source[name].to_numpy() for name in source}"
     if home == "scipy" and hasattr(given, "toarray"):
-        return ": write source.toarray(), or an iterable of the rows that it gives"
+        return "write source.toarray(), or an iterable of the rows that it gives"
     return ""
 
 
@@ -289,7 +289,5 @@ def make_source(given: Any, size: int | None, drop_last: bool) -> Source | Async
             return SequenceSource(given, size, drop_last)
         if isinstance(given, Iterable):
             return StreamSource(given, size, drop_last)
-    raise ArgumentTypeError(
-        f"source must be a tree of arrays, a sequence of examples, an iterable or an async iterable, not "
-        f"{describe(given)}" + _advice(given)
-    )
+    expected = "a tree of arrays, a sequence of examples, an iterable or an async iterable"
+    raise ArgumentTypeError(must_be("source", expected, given, _advice(given)))

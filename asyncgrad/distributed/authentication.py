@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import describe, must_be
 from ..core.settings.awaiting import call
 from ..errors import ArgumentError, ArgumentTypeError
 from .text import check_text
@@ -84,7 +84,7 @@ def _name(name: Any) -> str:
 
 def _key(key: Any) -> bytes:
     if not isinstance(key, (str, bytes)):
-        raise ArgumentTypeError(f"a key is a string or bytes, not {describe(key)}")
+        raise ArgumentTypeError(must_be("a key", "a string or bytes", key))
     found = check_text(key, "a key").encode() if isinstance(key, str) else key
     if not found or not all(0x21 <= byte < 0x7F for byte in found):
         raise ArgumentError(

@@ -16,7 +16,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from ..core.settings.arguments import describe, number, whole_number
+from ..core.settings.arguments import must_be, number, whole_number
 from ..errors import ArgumentError, ArgumentTypeError, ReplicaError, WorkerLostError
 from .concurrency import compute, start_lasting
 from .failures import restore_error
@@ -24,7 +24,7 @@ from .payload import check_size
 from .text import check_text
 from .transport import Reply, Request, Transport
 
-__all__ = ["Collective", "InProcessGroup", "RemoteGroup"]
+__all__ = ["Collective", "InProcessGroup", "RemoteGroup", "check_rank"]
 
 #: How many rounds that were decided are remembered: a replica is at most one round ahead of the others.
 _REMEMBERED = 64
@@ -99,7 +99,7 @@ class InProcessGroup:
 
     def member(self, rank: int) -> Collective:
         """Return the Collective of one replica."""
-        _check_rank(rank, self._size)
+        check_rank(rank, self._size)
         return _Member(self, rank, self._size)
 
     def give(self, rank: int, key: tuple[int, ...], array: np.ndarray) -> concurrent.futures.Future[np.ndarray]:
@@ -221,12 +221,12 @@ class RemoteGroup:
         self.name: str = name
         self.timeout: float = number(timeout, "timeout", 0)
         if secret is not None and not isinstance(secret, str):
-            raise ArgumentTypeError(f"secret is a string, as secrets.token_urlsafe() makes one, not {describe(secret)}")
+            raise ArgumentTypeError(must_be("secret", "a string, as secrets.token_urlsafe() makes one", secret))
         self._secret = {} if secret is None else {"secret": check_text(secret, "secret")}
 
     def member(self, rank: int) -> Collective:
         """Return the Collective of one replica."""
-        _check_rank(rank, self.size)
+        check_rank(rank, self.size)
         return _RemoteMember(self, rank)
 
     async def close(self) -> None:
@@ -369,7 +369,8 @@ def _set_done(ended: asyncio.Future[None]) -> None:
         ended.set_result(None)
 
 
-def _check_rank(rank: int, size: int) -> None:
+def check_rank(rank: int, size: int) -> None:
+    """Raise unless a replica has a place in a group of `size`."""
     if not 0 <= whole_number(rank, "rank") < size:
         raise ArgumentError(f"rank is a number from 0 to {size - 1}, not {rank}")
 

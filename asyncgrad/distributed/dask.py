@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core.arrays.values import owned
 from ..core.engine.eager_task import EagerTask, start_task
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import must_be
 from ..errors import ArgumentTypeError, WorkerLostError
 from .concurrency import run_patiently
 from .failures import unknown_worker
@@ -200,7 +200,7 @@ class DaskTransport:
         if client is None:
             client = distributed.get_client()
         if not isinstance(client, distributed.Client):
-            raise ArgumentTypeError(f"client is a distributed.Client, not {describe(client)}")
+            raise ArgumentTypeError(must_be("client", "a distributed.Client", client))
         return cls(client)
 
     def export(self, definition: Any) -> Any:

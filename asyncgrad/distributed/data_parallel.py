@@ -18,7 +18,7 @@ import numpy as np
 
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.graph.leaf import get_gradient_edge
-from ..core.settings.arguments import describe, truth, whole_number
+from ..core.settings.arguments import takes, truth, whole_number
 from ..core.settings.context import CURRENT_GRAPH_TASK, no_grad
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import leaves as leaves_of
@@ -74,9 +74,7 @@ class DataParallel:
         found = model.parameters() if isinstance(model, Module) else leaves_of(model)
         self._params: list[Tensor] = list({id(one): one for one in found if _is_parameter(one)}.values())
         if not self._params:
-            raise ArgumentTypeError(
-                f"DataParallel takes a Module or a tree of tensors that require grad, not {describe(model)}"
-            )
+            raise ArgumentTypeError(takes("DataParallel", "a Module or a tree of tensors that require grad", model))
         for param in self._params:
             if not param.device.has_host_arrays:
                 raise DeviceError(

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import describe, must_be
 from ..core.settings.context import GENERATOR, SeededGenerator
 from ..core.tensor import Tensor, tensor
 from ..core.tree.structure import flatten, unflatten
@@ -58,7 +58,7 @@ class Definition:
         if isinstance(fn, Module):
             return Program(fn, fn, list(fn.parameters()), self)
         if not callable(fn):
-            raise ArgumentTypeError(f"a stage is a function or a Module, not {describe(fn)}")
+            raise ArgumentTypeError(must_be("a stage", "a function or a Module", fn))
         if self.params is None or self.params_at_home:
             return Program(fn, None, [], self)
         found, structure = flatten(self.params)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from ..errors import ArgumentError, BusyError, UnknownStageError
+from .collective import check_rank
 from .definition import Definition
 from .exclusive import owned_by
 from .host import StageHost
@@ -348,8 +349,7 @@ class Guard:
             self._host.check_group(name, secret)
         if request.op != "drop":
             rank, size = request.fields["rank"], request.fields["size"]
-            if not 0 <= rank < size:
-                raise ArgumentError(f"rank is a number from 0 to {size - 1}, not {rank}")
+            check_rank(rank, size)
             if found.members.get(rank, client) != client:
                 raise PermissionError(f"replica {rank} of this group is another client's")
             if request.op == "all_reduce" or name not in self._groups:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from ..core.engine.measured_calls import ALWAYS_ON_WORKER
-from ..core.settings.arguments import describe, number, whole_number
+from ..core.settings.arguments import describe, must_be, number, whole_number
 from ..core.settings.scheduling import OFFLOAD_THRESHOLD
 from ..errors import ArgumentError, ArgumentTypeError, BusyError, PayloadError
 from .authentication import authenticator
@@ -282,5 +282,5 @@ def _as_definition(name: Any, found: Any) -> Definition:
         raise ArgumentTypeError(f"stages are registered by name, not by {describe(name)}")
     definition = found if isinstance(found, Definition) else Definition(found)
     if not callable(definition.fn):
-        raise ArgumentTypeError(f"stage {name!r} must be a function, a Module or a Definition, not {describe(found)}")
+        raise ArgumentTypeError(must_be(f"stage {name!r}", "a function, a Module or a Definition", found))
     return definition

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import must_be, takes
 from ..errors import ArgumentError, ArgumentTypeError
 from ..nn.modules.module import Module
 from ..random import generator
@@ -66,9 +66,7 @@ def stage(
     if gradients not in ("stage", "home"):
         raise ArgumentError(f"gradients is 'stage' or 'home', not {gradients!r}")
     if not callable(fn) or (isinstance(fn, type) and issubclass(fn, Module)):
-        raise ArgumentTypeError(
-            f"a stage is a function or a Module, not {describe(fn)}: for a class, RemoteModule(...)"
-        )
+        raise ArgumentTypeError(must_be("a stage", "a function or a Module", fn, "for a class, RemoteModule(...)"))
     if isinstance(fn, Module) and params is not None:
         raise ArgumentError("a Module has parameters of its own: leave params out, or pass a function")
     if gradients == "home" and params is None:
@@ -121,7 +119,7 @@ def RemoteModule(  # noqa: N802
         [(2, 3), (2,)]
     """
     if not (isinstance(module, type) and issubclass(module, Module)):
-        raise ArgumentTypeError(f"RemoteModule(worker, module) takes a subclass of nn.Module, not {describe(module)}")
+        raise ArgumentTypeError(takes("RemoteModule(worker, module)", "a subclass of nn.Module", module))
     seed = int(generator().integers(2**32))
     definition = Definition(module, args=tuple(args), kwargs=dict(kwargs or {}), optimizer=optimizer, seed=seed)
     options: dict[str, Any] = {"allow_other_workers": allow_other_workers, "backup": backup, "name": name}

@@ -16,7 +16,7 @@ from ..core.function.function import Function
 from ..core.function.once_differentiable import once_differentiable
 from ..core.graph.leaf import AccumulateGrad
 from ..core.graph.node import Node
-from ..core.settings.arguments import describe, whole_number
+from ..core.settings.arguments import must_be, whole_number
 from ..core.settings.context import enable_grad, is_grad_enabled
 from ..core.tensor import Tensor, asarray, tensor
 from ..core.tree.structure import TreeStructure, flatten, unflatten
@@ -117,14 +117,14 @@ class _Flow:
     ) -> None:
         self._stages = list(stages) if isinstance(stages, Iterable) else []
         if not self._stages or not all(callable(one) for one in self._stages):
-            raise ArgumentTypeError(f"stages is a list of functions, not {describe(stages)}")
+            raise ArgumentTypeError(must_be("stages", "a list of functions", stages))
         self.count: int = whole_number(micro_batches, "micro_batches", 1)
         if schedule not in ("gpipe", "1f1b"):
             raise ArgumentError(f"schedule is 'gpipe' or '1f1b', not {schedule!r}")
         if reduction not in ("mean", "sum"):
             raise ArgumentError(f"reduction is 'mean' or 'sum', not {reduction!r}")
         if loss is not None and not callable(loss):
-            raise ArgumentTypeError(f"loss is a function, not {describe(loss)}")
+            raise ArgumentTypeError(must_be("loss", "a function", loss))
         if schedule == "1f1b" and loss is None:
             raise ArgumentError("'1f1b' runs the backward of a micro-batch in between, for which it needs a loss")
         self.is_1f1b: bool = schedule == "1f1b"
@@ -407,7 +407,7 @@ def _leaves_of(root: Any) -> list[Any]:
 
 def _check_loss(found: Any) -> Any:
     if not isinstance(found, Tensor) or found._data.size != 1 or found._data.dtype.kind != "f":
-        raise ArgumentTypeError(f"the loss of a micro-batch is a tensor with one real number, not {describe(found)}")
+        raise ArgumentTypeError(must_be("the loss of a micro-batch", "a tensor with one real number", found))
     return found._data.reshape(()).copy()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.values import is_device_array
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import describe, must_be
 from ..core.tensor import Tensor, asarray
 from ..core.tree.as_json import CONTAINER, from_json, to_json
 from ..errors import ArgumentTypeError
@@ -50,7 +50,7 @@ def _leaf(value: Any, put: Callable[[Any], Any], path: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if type(key) not in (str, int, float, bool):
-                raise ArgumentTypeError(f"a key of {path} must be a string or a number, not {describe(key)}")
+                raise ArgumentTypeError(must_be(f"a key of {path}", "a string or a number", key))
         return CONTAINER
     if type(value) in (list, tuple):
         return CONTAINER

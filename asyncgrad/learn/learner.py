@@ -22,7 +22,7 @@ from ..core.backward import backward
 from ..core.engine.device import Device, device
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.measured_calls import MeasuredCalls
-from ..core.settings.arguments import check_function, describe, number, whole_number
+from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
 from ..core.settings.context import GENERATOR, SeededGenerator, no_grad
 from ..core.tensor import Tensor, tensor
 from ..core.tree.structure import map as map_tree
@@ -922,9 +922,9 @@ def _check_functions(model: Any, loss: Any, optimizer: Any, evaluate: Any) -> No
     if evaluate is not None:
         check_function(evaluate, "evaluate")
     if not isinstance(model, Module):
-        raise ArgumentTypeError(f"model must be an nn.Module, not {describe(model)}")
+        raise ArgumentTypeError(must_be("model", "an nn.Module", model))
     if not callable(loss):
-        raise ArgumentTypeError(f"loss must be a function, which is called as loss(model, batch), not {describe(loss)}")
+        raise ArgumentTypeError(must_be("loss", "a function, which is called as loss(model, batch)", loss))
     try:
         inspect.signature(loss).bind(model, None)
     except TypeError as error:
@@ -932,7 +932,7 @@ def _check_functions(model: Any, loss: Any, optimizer: Any, evaluate: Any) -> No
     except ValueError:
         pass  # a function written in C, which does not tell what it takes
     if not isinstance(optimizer, Optimizer):
-        raise ArgumentTypeError(f"optimizer must be one of ag.optim, not {describe(optimizer)}")
+        raise ArgumentTypeError(must_be("optimizer", "one of ag.optim", optimizer))
     own = {id(param) for param in model.parameters()}
     others = [param for param in _trained(optimizer) if id(param) not in own]
     if others:

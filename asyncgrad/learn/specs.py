@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.settings.arguments import describe, whole_number
+from ..core.settings.arguments import describe, must_be, whole_number
 from ..core.tensor import Tensor
 from ..errors import ArgumentError, ExampleError
 from .ranges import (
@@ -260,7 +260,7 @@ def check_specs(spec: Any, name: str) -> None:
         for index, part in enumerate(spec):
             check_specs(part, f"{name}[{index}]")
     else:
-        raise ArgumentError(f"{name} must be a tree of learn.ArraySpec, such as ArraySpec((3,)), not {describe(spec)}")
+        raise ArgumentError(must_be(name, "a tree of learn.ArraySpec, such as ArraySpec((3,))", spec))
 
 
 #: How deep a tree without specs may be. Python's own limit is some hundreds, of frames of whoever goes through it.

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.arrays.copy_on_write import share_array
 from ..core.arrays.interception import on_device_of_arguments
 from ..core.arrays.values import as_like, is_writeable
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import must_be, takes
 from ..core.tensor import Tensor
 from ..core.tree.structure import map as map_tree
 from ..errors import ArgumentError, ArgumentTypeError
@@ -38,9 +38,7 @@ def _shared(leaf: Any) -> Any:
 def publish(module: Any, values: Any) -> None:
     """Put new arrays in place of those of a module's tensors, all or none; `values` are by path."""
     if not isinstance(values, Mapping):
-        raise ArgumentTypeError(
-            f"update takes tensors by path, such as model.state_dict(), or a module, not {describe(values)}"
-        )
+        raise ArgumentTypeError(takes("update", "tensors by path, such as model.state_dict(), or a module", values))
     own = {path: tensor for path, tensor in module._tensors() if isinstance(tensor, Tensor)}
     arrays, problems = fitting_arrays(own, values, "the update")
     problems += [f"{path} is unexpected" for path in values if path not in own]
@@ -101,5 +99,5 @@ def _as_array(path: str, value: Any, like: Tensor, where: str) -> Any:
             value = value.float()
     array = np.asarray(value)
     if array.dtype.kind not in "biufc":
-        raise ArgumentTypeError(f"{path} in {where} must be a tensor or an array, not {describe(value)}")
+        raise ArgumentTypeError(must_be(f"{path} in {where}", "a tensor or an array", value))
     return array

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import describe, must_be, takes
 from ..core.settings.files import replacing
 from ..core.tensor import Tensor, asarray
 from ..errors import ArgumentError, ArgumentTypeError
@@ -56,7 +56,7 @@ def save_safetensors(
     safetensors = _import_safetensors()
     state = model.state_dict() if isinstance(model, Module) else model
     if not isinstance(state, Mapping):
-        raise ArgumentTypeError(f"save_safetensors takes a module or a dict of tensors, not {describe(state)}")
+        raise ArgumentTypeError(takes("save_safetensors", "a module or a dict of tensors", state))
     for name in state:
         if not isinstance(name, str):
             raise ArgumentTypeError(f"the tensors in a file have names, and {describe(name)} is none")
@@ -99,7 +99,7 @@ def _import_safetensors() -> Any:
 def _as_contiguous(name: str, value: Any) -> Any:
     array = value.detach().to("cpu").numpy() if isinstance(value, Tensor) else value
     if not isinstance(array, (np.ndarray, np.generic)):
-        raise ArgumentTypeError(f"{name} must be a tensor or an array, not {describe(value)}")
+        raise ArgumentTypeError(must_be(name, "a tensor or an array", value))
     # In the byte order of the format, and in memory of its own order.
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(np.shape(array))
     if array.dtype.type not in _DTYPES.values():

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import takes
 from ..core.tensor import Tensor
 from ..core.tensor import asarray as as_tensor
 from ..errors import ArgumentError, ArgumentTypeError
@@ -137,7 +137,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         return array(x, copy=copy, device=device)
     if not hasattr(x, "__dlpack__"):
         raise ArgumentTypeError(
-            f"from_dlpack takes an array of a library that has __dlpack__, not {describe(x)}: write asarray(x)"
+            takes("from_dlpack", "an array of a library that has __dlpack__", x, "write asarray(x)")
         )
     # NumPy 2.0 has no such argument.
     asked: dict[str, Any] = {} if copy is None else {"copy": copy}

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Protocol, final
+from typing import Any, Protocol, Self, final
 
 from ..core.engine.dependency_executor import DependencyExecutor
 from ..core.engine.graph_task import GraphTask
-from ..core.engine.observation import NODES_ELSEWHERE, OBSERVERS, BackwardObserver, observers_in_use
-from ..core.settings.arguments import describe, number, whole_number
-from ..core.settings.context import Mode
+from ..core.engine.observation import NODES_ELSEWHERE
+from ..core.settings.arguments import must_be, number, whole_number
+from ..core.settings.observers import BACKWARDS, BackwardObserver, ObserverBlock
 from ..core.settings.scheduling import CLOCK
 from ..errors import ArgumentError, ArgumentTypeError
 
@@ -282,7 +282,7 @@ def _waits_for(graph_task: GraphTask) -> str:
 
 
 @final
-class progress(Mode):
+class progress(ObserverBlock):
     """Inside, each backward that takes its time shows how far it is: nodes ended of all, what it waits for, elapsed.
 
     A bar appears once a backward has run for `interval`, and goes when it ends, fails or is cancelled. Up to four
@@ -316,6 +316,7 @@ class progress(Mode):
     """
 
     __slots__ = ("_display",)
+    _observers = BACKWARDS
 
     def __init__(
         self,
@@ -327,9 +328,7 @@ class progress(Mode):
     ) -> None:
         chosen = _choose_style(style)
         if file is not None and not hasattr(file, "write"):
-            raise ArgumentTypeError(
-                f"file of ag.progress must be an open text file, not {describe(file)}: write open(path, 'w')"
-            )
+            raise ArgumentTypeError(must_be("file of ag.progress", "an open text file", file, "write open(path, 'w')"))
         nodes = whole_number(minimum_nodes, "minimum_nodes", 0)
         if interval is None:
             is_log = chosen == "text" and not getattr(sys.stderr if file is None else file, "isatty", bool)()
@@ -338,18 +337,11 @@ class progress(Mode):
             seconds = number(interval, "interval", 0)
         self._display = _Display(chosen, file, nodes, seconds)
 
-    def _get(self) -> Any:
-        return OBSERVERS.of_context.get()
-
-    def _set(self, value: Any, /) -> None:
-        OBSERVERS.of_context.set(value)
-
     def _value(self) -> Any:
-        observers_in_use[0] = True
         # An inner block takes the place of an outer one.
-        return (*(one for one in OBSERVERS.of_context.get() if not isinstance(one, _Display)), self._display)
+        return (*(one for one in BACKWARDS.of_context() if not isinstance(one, _Display)), self._display)
 
-    def _clone(self) -> Mode:
+    def _clone(self) -> Self:
         return self
 
     async def __aenter__(self) -> None:
@@ -372,7 +364,7 @@ def _choose_style(style: str | None) -> str:
         return "tqdm" if _is_installed("tqdm") else "text"
     if not isinstance(style, str) or style not in _STYLES:
         names = ", ".join(map(repr, _STYLES))
-        raise ArgumentError(f"style of ag.progress must be one of {names}, or None, not {describe(style)}")
+        raise ArgumentError(must_be("style of ag.progress", f"one of {names}, or None", style))
     package = _STYLES[style][1]
     if package is not None and not _is_installed(package):
         raise ModuleNotFoundError(

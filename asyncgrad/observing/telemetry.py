@@ -11,9 +11,10 @@ from typing import Any, Self, final
 
 from ..core.engine.exec_info import count_reachable
 from ..core.engine.graph_task import GraphTask
-from ..core.engine.observation import BackwardObserver, observe_process
+from ..core.engine.observation import observe_process
 from ..core.graph.node import Node
 from ..core.settings.arguments import truth
+from ..core.settings.observers import BackwardObserver
 
 __all__ = ["OpenTelemetryInstrumentor"]
 

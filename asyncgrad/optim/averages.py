@@ -10,7 +10,7 @@ from typing import Any, final
 from ..core.arrays.interception import on_device_of, on_device_of_arguments
 from ..core.arrays.values import as_array
 from ..core.graph.saved_hooks import prepare_write
-from ..core.settings.arguments import describe, number, whole_number
+from ..core.settings.arguments import must_be, number, whole_number
 from ..core.tensor import Tensor
 from ..core.tree.structure import Tree, TreeStructure, first_places, flatten, leaves_like, paths, unflatten
 from ..errors import ArgumentError, ArgumentTypeError
@@ -228,7 +228,7 @@ def _tensors(params: Tree) -> tuple[list[Tensor], TreeStructure]:
     found, structure = flatten(tree)
     for name, leaf in zip(paths(structure, "params"), found, strict=True):
         if not isinstance(leaf, Tensor):
-            raise ArgumentTypeError(f"{name} must be a Tensor, not {describe(leaf)}")
+            raise ArgumentTypeError(must_be(name, "a Tensor", leaf))
     return found, structure
 
 

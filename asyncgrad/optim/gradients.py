@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import is_device_array
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import must_be
 from ..core.tensor import Tensor
 from ..core.tree.registry import container_type
 from ..core.tree.structure import Tree, TreeStructure, in_models, leaves_like, paths
@@ -27,7 +27,7 @@ def check_array(name: str, leaf: Any) -> None:
         ArgumentTypeError: it is neither.
     """
     if not isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not is_device_array(leaf):
-        raise ArgumentTypeError(f"{name} must be a tensor or an array, not {describe(leaf)}")
+        raise ArgumentTypeError(must_be(name, "a tensor or an array", leaf))
 
 
 @final
@@ -108,8 +108,7 @@ def gradients_like(
         array = np.asarray(grad) if isinstance(grad, np.generic) else grad._data if isinstance(grad, Tensor) else grad
         if not isinstance(array, np.ndarray) and not is_device_array(array):
             raise ArgumentTypeError(
-                f"{_nth(names or paths(structure, what), places[index])} must be a tensor, an array or None, not "
-                f"{describe(grad)}"
+                must_be(_nth(names or paths(structure, what), places[index]), "a tensor, an array or None", grad)
             )
         if array.shape != param.shape or array.dtype is not param._data.dtype:
             where = _nth(names or paths(structure, what), places[index]), tree.names(group)[index]

@@ -16,7 +16,7 @@ from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import is_device_array, is_writeable, raw
 from ..core.engine.device import moved_to
 from ..core.engine.offloading import call_on_worker
-from ..core.settings.arguments import describe, number, truth
+from ..core.settings.arguments import describe, must_be, number, truth
 from ..core.settings.awaiting import call
 from ..core.settings.context import enable_grad
 from ..core.settings.loop_turn import keep_pace
@@ -97,11 +97,9 @@ class Optimizer(ABC):
         self._check_options(defaults)
         given = _as_tree(params)
         if isinstance(params, Tensor) or given is None:
-            hint = ": pass [t]" if isinstance(params, Tensor) else ": call it" if callable(params) else ""
-            raise ArgumentTypeError(
-                "params must be a sequence of tensors, or of dicts with 'params', or a tree of tensors, not "
-                f"{describe(params)}{hint}"
-            )
+            hint = "pass [t]" if isinstance(params, Tensor) else "call it" if callable(params) else ""
+            expected = "a sequence of tensors, or of dicts with 'params', or a tree of tensors"
+            raise ArgumentTypeError(must_be("params", expected, params, hint))
         if not _are_groups(given) and not leaves(given):
             raise ArgumentError(
                 f"{type(self).__name__} got no parameters: is a generator used up? The parameters of a module are its "
@@ -361,15 +359,17 @@ class Optimizer(ABC):
         """
         if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
             raise ArgumentTypeError(
-                "state_dict must be a dict with 'state' and 'param_groups', as optimizer.state_dict() returns it, not "
-                f"{describe(state_dict)}"
+                must_be(
+                    "state_dict",
+                    "a dict with 'state' and 'param_groups', as optimizer.state_dict() returns it",
+                    state_dict,
+                )
             )
         saved = state_dict["param_groups"]
-        if not isinstance(state_dict["state"], Mapping) or not isinstance(saved, Sequence):
-            raise ArgumentTypeError(
-                "in state_dict, 'state' must be a dict and 'param_groups' a list, not "
-                f"{describe(state_dict['state'])} and {describe(saved)}"
-            )
+        if not isinstance(state_dict["state"], Mapping):
+            raise ArgumentTypeError(must_be("in state_dict, 'state'", "a dict", state_dict["state"]))
+        if not isinstance(saved, Sequence):
+            raise ArgumentTypeError(must_be("in state_dict, 'param_groups'", "a list", saved))
         sizes, saved_sizes = ([len(group["params"]) for group in groups] for groups in (self.param_groups, saved))
         if sizes != saved_sizes:
             raise ArgumentError(f"state_dict has groups of {saved_sizes} parameters, but this optimizer has {sizes}")
@@ -430,7 +430,7 @@ def _split_closure(grads: Tree, closure: Any) -> tuple[Any, Callable[[], Any] | 
     if closure is None and callable(grads) and not isinstance(grads, Tensor) and container_type(type(grads)) is None:
         return None, grads
     if closure is not None and not callable(closure):
-        raise ArgumentTypeError(f"closure must be a function without arguments, not {describe(closure)}")
+        raise ArgumentTypeError(must_be("closure", "a function without arguments", closure))
     if closure is not None and grads is not None:
         raise ArgumentError("step() got both gradients and a closure, which computes them: give one of the two")
     return grads, closure
@@ -480,7 +480,7 @@ def _are_groups(params: Tree) -> bool:
 
 def _check_param(which: str, param: Any) -> None:
     if not isinstance(param, Tensor):
-        raise ArgumentTypeError(f"{which} must be a Tensor, not {describe(param)}")
+        raise ArgumentTypeError(must_be(which, "a Tensor", param))
     if param.grad_fn is not None:
         raise ArgumentError(
             f"{which} was computed by {param.grad_fn.name}, but only leaves can be optimized: "

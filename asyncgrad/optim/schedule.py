@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
-from ..core.settings.arguments import describe, number, truth, whole_number
+from ..core.settings.arguments import describe, must_be, number, takes, truth, whole_number
 from ..core.tensor import Tensor
 from ..errors import ArgumentError, ArgumentTypeError
 from .optimizer import Group, Optimizer
@@ -656,7 +656,7 @@ class ReduceLROnPlateau:
         """
         given = metrics.item() if isinstance(metrics, Tensor) else metrics
         if isinstance(given, (str, bytes)) or not hasattr(type(given), "__float__"):
-            raise ArgumentTypeError(f"metrics must be a number, such as a mean loss, not {describe(metrics)}")
+            raise ArgumentTypeError(must_be("metrics", "a number, such as a mean loss", metrics))
         current = float(given)
         self.last_epoch += 1
         if self._is_better(current):
@@ -803,7 +803,7 @@ def _on_cosine(start: float, end: float, share: float) -> float:
 
 def _check_optimizer(optimizer: Any, where: str) -> Optimizer:
     if not isinstance(optimizer, Optimizer):
-        raise ArgumentTypeError(f"{where} takes an Optimizer, not {describe(optimizer)}")
+        raise ArgumentTypeError(takes(where, "an Optimizer", optimizer))
     return optimizer
 
 
@@ -840,7 +840,7 @@ def _functions_of_groups(optimizer: Optimizer, lr_lambda: Any, where: str) -> Fa
     for function in [lr_lambda] if functions is None else functions:
         if not callable(function):
             raise ArgumentTypeError(
-                f"lr_lambda must be a function of the number of steps, or one for each group, not {describe(function)}"
+                must_be("lr_lambda", "a function of the number of steps, or one for each group", function)
             )
     groups = len(_check_optimizer(optimizer, where).param_groups)
     if functions is not None and len(functions) != groups:

@@ -6,10 +6,35 @@ from typing import Any
 
 from ..core.tensor import asarray
 
-__all__ = ["floating"]
+__all__ = ["bands_of", "floating", "matrices"]
 
 
 def floating(value: Any) -> Any:
     """Return a tensor, an array, a list or a number as a tensor, with whole numbers as float64."""
     tensor = asarray(float(value) if type(value) is int else value)
     return tensor if tensor.dtype.kind in "fc" else tensor.astype(float)
+
+
+def matrices(name: str, value: Any, *, is_square: bool = True) -> Any:
+    """Return an argument of a function of `scipy.linalg` as a tensor of matrices, which stand in the last two axes.
+
+    Raises:
+        ValueError: it has no such axes, or they are not of one length although `is_square`.
+    """
+    found = floating(value)
+    if found.ndim < 2 or (is_square and found.shape[-1] != found.shape[-2]):
+        square = "square " if is_square else ""
+        raise ValueError(f"scipy.linalg.{name} takes {square}matrices, not an array of shape {found.shape}")
+    return found
+
+
+def bands_of(name: str, value: Any, *, may_be_none: bool = False) -> Any:
+    """Return an argument of a function of `scipy.linalg` as a tensor of the bands of a matrix.
+
+    Raises:
+        ValueError: it has other than two axes, or no band although the matrix has rows, unless `may_be_none`.
+    """
+    bands = floating(value)
+    if bands.ndim != 2 or (bands.shape[1] and not bands.shape[0] and not may_be_none):
+        raise ValueError(f"scipy.linalg.{name} takes bands of shape (u + 1, n), not {bands.shape}")
+    return bands

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from numpy.exceptions import AxisError
 
+from ..core.arrays.device_arrays import unavailable
 from ..core.arrays.tensor_base import TensorBase
 from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
@@ -134,10 +135,7 @@ def _not_on_device(called: str, args: Any, kwargs: dict[str, Any], error: Except
     if type(error) in (TypeError, NotImplementedError):
         for one in (*args, *kwargs.values()):
             if isinstance(one, TensorBase) and is_device_array(one._data):
-                return ArgumentTypeError(
-                    f"{called} is not available on {one._device}, or not for such arguments ({error}): move the tensor "
-                    "by t.to('cpu')"
-                )
+                return ArgumentTypeError(unavailable(called, one._device, f", or not for such arguments ({error})"))
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 
 from ..core.arrays.values import is_device_array
-from ..core.settings.arguments import describe
+from ..core.settings.arguments import describe, must_be
 from ..core.settings.awaiting import call
 from ..core.settings.context import GRAD_MODE, IN_TRANSFORM
 from ..core.tensor import Tensor, asarray, leaf_on
@@ -233,8 +233,7 @@ class TransformCall:
         """
         if not isinstance(trees, (tuple, list)):
             raise ArgumentTypeError(
-                f"{self._where}: {what} must be a tuple with one tree for each primal, not {describe(trees)}: "
-                "write (v,)"
+                must_be(f"{self._where}: {what}", "a tuple with one tree for each primal", trees, "write (v,)")
             )
         _, structure = flatten(tuple([self._args[position] for position in self._positions]))
         kept = None if self._model_leaves is None else self._model_leaves.kept
@@ -321,8 +320,7 @@ class TransformCall:
             for path in paths(child, _argument_name(self._function, position))
         ]
         return GradientTypeError(
-            f"{self._where}: {names[index]} must be a tensor, an array or a number, not {describe(leaf)}: "
-            f"{_hint(names[index], leaf)}"
+            must_be(f"{self._where}: {names[index]}", "a tensor, an array or a number", leaf, _hint(names[index], leaf))
         )
 
     def _as_output(self, index: int, leaf: Any) -> Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.arrays.interception import on_device_of_arguments
 from ..core.arrays.values import numbers_of
 from ..core.function.function import Function
-from ..core.settings.arguments import check_function, describe, number, whole_number
+from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
 from ..core.settings.awaiting import call
 from ..core.settings.context import BLOCKING, IN_TRANSFORM, Watcher, is_grad_enabled, is_kind, watched_no_grad
 from ..core.settings.loop_turn import keep_pace
@@ -156,7 +156,7 @@ class _Problem(NamedTuple):
 
 def _check_limit(distance: Any, tol: Any, max_iter: Any) -> _Limit:
     if distance is not None and not callable(distance):
-        raise ArgumentTypeError(f"{_WHERE}: distance must be a function of two iterates, not {describe(distance)}")
+        raise ArgumentTypeError(must_be(f"{_WHERE}: distance", "a function of two iterates", distance))
     count = whole_number(max_iter, f"{_WHERE}: max_iter")
     if count < 1:
         raise ArgumentError(f"{_WHERE}: max_iter must be at least 1, not {count}")

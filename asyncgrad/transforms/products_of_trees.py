@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, overload
 
-from ..core.settings.arguments import check_function, describe, truth
+from ..core.settings.arguments import check_function, must_be, truth
 from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
 from ..core.tree.structure import Tree, leaves
@@ -282,7 +282,11 @@ def _make_transform_call(name: str, f: Callable[..., Any], primals: Tree, has_au
     check_function(f, f"ag.func.{name}", primals)
     if not isinstance(primals, (tuple, list)):
         raise ArgumentTypeError(
-            f"ag.func.{name}: primals must be a tuple of the function's arguments, not {describe(primals)}: "
-            f"write ag.func.{name}(f, (x,), (v,))"
+            must_be(
+                f"ag.func.{name}: primals",
+                "a tuple of the function's arguments",
+                primals,
+                f"write ag.func.{name}(f, (x,), (v,))",
+            )
         )
     return TransformCall(f"ag.func.{name}", f, primals, {}, range(len(primals)), has_aux)

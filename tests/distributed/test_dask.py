@@ -228,7 +228,7 @@ async def test_a_client_that_is_closed_or_none_is_refused_by_name():
             await y.backward()
 
     await with_cluster_here(main)
-    with pytest.raises(ArgumentTypeError, match=r"client is a distributed.Client, not int 3"):
+    with pytest.raises(ArgumentTypeError, match=r"client must be a distributed.Client, not int 3"):
         stage(lambda x: x, client=3)
 
 

@@ -397,7 +397,7 @@ async def test_post_accumulate_hooks_see_the_whole_gradient_once():
         ({"micro_batches": 2, "reduction": "max"}, ArgumentError, "'mean' or 'sum'"),
         ({"micro_batches": 2, "target": np.arange(6)}, ArgumentError, "pass loss, or leave it out"),
         ({"micro_batches": 2, "loss": np.sum, "target": np.arange(5)}, ArgumentError, "6 rows and target 5"),
-        ({"micro_batches": 2, "loss": 3}, ArgumentTypeError, "loss is a function"),
+        ({"micro_batches": 2, "loss": 3}, ArgumentTypeError, "loss must be a function"),
         ({"micro_batches": 2, "loss": lambda y: y}, ArgumentTypeError, "a tensor with one real number"),
         ({"micro_batches": 2, "loss": lambda y: ag.tensor(1.0)}, GraphError, "depends on nothing that requires grad"),
     ],
@@ -417,8 +417,8 @@ async def test_what_cannot_be_a_pipeline_is_refused():
             await pipeline([lambda x: x], np.arange(6.0), micro_batches=2, loss=np.sum)
 
     for stages, x, error, text in [
-        ([], np.arange(3.0), ArgumentTypeError, "stages is a list of functions"),
-        ([3], np.arange(3.0), ArgumentTypeError, "stages is a list of functions"),
+        ([], np.arange(3.0), ArgumentTypeError, "stages must be a list of functions"),
+        ([3], np.arange(3.0), ArgumentTypeError, "stages must be a list of functions"),
         ([lambda x: x], (np.arange(3.0), np.arange(4.0)), ArgumentError, r"not \[3, 4\]"),
         ([lambda x: w * x], np.arange(3.0), GraphError, "has tensor hooks"),
     ]:

@@ -388,7 +388,7 @@ async def test_payloads_have_a_limit():
 @pytest.mark.parametrize(
     ("error", "message", "make"),
     [
-        (ArgumentTypeError, "a stage is a function or a Module", lambda: stage(3, transport=simulated())),
+        (ArgumentTypeError, "a stage must be a function or a Module", lambda: stage(3, transport=simulated())),
         (ArgumentTypeError, "for a class, RemoteModule", lambda: stage(nn.Linear, transport=simulated())),
         (ArgumentTypeError, "takes a subclass of nn.Module", lambda: RemoteModule("a", len, transport=simulated())),
         (ArgumentError, "parameters of its own", lambda: stage(nn.Linear(1, 1), [1.0], transport=simulated())),

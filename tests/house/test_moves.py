@@ -310,25 +310,62 @@ def test_generated_source_is_run_in_one_place():
 
 
 def test_a_traceback_shows_the_line_of_generated_source_and_a_name_without_a_module():
-    namespace: dict[str, Any] = {}
-    source.run_source("def broken(x):\n    return x / 0\n", "a test of tracebacks", namespace)
+    broken = source.make_function("broken(x)", ["return x / 0"], "a test of tracebacks", {})
 
     with pytest.raises(ZeroDivisionError) as caught:
-        namespace["broken"](1)
+        broken(1)
 
     shown = traceback.format_exception(caught.value)[-2]
     assert 'File "<asyncgrad: a test of tracebacks>", line 2, in broken\n    return x / 0\n' in shown
 
 
 def test_another_source_of_the_same_name_has_a_file_name_of_its_own_and_the_same_source_has_not():
-    texts = ["def f(): return 1", "def f(): return 2", "def f(): return 1"]
-    spaces: list[dict[str, Any]] = [{} for _ in texts]
-    for text, space in zip(texts, spaces, strict=True):
-        source.run_source(text, "a test of names", space)
+    texts = ["return 1", "return 2", "return 1"]
 
-    names = [space["f"].__code__.co_filename for space in spaces]
+    functions = [source.make_function("f()", [text], "a test of names", {}) for text in texts]
+
+    names = [function.__code__.co_filename for function in functions]
     assert names == ["<asyncgrad: a test of names>", "<asyncgrad: a test of names, 2>", "<asyncgrad: a test of names>"]
-    assert [linecache.getline(name, 1).strip() for name in names] == texts
+    assert [linecache.getline(name, 2).strip() for name in names] == texts
+
+
+def test_functions_that_are_written_together_have_one_file_and_stand_in_no_namespace():
+    namespace: dict[str, Any] = {"two": 2}
+
+    f, g = source.make_functions({"f()": ["return two"], "g(x=two)": ["return x / 0"]}, "a test of pairs", namespace)
+
+    assert (f(), g.__defaults__, g.__code__.co_firstlineno) == (2, (2,), 3)
+    assert namespace.keys() - {"__builtins__"} == {"two"}
+    assert f.__globals__ is g.__globals__ is namespace
+
+
+def test_a_function_that_is_compiled_alone_has_its_lines_in_the_file():
+    writer = source.SourceWriter({})
+    for number in range(2):
+        writer.begin(f"def f{number}()")
+        writer.write(f"return {number} / 0")
+    name = source.file_name("a test of one of two")
+
+    function = writer.compile(2, 4, name, writer.namespace)
+    writer.keep(name)
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        function()
+    assert f'File "{name}", line 4, in f1\n    return 1 / 0\n' in traceback.format_exception(caught.value)[-2]
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("rate", "rate"), ("len", "len_2"), ("for", "for_2"), ("<lambda>", "_lambda_"), ("1st", "_1st"), ("x", "x_2")],
+)
+def test_a_constant_of_generated_source_has_a_name_that_means_nothing_else(name: str, written: str):
+    writer = source.SourceWriter({"x": 1.0})
+    value = object()
+
+    made = writer.constant(name, value), writer.constant("another", value)
+
+    assert made == (written, written)
+    assert writer.namespace[written] is value
 
 
 def test_the_code_of_an_operation_and_of_its_derivative_can_be_read():

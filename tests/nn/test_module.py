@@ -724,7 +724,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Net().add_module("x", np.tanh), ArgumentTypeError, "module must be a Module, not ufunc"),  # type: ignore[arg-type]
     (lambda: Net().get_parameter("x"), ArgumentError, "Net has no parameter 'x'"),
     (lambda: Net().load_state_dict([]), ArgumentTypeError, "state_dict must be a dict of tensors"),  # type: ignore[arg-type]
-    (lambda: Layer(1, 1).train("yes"), ArgumentTypeError, "mode is True or False"),  # type: ignore[arg-type]
+    (lambda: Layer(1, 1).train("yes"), ArgumentTypeError, "mode must be True or False"),  # type: ignore[arg-type]
 ]
 
 

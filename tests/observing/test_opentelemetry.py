@@ -12,7 +12,8 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
-from asyncgrad.core.engine.observation import BackwardObserver, observe_process
+from asyncgrad.core.engine.observation import observe_process
+from asyncgrad.core.settings.observers import BackwardObserver
 from asyncgrad.errors import ArgumentTypeError
 from tests.support.failing import Trouble
 from tests.support.functions import awaiting, calling
@@ -151,7 +152,7 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch):
 
 
 def test_a_bad_argument_is_refused():
-    with pytest.raises(ArgumentTypeError, match="node_spans is True or False"):
+    with pytest.raises(ArgumentTypeError, match="node_spans must be True or False"):
         ag.engine.OpenTelemetryInstrumentor().instrument(node_spans="yes")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentTypeError, DeviceError, IndexRangeError
-from ..settings.arguments import describe
+from ..settings.arguments import describe, takes
 from .axes import array_like, tensor_like
 from .device_functions import own_function
 from .tensor_base import TensorBase
@@ -38,7 +38,29 @@ __all__ = [
     "refuse_device_arrays",
     "rename_refusal",
     "taken",
+    "unavailable",
 ]
+
+#: What to write where the device of a tensor lacks a function: whether others may do, and where not.
+_ELSEWHERE = "move the tensor by t.to('cpu')"
+_OTHERWISE = f"write it as functions that are, or {_ELSEWHERE}"
+
+
+def unavailable(name: str, place: Any, why: str = "", instead: str | None = None) -> str:
+    """Return the words for a function that the device of an array does not have, or not for such arguments.
+
+    Args:
+        name: of the function.
+        place: the device, or what is known of it.
+        why: what goes on the sentence, with its comma or blank.
+        instead: what to write; None for other functions or another device, or, with `why`, another device.
+
+    Example:
+        >>> from asyncgrad.core.arrays.device_arrays import unavailable
+        >>> unavailable("numpy.spacing", "cuda:0")
+        "numpy.spacing is not available on cuda:0: write it as functions that are, or move the tensor by t.to('cpu')"
+    """
+    return f"{name} is not available on {place}{why}: {instead or (_ELSEWHERE if why else _OTHERWISE)}"
 
 
 def refuse_device_arrays(name: str, operands: Sequence[Any], instead: str) -> None:
@@ -56,7 +78,7 @@ def refuse_device_arrays(name: str, operands: Sequence[Any], instead: str) -> No
         array = raw(operand)
         if array.__class__ is not np.ndarray and is_device_array(array):
             place = operand._device if isinstance(operand, TensorBase) else f"a {type(array).__module__} array"
-            raise ArgumentTypeError(f"{name} is not available on {place}: {instead}")
+            raise ArgumentTypeError(unavailable(name, place, instead=instead))
 
 
 def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> None:
@@ -100,20 +122,14 @@ def explain_refusal(name: str, operands: Sequence[Any], error: Exception) -> Non
         return
     if type(error) is NotImplementedError:
         # The library's own words do not name the function.
-        raise ArgumentTypeError(
-            f"{name} is not available on {on_device._device} for such arguments ({error}): "
-            "move the tensor by t.to('cpu')"
-        ) from error
+        raise ArgumentTypeError(unavailable(name, on_device._device, f" for such arguments ({error})")) from error
     if said.startswith(_LACKING):
         others = [one for one in operands if not isinstance(one, (TensorBase, np.ndarray, Number))]
         if others and said.startswith(_UFUNC_LACKING):
             raise ArgumentTypeError(
-                f"{name} of a tensor on {on_device._device} takes tensors and numbers, not {describe(others[0])}"
+                takes(f"{name} of a tensor on {on_device._device}", "tensors and numbers", others[0])
             ) from error
-        raise ArgumentTypeError(
-            f"{name} is not available on {on_device._device}: write it as functions that are, or move the tensor by "
-            "t.to('cpu')"
-        ) from error
+        raise ArgumentTypeError(unavailable(name, on_device._device)) from error
 
 
 def rename_refusal(name: str, operands: Sequence[Any], error: DeviceError) -> None:

@@ -3,7 +3,7 @@
 A function of such a device returns before its work is done, so the time that a call takes does not tell. A recorder
 puts an event with the time on the stream before the work and one after it. While something records, and there is a
 device whose events tell the time, each operation is intercepted (`interception.py`); at all other times nothing here is
-called.
+called. Recorders are put among DEVICE_WORK (`core/settings/observers.py`).
 """
 
 from __future__ import annotations
@@ -11,70 +11,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ..settings.observers import Observers
+from ..settings.observers import DEVICE_WORK
 from .interception import RECORDERS, intercept, stop_intercepting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "WORK_RECORDERS",
-    "WorkRecorder",
     "note_timed_device",
     "record_step",
     "record_work",
     "recorders_in_use",
-    "start_recording",
-    "stop_recording",
 ]
 
 
-class WorkRecorder(Protocol):
-    """What a profile does with work that is put on a stream."""
-
-    def begins(self, name: str, kind: str, stream: Any, size: int | None = None) -> Any:
-        """Note the work that is put on a stream from now on; return a token of it.
-
-        Args:
-            name: what is done.
-            kind: "forward", "backward", "copy" or "optimizer".
-            stream: the stream.
-            size: the bytes that a copy copies.
-        """
-
-    def ends(self, work: Any) -> None:
-        """Note that all of the work has been put on its stream; not called where that has failed."""
-
-
-#: What records work on devices.
-WORK_RECORDERS: Observers[WorkRecorder] = Observers("device_work")
 #: Whether something records, and there is a device that can be recorded.
 recorders_in_use: list[bool] = [False]
-_count = [0]
 #: The devices whose streams record events with the time; and the same, as a tuple, while something records.
 _devices: WeakSet[Any] = WeakSet()
 _watched: list[tuple[Any, ...]] = [()]
 _mutex = threading.RLock()
 _NOTHING: AbstractContextManager[None] = nullcontext()
-
-
-def start_recording(recorder: WorkRecorder, whole_process: bool) -> None:
-    """Have a recorder see the work that is put on streams from now on, in this context or in all of the process."""
-    with _mutex:
-        _count[0] += 1
-        WORK_RECORDERS.put(recorder, whole_process)
-        _update()
-
-
-def stop_recording(recorder: WorkRecorder, whole_process: bool) -> None:
-    """End what `start_recording` has begun."""
-    with _mutex:
-        _count[0] -= 1
-        WORK_RECORDERS.take(recorder, whole_process)
-        _update()
 
 
 def note_timed_device(device: Any) -> None:
@@ -84,16 +44,20 @@ def note_timed_device(device: Any) -> None:
         _update()
 
 
-def _update() -> None:
-    is_on = _count[0] > 0 and len(_devices) > 0
-    _watched[0] = tuple(_devices) if is_on else ()
-    if is_on == recorders_in_use[0]:
-        return
-    recorders_in_use[0] = is_on
-    if is_on:
-        intercept(RECORDERS, _recorded)
-    else:
-        stop_intercepting(RECORDERS)
+def _update(whole_process: bool = False) -> None:
+    with _mutex:
+        is_on = DEVICE_WORK.are_put() and len(_devices) > 0
+        _watched[0] = tuple(_devices) if is_on else ()
+        if is_on == recorders_in_use[0]:
+            return
+        recorders_in_use[0] = is_on
+        if is_on:
+            intercept(RECORDERS, _recorded)
+        else:
+            stop_intercepting(RECORDERS)
+
+
+DEVICE_WORK.when_changed(_update)
 
 
 def _recorded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -104,7 +68,7 @@ def _recorded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _call(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    recorders = WORK_RECORDERS.found()
+    recorders = DEVICE_WORK.found()
     device = _device_of(args) if recorders else None
     if device is None:
         return function(*args, **kwargs)
@@ -134,7 +98,7 @@ def _device_of(arrays: Iterable[Any]) -> Any:
 
 @contextmanager
 def _record(stream: Any, name: str, kind: str, size: int | None) -> Iterator[None]:
-    works = [(recorder, recorder.begins(name, kind, stream, size)) for recorder in WORK_RECORDERS.found()]
+    works = [(recorder, recorder.begins(name, kind, stream, size)) for recorder in DEVICE_WORK.found()]
     yield
     for recorder, work in works:
         recorder.ends(work)

@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, final
 
 from ...errors import HookTypeError
-from ..settings.arguments import describe
+from ..settings.arguments import check_callable, must_be
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +38,9 @@ class HookList:
         Raises:
             HookTypeError: it cannot be called, or `overlap` is no bool.
         """
-        if not callable(hook):
-            raise HookTypeError(f"a hook must be callable, not {describe(hook)}: pass a function or an async def")
+        check_callable(hook, "a hook")
         if not isinstance(overlap, bool):
-            raise HookTypeError(f"overlap is True or False, not {describe(overlap)}")
+            raise HookTypeError(must_be("overlap", "True or False", overlap))
         key = _next_id()
         self._hooks[key] = hook
         if not overlap:

@@ -56,6 +56,8 @@ __all__ = [
     "raw",
     "refuse_masked",
     "refuse_masked_within",
+    "not_of_dtype",
+    "refuse_complex",
     "refuse_sparse",
     "register_tensor",
     "result_array",
@@ -482,6 +484,30 @@ def check_numbers(
         f"{name} of a tensor and {describe(cause)} would give an array of dtype {dtype}, and a tensor holds numbers: "
         f"{_instead(cause)}"
     )
+
+
+def refuse_complex(
+    function: str, what: str, array: Any, instead: str = "", error: type[Exception] = ArgumentTypeError
+) -> None:
+    """Raise if an argument of a function of real numbers is complex.
+
+    Args:
+        function: the name of the function.
+        what: what it takes, such as "a real array".
+        array: the argument, an array or a tensor.
+        instead: what to write.
+        error: the type of the error.
+
+    Raises:
+        ArgumentTypeError: it is complex; or `error`.
+    """
+    if array.dtype.kind == "c":
+        raise error(not_of_dtype(function, what, array, instead))
+
+
+def not_of_dtype(function: str, what: str, array: Any, instead: str = "") -> str:
+    """Return the words for an argument whose dtype a function does not take: see `refuse_complex`."""
+    return f"{function} takes {what}, not {array.dtype}{instead and f': {instead}'}"
 
 
 def refuse_sparse(name: str, operands: Iterable[Any], error: Exception | None = None) -> None:

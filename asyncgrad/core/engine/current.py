@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import GraphError, HookTypeError
+from ...errors import GraphError
 from ..graph.node import Node
-from ..settings.arguments import describe
+from ..settings.arguments import check_callable, takes
 from ..settings.context import CURRENT_GRAPH_TASK
 
 if TYPE_CHECKING:
@@ -105,16 +105,9 @@ def queue_callback(callback: Callable[[], Any], on_failure: Callable[..., Any] |
         committed
     """
     task = _running("queue_callback(...)")
-    if not callable(callback):
-        raise HookTypeError(
-            f"a final callback must be callable without arguments, not {describe(callback)}: "
-            "pass a function or an async def"
-        )
-    if on_failure is not None and not callable(on_failure):
-        raise HookTypeError(
-            f"on_failure must be callable without arguments or with the exception, not {describe(on_failure)}: "
-            "pass a function or an async def"
-        )
+    check_callable(callback, "a final callback", "without arguments")
+    if on_failure is not None:
+        check_callable(on_failure, "on_failure", "without arguments or with the exception")
     completion = task.complete_with()
     completion.callbacks.append(callback)
     if on_failure is not None:
@@ -139,7 +132,7 @@ def will_execute(node: Node) -> bool:
         True
     """
     if not isinstance(node, Node):
-        raise TypeError(f"will_execute takes a node, such as tensor.grad_fn, not {describe(node)}")
+        raise TypeError(takes("will_execute", "a node, such as tensor.grad_fn", node))
     return _running("will_execute(node)").will_execute(node)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BlockingError
 from ..arrays.current_devices import runner_on_device, several_devices
+from ..arrays.device_arrays import unavailable
 from ..graph.anomaly import forward_notes
 from ..graph.naming import identify, place_of
 from ..settings.context import CURRENT_NODE, LOOP_BELOW
@@ -266,7 +267,7 @@ def _fail(graph_task: GraphTask, error: BaseException) -> None:
     ):
         text = str(error)
         if any(words in text for words in _REFUSALS):
-            add_note(error, f"a function that its gradient calls is not available on '{device}': use t.to('cpu')")
+            add_note(error, unavailable("a function that its gradient calls", device))
     if graph_task.anomaly is not None:
         for note in forward_notes(node):
             add_note(error, note)

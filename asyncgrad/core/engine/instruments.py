@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 
 from ..arrays.tensor_base import TensorBase
 from ..graph.body_signals import OffloadSignal
-from ..settings.observers import Observers
+from ..settings.observers import STEPS, StepObserver
 from .body import run_here
 
 if TYPE_CHECKING:
     from ..settings.scheduling import Clock
     from .executor import Executor
 
-__all__ = ["INSTRUMENTS", "Instrument", "ObservedSteps", "StepObserver", "observe_steps"]
+__all__ = ["ObservedSteps", "is_cancellation", "observe_steps"]
 
 #: Runs a plain node: takes the node, its gradient, and whether to release it; returns the gradients for its edges.
 RunPlain: TypeAlias = Callable[[Any, Any, bool], Any]
@@ -49,70 +49,6 @@ class ObservableBackward(Protocol):
 
     def run_leaf(self, leaf: Any, grads: list[Any]) -> None:
         """Run an AccumulateGrad without hooks."""
-
-
-class Instrument(Protocol):
-    """What observes backward passes: those of a context, or all of the process."""
-
-    def backward_begins(self, graph_task: Any) -> StepObserver | None:
-        """Return what observes this backward, which is about to begin; None if nothing is to."""
-
-
-#: The observers of the steps of backward passes. Who puts one sets `observers_in_use` (observation.py).
-INSTRUMENTS: Observers[Instrument] = Observers("steps")
-
-
-class StepObserver:
-    """Abstract: observes one backward. Its methods are called by the threads in which the nodes run."""
-
-    __slots__ = ()
-
-    #: Whether it sees plain nodes by `timer` alone, which costs less; otherwise by `begins` and `ends`.
-    observes_by_clock = False
-
-    def timer(self, executor: Executor, clock: Clock) -> Clock:
-        """Return the clock for a stretch of plain nodes; the executor reads it after each, with that as its `node`."""
-        return clock
-
-    def restarts(self, node: Any) -> None:
-        """Note that a node which `begins` and `ends` have told of ran in such a stretch, which goes on from now."""
-
-    def fails(self, node: Any, error: BaseException | None) -> None:
-        """Note that the backward has failed, at a node, or outside of all nodes."""
-
-    def begins(self, node: Any, grads: Sequence[Any]) -> Any:
-        """Note that a run of a node begins; return a token of the run. `grads` are the gradients that have arrived."""
-        raise NotImplementedError(f"{type(self).__name__} must implement begins(node, grads)")
-
-    def suspends(self, token: Any) -> None:
-        """Note that the run suspends."""
-
-    def resumes(self, token: Any) -> None:
-        """Note that the run goes on."""
-
-    def ends(self, token: Any, outputs: Sequence[Any] | None, error: BaseException | None) -> None:
-        """Note that the run has ended with the gradients for its edges, or with an error."""
-        raise NotImplementedError(f"{type(self).__name__} must implement ends(token, outputs, error)")
-
-    def in_worker(self, node: Any, body: Callable[[], Any]) -> Callable[[], Any]:
-        """Return the function that a worker thread calls in place of the body of a node."""
-        return body
-
-    def admitted(self, node: Any) -> None:
-        """Note that the body of a node begins now on a device that limits how many do at a time."""
-
-    def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
-        """Note that another process has run a part of a node.
-
-        Args:
-            node: the node, whose run has not ended.
-            where: the address of the process.
-            seconds: how long that part took there.
-            waited: how long ago it was asked for.
-        """
-
-    def closes(self, has_error: bool) -> None:
-        """Note the end of the backward, after which nothing of it runs."""
 
 
 @final
@@ -264,7 +200,7 @@ class _Steps:
 def observe_steps(graph_task: ObservableBackward) -> ObservedSteps | None:
     """Return the observation of a backward that is about to begin; None if no observer wants it."""
     found = []
-    for observer in INSTRUMENTS.found():
+    for observer in STEPS.found():
         one = observer.backward_begins(graph_task)
         if one is not None:
             found.append(one)

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from ..graph.anomaly import line_of
 from ..graph.naming import identify
 from ..settings.context import BLOCKING
-from ..settings.observers import Observers
+from ..settings.observers import BACKWARDS, STEPS, BackwardObserver
 from ..settings.process import silence_unconfigured_logs
 from ..settings.scheduling import CLOCK
 from .exec_info import count_reachable
@@ -31,8 +31,6 @@ __all__ = [
     "LOG",
     "LOG_IS_ENABLED",
     "NODES_ELSEWHERE",
-    "OBSERVERS",
-    "BackwardObserver",
     "Observation",
     "observe",
     "observe_process",
@@ -49,54 +47,27 @@ LOG_IS_ENABLED: dict[int, bool] = getattr(LOG, "_cache", {})
 silence_unconfigured_logs()
 
 
-class BackwardObserver:
-    """Abstract: sees backward passes begin and end. What it raises is logged, and it sees nothing of that one any more.
-
-    Its methods are called in the thread that drives the backward, and must not wait.
-    """
-
-    __slots__ = ()
-
-    #: Whether it needs to know how many nodes there are and have ended: `DependencyExecutor.counts`.
-    counts_nodes = False
-    #: The seconds between two calls of `look`.
-    interval = inf
-
-    def begin(self, graph_task: GraphTask) -> None:
-        """Note that a backward begins, in the context of its caller."""
-
-    def look(self, graph_task: GraphTask) -> None:
-        """Look at a backward that runs; called about every `interval` seconds."""
-
-    def ran_elsewhere(self, graph_task: GraphTask, count: int) -> None:
-        """Note that so many nodes of another process, for which a node here stands, have ended."""
-
-    def run_node(
-        self, graph_task: GraphTask, node: Node, run: Callable[[], Coroutine[Any, Any, Any]]
-    ) -> Coroutine[Any, Any, Any]:
-        """Return a coroutine that awaits `run()`, the run of a node that needs a NodeTask, and returns its result."""
-        return run()
-
-    def end(self, graph_task: GraphTask, error: BaseException | None) -> None:
-        """Note that a backward has ended, by an error if there is one."""
-
-
 #: By a node that runs a graph of another process, how many nodes that has.
 NODES_ELSEWHERE: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
 
-#: The observers of backward passes, each as a whole.
-OBSERVERS: Observers[BackwardObserver] = Observers("backward_passes")
 #: Whether there has been an observer; as long as there has been none, a backward looks for none.
 observers_in_use: list[bool] = [False]
 
 
+def _note_use(whole_process: bool) -> None:
+    observers_in_use[0] = True
+
+
+BACKWARDS.when_changed(_note_use)
+STEPS.when_changed(_note_use)
+
+
 def observe_process(observer: BackwardObserver, is_on: bool) -> None:
     """Show an observer all backward passes of the process that begin from now on, or none any more."""
-    observers_in_use[0] = True
     # Taken first: it is shown each backward once, however often it is asked for.
-    OBSERVERS.take(observer, True)
+    BACKWARDS.take(observer, True)
     if is_on:
-        OBSERVERS.put(observer, True)
+        BACKWARDS.put(observer, True)
 
 
 @final
@@ -204,7 +175,7 @@ class Observation:
 
 def observe() -> Observation | None:
     """Return the Observation of a backward that this context begins; None if nothing observes it."""
-    observers = [*OBSERVERS.found()]
+    observers = [*BACKWARDS.found()]
     if LOG.isEnabledFor(logging.DEBUG):
         observers.append(_LOG_OBSERVER)
     return Observation(observers) if observers else None

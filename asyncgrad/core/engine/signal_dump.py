@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self, final
 
 from ...errors import ArgumentError, ArgumentTypeError
-from ..settings.arguments import describe
+from ..settings.arguments import must_be
 from ..settings.process import set_signal_handler
 from .describe import describe_running
 
@@ -94,7 +94,7 @@ def dump_on_signal(signal: Any = None, file: Any = None) -> SignalDump:
     number = _signal_of(signal)
     if file is not None and not hasattr(file, "write"):
         raise ArgumentTypeError(
-            f"file of ag.engine.dump_on_signal must be an open text file, not {describe(file)}: write open(path, 'a')"
+            must_be("file of ag.engine.dump_on_signal", "an open text file", file, "write open(path, 'a')")
         )
     try:
         _check_thread()
@@ -122,7 +122,7 @@ def _signal_of(given: Any) -> signal.Signals:
         return signal.Signals(number)
     if isinstance(given, bool) or not isinstance(given, int):
         raise ArgumentTypeError(
-            f"signal of ag.engine.dump_on_signal must be a signal, not {describe(given)}: write signal.SIGUSR1"
+            must_be("signal of ag.engine.dump_on_signal", "a signal", given, "write signal.SIGUSR1")
         )
     try:
         return signal.Signals(given)

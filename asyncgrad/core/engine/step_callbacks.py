@@ -10,10 +10,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...errors import ArgumentError, HookTypeError
-from ..settings.arguments import describe
+from ..settings.arguments import check_callable, must_be
 from ..settings.context import is_kind
-from .instruments import INSTRUMENTS, StepObserver
-from .observation import observers_in_use
+from ..settings.observers import STEPS, StepObserver
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -94,15 +93,13 @@ def add_step_callback(fn: Callable[[Step], Any], *, sampling: float = 1.0) -> St
         >>> len(seconds)
         3
     """
-    if not callable(fn):
-        raise HookTypeError(f"a step callback must be callable, not {describe(fn)}: pass a function")
+    check_callable(fn, "a step callback", instead="pass a function")
     if is_kind(inspect.iscoroutinefunction, fn):
         raise HookTypeError("a step callback is called where nothing can be awaited: pass a plain function")
     if isinstance(sampling, bool) or not isinstance(sampling, (int, float)) or not 0 <= sampling <= 1:
-        raise ArgumentError(f"sampling is the share of runs to be called for, from 0 to 1, not {describe(sampling)}")
+        raise ArgumentError(must_be("sampling", "the share of runs to be called for, from 0 to 1", sampling))
     callback = _StepCallback(fn, float(sampling))
-    observers_in_use[0] = True
-    INSTRUMENTS.put(callback, True)
+    STEPS.put(callback, True)
     return StepCallbackHandle(callback)
 
 
@@ -172,7 +169,7 @@ class _StepCallback:
     def remove(self) -> None:
         """Call it no more."""
         self.is_removed = True
-        INSTRUMENTS.take(self, True)
+        STEPS.take(self, True)
 
 
 @final

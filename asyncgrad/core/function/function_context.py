@@ -18,7 +18,7 @@ from ..graph.node import Edge, Node
 from ..graph.packed import Packed, unpack_all, unpack_now
 from ..graph.saved import Saved, output_alias, released_error, version_of
 from ..ops.indexing import part
-from ..settings.arguments import describe, truth
+from ..settings.arguments import must_be, takes, truth
 from ..settings.awaiting import finish
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, flatten_each, leaves
@@ -262,7 +262,7 @@ def _check_dirty(ctx: FunctionContext, inputs: Sequence[Any], outputs: Sequence[
     """Raise if the history of a dirty tensor cannot follow the write; warn if the tensor is no argument."""
     for dirty in ctx._dirty:
         if not isinstance(dirty, TensorBase):
-            raise GradientTypeError(f"mark_dirty takes the tensors that forward wrote into, not {describe(dirty)}")
+            raise GradientTypeError(takes("mark_dirty", "the tensors that forward wrote into", dirty))
         where = f"a tensor of shape {dirty._data.shape} is marked dirty, as written into in place"
         if not _among(dirty, outputs):
             raise InPlaceError(f"{where}, and forward does not return it: add it to what forward returns")
@@ -292,7 +292,7 @@ def _check_pure_view(ctx: FunctionContext, inputs: Sequence[Any], outputs: Seque
     """
     declared = ctx._is_pure_view
     if not isinstance(declared, bool):
-        raise ArgumentTypeError(f"ctx._is_pure_view is True or False, not {describe(declared)}")
+        raise ArgumentTypeError(must_be("ctx._is_pure_view", "True or False", declared))
     if not declared:
         return
     tensors = [value for value in inputs if isinstance(value, TensorBase)]
@@ -334,8 +334,13 @@ def save(ctx: FunctionContext, inputs: Sequence[Any], outputs: dict[int, TensorB
     for value in to_save:
         if not (value is None or isinstance(value, TensorBase) or has_memory(value)):
             raise GradientTypeError(
-                f"save_for_backward takes tensors, arrays and None, not {describe(value)}: keep other values as "
-                "attributes, ctx.value = value, and write ctx.save_for_backward(*ag.tree.leaves(tree)) for a tree"
+                takes(
+                    "save_for_backward",
+                    "tensors, arrays and None",
+                    value,
+                    "keep other values as attributes, ctx.value = value, and write "
+                    "ctx.save_for_backward(*ag.tree.leaves(tree)) for a tree",
+                )
             )
         output = outputs.get(id(value))
         if value is None:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from ...errors import AnomalyError, ArgumentTypeError
 from ..arrays.values import has_nan
-from ..settings.arguments import describe, truth
+from ..settings.arguments import describe, must_be, truth
 from ..settings.callers import is_own_file
 from ..settings.context import ANOMALY, CURRENT_NODE, Mode
 from .creation import observe_nodes
@@ -132,9 +132,7 @@ class detect_anomaly(Mode):
 
     def __init__(self, check_nan: bool = True) -> None:
         if callable(check_nan):
-            raise ArgumentTypeError(
-                f"check_nan is True or False, not {describe(check_nan)}: write @ag.detect_anomaly()"
-            )
+            raise ArgumentTypeError(must_be("check_nan", "True or False", check_nan, "write @ag.detect_anomaly()"))
         self._anomaly = Anomaly(truth(check_nan, "check_nan"))
 
     def _get(self) -> Any:

@@ -1,83 +1,47 @@
-"""Observers of new nodes: anomaly mode, saved-tensor hooks, creation hooks, streams and profiles.
+"""Observers of new nodes: profiles and creation hooks, beside anomaly mode, saved-tensor hooks and streams.
 
-All of them belong to the context. If there is any, the value of grad mode is an Observer instead of True, so that an
-operation without observers pays nothing.
+If there is any in a context, the value of grad mode there is an Observer instead of True, so that an operation without
+observers pays nothing. Those of all of the process are added where operations look up that value: see wrappers.py.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 from ...errors import GraphError, HookError, HookTypeError
-from ..settings.arguments import describe
+from ..settings.arguments import check_callable, describe
 from ..settings.context import (
     ANOMALY,
     CURRENT_STREAMS,
     GRAD_MODE,
     RECORDING,
     SAVED_TENSORS_HOOKS,
-    Mode,
     is_kind,
     set_observer,
 )
+from ..settings.observers import CREATION_HOOKS, NEW_NODES, CreationHook, NodeRecorder, ObserverBlock
 from .naming import name_hook
 from .wrappers import override, register_wrapper, restore
 
 if TYPE_CHECKING:
+    from ..settings.context import Mode
     from .node_like import NodeLike
 
 __all__ = [
-    "ForwardRecorder",
-    "HOOKS",
-    "RECORDERS",
     "announce",
     "call_unseen",
     "is_watched",
     "node_creation_hook",
     "observe_nodes",
-    "record_everywhere",
     "show",
 ]
 
-#: A profile of the whole process replaces it: see wrappers.py.
+#: Observers of the whole process replace it: see wrappers.py.
 _recording = RECORDING.get
 register_wrapper(globals())
-
-#: The creation hooks of this context, outermost first.
-HOOKS: ContextVar[tuple[Callable[[Any], Any], ...]] = ContextVar("asyncgrad_creation_hooks", default=())
-
-
-class ForwardRecorder(Protocol):
-    """What a profile does with each new node."""
-
-    #: Takes a node that has its edges and all its saved tensors, while the user's line is on the call stack.
-    created: Callable[[Any], None]
-    #: For each node, one after the other: its plan, order and id, the shape, dtype and device of its result, the code
-    #: object and the instruction of the call, its thread (a bool is the main thread), the time, and the id of the node
-    #: of each argument; then, for a superlinear function, the specs of what it has saved, or None. They do not stand in
-    #: tuples, which the garbage collector would visit.
-    plain_calls: list[Any]
-    #: A list of one: the code object of the user's that has called last. None once the profile has ended.
-    last_code: list[CodeType | None]
-    #: Takes a frame and its code; returns the innermost frame, from that one on, that is not asyncgrad's own. None
-    #: where `created` is to be called instead.
-    caller: Callable[[FrameType, CodeType], FrameType | None]
-    #: Returns the time.
-    clock: Callable[[], float]
-
-    def note(self, node: Any) -> None:
-        """Note that the call has begun that makes the node; the user's line is on the call stack."""
-
-    def announce(self, node: Any) -> None:
-        """Note that the call has ended, and that the node has saved everything."""
-
-
-#: What records the new nodes of this context, outermost first.
-RECORDERS: ContextVar[tuple[ForwardRecorder, ...]] = ContextVar("asyncgrad_forward_recorders", default=())
 
 
 def _nobody(frame: FrameType, code: CodeType) -> None:
@@ -91,7 +55,7 @@ class Observer:
     Creation hooks are called outermost first. The observer also stores the stream that a node is made on.
     """
 
-    __slots__ = ("_anomaly", "_hooks", "_packing", "_recorders", "_streams")
+    __slots__ = ("_anomaly", "_hooks", "_is_aside", "_packing", "_recorders", "_streams")
 
     #: Operations pass each node to `created`: see RecordingOnly.
     last_code: Sequence[CodeType | None] = (None,)
@@ -101,15 +65,18 @@ class Observer:
         self,
         anomaly: Any,
         packing: Any,
-        hooks: tuple[Callable[[Any], Any], ...],
+        hooks: tuple[CreationHook, ...],
         streams: Mapping[Any, Any],
-        recorders: tuple[ForwardRecorder, ...] = (),
+        recorders: tuple[NodeRecorder, ...] = (),
+        is_aside: bool = False,
     ) -> None:
         self._anomaly = anomaly
         self._packing = packing
         self._streams = streams
         self._hooks = hooks
         self._recorders = recorders
+        #: Whether no other creation hooks are to see the nodes: see `call_unseen`.
+        self._is_aside = is_aside
 
     def created(self, node: NodeLike) -> None:
         """Handle a node that has its edges and all its saved tensors."""
@@ -139,6 +106,7 @@ class Observer:
         """Call the creation hooks."""
         if not self._hooks:
             return
+        before = RECORDING.get()
         set_observer(_REFUSAL)
         try:
             for hook in self._hooks:
@@ -151,20 +119,21 @@ class Observer:
                         f"{node.name} to look at it, and cannot replace it"
                     )
         finally:
-            set_observer(self)
+            set_observer(before)
 
     def is_watched(self) -> bool:
         """Tell whether there are creation hooks."""
         return bool(self._hooks)
 
-    def with_hook(self, hook: Callable[[Any], Any]) -> Observer:
-        """Return an observer like this one whose only creation hook is `hook`."""
-        return Observer(self._anomaly, self._packing, (hook,), self._streams, self._recorders)
+    def aside(self, hook: CreationHook) -> Observer:
+        """Return an observer like this one whose only creation hook is `hook`, also where the process has others."""
+        return Observer(self._anomaly, self._packing, (hook,), self._streams, self._recorders, True)
 
-    def with_recorder(self, recorder: ForwardRecorder) -> Observer:
-        """Return an observer like this one that passes nodes to one more recorder."""
-        recorders = (recorder, *self._recorders)
-        return Observer(self._anomaly, self._packing, self._hooks, self._streams, recorders)
+    def beside(self, recorders: tuple[NodeRecorder, ...], hooks: tuple[CreationHook, ...]) -> Observer:
+        """Return an observer like this one that passes nodes to others too, and to these first."""
+        hooks = self._hooks if self._is_aside else (*hooks, *self._hooks)
+        recorders = (*recorders, *self._recorders)
+        return Observer(self._anomaly, self._packing, hooks, self._streams, recorders, self._is_aside)
 
 
 @final
@@ -173,7 +142,7 @@ class RecordingOnly:
 
     __slots__ = ("_recorder", "announce", "caller", "clock", "created", "last_code", "note", "plain_calls")
 
-    def __init__(self, recorder: ForwardRecorder) -> None:
+    def __init__(self, recorder: NodeRecorder) -> None:
         self._recorder = recorder
         self.plain_calls: list[Any] = recorder.plain_calls
         self.last_code: list[CodeType | None] = recorder.last_code
@@ -186,9 +155,13 @@ class RecordingOnly:
     def show(self, node: NodeLike) -> None:
         """Do nothing: there are no creation hooks."""
 
-    def with_recorder(self, recorder: ForwardRecorder) -> Observer:
-        """Return an observer that passes nodes to one more recorder."""
-        return Observer(None, None, (), {}, (recorder, self._recorder))
+    def aside(self, hook: CreationHook) -> Observer:
+        """Return an observer like this one with a creation hook: see Observer."""
+        return Observer(None, None, (hook,), {}, (self._recorder,), True)
+
+    def beside(self, recorders: tuple[NodeRecorder, ...], hooks: tuple[CreationHook, ...]) -> Observer:
+        """Return an observer that passes nodes to more recorders and to creation hooks."""
+        return Observer(None, None, hooks, {}, (*recorders, self._recorder))
 
 
 @final
@@ -211,6 +184,8 @@ class Refusal:
 
 
 _REFUSAL = Refusal()
+#: Stands for the observer of a context that has none.
+_NO_OBSERVER = Observer(None, None, (), {})
 
 
 def announce(node: NodeLike) -> None:
@@ -221,8 +196,8 @@ def announce(node: NodeLike) -> None:
 
 
 def is_watched() -> bool:
-    """Tell whether this context has creation hooks."""
-    observer = RECORDING.get()
+    """Tell whether creation hooks see the nodes of this context."""
+    observer = _recording()
     return isinstance(observer, Observer) and observer.is_watched()
 
 
@@ -233,7 +208,7 @@ def call_unseen(function: Callable[..., Any], *args: Any, **options: Any) -> tup
     graph: a CopySlices replaces the node of a write into a view, and is then shown in its place.
     """
     observer, made = RECORDING.get(), list[Any]()
-    set_observer(observer.with_hook(made.append))
+    set_observer((_NO_OBSERVER if observer is True else observer).aside(made.append))
     try:
         result = function(*args, **options)
     finally:
@@ -244,13 +219,13 @@ def call_unseen(function: Callable[..., Any], *args: Any, **options: Any) -> tup
 def show(nodes: Iterable[NodeLike]) -> None:
     """Call the creation hooks for nodes that `call_unseen` returned."""
     for node in nodes:
-        RECORDING.get().show(node)
+        _recording().show(node)
 
 
 def observe_nodes() -> None:
     """Set the observer of this context from its current modes."""
-    anomaly, packing, hooks = ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), HOOKS.get()
-    streams, recorders = CURRENT_STREAMS.get(), RECORDERS.get()
+    anomaly, packing, hooks = ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), CREATION_HOOKS.of_context()
+    streams, recorders = CURRENT_STREAMS.get(), NEW_NODES.of_context()
     if isinstance(packing, str):
         packing = None
     # A creation hook that enters a mode still must not make nodes.
@@ -264,31 +239,39 @@ def observe_nodes() -> None:
         set_observer(observer)
 
 
-def record_everywhere(recorders: Sequence[ForwardRecorder]) -> None:
-    """Pass the new nodes of all contexts to these recorders, beside what observes them there; of none, end that."""
-    if not recorders:
+def _observe_everywhere() -> None:
+    """Pass the new nodes of all contexts to the observers of the process, beside what observes them there."""
+    recorders, hooks = NEW_NODES.of_process, CREATION_HOOKS.of_process
+    if not recorders and not hooks:
         restore("_grad_mode", GRAD_MODE.get)
         restore("_recording", RECORDING.get)
         return
-    alone: Any = RecordingOnly(recorders[0])
-    for recorder in recorders[1:]:
-        alone = alone.with_recorder(recorder)
+    alone: Any = _NO_OBSERVER.beside(recorders, hooks)
+    if len(recorders) == 1 and not hooks:
+        alone = RecordingOnly(recorders[0])
 
     def beside(mode: Any) -> Any:
         if mode is True:
             return alone
-        if not mode or mode is _REFUSAL:
-            return mode
-        for recorder in reversed(recorders):
-            mode = mode.with_recorder(recorder)
-        return mode
+        return mode if not mode or mode is _REFUSAL else mode.beside(recorders, hooks)
 
     override("_grad_mode", lambda: beside(GRAD_MODE.get()))
     override("_recording", lambda: beside(RECORDING.get()))
 
 
+def _renew(whole_process: bool) -> None:
+    if whole_process:
+        _observe_everywhere()
+    else:
+        observe_nodes()
+
+
+NEW_NODES.when_changed(_renew)
+CREATION_HOOKS.when_changed(_renew)
+
+
 @final
-class node_creation_hook(Mode):
+class node_creation_hook(ObserverBlock):
     """Inside, `hook(node)` is called once for every new node, as soon as the node has all its saved tensors.
 
     This includes the nodes of a backward that is recorded, and a leaf's AccumulateGrad, which the first operation on
@@ -315,10 +298,10 @@ class node_creation_hook(Mode):
     """
 
     __slots__ = ("_hook",)
+    _observers = CREATION_HOOKS
 
     def __init__(self, hook: Callable[[Any], None]) -> None:
-        if not callable(hook):
-            raise HookTypeError(f"a node creation hook must be callable, not {describe(hook)}: pass a function")
+        check_callable(hook, "a node creation hook", instead="pass a function")
         if is_kind(inspect.iscoroutinefunction, hook):
             raise HookTypeError(
                 f"node creation {name_hook(hook)} is an async def, and an operation that makes a node cannot await it: "
@@ -326,15 +309,8 @@ class node_creation_hook(Mode):
             )
         self._hook = hook
 
-    def _get(self) -> Any:
-        return HOOKS.get()
-
-    def _set(self, value: Any, /) -> None:
-        HOOKS.set(value)
-        observe_nodes()
-
     def _value(self) -> Any:
-        return (*HOOKS.get(), self._hook)
+        return (*CREATION_HOOKS.of_context(), self._hook)
 
     def _clone(self) -> Mode:
         return node_creation_hook(self._hook)

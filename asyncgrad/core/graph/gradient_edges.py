@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ArgumentTypeError, GraphError, RequiresGradError
 from ..arrays.tensor_base import TensorBase
 from ..settings.arguments import describe
-from .leaf import gradient_edge
+from .leaf import check_has_edge, gradient_edge
 from .metadata import InputMetadata
 from .naming import identify
 from .node import Edge, GradientEdge, Node, checked_edge
@@ -134,8 +134,7 @@ def create_gradient_edge(tensor: TensorBase, node: Node) -> None:
 
 
 def _check_tensor(tensor: Any) -> None:
-    if not isinstance(tensor, TensorBase):
-        raise ArgumentTypeError(f"only a tensor has a gradient edge, not {describe(tensor)}: write ag.asarray(...)")
+    check_has_edge(tensor)
     what = f"a tensor of shape {tensor._data.shape} and dtype {tensor._data.dtype}"
     if tensor._data.dtype.kind not in "fc":
         raise RequiresGradError(f"{what} has no gradient, only floating and complex ones do: write t.astype(float)")

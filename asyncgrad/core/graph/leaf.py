@@ -24,6 +24,7 @@ __all__ = [
     "Identity",
     "accumulate_all",
     "accumulator",
+    "check_has_edge",
     "get_gradient_edge",
     "gradient_edge",
 ]
@@ -210,6 +211,12 @@ def gradient_edge(tensor: TensorBase) -> Edge | None:
     return Edge(accumulator(tensor, meta), 0)
 
 
+def check_has_edge(tensor: Any) -> None:
+    """Raise for an argument that has no gradient edge, since it is no tensor."""
+    if not isinstance(tensor, TensorBase):
+        raise ArgumentTypeError(f"only a tensor has a gradient edge, not {describe(tensor)}: write ag.asarray(...)")
+
+
 def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
     """Return the edge that the gradient of `tensor` flows along; a backward accepts it in place of the tensor.
 
@@ -223,8 +230,7 @@ def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
         >>> ag.graph.get_gradient_edge(x).node.name
         'AccumulateGrad'
     """
-    if not isinstance(tensor, TensorBase):
-        raise ArgumentTypeError(f"only a tensor has a gradient edge, not {describe(tensor)}: write ag.asarray(...)")
+    check_has_edge(tensor)
     edge = gradient_edge(tensor)
     if edge is None or edge.node is None:
         raise RequiresGradError(

@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from ..arrays import values
 from ..arrays.tensor_base import TensorBase
-from ..settings.arguments import describe
+from ..settings.arguments import describe, must_be
 from ..settings.context import is_grad_enabled
 from .naming import identify, number_of
 
@@ -136,9 +136,7 @@ def _fit_argument(node: NodeLike, index: int, grad: Any, metadata: InputMetadata
         return None
     where = f"gradient {index} of {identify(node)}"
     if not (isinstance(grad, TensorBase) or (hasattr(grad, "dtype") and hasattr(grad, "shape"))):
-        raise ArgumentTypeError(
-            f"{where} must be a tensor, an array or None, not {describe(grad)}: write np.asarray(...)"
-        )
+        raise ArgumentTypeError(must_be(where, "a tensor, an array or None", grad, "write np.asarray(...)"))
     if metadata is None:
         return grad
     if metadata.was_default_constructed:

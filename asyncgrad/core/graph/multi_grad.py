@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, final
 
-from ...errors import ArgumentError, ArgumentTypeError, HookTypeError, RequiresGradError
+from ...errors import ArgumentError, ArgumentTypeError, RequiresGradError
 from ..arrays.ownership import private_copy
 from ..arrays.tensor_base import TensorBase
-from ..settings.arguments import describe
+from ..settings.arguments import check_callable, must_be, takes
 from ..settings.context import CURRENT_GRAPH_TASK, is_kind
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def register_multi_grad_hook(
     """
     if not (isinstance(mode, str) and mode in ("all", "any")):
         raise ArgumentError(f'the mode of a multi-grad hook is "all" or "any", not {mode!r}')
-    if not callable(fn):
-        raise HookTypeError(f"a hook must be callable, not {describe(fn)}: pass a function or an async def")
+    check_callable(fn, "a hook")
     observed = _check_tensors(tensors, mode)
     collector = _AllGradients(observed) if mode == "all" else _FirstGradient()
     return MultiGradHandle(
@@ -196,12 +195,12 @@ def _check_tensors(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase
     """
     if isinstance(tensors, TensorBase) or not isinstance(tensors, Iterable):
         raise ArgumentTypeError(
-            f"a multi-grad hook takes a sequence of tensors, not {describe(tensors)}: write [t], or t.register_hook(fn)"
+            takes("a multi-grad hook", "a sequence of tensors", tensors, "write [t], or t.register_hook(fn)")
         )
     observed = tuple(tensors)
     for index, tensor in enumerate(observed):
         if not isinstance(tensor, TensorBase):
-            raise ArgumentTypeError(f"tensor {index} of a multi-grad hook must be a Tensor, not {describe(tensor)}")
+            raise ArgumentTypeError(must_be(f"tensor {index} of a multi-grad hook", "a Tensor", tensor))
         if mode == "all" and not tensor._requires_grad():
             raise RequiresGradError(
                 f"tensor {index} of a multi-grad hook (of shape {tensor._data.shape}) does not require grad: "

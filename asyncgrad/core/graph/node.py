@@ -23,7 +23,7 @@ from ..arrays.hooks import HookList, RemovableHandle
 from ..arrays.interception import add_entry_methods
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import counted
-from ..settings.arguments import describe
+from ..settings.arguments import describe, must_be
 from ..settings.context import CURRENT_GRAPH_TASK
 from .cost import LARGE, array_kind, expect_large_arrays, size_of
 from .creation import announce
@@ -287,7 +287,7 @@ class Node:
     @sequence_nr.setter
     def sequence_nr(self, number: int) -> None:
         if type(number) is not int:
-            raise ArgumentTypeError(f"the sequence number of {self.name} is an int, not {describe(number)}")
+            raise ArgumentTypeError(must_be(f"the sequence number of {self.name}", "an int", number))
         if not 0 <= number <= -LEAF_ORDER:
             raise ArgumentError(
                 f"the sequence number of {self.name} is from 0 up to {-LEAF_ORDER}, at which a node runs ahead of "
@@ -721,14 +721,16 @@ def checked_edge(edge: Any) -> tuple[Node | None, int]:
         return None, 0
     if not isinstance(edge, tuple) or len(edge) != 2 or not isinstance(edge[0], Node | None):
         raise ArgumentTypeError(
-            f"an edge is an Edge, a GradientEdge or None, not {describe(edge)}: write Edge(node, input_nr), or "
-            "ag.graph.get_gradient_edge(tensor)"
+            must_be(
+                "an edge",
+                "an Edge, a GradientEdge or None",
+                edge,
+                "write Edge(node, input_nr), or ag.graph.get_gradient_edge(tensor)",
+            )
         )
     node, input_nr = edge
     if type(input_nr) is not int:
-        raise ArgumentTypeError(
-            f"the input_nr of an edge must be an int, not {describe(input_nr)}: write Edge(node, 0)"
-        )
+        raise ArgumentTypeError(must_be("the input_nr of an edge", "an int", input_nr, "write Edge(node, 0)"))
     if node is not None and not 0 <= input_nr < node.num_inputs:
         raise IndexRangeError(
             f"an edge leads to input {input_nr} of {identify(node)}, which has {counted(node.num_inputs, 'input')}"

@@ -15,7 +15,7 @@ from ...errors import ChangedTensorError, HookError, HookTypeError
 from ..arrays.ownership import make_private
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import wrap
-from ..settings.arguments import describe
+from ..settings.arguments import check_callable, describe, must_be
 from ..settings.awaiting import finish
 from ..settings.context import SAVED_TENSORS_HOOKS, is_kind, set_grad_mode
 from .background import background
@@ -70,16 +70,10 @@ class PackHooks:
         waits: Callable[[Any], bool] | None = None,
     ) -> None:
         for name, hook in (("pack", pack), ("unpack", unpack)):
-            if not callable(hook):
-                raise HookTypeError(
-                    f"the {name} hook of a saved tensor must be callable, not {describe(hook)}: pass a function or an "
-                    "async def that takes one argument"
-                )
+            check_callable(hook, f"the {name} hook of a saved tensor", "with one argument")
         if prefetch is not None and (not callable(prefetch) or is_kind(inspect.iscoroutinefunction, prefetch)):
-            raise HookTypeError(
-                f"the prefetch hook of saved tensors must be a plain function, not {describe(prefetch)}: it is not "
-                "awaited, so let it start the fetch and return"
-            )
+            instead = "it is not awaited, so let it start the fetch and return"
+            raise HookTypeError(must_be("the prefetch hook of saved tensors", "a plain function", prefetch, instead))
         self.pack: Callable[[Any], Any] = pack
         self.unpack: Callable[[Any], Any] = unpack
         self.unpacks_async: bool = is_kind(inspect.iscoroutinefunction, unpack)

@@ -14,9 +14,8 @@ from ...errors import PromotionWarning
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import raw
 from ..settings.callers import ROUNDING, WRITING, is_own_file
-from ..settings.context import Mode
+from ..settings.observers import CREATION_HOOKS, ObserverBlock
 from .calls import call_of
-from .creation import HOOKS, observe_nodes
 
 if TYPE_CHECKING:
     from .node_like import NodeLike
@@ -30,7 +29,7 @@ _CONVERSION = "CopyBackwards"
 
 
 @final
-class warn_on_promotion(Mode):
+class warn_on_promotion(ObserverBlock):
     """Inside, an operation on a tensor that gives a wider floating dtype warns, at the line that calls it.
 
     NumPy gives float64 for a float32 array beside a float64 array, or beside a number of NumPy's such as `np.sqrt(d)`.
@@ -55,16 +54,10 @@ class warn_on_promotion(Mode):
     """
 
     __slots__ = ()
-
-    def _get(self) -> Any:
-        return HOOKS.get()
-
-    def _set(self, value: Any, /) -> None:
-        HOOKS.set(value)
-        observe_nodes()
+    _observers = CREATION_HOOKS
 
     def _value(self) -> Any:
-        hooks = HOOKS.get()
+        hooks = CREATION_HOOKS.of_context()
         return hooks if _look_at in hooks else (*hooks, _look_at)
 
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from ...errors import ArgumentError, ArgumentTypeError, ChangedTensorError, HookError
 from ..arrays.copy_on_write import copy_shared_before_write
 from ..arrays.values import own_copy
-from ..settings.arguments import describe, whole_number
+from ..settings.arguments import must_be, whole_number
 from ..settings.context import COPY_ON_WRITE, SAVED_TENSORS_HOOKS, Mode
 from .background import background
 from .creation import observe_nodes
@@ -180,7 +180,7 @@ class disable_saved_tensors_hooks(SavedTensorsMode):
 
     def __init__(self, message: str) -> None:
         if not isinstance(message, str):
-            raise ArgumentTypeError(f"the message of disable_saved_tensors_hooks is a str, not {describe(message)}")
+            raise ArgumentTypeError(must_be("the message of disable_saved_tensors_hooks", "a str", message))
         self._message = message
 
     def _before(self) -> Any:

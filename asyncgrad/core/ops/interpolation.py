@@ -12,7 +12,7 @@ from ...errors import ArgumentTypeError, MissingDerivativeError
 from ..arrays.axes import array_like, axis_tuple, in_rows, inverse_permutation, kept_shape, laid_like, reduced_axes
 from ..arrays.device_arrays import placed
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import as_like, is_device_array, on_host, raw
+from ..arrays.values import as_like, is_device_array, not_of_dtype, on_host, raw, refuse_complex
 from ..recording.primitive import RULES, derivative, primitive
 from ..settings.context import GRAD_MODE
 from .cumulative import rows
@@ -56,13 +56,12 @@ def quantile(
     if holds_half(a):
         options = {"method": method, "keepdims": keepdims, "weights": weights}
         return by_single(by_precise_shares(quantile), np.quantile, a, q, axis, out=out, **options)
-    if a.dtype.kind == "c":
-        raise ArgumentTypeError(f"numpy.quantile and numpy.percentile take a real array, not {a.dtype}: pass a.real")
+    refuse_complex("numpy.quantile, or numpy.percentile,", "a real array", a, "pass a.real")
     if a.dtype.kind in "iu" and method != "linear":
         # An element as it is, or between two.
         return NonDifferentiable(np.quantile)(a, q, axis, out, overwrite_input, method, keepdims, weights=raw(weights))
     if a.dtype.kind not in "fiu":
-        raise ArgumentTypeError(f"numpy.quantile takes a real array, not {a.dtype}: pass a.astype(float)")
+        raise ArgumentTypeError(not_of_dtype("numpy.quantile", "a real array", a, "pass a.astype(float)"))
     a = (
         a
         if a.dtype.kind == "f" and a.dtype.isnative
@@ -197,8 +196,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     # NumPy interpolates in float64 for any dtype; only the values may be complex.
     x, xp, fp = placed(x, xp, fp)
     for name, points in (("x", x), ("xp", xp)):
-        if points.dtype.kind == "c":
-            raise ArgumentTypeError(f"numpy.interp takes a real {name}, not {points.dtype}: pass {name}.real")
+        refuse_complex("numpy.interp", f"a real {name}", points, f"pass {name}.real")
     x, xp = x.astype(float, copy=False), xp.astype(float, copy=False)
     fp = fp.astype(complex if fp.dtype.kind == "c" else float, copy=False)
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:

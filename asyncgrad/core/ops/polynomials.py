@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentTypeError
 from ..arrays.axes import array_like, arrays_together, tensor_like
 from ..arrays.device_arrays import eye_like, placed
-from ..arrays.values import arange_like, ones_like, raw, zeros_like
+from ..arrays.values import arange_like, ones_like, raw, refuse_complex, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from .convolution import convolve
 from .joining import concatenate, stack
@@ -244,10 +243,8 @@ def _check_points(x: Any, y: Any, deg: int, w: Any) -> tuple[Any, Any, Any]:
     w = tensor_like(w, x) + 0.0
     if w.shape != x.shape:
         raise TypeError(f"numpy.polyfit takes one weight for each of the {x.shape[0]} points, not shape {w.shape}")
-    if w.dtype.kind == "c" and "f" in (x.dtype.kind, y.dtype.kind):
-        raise ArgumentTypeError(
-            f"numpy.polyfit of real points or values takes real weights, not {w.dtype}: pass w.real"
-        )
+    if "f" in (x.dtype.kind, y.dtype.kind):
+        refuse_complex("numpy.polyfit of real points or values", "real weights", w, "pass w.real")
     return x, y, w
 
 

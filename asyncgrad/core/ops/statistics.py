@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentTypeError
 from ..arrays.axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
 from ..arrays.device_arrays import placed
-from ..arrays.values import as_like, is_device_array, on_host, raw
+from ..arrays.values import as_like, is_device_array, on_host, raw, refuse_complex
 from ..recording.primitive import RULES
 from ..settings.process import without_warnings
 from .diagonals import diag
@@ -185,10 +184,7 @@ def nanquantile(
     if holds_half(a):
         options = {"method": method, "keepdims": keepdims, "weights": weights}
         return by_single(by_precise_shares(nanquantile), np.nanquantile, a, q, axis, out=out, **options)
-    if a.dtype.kind == "c":
-        raise ArgumentTypeError(
-            f"numpy.nanquantile and numpy.nanpercentile take a real array, not {a.dtype}: pass a.real"
-        )
+    refuse_complex("numpy.nanquantile, or numpy.nanpercentile,", "a real array", a, "pass a.real")
     if a.dtype.kind in "iu" and method != "linear":
         function = NonDifferentiable(np.nanquantile)
         return function(a, q, axis, out, overwrite_input, method, keepdims, weights=raw(weights))
@@ -267,8 +263,7 @@ def _observation_weights(fweights: Any, aweights: Any, x: Any) -> Any:
         if given is None:
             continue
         one, _ = placed(given, x)
-        if one.dtype.kind == "c":
-            raise ArgumentTypeError(f"numpy.cov takes real {name}, not {one.dtype}: pass {name}.real")
+        refuse_complex("numpy.cov", f"real {name}", one, f"pass {name}.real")
         one = one.astype(float, copy=False)
         if one.shape != (count,):
             raise RuntimeError(f"numpy.cov takes {name} of shape ({count},), one for each observation, not {one.shape}")

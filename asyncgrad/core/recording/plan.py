@@ -48,7 +48,7 @@ from ..graph.cost import (
     when_large_arrays_come,
 )
 from ..graph.saved import version_of, with_versions
-from ..settings.source import run_source
+from ..settings.source import make_functions
 from .formula import Expression, as_expression, is_readable, keeps_dtype
 from .kernels import FusedFormula, function_of, fused_jointly, is_fusable, kernels_of
 
@@ -436,11 +436,11 @@ class Plan:
                 continue
             given = ", ".join(["g", *(values[slot] for slot in call[1])])
             lines += [
-                f"    target = node.next_nodes[{edge}]",
+                f"target = node.next_nodes[{edge}]",
                 # Whether the sum is an array that the executor made; a node of several inputs has a list of sums.
-                "    if (target, 0) in owned and target.shape is not None:",
-                f"        buffers[target], j{edge} = a{edge}(buffers[target], {given}), None",
-                f"    else: j{edge} = {results[edge]}",
+                "if (target, 0) in owned and target.shape is not None:",
+                f"    buffers[target], j{edge} = a{edge}(buffers[target], {given}), None",
+                f"else: j{edge} = {results[edge]}",
             ]
             results[edge] = f"j{edge}"
         return lines
@@ -461,63 +461,61 @@ class Plan:
         results = [result if result == "None" else wrapped.format(result) for result in self._results]
         unchanged = [self.slots[index].is_unchanged(names[index]) for index in self.tensor_slots]
         lines = [
-            *self._gather_lines(names, unchanged),
-            f"def run(node, g, release=False{', buffers=None, owned=()' * adds}):",
-            *(["    saved = node.saved"] if names else ()),
+            *(["saved = node.saved"] if names else ()),
             # Only saved tensors are released, so without them `saved` is never None.
-            f"    if {'saved is None or ' if self.holds_tensors else ''}g is None:",
-            "        return run_generic(node, g, release)",
+            f"if {'saved is None or ' if self.holds_tensors else ''}g is None:",
+            "    return run_generic(node, g, release)",
         ]
         if names:
-            lines.append(f"    {_commas(names)} = saved")
+            lines.append(f"{_commas(names)} = saved")
         if watched_from is not None:
-            lines.append(f"    if {self._size_condition('g', names, 'size_of', watched_from)}: raise OffloadSignal")
+            lines.append(f"if {self._size_condition('g', names, 'size_of', watched_from)}: raise OffloadSignal")
         if unchanged:
             # Both tests are needed, since a version can fall: a failed backward rolls back its writes into a `.grad`
             # that was saved.
             condition = f"saved.__class__ is tuple and {' and '.join(unchanged)}"
-            lines += [f"    if not ({condition}):", "        node.check_versions()"]
+            lines += [f"if not ({condition}):", "    node.check_versions()"]
         if self.conjugates:
-            lines.append("    g = conjugate(g)")
+            lines.append("g = conjugate(g)")
         values = [f"{name}._data" if slot.is_tensor else name for name, slot in zip(names, self.slots, strict=True)]
         if self.is_half:
-            lines += ["    g = single(g)", *(f"    w{index} = single({value})" for index, value in enumerate(values))]
+            lines += ["g = single(g)", *(f"w{index} = single({value})" for index, value in enumerate(values))]
         if adds:
             lines += self._adding_lines(values, results)
         if self.joint is not None:
             given = ", ".join(["g", *(values[slot] for slot in self.joint.slots)])
-            lines.append(f"    {_commas(f'j{edge}' for edge in self.joint.edges)} = joint({given})")
+            lines.append(f"{_commas(f'j{edge}' for edge in self.joint.edges)} = joint({given})")
         if self.holds_tensors:
-            lines += [f"    grads = ({_commas(results)})", "    if release: node.saved = None", "    return grads"]
+            lines += [f"grads = ({_commas(results)})", "if release: node.saved = None", "return grads"]
         else:
-            lines.append(f"    return ({_commas(results)})")
+            lines.append(f"return ({_commas(results)})")
         namespace = self._namespace()
-        run_source("\n".join(lines), f"derivative of {primitive.name}", namespace)
-        # Taken out: a function in its own globals would wait for the garbage collector once the plan is dropped or has
-        # others (test_a_plan_whose_functions_are_made_anew_leaves_nothing_to_the_garbage_collector).
-        gather, run = namespace.pop("gather"), namespace.pop("run")
+        functions = {
+            f"gather({', '.join([*primitive.parameters, '_out'])})": self._gather_lines(names, unchanged),
+            f"run(node, g, release=False{', buffers=None, owned=()' * adds})": lines,
+        }
+        gather, run = make_functions(functions, f"derivative of {primitive.name}", namespace)
         return gather if names else None, run
 
     def _gather_lines(self, names: Sequence[str], unchanged: Sequence[str]) -> list[str]:
-        """Return the source of `gather`.
+        """Return the body of `gather`.
 
         Args:
             names: of the saved values.
             unchanged: for each saved tensor, the test that it has not been written into.
         """
-        lines = [f"def gather({', '.join([*self.primitive.parameters, '_out'])}):"]
-        lines += [
-            f"    {name} = {slot.expression(slot.owner in self._tracked)}"
+        lines = [
+            f"{name} = {slot.expression(slot.owner in self._tracked)}"
             for name, slot in zip(names, self.slots, strict=True)
         ]
         for index in self.tensor_slots:
             if self.slots[index].owner == "out":
                 lines += _alias_lines(names[index])
         versions = _commas(f"version_of({names[index]})" for index in self.tensor_slots)
-        lines.append(f"    saved = ({_commas(names)})")
+        lines.append(f"saved = ({_commas(names)})")
         if unchanged:
-            lines.append(f"    if not ({' and '.join(unchanged)}): saved = with_versions(saved, ({versions}))")
-        return [*lines, "    return saved"]
+            lines.append(f"if not ({' and '.join(unchanged)}): saved = with_versions(saved, ({versions}))")
+        return [*lines, "return saved"]
 
     def _namespace(self) -> dict[str, Any]:
         """Return the global names of the generated functions."""
@@ -554,10 +552,10 @@ class Plan:
 def _alias_lines(name: str) -> list[str]:
     """Return the lines that do what `output_alias` does; a call would cost as much as the rest of `gather`."""
     return [
-        "    counter = _out._counter",
-        "    if counter is None: counter = _out._counter = VersionCounter()",
-        f"    {name}._data, {name}._output_nr, {name}._device, {name}._counter = _out._data, 0, _out._device, counter",
-        f"    {name}._meta = {name}._grad_fn = {name}._view = None",
+        "counter = _out._counter",
+        "if counter is None: counter = _out._counter = VersionCounter()",
+        f"{name}._data, {name}._output_nr, {name}._device, {name}._counter = _out._data, 0, _out._device, counter",
+        f"{name}._meta = {name}._grad_fn = {name}._view = None",
     ]
 
 

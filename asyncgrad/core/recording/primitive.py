@@ -31,7 +31,7 @@ from ..arrays.typed import LikeFirst
 from ..arrays.values import result_array
 from ..graph.leaf import accumulator
 from ..graph.node import MAIN_THREAD, THREADS, next_order
-from ..settings.arguments import describe
+from ..settings.arguments import takes
 from ..settings.context import GRAD_MODE
 from .kernels import follow_compilers, fused_names
 from .plan import Formula, Plan
@@ -292,9 +292,7 @@ def derivative(made: Primitive, *arguments: str) -> Callable[[F], F]:
         ...     return 2 * g
     """
     if not isinstance(made, Primitive):
-        raise ArgumentTypeError(
-            f"derivative takes a primitive first, not {describe(made)}: write @derivative(made, 'x')"
-        )
+        raise ArgumentTypeError(takes("derivative", "a primitive first", made, "write @derivative(made, 'x')"))
 
     def decorate(formula: F) -> F:
         made.add_formulas(dict.fromkeys(arguments, formula))

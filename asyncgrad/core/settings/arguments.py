@@ -1,4 +1,8 @@
-"""Checks of arguments that many functions share: of truth values, numbers and callables."""
+"""Checks of arguments that many functions share, of truth values, numbers and callables, and what is said of others.
+
+An error of an argument says which one it is, what it must be, what it is, and, where that helps, what to write instead:
+in the words of `must_be`, or of `takes` where the argument has no name of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, ArgumentTypeError
+from ...errors import ArgumentError, ArgumentTypeError, HookTypeError
 
-__all__ = ["PLAIN_TYPES", "check_function", "describe", "number", "truth", "whole_number"]
+__all__ = [
+    "PLAIN_TYPES",
+    "check_callable",
+    "check_function",
+    "describe",
+    "must_be",
+    "number",
+    "takes",
+    "truth",
+    "whole_number",
+]
 
 #: Types of operands that are no sparse matrices, for speed. Those of the arrays of devices are added.
 PLAIN_TYPES: set[type] = {
@@ -34,7 +48,7 @@ def truth(value: Any, name: str) -> bool:
     """
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
         return bool(value)
-    raise ArgumentTypeError(f"{name} is True or False, not {describe(value)}")
+    raise ArgumentTypeError(must_be(name, "True or False", value))
 
 
 def number(value: Any, name: str, least: float = -math.inf) -> float:
@@ -50,16 +64,16 @@ def number(value: Any, name: str, least: float = -math.inf) -> float:
         ArgumentError: the value is NaN, infinite, or less than `least`.
     """
     if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise ArgumentTypeError(f"{name} must be a number, not {describe(value)}")
+        raise ArgumentTypeError(must_be(name, "a number", value))
     try:
         found = float(value)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(f"{name} must be a number, not {describe(value)}") from None
+        raise ArgumentTypeError(must_be(name, "a number", value)) from None
     except OverflowError:
         found = math.inf
     if not (math.isfinite(found) and found >= least):
         allowed = "a finite number" if least == -math.inf else f"a finite number of at least {least:g}"
-        raise ArgumentError(f"{name} must be {allowed}, not {describe(value)}")
+        raise ArgumentError(must_be(name, allowed, value))
     return found
 
 
@@ -76,7 +90,7 @@ def whole_number(value: Any, name: str, least: float = -math.inf) -> int:
         ArgumentError: it is less than `least`.
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise ArgumentTypeError(f"{name} must be an int, not {describe(value)}")
+        raise ArgumentTypeError(must_be(name, "an int", value))
     if value < least:
         raise ArgumentError(f"{name} must be at least {least}, not {value}")
     return int(value)
@@ -105,7 +119,58 @@ def check_function(fn: Any, name: str, *others: Any) -> None:
         hint = f"write {name}(fn, ...) with a function or an async def"
         if hasattr(fn, "grad_fn"):
             hint += "; the gradients of a tensor that has been computed are ag.grad(outputs, inputs)"
-    raise ArgumentTypeError(f"{name} takes a function as its first argument, not {describe(fn)}: {hint}")
+    raise ArgumentTypeError(takes(name, "a function as its first argument", fn, hint))
+
+
+def check_callable(
+    value: Any,
+    name: str,
+    called: str = "",
+    instead: str = "pass a function or an async def",
+    error: type[TypeError] = HookTypeError,
+) -> None:
+    """Raise unless an argument, such as a hook, can be called.
+
+    Args:
+        value: the argument.
+        name: the name of the argument in the error.
+        called: how it is called, such as `"without arguments"`.
+        instead: what to write.
+        error: the type of the error.
+
+    Raises:
+        HookTypeError: it cannot be called; or `error`.
+    """
+    if not callable(value):
+        raise error(must_be(name, f"callable {called}".rstrip(), value, instead))
+
+
+def must_be(name: str, expected: str, value: Any, instead: str = "") -> str:
+    """Return the words for an argument that is something else than it must be.
+
+    Args:
+        name: the name of the argument.
+        expected: what it must be.
+        value: what it is.
+        instead: what to write.
+
+    Example:
+        >>> from asyncgrad.core.settings.arguments import must_be
+        >>> must_be("count", "an int", 2.5, "write count=2")
+        'count must be an int, not float 2.5: write count=2'
+    """
+    return f"{name} must be {expected}, not {describe(value)}{instead and f': {instead}'}"
+
+
+def takes(function: str, expected: str, value: Any, instead: str = "") -> str:
+    """Return the words for a function that is given something else than it takes; see `must_be`.
+
+    Example:
+        >>> from asyncgrad.core.settings.arguments import takes
+        >>> takes("extend", "an iterable of modules", 3)
+        'extend takes an iterable of modules, not int 3'
+    """
+    return f"{function} takes {expected}, not {describe(value)}{instead and f': {instead}'}"
 
 
 def describe(value: Any) -> str:

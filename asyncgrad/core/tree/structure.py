@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeAlias, final
 
 from ...errors import ArgumentError, ArgumentTypeError
 from ..arrays.tensor_base import TensorBase
-from ..settings.arguments import describe
+from ..settings.arguments import takes
 from .registry import ContainerType, container_type
 
 __all__ = [
@@ -155,8 +155,7 @@ def unflatten(structure: TreeStructure, leaves: Iterable[Any]) -> Tree:
     """
     if not isinstance(structure, TreeStructure):
         raise ArgumentTypeError(
-            "ag.tree.unflatten takes a structure that ag.tree.flatten returned as its first argument, not "
-            f"{describe(structure)}"
+            takes("ag.tree.unflatten", "a structure that ag.tree.flatten returned as its first argument", structure)
         )
     given = list(leaves)
     if len(given) != structure.count:
@@ -186,7 +185,7 @@ def map(  # noqa: A001
         {'w': [-9, -18]}
     """
     if not callable(function):
-        raise ArgumentTypeError(f"ag.tree.map takes a function as its first argument, not {describe(function)}")
+        raise ArgumentTypeError(takes("ag.tree.map", "a function as its first argument", function))
     first, structure = flatten(tree, is_leaf)
     columns = [
         leaves_like(structure, other, f"ag.tree.map: tree {index}", "tree 0") for index, other in enumerate(others, 1)

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import ArgumentError, ArgumentTypeError
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import as_array, has_memory
-from ..settings.arguments import describe
+from ..settings.arguments import describe, takes
 from .structure import flatten, paths, unflatten
 
 __all__ = ["ravel"]
@@ -55,7 +55,7 @@ def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     def unravel(vector: Any) -> Any:
         given: Any = vector if isinstance(vector, TensorBase) else as_array(vector)
         if given.shape != (bounds[-1],):
-            raise ArgumentError(f"unravel takes a vector of shape ({bounds[-1]},), not {describe(given)}")
+            raise ArgumentError(takes("unravel", f"a vector of shape ({bounds[-1]},)", given))
         parts = [
             _part(given, start, stop, shape, dtype, is_number)
             for (start, stop), shape, dtype, is_number in zip(

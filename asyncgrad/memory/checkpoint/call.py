@@ -17,7 +17,7 @@ from ...core.engine.loops import MAX_NESTED_ON_STACK, run_on_new_stack
 from ...core.graph.background import background
 from ...core.graph.creation import observe_nodes
 from ...core.graph.saved import version_of
-from ...core.settings.arguments import describe
+from ...core.settings.arguments import describe, must_be
 from ...core.settings.context import (
     ANOMALY,
     BLOCKING,
@@ -304,8 +304,12 @@ def context_managers(call: CheckpointedCall) -> tuple[Any, Any]:
         if not _is_plain_manager(manager) and not (call.is_async and _is_async_manager(manager)):
             only = " of a plain function" if _is_async_manager(manager) else ""
             raise ArgumentTypeError(
-                f"what context_fn returns for the {when}{only} must be a context manager, not {describe(manager)}: "
-                "write a class with __enter__ and __exit__, or use contextlib.contextmanager"
+                must_be(
+                    f"what context_fn returns for the {when}{only}",
+                    "a context manager",
+                    manager,
+                    "write a class with __enter__ and __exit__, or use contextlib.contextmanager",
+                )
             )
     return pair[0], pair[1]
 

@@ -18,7 +18,7 @@ from ...core.arrays.values import counted, wrap
 from ...core.graph.leaf import gradient_edge
 from ...core.graph.node import Edge, next_order
 from ...core.graph.saved import version_of
-from ...core.settings.arguments import describe, truth
+from ...core.settings.arguments import must_be, truth
 from ...core.settings.context import is_grad_enabled, set_grad_mode
 from ...errors import ArgumentError, ArgumentTypeError, CheckpointError
 from .call import (
@@ -129,14 +129,14 @@ def _check_budget(snapshots: Any, memory_budget: Any, steps: int) -> int:
         if snapshots is not None:
             raise ArgumentError("a chain has one budget: pass memory_budget (bytes) or snapshots (states), not both")
         if isinstance(memory_budget, bool) or not isinstance(memory_budget, (int, np.integer)):
-            raise ArgumentTypeError(f"memory_budget is a number of bytes, an int, not {describe(memory_budget)}")
+            raise ArgumentTypeError(must_be("memory_budget", "a number of bytes, an int", memory_budget))
         if memory_budget < 1:
             raise ArgumentError(f"memory_budget is a number of bytes from 1 up, not {memory_budget}")
         return 0
     if snapshots is None or (isinstance(snapshots, str) and snapshots == "log"):
         return logarithmic_snapshots(steps)
     if isinstance(snapshots, bool) or not isinstance(snapshots, (int, np.integer)):
-        raise ArgumentTypeError(f"snapshots is a number of states, an int, or 'log', not {describe(snapshots)}")
+        raise ArgumentTypeError(must_be("snapshots", "a number of states, an int, or 'log'", snapshots))
     if snapshots < 1:
         raise ArgumentError(f"snapshots is at least 1, not {snapshots}: the first state of the chain is one of them")
     return int(snapshots)

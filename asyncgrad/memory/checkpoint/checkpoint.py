@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...core.settings.arguments import describe, truth
+from ...core.settings.arguments import describe, must_be, takes, truth
 from ...core.settings.context import IN_TRANSFORM, is_grad_enabled
 from ...errors import ArgumentError, ArgumentTypeError
 from .call import CheckpointedCall, CheckpointOptions, call_function, is_async
@@ -75,7 +75,7 @@ def checkpoint(
     if fn is None and not args and not kwargs:
         return functools.partial(_decorate, use_reentrant=use_reentrant, options=options)
     if not callable(fn):
-        raise ArgumentTypeError(f"ag.checkpoint takes a function first, and then its arguments, not {describe(fn)}")
+        raise ArgumentTypeError(takes("ag.checkpoint", "a function first, and then its arguments", fn))
     if not args and not kwargs and use_reentrant is not False and options == CheckpointOptions():
         return _decorate(fn, use_reentrant=use_reentrant, options=options)
     return _call(fn, args, kwargs, use_reentrant, options)
@@ -131,7 +131,7 @@ def _check_options(use_reentrant: bool | None, options: CheckpointOptions) -> tu
         raise ArgumentError(f"determinism_check is 'default' or 'none', not {options.determinism_check!r}")
     if options.context_fn is not None and not callable(options.context_fn):
         raise ArgumentTypeError(
-            f"context_fn is a function that returns two context managers, not {describe(options.context_fn)}"
+            must_be("context_fn", "a function that returns two context managers", options.context_fn)
         )
     if use_reentrant is not False:
         for name, is_given in (("context_fn", options.context_fn is not None), ("debug", options.debug)):
@@ -185,7 +185,7 @@ def checkpoint_sequential(
     """
     chain = check_functions(functions, "checkpoint_sequential")
     if type(segments) is not int:
-        raise ArgumentTypeError(f"segments is an int, not {describe(segments)}")
+        raise ArgumentTypeError(must_be("segments", "an int", segments))
     if not 1 <= segments <= len(chain):
         raise ArgumentError(f"segments is from 1 up to the number of functions, {len(chain)}, not {segments}")
     steps = _segments(chain, segments, x, dict(use_reentrant=use_reentrant, preserve_rng=preserve_rng, **options))
@@ -227,7 +227,7 @@ def check_functions(functions: Any, name: str) -> tuple[Callable[[Any], Any], ..
         ArgumentError: there are none.
     """
     if isinstance(functions, (str, bytes)) or not isinstance(functions, Iterable):
-        raise ArgumentTypeError(f"ag.{name} takes a sequence of functions, not {describe(functions)}")
+        raise ArgumentTypeError(takes(f"ag.{name}", "a sequence of functions", functions))
     chain = tuple(functions)
     for index, function in enumerate(chain):
         if not callable(function):

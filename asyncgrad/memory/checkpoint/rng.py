@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...core.settings.arguments import describe
+from ...core.settings.arguments import takes
 from ...core.settings.process import has_effect, set_random_state
 from ...errors import ArgumentTypeError
 from ...numpy.random.sampling import Sampler
@@ -139,12 +139,12 @@ def check_streams(given: Any) -> tuple[Any, ...]:
     if isinstance(given, STREAM_TYPES):
         return (given,)
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise ArgumentTypeError(f"generators takes a sequence of NumPy's Generators, not {describe(given)}")
+        raise ArgumentTypeError(takes("generators", "a sequence of NumPy's Generators", given))
     streams = tuple(given)
     for stream in streams:
         if not isinstance(stream, STREAM_TYPES):
             raise ArgumentTypeError(
-                f"generators takes NumPy's Generators, not {describe(stream)}: write np.random.default_rng(seed)"
+                takes("generators", "NumPy's Generators", stream, "write np.random.default_rng(seed)")
             )
     return streams
 

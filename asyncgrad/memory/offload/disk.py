@@ -18,7 +18,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...core.settings.arguments import describe
+from ...core.settings.arguments import must_be
 from ...errors import ArgumentError, ArgumentTypeError, StoreError
 from .activation import store_error
 from .checksum import Checksum
@@ -296,8 +296,12 @@ def check_directory(name: str, directory: object) -> None:
     path = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
     if not isinstance(path, str):
         raise ArgumentTypeError(
-            f"directory of {name} must be a path, a str or a pathlib.Path, not {describe(directory)}: "
-            f"write {name}('/scratch'), or {name}() for a folder of this user in tempfile.gettempdir()"
+            must_be(
+                f"directory of {name}",
+                "a path, a str or a pathlib.Path",
+                directory,
+                f"write {name}('/scratch'), or {name}() for a folder of this user in tempfile.gettempdir()",
+            )
         )
     if "\0" in path:
         raise ArgumentError(f"directory of {name} has a null character in it: {path!r}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...core.graph.packed import PackHooks
 from ...core.graph.saved_hooks import SavedTensorsMode
-from ...core.settings.arguments import describe
-from ...errors import ArgumentError, ArgumentTypeError
+from ...core.settings.arguments import describe, whole_number
+from ...errors import ArgumentTypeError
 from .checksum import CheckedStore
 from .disk import DiskStore, check_directory
 from .host_memory import HostMemory
@@ -259,7 +259,4 @@ def _check(name: str, min_bytes: int, prefetch: int, max_pending_bytes: int) -> 
         ("prefetch", prefetch, 0),
         ("max_pending_bytes", max_pending_bytes, 1),
     ):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ArgumentTypeError(f"{argument} of {name} must be an int, not {describe(value)}")
-        if value < least:
-            raise ArgumentError(f"{argument} of {name} must be at least {least}, not {value}")
+        whole_number(value, f"{argument} of {name}", least)

@@ -15,7 +15,7 @@ from ...errors import ArgumentError
 from ...random import generator
 from ..shared.arguments import array_of
 
-__all__ = ["dropout"]
+__all__ = ["check_probability", "dropout"]
 
 
 @primitive()
@@ -33,6 +33,12 @@ def _(g: Any, keep: Any, scale: float) -> Any:
 
 
 masked: Callable[..., Any] = masked_.call
+
+
+def check_probability(p: float) -> None:
+    """Raise unless `p` is a probability."""
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
 
 
 def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, training: bool = True) -> Any:
@@ -56,8 +62,7 @@ def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, t
         >>> nn.dropout(np.ones(6), 0.5, rng=np.random.default_rng(0))
         array([2., 2., 2., 0., 0., 0.])
     """
-    if not 0 <= p <= 1:
-        raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
+    check_probability(p)
     if not truth(training, "training") or p == 0:
         return x
     rng = generator() if rng is None else rng

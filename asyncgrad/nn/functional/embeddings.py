@@ -16,7 +16,7 @@ from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_l
 from ...core.graph.saved_hooks import prepare_write
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
-from ...core.settings.arguments import describe, number, truth
+from ...core.settings.arguments import must_be, number, truth
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
 from ..shared.arguments import array_of, as_saved, is_outside
 
@@ -104,9 +104,7 @@ def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
 def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
     """Scale the rows at some indices whose norm is above `max_norm` down to it, in place."""
     if not isinstance(weight, (TensorBase, np.ndarray)):
-        raise ArgumentTypeError(
-            f"with max_norm, rows are changed in place: weight must be a tensor, not {describe(weight)}"
-        )
+        raise ArgumentTypeError(must_be("with max_norm, rows are changed in place: weight", "a tensor", weight))
     table = array_of(weight)
     numbers = np.unique(indices)
     numbers = numbers[~is_outside(numbers, len(table))]

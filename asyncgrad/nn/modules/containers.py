@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, Generic, Self, SupportsIndex, TypeVar, final, overload
 
-from ...core.settings.arguments import describe, whole_number
-from ...core.settings.loop_turn import keep_pace
+from ...core.settings.arguments import describe, must_be, takes, whole_number
+from ...core.settings.awaiting import pass_through
 from ...core.tensor import Tensor
 from ...errors import ArgumentError, ArgumentTypeError
 from .module import Module, Parameter
@@ -65,7 +65,7 @@ class _NumberedModules(Module):
 
     def _name_at(self, index: Any) -> str:
         if not hasattr(index, "__index__"):
-            raise ArgumentTypeError(f"the index of a module is an int or a slice, not {describe(index)}")
+            raise ArgumentTypeError(must_be("the index of a module", "an int or a slice", index))
         names = list(self._named())
         try:
             name: str = names[index]
@@ -103,7 +103,7 @@ class _NumberedModules(Module):
     def extend(self, modules: Iterable[Module]) -> Any:
         """Append modules; return this one."""
         if not isinstance(modules, Iterable):
-            raise ArgumentTypeError(f"extend takes an iterable of modules, not {describe(modules)}")
+            raise ArgumentTypeError(takes("extend", "an iterable of modules", modules))
         for module in (given := list(modules)):
             _check_module(module, type(self).__name__)
         for module in given:
@@ -179,22 +179,7 @@ class Sequential(_NumberedModules):
 
     def forward(self, input: Any) -> Any:
         """Return the output of the last module; an awaitable if one of them is async."""
-        modules = self._all()
-        for number, module in enumerate(modules):
-            input = module(input)
-            if not isinstance(input, Tensor) and inspect.isawaitable(input):
-                return self._forward_async(input, modules[number + 1 :])
-        return input
-
-    async def _forward_async(self, awaitable: Any, modules: list[Module]) -> Any:
-        output = await awaitable
-        # Not before: a coroutine that is cancelled there would never have been awaited.
-        await keep_pace()
-        for module in modules:
-            output = module(output)
-            if not isinstance(output, Tensor) and inspect.isawaitable(output):
-                output = await output
-        return output
+        return pass_through(self._all(), input)
 
 
 @final
@@ -325,7 +310,7 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> ParameterList:
         """Append parameters; return this list."""
         if not isinstance(values, Iterable):
-            raise ArgumentTypeError(f"extend takes an iterable of tensors, not {describe(values)}")
+            raise ArgumentTypeError(takes("extend", "an iterable of tensors", values))
         for value in list(values):
             self.append(value)
         return self
@@ -432,7 +417,7 @@ def _pairs(given: Any) -> dict[str, Any]:
     if isinstance(given, _NamedParts):
         return dict(given.items())
     if not isinstance(given, Iterable):
-        raise ArgumentTypeError(f"update takes a dict, or pairs of a name and a value, not {describe(given)}")
+        raise ArgumentTypeError(takes("update", "a dict, or pairs of a name and a value", given))
     return dict(given)
 
 

@@ -11,7 +11,7 @@ from ...core.settings.arguments import number, truth
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ...random import generator
-from ..functional.dropout import dropout
+from ..functional.dropout import check_probability, dropout
 from ..shared.arguments import array_of
 from .module import Module
 
@@ -26,8 +26,7 @@ class _Dropout(Module):
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         truth(inplace, "inplace")
-        if not 0 <= number(p, "p") <= 1:
-            raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
+        check_probability(number(p, "p"))
         self.p = p
 
     def extra_repr(self) -> str:

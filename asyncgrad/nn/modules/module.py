@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import setitem
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, final
@@ -13,8 +12,8 @@ from ...core.arrays.hooks import HookList, RemovableHandle
 from ...core.arrays.interception import on_device_of
 from ...core.graph.html import panel, table
 from ...core.graph.saved_hooks import prepare_write
-from ...core.settings.arguments import describe, truth
-from ...core.settings.loop_turn import keep_pace
+from ...core.settings.arguments import describe, must_be, truth
+from ...core.settings.awaiting import run_steps
 from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import container_type, register_model
 from ...core.tree.structure import TreeStructure, are_equal, flatten
@@ -220,15 +219,8 @@ class Module:
         record: _Record = self._record
         if record.forward_pre_hooks is None and record.forward_hooks is None:
             return self.forward(*args, **kwargs)
-        steps = self._hooked_call(args, kwargs)
-        result = next(steps)
-        try:
-            while isinstance(result, Tensor) or not inspect.isawaitable(result):
-                result = steps.send(result)
-        except StopIteration as end:
-            return end.value
-        rest: Any = _await_rest(steps, result)
-        return rest
+        result: Any = run_steps(self._hooked_call(args, kwargs))
+        return result
 
     # Attributes.
 
@@ -309,7 +301,7 @@ class Module:
             ArgumentTypeError: `module` is no Module.
         """
         if module is not None and not isinstance(module, Module):
-            raise ArgumentTypeError(f"module must be a Module, not {describe(module)}")
+            raise ArgumentTypeError(must_be("module", "a Module", module))
         setattr(self, name, module)
 
     # What a module consists of.
@@ -433,7 +425,7 @@ class Module:
         self._check_not_frozen("the state")
         if not isinstance(state_dict, Mapping):
             raise ArgumentTypeError(
-                f"state_dict must be a dict of tensors, as model.state_dict() returns it, not {describe(state_dict)}"
+                must_be("state_dict", "a dict of tensors, as model.state_dict() returns it", state_dict)
             )
         own = self._state()
         # A tensor in two places is also loaded by one of its paths: files of PyTorch's models have no more.
@@ -752,19 +744,6 @@ class Module:
         )
 
 
-async def _await_rest(steps: Generator[Any, Any, Any], result: Any) -> Any:
-    """Go on with a call from its first awaitable."""
-    try:
-        while True:
-            if not isinstance(result, Tensor) and inspect.isawaitable(result):
-                result = await result
-                # Not before: a coroutine that is cancelled there would never have been awaited.
-                await keep_pace()
-            result = steps.send(result)
-    except StopIteration as end:
-        return end.value
-
-
 def _flatten_module(module: Module) -> tuple[Sequence[Any], Any]:
     record = module._record
     names, static = [], []
@@ -887,7 +866,7 @@ def _check_attribute(module: Module, name: str, value: Any) -> None:
     if not isinstance(name, str) or not name or "." in name:
         raise ArgumentError(f"the name of a tensor in a module is a non-empty string without dots, not {name!r}")
     if value is not None and not isinstance(value, Tensor):
-        raise ArgumentTypeError(f"{name} must be a Tensor or None, not {describe(value)}: write ag.tensor(...)")
+        raise ArgumentTypeError(must_be(name, "a Tensor or None", value, "write ag.tensor(...)"))
     if hasattr(module, name) and not isinstance(getattr(module, name), (Tensor, type(None))):
         raise ArgumentError(f"{type(module).__name__} has an attribute {name!r} already, which is no tensor")
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.settings.arguments import describe, truth, whole_number
+from ...core.settings.arguments import must_be, takes, truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError
 from ..shared.arguments import array_of
 
@@ -97,7 +97,7 @@ def pack_padded_sequence(
 def _lengths(lengths: Any, shape: tuple[int, ...]) -> Any:
     counts = np.asarray(array_of(lengths) if hasattr(lengths, "shape") else lengths)
     if counts.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"lengths must be whole numbers, not {describe(lengths)}")
+        raise ArgumentTypeError(must_be("lengths", "whole numbers", lengths))
     if len(shape) != 2 or counts.shape != shape[1:]:
         raise ArgumentError(
             f"lengths of shape {counts.shape} do not fit sequences in an input whose length and number are {shape}"
@@ -140,7 +140,7 @@ def pad_packed_sequence(
         ([[1.0, 0.0], [2.0, 3.0]], [1, 2])
     """
     if not isinstance(sequence, PackedSequence):
-        raise ArgumentTypeError(f"pad_packed_sequence takes a PackedSequence, not {describe(sequence)}")
+        raise ArgumentTypeError(takes("pad_packed_sequence", "a PackedSequence", sequence))
     is_batch_first = truth(batch_first, "batch_first")
     sizes = np.asarray(sequence.batch_sizes)
     length = len(sizes) if total_length is None else whole_number(total_length, "total_length")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ...core.arrays.device_work import recorders_in_use
 from ...core.engine.device import Device
-from ...core.engine.instruments import StepObserver
 from ...core.engine.streams import DONE
 from ...core.function.function import FunctionNode
 from ...core.graph.node import LEAF_ORDER
+from ...core.settings.observers import StepObserver
 from ...errors import DeviceError
 
 if TYPE_CHECKING:

@@ -491,7 +491,7 @@ def _with_device_times(event: ProfileEvent, spans: Sequence[DeviceSpan]) -> Prof
 
 
 def _plain_calls(flat: list[Any]) -> Iterator[tuple[int, ForwardCall]]:
-    """Yield the calls that wrappers of primitives have recorded, each with its place: see ForwardRecorder."""
+    """Yield the calls that wrappers of primitives have recorded, each with its place: see NodeRecorder."""
     index, nothing = 0, id(None)
     while index < len(flat):
         begin, plan = index, flat[index]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
-from ...core.arrays.device_work import start_recording, stop_recording
-from ...core.engine.instruments import INSTRUMENTS
 from ...core.engine.loops import loop_is_running
-from ...core.engine.observation import observers_in_use
-from ...core.graph.creation import RECORDERS, observe_nodes, record_everywhere
 from ...core.graph.html import panel
-from ...core.settings.arguments import describe, truth
+from ...core.settings.arguments import must_be, truth
+from ...core.settings.observers import DEVICE_WORK, NEW_NODES, STEPS, Observers
 from ...errors import ArgumentTypeError, DeviceError, ProfileError
 from .critical_path import CriticalNode, critical_path
 from .device_work import DeviceSpan
@@ -34,9 +30,6 @@ __all__ = ["profile"]
 
 #: How many lines of its table a notebook shows.
 _LINES = 20
-#: Guards the recorders of the whole process.
-_MUTEX = threading.Lock()
-_process_recorders: list[Recorder] = []
 
 
 @final
@@ -70,7 +63,7 @@ class profile:
     def __init__(self, *, whole_process: bool = False, clock: Clock | None = None) -> None:
         self._whole_process = truth(whole_process, "whole_process")
         if clock is not None and not callable(clock):
-            raise ArgumentTypeError(f"clock is a function that returns seconds, not {describe(clock)}")
+            raise ArgumentTypeError(must_be("clock", "a function that returns seconds", clock))
         self._recorder = Recorder(clock or perf_counter)
         self._is_entered = False
         self._record: Record | None = None
@@ -81,17 +74,8 @@ class profile:
         self._is_entered = True
         recorder = self._recorder
         recorder.open()
-        observers_in_use[0] = True
-        if self._whole_process:
-            with _MUTEX:
-                _process_recorders.append(recorder)
-                record_everywhere(_process_recorders)
-        else:
-            RECORDERS.set((*RECORDERS.get(), recorder))
-            observe_nodes()
-        INSTRUMENTS.put(recorder, self._whole_process)
-        INSTRUMENTS.put(recorder.work, self._whole_process)
-        start_recording(recorder.work, self._whole_process)
+        for observers, observer in _observers(recorder):
+            observers.put(observer, self._whole_process)
         return self
 
     def __exit__(
@@ -101,16 +85,8 @@ class profile:
         if not recorder.is_open:
             raise ProfileError("this profile does not record: its with block has ended, or has not begun")
         recorder.close()
-        stop_recording(recorder.work, self._whole_process)
-        INSTRUMENTS.take(recorder.work, self._whole_process)
-        INSTRUMENTS.take(recorder, self._whole_process)
-        if self._whole_process:
-            with _MUTEX:
-                _process_recorders.remove(recorder)
-                record_everywhere(_process_recorders)
-        else:
-            RECORDERS.set(tuple(one for one in RECORDERS.get() if one is not recorder))
-            observe_nodes()
+        for observers, observer in reversed(_observers(recorder)):
+            observers.take(observer, self._whole_process)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -181,7 +157,7 @@ class profile:
             OSError: the file cannot be written. The profile is as it was, and can be written elsewhere.
         """
         if not isinstance(path, (str, os.PathLike)):
-            raise ArgumentTypeError(f"path is the path of a file, not {describe(path)}")
+            raise ArgumentTypeError(must_be("path", "the path of a file", path))
         text = make_trace(self._read("export_chrome_trace()"))
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  # a path of any kind
             file.write(text)
@@ -245,3 +221,8 @@ class profile:
         backwards = len({event.graph_task_id for event in events if event.kind == "backward"})
         waits = "" if self._record is not None else ", without devices that are at work: await prof.synchronize()"
         return f"{len(events):,} events, {backwards:,} backward {'pass' if backwards == 1 else 'passes'}{waits}"
+
+
+def _observers(recorder: Recorder) -> tuple[tuple[Observers[Any], Any], ...]:
+    """Return what a profile consists of, each with the list that it is put into."""
+    return (NEW_NODES, recorder), (STEPS, recorder), (STEPS, recorder.work), (DEVICE_WORK, recorder.work)

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 from ...core.arrays.device_work import recorders_in_use
 from ...core.arrays.tensor_base import TensorBase
-from ...core.engine.instruments import StepObserver, is_cancellation
+from ...core.engine.instruments import is_cancellation
 from ...core.graph.node import LEAF_ORDER, next_order
 from ...core.ops.dispatch import call_function, call_ufunc
 from ...core.recording.plan import Plan
 from ...core.settings.callers import is_own_file
+from ...core.settings.observers import StepObserver
 from .device_work import DeviceRecorder
 from .lateness import watch_loop
 
@@ -268,7 +269,7 @@ class Recorder:
 
     def __init__(self, clock: Clock) -> None:
         self.clock: Clock = clock
-        #: Calls of functions whose nodes are plain: see ForwardRecorder.
+        #: Calls of functions whose nodes are plain: see NodeRecorder.
         self.plain_calls: list[Any] = []
         #: All other calls.
         self.calls: list[ForwardCall] = []
@@ -325,7 +326,7 @@ class Recorder:
         # Wrappers record only calls from there: see `_make_caller`.
         self.last_code[0] = None
 
-    # For the forward: see ForwardRecorder.
+    # For the forward: see NodeRecorder.
 
     def note(self, node: Any) -> None:
         """Note where and when the call of a Function, or of anything else that makes a node, began."""
@@ -505,7 +506,7 @@ class _RecordedBackward(StepObserver):
 
 
 def _make_caller(recorder: Recorder) -> Callable[[FrameType, CodeType], FrameType | None]:
-    """Return the function that finds the user's frame: see `ForwardRecorder.caller`."""
+    """Return the function that finds the user's frame: see `NodeRecorder.caller`."""
     # A closure of these alone, since a bound method in a slot of the recorder would refer to it: a cycle.
     is_open, threads, last = recorder._is_open, recorder.threads, recorder.last_code
     files, own = recorder.files, recorder.own_files
@@ -620,7 +621,7 @@ def facts_of(node: Any) -> NodeFacts:
 
 
 def _plain_entry(node: Any, code: CodeType | None, instruction: int, clock: Clock) -> list[Any] | None:
-    """Return what `ForwardRecorder.plain_calls` holds of a node; None where it does not fit in there."""
+    """Return what `NodeRecorder.plain_calls` holds of a node; None where it does not fit in there."""
     plan = getattr(node, "plan", None)
     if plan.__class__ is not Plan or node.shape is None or node.meta is not None:
         return None

@@ -21,7 +21,7 @@ from ...core.graph.facts import (
     time_text,
 )
 from ...core.graph.naming import number_of
-from ...core.settings.arguments import describe
+from ...core.settings.arguments import must_be
 from ...errors import ArgumentTypeError
 from .fold import Group, fold
 
@@ -194,7 +194,7 @@ def _read(profile: Any) -> tuple[dict[int, int], dict[int, str]]:
     events: Iterable[TimedEvent] | None = getattr(profile, "events", None)
     if events is None:
         raise ArgumentTypeError(
-            f"profile is what `with ag.profile() as prof:` gives, not {describe(profile)}: write profile=prof"
+            must_be("profile", "what `with ag.profile() as prof:` gives", profile, "write profile=prof")
         )
     for event in events:
         number = event.sequence_nr

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ...core.graph.naming import close_names
 from ...core.graph.walk import names_of_leaves, nodes_below, roots_of
-from ...core.settings.arguments import describe, truth, whole_number
+from ...core.settings.arguments import must_be, truth, whole_number
 from ...errors import ArgumentError, ArgumentTypeError
 from .dot import dot_text, layout_cost
 from .drawing import Drawing
@@ -145,7 +145,7 @@ def _simple(draws: Callable[..., Picture], most: int) -> Picture:
 def _file(path: Any) -> Path:
     """Return the path of the file; raise before any work is done if it cannot be written there."""
     if not isinstance(path, (str, os.PathLike)):
-        raise ArgumentTypeError(f"path is a str or a Path of the file to write, not {describe(path)}")
+        raise ArgumentTypeError(must_be("path", "a str or a Path of the file to write", path))
     file = Path(path)
     if file.is_dir():
         raise IsADirectoryError(errno.EISDIR, "a drawing is written to a file, and this is a folder", str(file))
@@ -165,7 +165,7 @@ def _format(given: Any, file: Path | None) -> str:
             f"the suffix of {str(file)!r} is that of no format: write format=, one of {', '.join(known)}"
         )
     if not isinstance(given, str):
-        raise ArgumentTypeError(f"format is a str such as 'svg', 'dot' or 'html', not {describe(given)}")
+        raise ArgumentTypeError(must_be("format", "a str such as 'svg', 'dot' or 'html'", given))
     if given not in known:
         near = "".join(f", did you mean {one!r}?" for one in close_names(given.lower(), known)[:1])
         raise ArgumentError(f"there is no format {given!r}{near or ':'} There are {', '.join(known)}")

@@ -12,7 +12,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
-from .piecewise import sorted_points
+from .piecewise import check_as_many, sorted_points
 
 __all__ = [
     "BSpline",
@@ -217,11 +217,8 @@ def make_interp_spline(
     name = "make_interp_spline"
     points, values = sorted_points(name, x), floating(y)
     axis = axis_index(axis, values.ndim)
+    check_as_many(name, points, values, axis)
     values = np.moveaxis(values, axis, 0)
-    if values.shape[0] != points.size:
-        raise ValueError(
-            f"{name} takes as many values along axis {axis} as points, not shapes {points.shape} and {values.shape}"
-        )
     if check_finite and not (np.isfinite(raw(points)).all() and np.isfinite(raw(values)).all()):
         raise ValueError(f"{name} takes finite numbers: leave out others, or write check_finite=False")
     if isinstance(bc_type, str) and bc_type == "periodic":

@@ -13,7 +13,7 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 
-__all__ = ["PPoly", "PiecewisePolynomial", "sorted_points"]
+__all__ = ["PPoly", "PiecewisePolynomial", "check_as_many", "sorted_points"]
 
 
 def sorted_points(name: str, x: Any) -> Any:
@@ -28,6 +28,14 @@ def sorted_points(name: str, x: Any) -> Any:
     if not (np.diff(raw(points)) > 0).all():
         raise ValueError(f"{name} takes points x that increase strictly")
     return points
+
+
+def check_as_many(name: str, points: Any, values: Any, axis: int) -> None:
+    """Raise unless there are as many values along an axis as there are points."""
+    if values.shape[axis] != points.size:
+        raise ValueError(
+            f"{name} takes as many values along axis {axis} as points, not shapes {points.shape} and {values.shape}"
+        )
 
 
 class PiecewisePolynomial:

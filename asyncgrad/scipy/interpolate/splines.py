@@ -11,7 +11,7 @@ from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ..arguments import floating
-from .piecewise import PiecewisePolynomial, sorted_points
+from .piecewise import PiecewisePolynomial, check_as_many, sorted_points
 
 __all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PchipInterpolator", "pchip_interpolate"]
 
@@ -20,10 +20,7 @@ def _given(name: str, x: Any, y: Any, axis: int) -> tuple[Any, Any, int]:
     """Return points and values with the axis of the points first, and that axis counted from the front."""
     points, values = sorted_points(name, x), floating(y)
     axis = axis_index(axis, values.ndim)
-    if values.shape[axis] != points.size:
-        raise ValueError(
-            f"{name} takes as many values along axis {axis} as points, not shapes {points.shape} and {values.shape}"
-        )
+    check_as_many(name, points, values, axis)
     return points, np.moveaxis(values, axis, 0), axis
 
 

@@ -9,19 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import floating
+from ..arguments import bands_of, floating
 from .spectral import eigh
 from .stacks import over_stacks
 from .systems import cholesky, solve_banded
 
 __all__ = ["cho_solve_banded", "cholesky_banded", "eig_banded", "eigvals_banded"]
-
-
-def _bands(name: str, value: Any) -> Any:
-    bands = floating(value)
-    if bands.ndim != 2 or (bands.shape[1] and not bands.shape[0]):
-        raise ValueError(f"scipy.linalg.{name} takes bands of shape (u + 1, n), not {bands.shape}")
-    return bands
 
 
 def _whole(bands: Any, lower: bool) -> Any:
@@ -55,7 +48,7 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
 
     Source: scipy.linalg.cholesky_banded.
     """
-    bands = _bands("cholesky_banded", ab)
+    bands = bands_of("cholesky_banded", ab)
     return _in_bands(cholesky(_whole(bands, lower), lower, check_finite=check_finite), bands.shape[0], lower)
 
 
@@ -78,7 +71,7 @@ def cho_solve_banded(
 
 @over_stacks(2, 0, name="cho_solve_banded")
 def _solution(cb: Any, b: Any, lower: bool, check_finite: bool) -> Any:
-    bands = _bands("cho_solve_banded", cb)
+    bands = bands_of("cho_solve_banded", cb)
     if not bands.size:
         return floating(b)
     count = bands.shape[0] - 1
@@ -124,7 +117,7 @@ def eig_banded(
 
     Source: scipy.linalg.eig_banded.
     """
-    bands = _bands("eig_banded", a_band)
+    bands = bands_of("eig_banded", a_band)
     chosen: dict[str, Any] = {}
     if select in ("i", "index", 2):
         chosen = {"subset_by_index": select_range}

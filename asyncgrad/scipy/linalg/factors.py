@@ -12,7 +12,7 @@ from ...core.ops.linear_algebra import adjoint, product
 from ...core.recording.decomposition import Decomposition, decomposition, joint_derivative
 from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import floating, matrices
 from .spectral import qr
 from .stacks import over_stacks
 from .sylvester import solve_sylvester
@@ -369,9 +369,7 @@ def ldl(
 
     Source: scipy.linalg.ldl.
     """
-    matrix = _matrix("ldl", A)
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"scipy.linalg.ldl takes square matrices, not an array of shape {matrix.shape}")
+    matrix = matrices("ldl", _matrix("ldl", A))
     if matrix.dtype.kind == "c" and not hermitian:
         raise ArgumentError("scipy.linalg.ldl of a complex matrix has a derivative with hermitian=True alone")
     lu, d, perm = (_ldl_lower if lower else _ldl_upper)(mirrored(matrix, lower, True))

@@ -18,7 +18,7 @@ from ...core.arrays.axes import array_like
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import matrices
 from .stacks import over_stacks
 from .sylvester import sylvester_solution
 
@@ -36,13 +36,6 @@ __all__ = [
     "tanhm",
     "tanm",
 ]
-
-
-def _square(name: str, A: Any) -> Any:
-    a = floating(A)
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"scipy.linalg.{name} takes square matrices, not an array of shape {a.shape}")
-    return a
 
 
 def _doubled(a: Any) -> Any:
@@ -103,7 +96,7 @@ def expm(A: Any) -> Any:
         >>> linalg.expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
         [[1.0, 1.0], [0.0, 1.0]]
     """
-    return _call(_square("expm", A), linalg.expm)
+    return _call(matrices("expm", A), linalg.expm)
 
 
 @over_stacks(2, 2)
@@ -121,7 +114,7 @@ def expm_frechet(
 
     Source: scipy.linalg.expm_frechet.
     """
-    a, e = (_doubled(_square("expm_frechet", one)) for one in (A, E))
+    a, e = (_doubled(matrices("expm_frechet", one)) for one in (A, E))
     if a.shape != e.shape:
         raise ValueError(f"scipy.linalg.expm_frechet takes a direction of the shape of A, not {a.shape} and {e.shape}")
     slope = _frechet(linalg.expm, a, e)
@@ -139,7 +132,7 @@ def logm(A: Any, disp: Any = None) -> Any:
     """
     if disp is not None:
         raise ArgumentError("scipy.linalg.logm of tensors returns the logarithm alone: write no disp=")
-    return _call(_square("logm", A), linalg.logm)
+    return _call(matrices("logm", A), linalg.logm)
 
 
 @primitive(superlinear=True)
@@ -165,44 +158,44 @@ def sqrtm(A: Any, disp: Any = None, blocksize: int = 64) -> Any:
     """
     if disp is not None:
         raise ArgumentError("scipy.linalg.sqrtm of tensors returns the root alone: write no disp=")
-    return square_root_.call(_square("sqrtm", A))
+    return square_root_.call(matrices("sqrtm", A))
 
 
 def cosm(A: Any) -> Any:
     """Return the cosines of square matrices; see `scipy.linalg.cosm`."""
-    return _call(_square("cosm", A), linalg.cosm)
+    return _call(matrices("cosm", A), linalg.cosm)
 
 
 def sinm(A: Any) -> Any:
     """Return the sines of square matrices; see `scipy.linalg.sinm`."""
-    return _call(_square("sinm", A), linalg.sinm)
+    return _call(matrices("sinm", A), linalg.sinm)
 
 
 def signm(A: Any, disp: Any = None) -> Any:
     """Return the signs of square matrices, whose eigenvalues are 1 and -1; see `scipy.linalg.signm`."""
     if disp is not None:
         raise ArgumentError("scipy.linalg.signm of tensors returns the sign alone: write no disp=")
-    return _call(_square("signm", A), linalg.signm)
+    return _call(matrices("signm", A), linalg.signm)
 
 
 def tanm(A: Any) -> Any:
     """Return the tangents of square matrices; see `scipy.linalg.tanm`."""
-    return _call(_square("tanm", A), linalg.tanm)
+    return _call(matrices("tanm", A), linalg.tanm)
 
 
 def coshm(A: Any) -> Any:
     """Return the hyperbolic cosines of square matrices; see `scipy.linalg.coshm`."""
-    return _call(_square("coshm", A), linalg.coshm)
+    return _call(matrices("coshm", A), linalg.coshm)
 
 
 def sinhm(A: Any) -> Any:
     """Return the hyperbolic sines of square matrices; see `scipy.linalg.sinhm`."""
-    return _call(_square("sinhm", A), linalg.sinhm)
+    return _call(matrices("sinhm", A), linalg.sinhm)
 
 
 def tanhm(A: Any) -> Any:
     """Return the hyperbolic tangents of square matrices; see `scipy.linalg.tanhm`."""
-    return _call(_square("tanhm", A), linalg.tanhm)
+    return _call(matrices("tanhm", A), linalg.tanhm)
 
 
 def fractional_matrix_power(A: Any, t: float) -> Any:
@@ -214,7 +207,7 @@ def fractional_matrix_power(A: Any, t: float) -> Any:
 
     Source: scipy.linalg.fractional_matrix_power.
     """
-    a, exponent = _square("fractional_matrix_power", A), float(raw(array_like(t)))
+    a, exponent = matrices("fractional_matrix_power", A), float(raw(array_like(t)))
 
     def power(one: Any) -> Any:
         return linalg.fractional_matrix_power(one, exponent)

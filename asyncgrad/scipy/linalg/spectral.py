@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import linalg
 
-from ...core.arrays.values import raw
+from ...core.arrays.values import raw, refuse_complex
 from ...core.ops.linear_algebra import adjoint, product
 from ...errors import ArgumentError
 from ..arguments import floating
@@ -196,8 +196,8 @@ def eigh_tridiagonal(
     Source: scipy.linalg.eigh_tridiagonal.
     """
     d, e = floating(d), floating(e)
-    if "c" in (d.dtype.kind, e.dtype.kind):
-        raise TypeError(f"scipy.linalg.eigh_tridiagonal takes real arrays, not those of {d.dtype} and {e.dtype}")
+    for one in (d, e):
+        refuse_complex("scipy.linalg.eigh_tridiagonal", "real arrays", one, error=TypeError)
     if d.ndim != 1 or e.shape != (d.size - 1,):
         raise ValueError(f"scipy.linalg.eigh_tridiagonal takes shapes (n,) and (n - 1,), not {d.shape} and {e.shape}")
     subset: dict[str, Any] = {}

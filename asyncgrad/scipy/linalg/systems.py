@@ -12,7 +12,7 @@ from ...core.ops.linear_algebra import adjoint, product
 from ...core.recording.decomposition import decomposition, joint_derivative
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import bands_of, floating, matrices
 from .lapack import refuse_infinity
 from .matrices import toeplitz
 from .stacks import over_stacks
@@ -38,15 +38,6 @@ __all__ = [
     "solve_toeplitz",
     "solveh_banded",
 ]
-
-
-def _matrix(name: str, value: Any, *, is_square: bool = True) -> Any:
-    a = floating(value)
-    if a.ndim < 2 or (is_square and a.shape[-1] != a.shape[-2]):
-        raise ValueError(
-            f"scipy.linalg.{name} takes {'square ' if is_square else ''}matrices, not an array of shape {a.shape}"
-        )
-    return a
 
 
 def mirrored(a: Any, lower: bool, is_hermitian: bool) -> Any:
@@ -103,7 +94,7 @@ def solve(
         >>> linalg.solve([[2.0, 0.0], [1.0, 4.0]], [2.0, 5.0]).tolist()
         [1.0, 1.0]
     """
-    a, b = _matrix("solve", a), floating(b)
+    a, b = matrices("solve", a), floating(b)
     if check_finite:
         refuse_infinity("solve", a, b)
     structure = _structure("solve", assume_a)
@@ -145,7 +136,7 @@ def inv(
 
     Source: scipy.linalg.inv.
     """
-    matrix = _matrix("inv", a)
+    matrix = matrices("inv", a)
     if check_finite:
         refuse_infinity("inv", matrix)
     if _structure("inv", assume_a) == "general":
@@ -155,7 +146,7 @@ def inv(
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Return the determinants of square matrices; see `scipy.linalg.det`."""
-    matrix = _matrix("det", a)
+    matrix = matrices("det", a)
     if check_finite:
         refuse_infinity("det", matrix)
     # In double precision, as SciPy's: a product of many factors leaves the range of single precision.
@@ -182,7 +173,7 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
 
     Source: scipy.linalg.pinv.
     """
-    matrix = _matrix("pinv", a, is_square=False)
+    matrix = matrices("pinv", a, is_square=False)
     cutoff, values = _cutoff(matrix, np.linalg.svd(raw(matrix), compute_uv=False), atol, rtol)
     result = np.linalg.pinv(matrix, cutoff)
     return (result, int((values > cutoff * values.max(initial=0.0)).sum())) if return_rank else result
@@ -192,7 +183,7 @@ def pinvh(
     a: Any, atol: Any = None, rtol: Any = None, lower: bool = True, return_rank: bool = False, check_finite: bool = True
 ) -> Any:
     """Return the pseudo-inverse of a Hermitian matrix, of which one triangle is read; see `scipy.linalg.pinvh`."""
-    matrix = mirrored(_matrix("pinvh", a), lower, True)
+    matrix = mirrored(matrices("pinvh", a), lower, True)
     cutoff, values = _cutoff(matrix, np.abs(np.linalg.eigvalsh(raw(matrix))), atol, rtol)
     result = np.linalg.pinv(matrix, cutoff, hermitian=True)
     return (result, int((values > cutoff * values.max(initial=0.0)).sum())) if return_rank else result
@@ -231,7 +222,7 @@ def lstsq(
 
     Source: scipy.linalg.lstsq.
     """
-    a, b = _matrix("lstsq", a, is_square=False), floating(b)
+    a, b = matrices("lstsq", a, is_square=False), floating(b)
     found = np.linalg.lstsq(a, b, np.finfo(a.dtype).eps if cond is None else cond)
     residuals = found[1]
     # Of one right-hand side it is one number; where there are none, of the dtype of the solution.
@@ -259,7 +250,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
     Source: scipy.linalg.cholesky.
     """
-    matrix = _matrix("cholesky", a)
+    matrix = matrices("cholesky", a)
     if check_finite:
         refuse_infinity("cholesky", matrix)
     factor = np.linalg.cholesky(mirrored(matrix, lower, True))
@@ -357,7 +348,7 @@ def lu(
 
     Source: scipy.linalg.lu.
     """
-    matrix = _matrix("lu", a, is_square=False)
+    matrix = matrices("lu", a, is_square=False)
     if check_finite:
         refuse_infinity("lu", matrix)
     p, l, u = lu_(matrix)  # noqa: E741
@@ -373,7 +364,7 @@ def lu(
 @over_stacks(2)
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """Return both triangles in one matrix, and the exchanges of rows; see `scipy.linalg.lu_factor`."""
-    matrix = _matrix("lu_factor", a, is_square=False)
+    matrix = matrices("lu_factor", a, is_square=False)
     _, l, u = lu(matrix, False, overwrite_a, check_finite)  # noqa: E741
     rows, columns = matrix.shape
     lower = np.pad(np.tril(l, -1), ((0, 0), (0, columns - l.shape[1])))
@@ -516,9 +507,7 @@ def solveh_banded(
 
     Source: scipy.linalg.solveh_banded.
     """
-    ab = floating(ab)
-    if ab.ndim != 2:
-        raise ValueError(f"scipy.linalg.solveh_banded takes bands of shape (u + 1, n), not {ab.shape}")
+    ab = bands_of("solveh_banded", ab, may_be_none=True)
     if not ab.size:
         return floating(b)
     count, size = ab.shape[0] - 1, ab.shape[1]

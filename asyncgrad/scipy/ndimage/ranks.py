@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.axes import axis_index, axis_tuple
+from ...core.arrays.values import refuse_complex
 from ...core.tensor import Tensor
-from ...errors import ArgumentTypeError
 from ..arguments import floating
 from .filters import continued
 
@@ -46,8 +46,9 @@ def _footprint(name: str, size: Any, footprint: Any, count: int) -> Any:
 
 def _windows(name: str, image: Any, footprint: Any, mode: Any, cval: float, origin: Any, axes: tuple[int, ...]) -> Any:
     """Return the elements of the window around each element, along a new last axis."""
-    if image.dtype.kind == "c":
-        raise ArgumentTypeError(f"scipy.ndimage.{name} takes real images, since complex numbers have no order")
+    refuse_complex(
+        f"scipy.ndimage.{name}", "real images", image, "complex numbers have no order, so pass the real part"
+    )
     origins = origin if np.ndim(origin) else (origin,) * len(axes)
     modes = [mode] * len(axes) if isinstance(mode, str) else list(mode)
     for axis, length, moved, border in zip(axes, footprint.shape, origins, modes, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import signal
 
 from ...core.arrays.axes import axis_index
-from ...core.arrays.values import raw
+from ...core.arrays.values import raw, refuse_complex
 from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
@@ -77,8 +77,7 @@ def _layout(name: str, window: Any, nperseg: Any, noverlap: Any, nfft: Any, size
     else:
         window = floating(window)
         length = window.size
-        if window.dtype.kind == "c":
-            raise ValueError(f"scipy.signal.{name} takes a real window, not one of dtype {window.dtype}")
+        refuse_complex(f"scipy.signal.{name}", "a real window", window, error=ValueError)
         if window.ndim != 1 or not 0 < length <= size or (nperseg is not None and nperseg != length):
             raise ValueError(
                 f"scipy.signal.{name} takes a window of shape (nperseg,), no longer than the signal, not of shape "

@@ -11,8 +11,9 @@ import numpy as np
 from scipy import signal
 
 from ...core.arrays.axes import axis_index
+from ...core.arrays.values import refuse_complex
 from ...core.tensor import Tensor
-from ...errors import ArgumentError, ArgumentTypeError
+from ...errors import ArgumentError
 from ..arguments import floating
 from .convolution import convolve
 from .filters import sosfilt, sosfiltfilt
@@ -41,8 +42,7 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
         [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
     x = floating(x)
-    if x.dtype.kind == "c":
-        raise ArgumentTypeError(f"scipy.signal.hilbert takes a real signal, not one of dtype {x.dtype}: pass x.real")
+    refuse_complex("scipy.signal.hilbert", "a real signal", x, "pass x.real")
     axis = axis_index(axis, x.ndim)
     length = x.shape[axis] if N is None else N
     if length <= 0:
@@ -69,8 +69,7 @@ def hilbert2(x: Any, N: Any = None, axes: tuple[int, int] = (-2, -1)) -> Tensor:
     Source: scipy.signal.hilbert2.
     """
     x = np.atleast_2d(floating(x))
-    if x.dtype.kind == "c":
-        raise ArgumentTypeError(f"scipy.signal.hilbert2 takes a real signal, not one of dtype {x.dtype}: pass x.real")
+    refuse_complex("scipy.signal.hilbert2", "a real signal", x, "pass x.real")
     lengths = (x.shape[axes[0]], x.shape[axes[1]]) if N is None else (N, N) if isinstance(N, int) else tuple(N)
     if len(lengths) != 2 or min(lengths) <= 0:
         raise ArgumentError(f"scipy.signal.hilbert2 takes two positive N, not {N}")

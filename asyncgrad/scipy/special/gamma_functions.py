@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.axes import array_like
-from ...core.arrays.values import arange_like, raw
+from ...core.arrays.values import arange_like, raw, refuse_complex
 from ...core.ops.nondifferentiable import NonDifferentiable
 from ...core.recording.primitive import RULES, Primitive, derivative, primitive
-from ...errors import ArgumentTypeError
 from ..arguments import floating
 from ..ufuncs import special
 from .rules import compute_where, differentiable, zeta_
@@ -119,8 +118,7 @@ def polygamma(n: Any, x: Any) -> Any:
         1.644934
     """
     x = floating(x)
-    if x.dtype.kind == "c":
-        raise ArgumentTypeError(f"scipy.special.polygamma takes real numbers, not {x.dtype}")
+    refuse_complex("scipy.special.polygamma", "real numbers", x)
     if type(n) is int and n > 0:
         return polygamma_.call(x, np.int64(n))
     orders = np.asarray(raw(array_like(n)))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import _ufuncs
 
+from ...core.arrays.device_arrays import unavailable
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.values import is_device_array, raw
 from ...core.engine.device import device_of_array
@@ -90,9 +91,9 @@ def _refused_by_name(name: str, formula: Callable[..., Any]) -> Callable[..., An
         except (TypeError, NotImplementedError) as error:
             for one in arguments:
                 if is_device_array(raw(one)) and (place := device_of_array(one)) is not None:
+                    gradient = f"the gradient of scipy.special.{name}"
                     raise ArgumentTypeError(
-                        f"the gradient of scipy.special.{name} is not available on {place}, which lacks a function "
-                        "that it calls: write it as functions that are, or move the tensor by t.to('cpu')"
+                        unavailable(gradient, place, ", which lacks a function that it calls")
                     ) from error
             raise
 

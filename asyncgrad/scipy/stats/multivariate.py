@@ -180,9 +180,13 @@ def _points(x: Any, size: int) -> Any:
         x = x[np.newaxis]
     elif x.ndim == 1 and size == 1:
         x = x[:, np.newaxis]
-    if x.shape[-1] != size:
-        raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
+    _check_coordinates(x, size)
     return x
+
+
+def _check_coordinates(x: Any, size: int) -> None:
+    if x.ndim == 0 or x.shape[-1] != size:
+        raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
 
 
 @final
@@ -386,8 +390,7 @@ class MultivariateT(Multivariate):
         loc, shape, df = self._parameters(loc, shape, df)
         x, size = floating(x), loc.size
         x = x[..., np.newaxis] if size == 1 and (x.ndim == 0 or x.shape[-1] != 1) else x
-        if x.ndim == 0 or x.shape[-1] != size:
-            raise ValueError(f"the points must have {size} coordinates along their last axis, not the shape {x.shape}")
+        _check_coordinates(x, size)
         deviations = x - loc
         squares = np.sum(deviations * _weighted(x, loc, shape), -1)
         normalizer = special.gammaln(df / 2) - special.gammaln((df + size) / 2) + size / 2 * np.log(math.pi * df)

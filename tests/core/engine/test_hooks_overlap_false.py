@@ -193,5 +193,5 @@ async def test_overlap_false_changes_nothing_where_nothing_overlaps(drive, kind)
 def test_overlap_is_true_or_false():
     x = leaf(1.0)
     for wrong in (None, "no", 2):
-        with pytest.raises(TypeError, match="overlap is True or False, not"):
+        with pytest.raises(TypeError, match="overlap must be True or False, not"):
             x.register_post_accumulate_grad_hook(print, overlap=wrong)

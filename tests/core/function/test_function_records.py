@@ -450,7 +450,7 @@ def test_the_node_is_shown_to_creation_hooks_and_its_line_to_anomaly_mode():
 @pytest.mark.parametrize("value", [2, None, "no", [False]])
 @pytest.mark.parametrize("method", ["set_records", "set_materialize_grads"])
 def test_what_the_context_is_told_is_a_truth_value(method, value):
-    with pytest.raises(ArgumentTypeError, match=rf"ctx\.{method}\(value\) is True or False, not"):
+    with pytest.raises(ArgumentTypeError, match=rf"ctx\.{method}\(value\) must be True or False, not"):
         function(lambda ctx, x: getattr(ctx, method)(value) or x).apply(leaf(1.0))
 
 

@@ -117,7 +117,7 @@ async def test_tasks_do_not_see_each_others_anomaly_mode():
 
 @pytest.mark.parametrize("given", [2, None, "yes"], ids=repr)
 def test_check_nan_is_a_bool(given):
-    with refused(ArgumentTypeError, TypeError, "check_nan is True or False", type(given).__name__):
+    with refused(ArgumentTypeError, TypeError, "check_nan must be True or False", type(given).__name__):
         ag.detect_anomaly(given)
 
 

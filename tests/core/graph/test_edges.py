@@ -142,7 +142,7 @@ def test_no_edge_closes_a_cycle():
 
 @pytest.mark.parametrize("edge", [3, "text", (1, 2), (None,), leaf(1.0)], ids=repr)
 def test_what_is_no_edge_is_refused(edge):
-    with refused(ArgumentTypeError, TypeError, "an edge is an Edge, a GradientEdge or None", "write Edge(node"):
+    with refused(ArgumentTypeError, TypeError, "an edge must be an Edge, a GradientEdge or None", "write Edge(node"):
         SumNode([None]).set_next_edge(0, edge)
     with pytest.raises(ArgumentTypeError):
         SumNode([edge])

@@ -11,7 +11,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad.core.engine.measured_calls import MeasuredCalls
-from asyncgrad.core.settings.awaiting import call
+from asyncgrad.core.settings.awaiting import call, pass_through, run_steps
 from asyncgrad.learn.http import run_for_client
 
 
@@ -63,3 +63,35 @@ def test_every_kind_of_awaitable_is_awaited(caller: Callable[..., Any], function
 @pytest.mark.parametrize("result", [None, 1.0, ag.tensor(2.0), (x for x in "ab")])
 def test_what_is_no_awaitable_is_returned_as_it_is(result: Any):
     assert ag.run(call(lambda: result)) is result
+
+
+def by_passing_through(functions: list[Callable[[Any], Any]], x: Any) -> Any:
+    return pass_through(functions, x)
+
+
+def by_steps(functions: list[Callable[[Any], Any]], x: Any) -> Any:
+    def steps() -> Generator[Any, Any, Any]:
+        value = x
+        for function in functions:
+            value = yield function(value)
+        return value
+
+    return run_steps(steps())
+
+
+@pytest.mark.parametrize("function", [square, square_of_a_generator, Square])
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("run", [by_passing_through, by_steps])
+def test_a_chain_is_awaited_from_its_first_awaitable_on(run: Callable[..., Any], function: Any, place: int):
+    functions: list[Any] = [abs, abs, abs]
+    functions[place] = function
+
+    async def main() -> Any:
+        return await run([*functions, square], 3)
+
+    assert ag.run(main()) == 81
+
+
+@pytest.mark.parametrize("run", [by_passing_through, by_steps])
+def test_a_chain_without_an_awaitable_returns_its_result_at_once(run: Callable[..., Any]):
+    assert (run([abs, float], -3), run([], -3)) == (3.0, -3)

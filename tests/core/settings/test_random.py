@@ -61,7 +61,7 @@ def test_a_generator_made_by_the_first_draw_is_shared_by_contexts_that_share_its
 
 @pytest.mark.parametrize("value", [True, 1.5, "0", [1]])
 def test_what_is_no_seed_is_refused(value: Any) -> None:
-    with pytest.raises(ArgumentTypeError, match="a seed is an int, a NumPy Generator or None, not"):
+    with pytest.raises(ArgumentTypeError, match="a seed must be an int, a NumPy Generator or None, not"):
         ag.random.seed(value)
 
 

@@ -203,7 +203,7 @@ def test_budgets_and_functions_that_make_no_sense_are_refused(functions, options
     [
         ([np.sin] * 3, 0, ArgumentError, "from 1 up to the number of functions, 3, not 0"),
         ([np.sin] * 3, 4, ArgumentError, "from 1 up to the number of functions, 3, not 4"),
-        ([np.sin] * 3, 1.0, ArgumentTypeError, "segments is an int"),
+        ([np.sin] * 3, 1.0, ArgumentTypeError, "segments must be an int"),
         ([], 1, ArgumentError, "was given no functions"),
     ],
 )

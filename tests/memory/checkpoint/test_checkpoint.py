@@ -292,8 +292,8 @@ def test_a_generator_function_is_refused(use_reentrant):
 @pytest.mark.parametrize(
     ("options", "error", "complaint"),
     [
-        ({"use_reentrant": "no"}, ArgumentTypeError, "use_reentrant is True or False"),
-        ({"preserve_rng": "no"}, ArgumentTypeError, "preserve_rng is True or False"),
+        ({"use_reentrant": "no"}, ArgumentTypeError, "use_reentrant must be True or False"),
+        ({"preserve_rng": "no"}, ArgumentTypeError, "preserve_rng must be True or False"),
         ({"context_fn": lambda: None}, ArgumentError, r"context_fn .* use_reentrant=False"),
         ({"debug": True}, ArgumentError, r"debug .* use_reentrant=False"),
         ({"determinism_check": "some"}, ArgumentError, "'default' or 'none', not 'some'"),

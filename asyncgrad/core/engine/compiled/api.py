@@ -12,7 +12,7 @@ from ...arrays.current_devices import several_devices
 from ...arrays.tensor_base import TensorBase
 from ...graph.leaf import GraphRoot, gradient_edge
 from ...graph.node import LEAF_ORDER, Edge, GradientEdge
-from ...settings.arguments import describe
+from ...settings.arguments import describe, must_be
 from ...settings.context import Mode
 from ..device import needs_node_task
 from ..exec_info import init_to_execute
@@ -84,8 +84,12 @@ class compiled_autograd(Mode):
     def __init__(self, after: int = 3) -> None:
         if type(after) is not int:
             raise ArgumentTypeError(
-                "after, the number of times that a graph has to be seen before it is compiled, must be an int, not "
-                f"{describe(after)}: write ag.compiled_autograd(after=1)"
+                must_be(
+                    "after, the number of times that a graph has to be seen before it is compiled,",
+                    "an int",
+                    after,
+                    "write ag.compiled_autograd(after=1)",
+                )
             )
         if after < 1:
             raise ArgumentError(

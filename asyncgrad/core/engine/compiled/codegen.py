@@ -23,11 +23,9 @@ import builtins
 from bisect import bisect
 from itertools import groupby, pairwise
 from math import prod
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, final
 
-from ...settings.process import keep_lines
-from ...settings.source import GENERATED, compile_function
+from ...settings.source import file_name
 from .emit import (
     CARRIED,
     MAX_COMPARED_LEAVES,
@@ -544,11 +542,10 @@ class CodeGenerator:
         known: dict[tuple[str, ...], str] = {}
         segment_names: list[str] = []
         for begin, end in pairwise(bounds):
-            first_line = len(self.text.text)
+            first_line = len(self.text.writer.lines)
             name = yield from self._write_segment(f"segment{len(known)}", begin, end)
-            lines = tuple(
-                line.partition("(")[2] if not nr else line for nr, line in enumerate(self.text.text[first_line:])
-            )
+            head, *body = self.text.writer.lines[first_line:]
+            lines = (head.partition("(")[2], *body)
             lines += (repr(self.functions[-1][3]),)
             if lines in known:
                 self.text.truncate(first_line)
@@ -563,11 +560,11 @@ class CodeGenerator:
         Its variables are named anew, whatever comes before, so that segments that do the same have the same source.
         """
         text = self.text
-        first_line = len(text.text)
+        first_line = len(text.writer.lines)
         self._elements, self.outputs = 0, {}
         base = ", base" if name != "backward" else ""
         is_first = not begin
-        text.emit_head(f"async def {name}(task, clock, deadline{base}, {', '.join(self._rename_live(is_first))}):")
+        text.emit_head(f"async def {name}(task, clock, deadline{base}, {', '.join(self._rename_live(is_first))})")
         if is_first and self._runs_node_task:
             text.emit("left = task.executor.count_edges(n0)")
         if self._limited:
@@ -582,7 +579,7 @@ class CodeGenerator:
             leaves = self._waiting_leaves()
             grads = [str(self.leaf_grad_locals[leaf].names[0]) for leaf in reversed(leaves)]
             text.emit(f"return [{', '.join(self.leaf_names[leaf] for leaf in leaves)}], [{', '.join(grads)}]")
-        self.functions.append((first_line, len(text.text), name, self._segment(begin, end)))
+        self.functions.append((first_line, len(text.writer.lines), name, self._segment(begin, end)))
         return name
 
     def _segment(self, begin: int, end: int) -> Segment:
@@ -630,15 +627,15 @@ class CodeGenerator:
     def _write_entry(self, segment_names: list[str]) -> None:
         """Write the function that calls the segments in turn, each with what the one before has returned."""
         text = self.text
-        begin = len(text.text)
-        text.emit_head("async def backward(task, clock, deadline, n0, g0):")
+        begin = len(text.writer.lines)
+        text.emit_head("async def backward(task, clock, deadline, n0, g0)")
         text.emit(f"state = {segment_names[0]}(task, clock, deadline, 0, n0, g0)")
         again = [(name, len(list(alike))) for name, alike in groupby(segment_names[1:])]
         text.emit(f"# {', '.join(name if times == 1 else f'{times} times {name}' for name, times in again)}")
         text.emit("for segment in segments:")
         text.emit("    state = segment(*await state)")
         text.emit("return await state")
-        self.functions.append((begin, len(text.text), "backward", None))
+        self.functions.append((begin, len(text.writer.lines), "backward", None))
 
 
 #: How long Python's compiler takes for a line of source, in seconds.
@@ -661,15 +658,15 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
     """
     writer = CodeGenerator(trace, keep_graph, limited)
     segment_names = yield from writer.write()
-    text, namespace = writer.text, writer.text.namespace
+    text, source = writer.text, writer.text.writer
+    namespace = source.namespace
     plans = set()
     for op in trace.ops:
         yield 0.0
         if op.body is not None and op.body.plan is not None:
             plans.add((op.body.plan, prod(op.shape or ())))
-    program = Program(
-        f"{GENERATED}compiled backward {number}>", text.source_map, frozenset(plans), trace.runs_node_task
-    )
+    name = file_name(f"compiled backward {number}")
+    program = Program(name, source.lines, text.source_map, frozenset(plans), trace.runs_node_task)
     # Functions written in C, such as those of CuPy, look for it among the names of the frame that calls them.
     namespace["__builtins__"] = builtins
     # No function stands among its own names: that would be a cycle, which a dropped Program leaves to the garbage
@@ -679,18 +676,14 @@ def compile_backward(trace: Trace, keep_graph: bool, limited: bool, number: int)
     for begin, end, name, segment in writer.functions:
         # Python compiles one function at a time, without a pause.
         yield (end - begin) * SECONDS_PER_LINE
-        lines = [f"{line}\n" for line in text.text[begin:end]]
-        # Line numbers count from the first line of the whole source.
-        code = compile_function(lines, program.filename, begin + 1)
-        program.text += lines
-        functions[name] = FunctionType(code, entry_namespace if segment is None else namespace, name)
+        globals_of = entry_namespace if segment is None else namespace
+        function = functions[name] = source.compile(begin, end, program.filename, globals_of)
         if segment is not None:
-            program.segments[code] = segment
+            program.segments[function.__code__] = segment
     yield 0.0
     # `backward` calls the first segment by its name, and the others from this tuple.
     entry_namespace[segment_names[0]] = functions[segment_names[0]]
     entry_namespace["segments"] = tuple([functions[name] for name in segment_names[1:]])
     program.run = functions["backward"]
-    # Tracebacks show the lines that linecache holds.
-    keep_lines(program.filename, program.text)
+    source.keep(program.filename)
     return program

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
@@ -12,6 +10,7 @@ from ...arrays.values import add, add_into, sum_to
 from ...graph.body_signals import OffloadSignal
 from ...graph.leaf import AccumulateGrad
 from ...graph.metadata import conform
+from ...settings.source import SourceWriter
 from ..body import run_here
 from ..device import needs_engine
 from .calls import capture_at, run_measured, run_node_task, should_offload
@@ -137,8 +136,6 @@ class GradLocals:
         )
 
 
-#: The characters to replace in names. ASCII only: Python normalises identifiers, so two spellings may be one name.
-_NOT_IN_NAMES = re.compile(r"^(?=\d|$)|\W", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$(\w+)")
 #: The local variables and parameters of compiled functions.
 _LOCAL = re.compile(
@@ -148,54 +145,38 @@ _LOCAL = re.compile(
 
 @final
 class SourceBuilder:
-    """The source of a compiled backward: its lines, the source-map entry of each, and the constants that it uses."""
+    """The source of a compiled backward, as it is written: the source-map entry of each line, beside the lines."""
 
-    __slots__ = ("_constants", "_tuples", "namespace", "op", "source_map", "text")
+    __slots__ = ("op", "source_map", "writer")
 
     def __init__(self) -> None:
-        self.text: list[str] = []
+        #: Has the lines, and the constants that they use.
+        self.writer: SourceWriter = SourceWriter(
+            {
+                "AccumulateGrad": AccumulateGrad,
+                "GuardFailed": GuardFailed,
+                "add": add,
+                "add_into": add_into,
+                "OffloadSignal": OffloadSignal,
+                "capture_at": capture_at,
+                "run_node_task": run_node_task,
+                "conform": conform,
+                "needs_engine": needs_engine,
+                "should_offload": should_offload,
+                "pause": pause,
+                "run_here": run_here,
+                "run_measured": run_measured,
+                "sum_to": sum_to,
+            }
+        )
         #: By line; None for a line that cannot raise.
         self.source_map: list[SourceMapEntry | None] = []
-        self.namespace: dict[str, Any] = {
-            "AccumulateGrad": AccumulateGrad,
-            "GuardFailed": GuardFailed,
-            "add": add,
-            "add_into": add_into,
-            "OffloadSignal": OffloadSignal,
-            "capture_at": capture_at,
-            "run_node_task": run_node_task,
-            "conform": conform,
-            "needs_engine": needs_engine,
-            "should_offload": should_offload,
-            "pause": pause,
-            "run_here": run_here,
-            "run_measured": run_measured,
-            "sum_to": sum_to,
-        }
-        self._constants = {id(value): name for name, value in self.namespace.items()}
-        #: Equal tuples are one constant.
-        self._tuples: dict[Any, Any] = {}
         #: The op that is being written, counted from the first of its segment.
         self.op: int = 0
 
     def constant(self, name: str, value: Any) -> str:
-        """Return the name of a constant, one for each object: `name`, or one derived from it.
-
-        `name` may be the name of any class or function, so characters that are not allowed in an identifier are
-        replaced, and a number is added if the name is taken.
-        """
-        if isinstance(value, tuple):
-            value = self._tuples.setdefault(value, value)
-        known = self._constants.get(id(value))
-        if known is None:
-            name = _NOT_IN_NAMES.sub("_", name)
-            known, number = name, 1
-            while not _is_free(known) or known in self.namespace:
-                number += 1
-                known = f"{name}_{number}"
-            self._constants[id(value)] = known
-            self.namespace[known] = value
-        return known
+        """Return the name of a constant, one for each object: `name`, or one derived from it."""
+        return self.writer.constant(name, value, _LOCAL.fullmatch)
 
     def dtype(self, dtype: Any) -> str:
         """Return the name of a dtype."""
@@ -213,26 +194,22 @@ class SourceBuilder:
 
     def emit(self, line: str, kind: LineKind | None = None, edge: int = -1, leaf: int = -1) -> None:
         """Add a line to the function."""
-        self.text.append(f"    {line}")
+        self.writer.write(line)
         self.source_map.append(None if kind is None else SourceMapEntry(self.op, kind, edge, leaf))
 
     def emit_comment(self, comment: str) -> None:
         """Add a comment; it stays in one line, whatever characters it has."""
         self.emit(f"# {comment if comment.isprintable() else ascii(comment)}")
 
-    def emit_head(self, line: str) -> None:
-        """Add the `def` line of a function."""
-        self.text.append(line)
+    def emit_head(self, head: str) -> None:
+        """Begin a function; `head` is its first line, without the colon."""
+        self.writer.begin(head)
         self.source_map.append(None)
 
     def truncate(self, length: int) -> None:
         """Remove the lines from number `length` on."""
-        del self.text[length:], self.source_map[length:]
-
-
-def _is_free(name: str) -> bool:
-    """Tell whether a name is no keyword, no builtin and no local variable."""
-    return not (keyword.iskeyword(name) or hasattr(builtins, name) or _LOCAL.fullmatch(name))
+        self.writer.truncate(length)
+        del self.source_map[length:]
 
 
 def write_results(text: SourceBuilder, op: Op, names: dict[str, str], values: Sequence[str | None]) -> None:

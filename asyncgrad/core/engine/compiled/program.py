@@ -116,6 +116,7 @@ class Program:
 
     Args:
         filename: the name of the source in tracebacks.
+        text: the lines of the source.
         source_map: the entry of each line, by line number less one.
         plans: the plans of its ops, each with the number of elements of its gradient; their bodies may prove heavy.
         runs_node_task: whether some of its nodes run as NodeTasks, so that user code runs before its end.
@@ -138,6 +139,7 @@ class Program:
     def __init__(
         self,
         filename: str,
+        text: list[str],
         source_map: list[SourceMapEntry | None],
         plans: frozenset[tuple[Any, int]] = frozenset(),
         runs_node_task: bool = False,
@@ -145,8 +147,7 @@ class Program:
         #: The coroutine function. It takes the GraphTask, a clock, a deadline, the root and its gradient, and returns
         #: the AccumulateGrads that have not run and, in reverse order, their gradients.
         self.run: Callable[..., Any] = None  # type: ignore[assignment]
-        #: The lines of the source.
-        self.text: list[str] = []
+        self.text: list[str] = text
         self.filename: str = filename
         self.source_map: list[SourceMapEntry | None] = source_map
         #: The number of its last use; the cache drops the function with the least.

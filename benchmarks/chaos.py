@@ -230,12 +230,12 @@ class Relay:
 
 @final
 class KilledCluster(LocalCluster):  # type: ignore[misc]  # Dask's classes have no hints
-    """A LocalCluster whose workers may be killed as soon as they have begun."""
+    """A LocalCluster whose workers come back when they are killed, however busy the machine is."""
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
-        # Dask's own fails for a worker that has ended before this cluster was told that it began: it then closes with a
-        # KeyError, minutes later.
-        if op != "remove" or msg in self.scheduler_info["workers"]:
+        # Dask's own gives up a worker that is not back after 15 s, and fails for one that has ended before this cluster
+        # was told that it began.
+        if op != "remove":
             super()._update_worker_status(op, msg)
 
 

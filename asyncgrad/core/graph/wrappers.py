@@ -1,7 +1,8 @@
 """The modules and the generated functions that look up whether operations record, so that it can be replaced in all.
 
 Each holds the function that it calls, `GRAD_MODE.get` or `RECORDING.get`, among its globals, by the name `_grad_mode`
-or `_recording`. A profile of the whole process puts another function there: the default of a ContextVar cannot change.
+or `_recording`. For observers of the whole process another function stands there: the default of a ContextVar cannot
+change.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ from .array_operators import (
     make_reflected_operator,
     matmul_in_place,
 )
-from .arrays.array import Array
 from .arrays.hooks import HookList, RemovableHandle
 from .arrays.interception import add_entry_methods, add_entry_names
 from .arrays.tensor_base import AutogradMeta, TensorBase, ViewMeta
@@ -82,6 +81,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from .arrays.array import BareArray
+    from .arrays.array_like import TensorLike
     from .graph.node import Node
 
     #: One axis, several, or None for all.
@@ -118,7 +119,7 @@ class Tensor(TensorBase):
 
     __slots__ = ()
 
-    _data: Array
+    _data: BareArray
     _device: Device
 
     # State.
@@ -1253,7 +1254,7 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
+def _leaf(data: BareArray, requires_grad: bool, place: Device) -> Tensor:
     leaf = Tensor(data, None, 0, place)
     return leaf.requires_grad_() if requires_grad else leaf
 

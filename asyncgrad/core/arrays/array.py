@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Array"]
+__all__ = ["Array", "BareArray"]
 
 
 class Array(Protocol):
-    """Abstract: what may be asked of an array of each library, as of NumPy's."""
+    """Abstract: what may be asked of an array of each library, as of NumPy's, and of a Tensor.
+
+    A scalar of NumPy's stands for an array without axes. What an operator takes is left open: each library takes its own
+    arrays, and NumPy's hints of its operators are of pairs of dtypes.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The lengths of the axes."""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.generic]:
         """NumPy's dtype of the elements."""
 
     @property
@@ -50,17 +54,29 @@ class Array(Protocol):
         """How the elements lie in memory, and whether they can be written to."""
 
     @property
-    def base(self) -> Any:
-        """The array whose memory this one shares, or None."""
+    def T(self) -> Array:
+        """The same elements, with the axes in reverse order."""
+
+    @property
+    def real(self) -> Array:
+        """The real part."""
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary part."""
 
     def __array__(self) -> np.ndarray:
         """Return it as NumPy's; a device may refuse."""
 
-    def __getitem__(self, index: Any, /) -> Any: ...
+    def __getitem__(self, index: Any, /) -> Array: ...
 
     def __setitem__(self, index: Any, value: Any, /) -> None: ...
 
     def __len__(self) -> int: ...
+
+    def __bool__(self) -> bool: ...
+
+    def __index__(self) -> int: ...
 
     def __float__(self) -> float: ...
 
@@ -68,26 +84,136 @@ class Array(Protocol):
 
     def __complex__(self) -> complex: ...
 
-    def __lt__(self, other: Any, /) -> Any: ...
+    def __add__(self, other: Any, /) -> Array: ...
+
+    def __radd__(self, other: Any, /) -> Array: ...
+
+    def __sub__(self, other: Any, /) -> Array: ...
+
+    def __rsub__(self, other: Any, /) -> Array: ...
+
+    def __mul__(self, other: Any, /) -> Array: ...
+
+    def __rmul__(self, other: Any, /) -> Array: ...
+
+    def __truediv__(self, other: Any, /) -> Array: ...
+
+    def __rtruediv__(self, other: Any, /) -> Array: ...
+
+    def __floordiv__(self, other: Any, /) -> Array: ...
+
+    def __rfloordiv__(self, other: Any, /) -> Array: ...
+
+    def __mod__(self, other: Any, /) -> Array: ...
+
+    def __rmod__(self, other: Any, /) -> Array: ...
+
+    def __pow__(self, other: Any, /) -> Array: ...
+
+    def __rpow__(self, other: Any, /) -> Array: ...
+
+    def __matmul__(self, other: Any, /) -> Array: ...
+
+    def __rmatmul__(self, other: Any, /) -> Array: ...
+
+    def __and__(self, other: Any, /) -> Array: ...
+
+    def __rand__(self, other: Any, /) -> Array: ...
+
+    def __or__(self, other: Any, /) -> Array: ...
+
+    def __ror__(self, other: Any, /) -> Array: ...
+
+    def __xor__(self, other: Any, /) -> Array: ...
+
+    def __rxor__(self, other: Any, /) -> Array: ...
+
+    def __lt__(self, other: Any, /) -> Array: ...
+
+    def __le__(self, other: Any, /) -> Array: ...
+
+    def __gt__(self, other: Any, /) -> Array: ...
+
+    def __ge__(self, other: Any, /) -> Array: ...
+
+    def __neg__(self) -> Array: ...
+
+    def __pos__(self) -> Array: ...
+
+    def __abs__(self) -> Array: ...
+
+    def __invert__(self) -> Array: ...
 
     def __dlpack__(self) -> Any: ...
 
     def __dlpack_device__(self) -> Any: ...
 
+    def all(self, axis: Any = None) -> Any:
+        """Tell whether no element is 0."""
+
     def any(self, axis: Any = None) -> Any:
         """Tell whether one element at least is not 0."""
 
-    def copy(self, order: Any = "C") -> Any:
+    def argmax(self, axis: Any = None) -> Any:
+        """Return the index of the largest element."""
+
+    def argmin(self, axis: Any = None) -> Any:
+        """Return the index of the smallest element."""
+
+    def astype(self, dtype: Any, /, *, copy: bool = True) -> Array:
+        """Return the elements in another dtype."""
+
+    def conj(self) -> Array:
+        """Return the complex conjugates."""
+
+    def copy(self, order: Any = "C") -> Array:
         """Return a copy."""
 
-    def reshape(self, shape: Any, /) -> Any:
+    def max(self, axis: Any = None) -> Any:
+        """Return the largest element."""
+
+    def min(self, axis: Any = None) -> Any:
+        """Return the smallest element."""
+
+    def mean(self, axis: Any = None) -> Any:
+        """Return the mean."""
+
+    def ravel(self, order: Any = "C") -> Array:
+        """Return the elements in one row."""
+
+    def reshape(self, shape: Any, /) -> Array:
         """Return the elements in another shape."""
 
-    def view(self) -> Any:
-        """Return another array of the same memory."""
+    def sum(self, axis: Any = None) -> Any:
+        """Return the sum."""
+
+    def swapaxes(self, axis1: int, axis2: int, /) -> Array:
+        """Return the elements with two axes swapped."""
+
+    def transpose(self, *axes: Any) -> Array:
+        """Return the elements with the axes in another order."""
 
     def item(self) -> Any:
         """Return the only element as a Python number."""
 
     def tolist(self) -> Any:
         """Return the elements as nested lists of Python numbers."""
+
+
+class BareArray(Array, Protocol):
+    """Abstract: an array of a library, and no Tensor: what a Tensor holds, and what the engine hands to a body."""
+
+    @property
+    def base(self) -> Any:
+        """The array whose memory this one shares, or None."""
+
+    def __getitem__(self, index: Any, /) -> BareArray: ...
+
+    def copy(self, order: Any = "C") -> BareArray:
+        """Return a copy."""
+
+    def reshape(self, shape: Any, /) -> BareArray:
+        """Return the elements in another shape."""
+
+    def view(self) -> Any:
+        """Return another array of the same memory, and of the same library."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ..core.engine.dependency_executor import DependencyExecutor
 from ..core.engine.graph_task import GraphTask
@@ -18,6 +18,10 @@ from ..core.settings.arguments import describe, number, whole_number
 from ..core.settings.context import Mode
 from ..core.settings.scheduling import CLOCK
 from ..errors import ArgumentError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
 
 __all__ = ["progress"]
 
@@ -321,7 +325,7 @@ class progress(Mode):
         self,
         *,
         style: str | None = None,
-        file: Any = None,
+        file: TextIO | None = None,
         minimum_nodes: int = 2,
         interval: float | None = None,
     ) -> None:

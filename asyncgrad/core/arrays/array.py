@@ -9,16 +9,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
-__all__ = ["Array", "BareArray"]
+__all__ = ["Array", "BareArray", "Flags"]
+
+
+class Flags(Protocol):
+    """Abstract: how the elements of an array lie in memory."""
+
+    @property
+    def c_contiguous(self) -> bool:
+        """Whether they lie in rows without gaps, those along the last axis side by side."""
+
+    @property
+    def f_contiguous(self) -> bool:
+        """Whether they lie in columns without gaps, those along the first axis side by side."""
+
+    @property
+    def owndata(self) -> bool:
+        """Whether the array has memory of its own."""
 
 
 class Array(Protocol):
     """Abstract: what may be asked of an array of each library, as of NumPy's, and of a Tensor.
 
-    A scalar of NumPy's stands for an array without axes. What an operator takes is left open: each library takes its own
-    arrays, and NumPy's hints of its operators are of pairs of dtypes.
+    A scalar of NumPy's stands for an array without axes. The operators are not here: NumPy's hints of them are of pairs
+    of dtypes, and a type checker takes seconds for each to find that they fit.
     """
 
     @property
@@ -26,7 +44,7 @@ class Array(Protocol):
         """The lengths of the axes."""
 
     @property
-    def dtype(self) -> np.dtype[np.generic]:
+    def dtype(self) -> np.dtype:
         """NumPy's dtype of the elements."""
 
     @property
@@ -50,12 +68,16 @@ class Array(Protocol):
         """Bytes from one element to the next, along each axis."""
 
     @property
-    def flags(self) -> Any:
+    def flags(self) -> Flags:
         """How the elements lie in memory, and whether they can be written to."""
 
     @property
     def T(self) -> Array:
         """The same elements, with the axes in reverse order."""
+
+    @property
+    def mT(self) -> Array:
+        """The same elements, with the last two axes swapped."""
 
     @property
     def real(self) -> Array:
@@ -72,6 +94,10 @@ class Array(Protocol):
 
     def __setitem__(self, index: Any, value: Any, /) -> None: ...
 
+    def __iter__(self) -> Iterator[Array]: ...
+
+    def __lt__(self, other: Any, /) -> Any: ...
+
     def __len__(self) -> int: ...
 
     def __bool__(self) -> bool: ...
@@ -84,69 +110,9 @@ class Array(Protocol):
 
     def __complex__(self) -> complex: ...
 
-    def __add__(self, other: Any, /) -> Array: ...
-
-    def __radd__(self, other: Any, /) -> Array: ...
-
-    def __sub__(self, other: Any, /) -> Array: ...
-
-    def __rsub__(self, other: Any, /) -> Array: ...
-
-    def __mul__(self, other: Any, /) -> Array: ...
-
-    def __rmul__(self, other: Any, /) -> Array: ...
-
-    def __truediv__(self, other: Any, /) -> Array: ...
-
-    def __rtruediv__(self, other: Any, /) -> Array: ...
-
-    def __floordiv__(self, other: Any, /) -> Array: ...
-
-    def __rfloordiv__(self, other: Any, /) -> Array: ...
-
-    def __mod__(self, other: Any, /) -> Array: ...
-
-    def __rmod__(self, other: Any, /) -> Array: ...
-
-    def __pow__(self, other: Any, /) -> Array: ...
-
-    def __rpow__(self, other: Any, /) -> Array: ...
-
-    def __matmul__(self, other: Any, /) -> Array: ...
-
-    def __rmatmul__(self, other: Any, /) -> Array: ...
-
-    def __and__(self, other: Any, /) -> Array: ...
-
-    def __rand__(self, other: Any, /) -> Array: ...
-
-    def __or__(self, other: Any, /) -> Array: ...
-
-    def __ror__(self, other: Any, /) -> Array: ...
-
-    def __xor__(self, other: Any, /) -> Array: ...
-
-    def __rxor__(self, other: Any, /) -> Array: ...
-
-    def __lt__(self, other: Any, /) -> Array: ...
-
-    def __le__(self, other: Any, /) -> Array: ...
-
-    def __gt__(self, other: Any, /) -> Array: ...
-
-    def __ge__(self, other: Any, /) -> Array: ...
-
-    def __neg__(self) -> Array: ...
-
-    def __pos__(self) -> Array: ...
-
-    def __abs__(self) -> Array: ...
-
-    def __invert__(self) -> Array: ...
-
     def __dlpack__(self) -> Any: ...
 
-    def __dlpack_device__(self) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
 
     def all(self, axis: Any = None) -> Any:
         """Tell whether no element is 0."""
@@ -181,7 +147,7 @@ class Array(Protocol):
     def ravel(self, order: Any = "C") -> Array:
         """Return the elements in one row."""
 
-    def reshape(self, shape: Any, /) -> Array:
+    def reshape(self, shape: Any, /, *more: Any, order: Any = "C") -> Array:
         """Return the elements in another shape."""
 
     def sum(self, axis: Any = None) -> Any:
@@ -192,6 +158,12 @@ class Array(Protocol):
 
     def transpose(self, *axes: Any) -> Array:
         """Return the elements with the axes in another order."""
+
+    def dot(self, b: Any, /) -> Any:
+        """Return the sum of products over the last axis, and the last but one of `b`."""
+
+    def squeeze(self, axis: Any = None) -> Array:
+        """Return the elements without the axes of length 1."""
 
     def item(self) -> Any:
         """Return the only element as a Python number."""
@@ -212,7 +184,7 @@ class BareArray(Array, Protocol):
     def copy(self, order: Any = "C") -> BareArray:
         """Return a copy."""
 
-    def reshape(self, shape: Any, /) -> BareArray:
+    def reshape(self, shape: Any, /, *more: Any, order: Any = "C") -> BareArray:
         """Return the elements in another shape."""
 
     def view(self) -> Any:

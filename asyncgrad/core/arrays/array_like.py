@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import EllipsisType
     from typing import SupportsIndex
 
     import numpy as np
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
     TensorLike: TypeAlias = TensorBase | "HasArray" | complex | "Nested"
     #: One length, or several.
     Lengths: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
+    #: One length or several, None for one that stays as it is.
+    NewLengths: TypeAlias = SupportsIndex | Sequence[SupportsIndex | None] | None
+    #: What stands for one axis in the index of an array.
+    AxisIndex: TypeAlias = SupportsIndex | slice | EllipsisType | TensorLike | None
+    #: The index of an array.
+    Index: TypeAlias = AxisIndex | tuple[AxisIndex, ...]
 
-__all__ = ["HasArray", "Lengths", "Nested", "TensorLike"]
+__all__ = ["AxisIndex", "HasArray", "Index", "Lengths", "Nested", "NewLengths", "TensorLike"]
 
 
 class HasArray(Protocol):
@@ -36,7 +43,7 @@ class Nested(Protocol):
 
     def __contains__(self, element: object, /) -> bool: ...
 
-    # A sequence alone has it, and what it takes may be of the class of its elements.
-    def count(self, element: Any, /) -> int: ...
+    def count(self, element: Any, /) -> int:
+        """Return how often the element is there. Of what can be iterated over, sequences alone have it."""
 
     def __iter__(self) -> Iterator[TensorLike]: ...

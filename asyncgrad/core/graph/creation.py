@@ -316,7 +316,7 @@ class node_creation_hook(Mode):
 
     __slots__ = ("_hook",)
 
-    def __init__(self, hook: Callable[[Any], None]) -> None:
+    def __init__(self, hook: Callable[..., None]) -> None:
         if not callable(hook):
             raise HookTypeError(f"a node creation hook must be callable, not {describe(hook)}: pass a function")
         if is_kind(inspect.iscoroutinefunction, hook):

@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     #: One axis, several, or None for all.
     Axis = SupportsIndex | Sequence[SupportsIndex] | None
 
-    Operator = Callable[["Tensor", Any], "Tensor"]
+    Operator = Callable[["Tensor", TensorLike], "Tensor"]
 
 __all__ = ["Tensor", "asarray", "leaf_on", "tensor"]
 

@@ -109,16 +109,19 @@ def _of_class(
     overloaded = {one.name for one in members if isinstance(one, FunctionDef) and _is_overload(one)}
     for member in members:
         if isinstance(member, FunctionDef):
-            is_public = not member.name.startswith("_") or member.name.endswith("__")
-            if is_public and (member.name not in overloaded or _is_overload(member)):
+            if _is_public(member.name) and (member.name not in overloaded or _is_overload(member)):
                 yield from _of_function(source, member, f"{name}.{member.name}")
-        elif isinstance(member, ast.AnnAssign) and not ast.unparse(member.target).startswith("_"):
+        elif isinstance(member, ast.AnnAssign) and _is_public(ast.unparse(member.target)):
             yield Hint(source, name, ast.unparse(member.target), member.annotation)
     for given in node.bases:
         base = given.value if isinstance(given, ast.Subscript) else given
         if isinstance(base, ast.Name):
             for home, inherited in definitions(house, source.module, base.id):
                 yield from _hints_of(house, home, inherited, base.id, seen)
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("_") or name.endswith("__")
 
 
 def _of_function(source: Source, node: FunctionDef, name: str) -> Iterator[Hint]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ def generator() -> np.random.Generator:
     return seed() if found is None else found
 
 
-def get_state() -> dict[str, Any]:
+def get_state() -> dict[str, object]:
     """Return a copy of the state of the current context's generator, which can be pickled and goes into `set_state`.
 
     Source: torch.get_rng_state.
@@ -71,7 +70,7 @@ def get_state() -> dict[str, Any]:
     return copy.deepcopy(dict(generator().bit_generator.state))
 
 
-def set_state(state: Mapping[str, Any]) -> None:
+def set_state(state: Mapping[str, object]) -> None:
     """Give the current context a new generator with a state that `get_state` returned.
 
     Raises:
@@ -81,7 +80,7 @@ def set_state(state: Mapping[str, Any]) -> None:
     """
     if not isinstance(state, Mapping) or not hasattr(np.random, str(state.get("bit_generator"))):
         raise ArgumentTypeError(must_be("state", "what ag.random.get_state() returned", state))
-    bits = getattr(np.random, state["bit_generator"])()
+    bits = getattr(np.random, str(state["bit_generator"]))()
     bits.state = state
     seed(np.random.Generator(bits))
 

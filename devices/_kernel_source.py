@@ -173,7 +173,7 @@ class Value(NamedTuple):
         return self.kind is int or self.kind is float
 
 
-def computed_as(dtype: np.dtype[Any]) -> str:
+def computed_as(dtype: np.dtype) -> str:
     """Return the C type in which numbers of a dtype are computed.
 
     Raises:
@@ -344,7 +344,7 @@ class _BodyWriter:
         text = template.format(*texts, f="" if computed == "double" else "f", T=computed)
         return self._rounded(text, result)
 
-    def _ldexp(self, number: Value, exponent: Value, result: np.dtype[Any]) -> Value:
+    def _ldexp(self, number: Value, exponent: Value, result: np.dtype) -> Value:
         end = "" if computed_as(result) == "double" else "f"
         return self._rounded(f"ldexp{end}({number.text}, (int){exponent.text})", result)
 
@@ -362,7 +362,7 @@ class _BodyWriter:
         chosen = [self._cast(value, dtype).text for value in (first, second)]
         return self._name(computed_as(dtype), f"{condition.text} != 0 ? {chosen[0]} : {chosen[1]}", dtype)
 
-    def _cast(self, value: Value, dtype: np.dtype[Any]) -> Value:
+    def _cast(self, value: Value, dtype: np.dtype) -> Value:
         """Return a value in another dtype."""
         computed = computed_as(dtype)
         if value.kind == dtype:
@@ -374,7 +374,7 @@ class _BodyWriter:
             return self._name(computed, f"{value.text} != 0", dtype)
         return self._rounded(f"({computed}){value.text}", dtype)
 
-    def _rounded(self, text: str, dtype: np.dtype[Any]) -> Value:
+    def _rounded(self, text: str, dtype: np.dtype) -> Value:
         """Give a name to the result of an operation, rounded to its dtype."""
         return self._name(computed_as(dtype), f"ROUND_HALF({text})" if dtype.char == "e" else text, dtype)
 
@@ -392,7 +392,7 @@ def _is_of_numbers(function: Any) -> bool:
     return bool(hints) and hints <= {"int", "float"}
 
 
-def _dtype(value: Value) -> np.dtype[Any]:
+def _dtype(value: Value) -> np.dtype:
     """Return the dtype of an array.
 
     Raises:

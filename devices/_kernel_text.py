@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -123,7 +123,7 @@ def preamble(macros: str, kinds: Sequence[Kind], lines: Sequence[str]) -> list[s
     ]
 
 
-def _four(name: str, kind: np.dtype[Any]) -> str:
+def _four(name: str, kind: np.dtype) -> str:
     """Return the definition of a type of four elements, which are read and written at once."""
     return f"typedef struct ALIGNED({min(16, 4 * kind.itemsize)}) {name}_ {{ {_stored(kind)} v[4]; }} {name};"
 
@@ -295,7 +295,7 @@ def concatenate_text(name: str, itemsize: int, count: int, macros: str = CUDA_MA
     return "\n".join([*text, "}"]) + "\n"
 
 
-def table_dtype(arrays: int, numbers: int) -> np.dtype[Any]:
+def table_dtype(arrays: int, numbers: int) -> np.dtype:
     """Return the dtype of the table that an update is given: numbers, and of each row its pointers and size.
 
     `first` says with which block each row begins; it has one entry more than there are rows.
@@ -337,8 +337,8 @@ def _update_of_four(arrays: int, written: int, stored: str, given: Sequence[str]
 
 def update_text(
     name: str,
-    kind: np.dtype[Any],
-    table: np.dtype[Any],
+    kind: np.dtype,
+    table: np.dtype,
     lines: Sequence[str],
     results: Sequence[Value],
     numbers: int,

@@ -20,7 +20,7 @@ _ARRAYS = {
     *("attn_mask", "bias", "indices", "input", "key", "labels", "logits", "pos_weight", "query", "target", "value"),
     *("anchor", "input1", "input2", "negative", "positive", "var", "weight", "x", "x1", "x2"),
 }
-#: The types of parameters that the functions themselves take as Any.
+#: The types of parameters that the functions themselves say less of.
 _PARAMETERS = {
     **dict.fromkeys(
         ("dilation", "kernel_size", "normalized_shape", "output_padding", "stride"),
@@ -31,6 +31,9 @@ _PARAMETERS = {
     "padding": "SupportsIndex | Sequence[SupportsIndex] | str",
 }
 
+#: What a function says that it returns whose result hangs on what it is given.
+_VARYING = ("Any", "Tensor | np.ndarray")
+
 _HEADER = '''"""Written by tools/nn_stubs.py: do not change it by hand."""
 
 from collections.abc import Sequence
@@ -38,6 +41,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from ..core.arrays.array_like import Lengths, NewLengths
 from ..numpy import TensorLike
 from ..numpy.random import Generator
 from ..core.tensor import Tensor
@@ -58,7 +62,7 @@ def stub() -> str:
 
 def _is_typed(entry: Any) -> bool:
     """Tell whether this is typed where it is: a class, a module, or a function whose result does not vary."""
-    return not inspect.isfunction(entry) or entry.__annotations__.get("return") != "Any"
+    return not inspect.isfunction(entry) or entry.__annotations__.get("return") not in _VARYING
 
 
 def _module_of(entry: Any) -> str:
@@ -86,7 +90,7 @@ def _parameters(parameters: list[inspect.Parameter], tensor: str | None) -> Iter
 def _type_of(parameter: inspect.Parameter) -> str:
     known = "TensorLike" if parameter.name in _ARRAYS else _PARAMETERS.get(parameter.name)
     if known is None:
-        return str(parameter.annotation)
+        return str(parameter.annotation).replace("Tensor | np.ndarray", "TensorLike")
     return f"{known} | None" if parameter.default is None or parameter.name.startswith("running") else known
 
 

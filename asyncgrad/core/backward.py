@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,11 @@ from .settings.context import TRAINING_STEPS, TrainingStepLike
 from .tree.registry import container_type
 from .tree.structure import TreeStructure, flatten, paths, unflatten
 
+if TYPE_CHECKING:
+    from .arrays.array_like import TensorLike
+    from .tree.structure import Tree
+
+
 __all__ = ["backward", "capture", "grad"]
 
 Root = TensorBase | GradientEdge
@@ -49,12 +54,12 @@ _CYCLE_WARNING = (
 
 
 async def backward(
-    tensors: Any,
-    grad_tensors: Any = None,
+    tensors: Root | Sequence[Root],
+    grad_tensors: TensorLike | Sequence[TensorLike | None] | None = None,
     *,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Any = None,
+    inputs: Tree = None,
 ) -> None:
     """Add the gradients of `tensors` with respect to the leaves of their graph to the leaves' `.grad`.
 
@@ -110,7 +115,7 @@ async def backward(
     await (_in_training_steps(training_steps, run) if training_steps else run)
 
 
-async def _in_training_steps(steps: Sequence[TrainingStepLike], run: Coroutine[Any, Any, Any]) -> None:
+async def _in_training_steps(steps: Sequence[TrainingStepLike], run: Coroutine[object, None, Any]) -> None:
     """Run a backward that belongs to training steps, and tell them of its begin and its end."""
     for step in steps:
         step.backward_begins()
@@ -123,7 +128,7 @@ async def _in_training_steps(steps: Sequence[TrainingStepLike], run: Coroutine[A
             step.backward_ends(has_gradients)
 
 
-def _refuse_functions(grad: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _refuse_functions(grad: Callable[P, Coroutine[object, None, T]]) -> Callable[P, Coroutine[object, None, T]]:
     """Have the first argument looked at by the call, and not by the await: `ag.grad(f)` lacks the others.
 
     Raises:
@@ -131,7 +136,7 @@ def _refuse_functions(grad: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
     """
 
     @functools.wraps(grad)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, T]:
         first = args[0] if args else kwargs.get("outputs")
         if callable(first) and not isinstance(first, (Node, TensorBase)):
             _check_root("ag.grad: outputs", first)
@@ -148,9 +153,9 @@ def _refuse_functions(grad: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
 
 @_refuse_functions
 async def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
+    outputs: Root | Sequence[Root],
+    inputs: Tree,
+    grad_outputs: TensorLike | Sequence[TensorLike | None] | None = None,
     *,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -269,7 +274,7 @@ def _capture(
     structure: TreeStructure | None,
     keep_graph: bool,
     create_graph: bool,
-) -> Coroutine[Any, Any, list[Any]]:
+) -> Coroutine[object, None, list[Any]]:
     """Return the coroutine of one backward that captures the gradients of `wanted`."""
     edges, grads = _check_roots(roots, given, create_graph)
     return Engine.execute(

@@ -31,7 +31,6 @@ from .array_operators import (
     make_reflected_operator,
     matmul_in_place,
 )
-from .arrays.array import Array
 from .arrays.hooks import HookList, RemovableHandle
 from .arrays.interception import add_entry_methods, add_entry_names
 from .arrays.tensor_base import AutogradMeta, TensorBase, ViewMeta
@@ -79,16 +78,19 @@ from .tensor_data import array_of_data, refuse_masked_data
 from .views.history import regenerate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
+    from types import ModuleType
 
     import numpy.typing as npt
 
+    from .arrays.array import BareArray, Flags
+    from .arrays.array_like import Index, TensorLike
     from .graph.node import Node
 
     #: One axis, several, or None for all.
     Axis = SupportsIndex | Sequence[SupportsIndex] | None
 
-    Operator = Callable[["Tensor", Any], "Tensor"]
+    Operator = Callable[["Tensor", TensorLike], "Tensor"]
 
 __all__ = ["Tensor", "asarray", "leaf_on", "tensor"]
 
@@ -119,7 +121,7 @@ class Tensor(TensorBase):
 
     __slots__ = ()
 
-    _data: Array
+    _data: BareArray
     _device: Device
 
     # State.
@@ -345,11 +347,11 @@ class Tensor(TensorBase):
 
     async def backward(
         self,
-        gradient: Any = None,
+        gradient: TensorLike | None = None,
         *,
         retain_graph: bool | None = None,
         create_graph: bool = False,
-        inputs: Any = None,
+        inputs: object = None,
     ) -> None:
         """Add the gradients of this tensor with respect to the leaves of its graph to the leaves' `.grad`.
 
@@ -394,7 +396,7 @@ class Tensor(TensorBase):
         """Whether a backward keeps this non-leaf's gradient."""
         return self._meta is not None and self._meta.retains_grad
 
-    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+    def register_hook(self, hook: Callable[[Tensor], object]) -> RemovableHandle:
         """Call `hook(grad)` whenever a backward has computed this tensor's gradient, before it is used.
 
         Args:
@@ -417,7 +419,7 @@ class Tensor(TensorBase):
         return meta.hooks.add(hook)
 
     def register_post_accumulate_grad_hook(
-        self, hook: Callable[[Any], Any], *, overlap: bool = True
+        self, hook: Callable[[Tensor], object], *, overlap: bool = True
     ) -> RemovableHandle:
         """Call `hook(self)` whenever a backward has added to this leaf's `.grad`.
 
@@ -454,7 +456,7 @@ class Tensor(TensorBase):
 
     __array_priority__: float = 1000.0
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object) -> object:
         try:
             return call_ufunc(ufunc, method, inputs, kwargs)
         except Exception as error:
@@ -462,8 +464,8 @@ class Tensor(TensorBase):
             raise
 
     def __array_function__(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, function: Callable[..., Any], types: Collection[type], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> object:
         if len(types) > 1:
             for argument in (*args, *kwargs.values()):
                 refuse_masked_data(argument)
@@ -473,7 +475,7 @@ class Tensor(TensorBase):
             refuse_sparse(function.__name__, args, error)
             raise
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if is_asked_by_sparse_operator():
             one = np.empty((), object)
             one[()] = self
@@ -487,7 +489,7 @@ class Tensor(TensorBase):
             return np.asarray(self._data, dtype)
         return np.array(self._data, dtype, copy=copy)
 
-    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
         """Return `asyncgrad.numpy`, whose functions the Python array API standard names.
 
         Raises:
@@ -498,9 +500,10 @@ class Tensor(TensorBase):
                 f"asyncgrad.numpy follows the array API standard {_API_VERSIONS[-1]}, and not {api_version!r}: write "
                 "t.__array_namespace__()"
             )
-        return import_deferred("numpy")
+        namespace: ModuleType = import_deferred("numpy")
+        return namespace
 
-    def to_device(self, device: str | Device, /, *, stream: Any = None) -> Tensor:
+    def to_device(self, device: str | Device, /, *, stream: object = None) -> Tensor:
         """Return the copy of this tensor that `t.to(device)` returns; the array API standard's name for it.
 
         Raises:
@@ -516,9 +519,9 @@ class Tensor(TensorBase):
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: object = None,
         max_version: tuple[int, int] | None = None,
-        dl_device: tuple[Any, int] | None = None,
+        dl_device: tuple[SupportsIndex, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
         self._needs_no_grad("an array of another library", "t.numpy()")
@@ -526,7 +529,7 @@ class Tensor(TensorBase):
         # NumPy 2.0 knows the stream alone.
         return self._data.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
-    def __dlpack_device__(self) -> Any:
+    def __dlpack_device__(self) -> tuple[int, int]:
         return self._data.__dlpack_device__()
 
     # About the array.
@@ -537,7 +540,7 @@ class Tensor(TensorBase):
         return self._data.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """NumPy's dtype of the elements."""
         return self._data.dtype
 
@@ -567,7 +570,7 @@ class Tensor(TensorBase):
         return self._data.strides
 
     @property
-    def flags(self) -> Any:
+    def flags(self) -> Flags:
         """How the elements lie in memory, and whether they can be written to."""
         return self._data.flags
 
@@ -593,7 +596,7 @@ class Tensor(TensorBase):
         return real(self)
 
     @real.setter
-    def real(self, value: Any) -> None:
+    def real(self, value: TensorLike) -> None:
         real(self)[...] = value
 
     @property
@@ -602,7 +605,7 @@ class Tensor(TensorBase):
         return imag(self)
 
     @imag.setter
-    def imag(self, value: Any) -> None:
+    def imag(self, value: TensorLike) -> None:
         if self._data.dtype.kind != "c":
             raise ArgumentTypeError(
                 f"a tensor of dtype {self._data.dtype} has no imaginary part to write into: make it complex first, "
@@ -696,10 +699,14 @@ class Tensor(TensorBase):
         return found
 
     def choose(
-        self, choices: Any, out: Tensor | np.ndarray | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
-    ) -> Any:
+        self,
+        choices: TensorLike | Sequence[TensorLike],
+        out: Tensor | np.ndarray | None = None,
+        mode: Literal["raise", "wrap", "clip"] = "raise",
+    ) -> Tensor:
         """Return, for each element, the entry of the choice that it indexes."""
-        return choose(self, choices, out, mode)
+        chosen: Tensor = choose(self, choices, out, mode)
+        return chosen
 
     def nonzero(self) -> tuple[Tensor, ...]:
         """Return the indices of the elements that are not 0, one array for each axis."""
@@ -732,7 +739,7 @@ class Tensor(TensorBase):
 
     # In place.
 
-    def fill(self, value: npt.ArrayLike) -> None:
+    def fill(self, value: TensorLike) -> None:
         """Set all elements to one value."""
         self[...] = value
 
@@ -806,7 +813,7 @@ class Tensor(TensorBase):
         out: Tensor | np.ndarray | None = None,
         ddof: float = 0,
         keepdims: bool = False,
-        **more: Any,
+        **more: TensorLike,
     ) -> Tensor:
         """Return the variance over axes; `where`, `mean` and `correction` are NumPy's too."""
         return var(self, axis, dtype, out, ddof, keepdims, **more)
@@ -818,7 +825,7 @@ class Tensor(TensorBase):
         out: Tensor | np.ndarray | None = None,
         ddof: float = 0,
         keepdims: bool = False,
-        **more: Any,
+        **more: TensorLike,
     ) -> Tensor:
         """Return the standard deviation over axes; `where`, `mean` and `correction` are NumPy's too."""
         return std(self, axis, dtype, out, ddof, keepdims, **more)
@@ -1019,13 +1026,13 @@ class Tensor(TensorBase):
     else:
         __hash__ = object.__hash__
 
-    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+    def __divmod__(self, other: TensorLike) -> tuple[Tensor, Tensor]:
         try:
             return _divmod(self, other)
         except Exception as error:
             return defer_or_raise(other, error, "divmod", self)  # type: ignore[return-value]
 
-    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+    def __rdivmod__(self, other: TensorLike) -> tuple[Tensor, Tensor]:
         try:
             return _divmod(other, self)
         except Exception as error:
@@ -1045,10 +1052,10 @@ class Tensor(TensorBase):
 
     # As a container.
 
-    def __getitem__(self, index: Any) -> Tensor:
+    def __getitem__(self, index: Index) -> Tensor:
         return getitem(self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Index, value: TensorLike) -> None:
         setitem(self, index, value)
 
     def __len__(self) -> int:
@@ -1092,9 +1099,10 @@ class Tensor(TensorBase):
         # An array of another library may have no __index__.
         return operator.index(number if number.__class__ is np.ndarray else number.item())
 
-    def __round__(self, ndigits: int | None = None) -> Any:
+    def __round__(self, ndigits: int | None = None) -> float:
         self._may_be_number(self._requires_grad() and is_plain_conversion())
-        return round(self._only_element("round()", "t.round()"), ndigits)
+        rounded: float = round(self._only_element("round()", "t.round()"), ndigits)
+        return rounded
 
     def __trunc__(self) -> int:
         self._may_be_number(False)
@@ -1161,14 +1169,14 @@ class Tensor(TensorBase):
 
     # Copies.
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         self._needs_no_history("pickled")
         device = self._device
         # By public names alone, so that the pickle of a state dict is loaded wherever this module will stand
         # (test_what_a_checkpoint_holds_is_pickled_by_public_names).
         return partial(asarray, device=device, requires_grad=self._requires_grad()), (device.to_host(self._data),)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+    def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
         self._needs_no_history("deep-copied")
         copied = _leaf(self._data.copy(order="K"), self._requires_grad(), self._device)
         copied.grad = deepcopy(self.grad, memo)
@@ -1252,7 +1260,7 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _leaf(data: np.ndarray, requires_grad: bool, place: Device) -> Tensor:
+def _leaf(data: BareArray, requires_grad: bool, place: Device) -> Tensor:
     leaf = Tensor(data, None, 0, place)
     return leaf.requires_grad_() if requires_grad else leaf
 
@@ -1318,7 +1326,13 @@ def _new_leaf(array: Any, data: Any, place: str | Device | None, requires_grad: 
     return _leaf(placed, requires_grad, where)
 
 
-def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: TensorLike,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: str | Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Return a new tensor on a copy of `data`, a leaf without history.
 
     Args:
@@ -1338,7 +1352,13 @@ def tensor(data: Any, *, dtype: Any = None, device: str | Device | None = None, 
     return _new_leaf(array, data, device, requires_grad, True)
 
 
-def asarray(data: Any, *, dtype: Any = None, device: str | Device | None = None, requires_grad: bool = False) -> Tensor:
+def asarray(
+    data: TensorLike,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: str | Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Return a tensor that shares memory with `data` where it can; a tensor as it is, history included.
 
     Writes into the shared memory from outside cannot be seen by the graph.

@@ -25,7 +25,7 @@ _BUFFER = 1000
 
 
 def batches(
-    source: Any,
+    source: object,
     size: int | None,
     shuffle: bool | int = False,
     workers: int = 0,

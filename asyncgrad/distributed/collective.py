@@ -237,7 +237,7 @@ class RemoteGroup:
         if (error := reply.fields.get("error")) is not None:
             raise restore_error(error, self.worker, self.transport.load_error)
 
-    def secret_fields(self) -> dict[str, Any]:
+    def secret_fields(self) -> dict[str, object]:
         """Return what requests say besides: the secret, if there is one."""
         return dict(self._secret)
 

@@ -33,7 +33,7 @@ async def compute(work: Callable[[], Any], size: int) -> Any:
     return await call_on_worker(work) if size > _LARGE and ALWAYS_ON_WORKER.get() else work()
 
 
-async def run_together(coroutines: Iterable[Coroutine[Any, Any, Any]], name: str) -> list[Any]:
+async def run_together(coroutines: Iterable[Coroutine[object, None, Any]], name: str) -> list[Any]:
     """Return the results of coroutines that run at the same time.
 
     If one fails, or this is cancelled, the others are cancelled, and have ended when the first error is raised.
@@ -82,7 +82,7 @@ async def wait_until_done(task: EagerTask) -> None:
 
 
 async def run_patiently(
-    exchange: Coroutine[Any, Any, Any], check: Callable[[], Awaitable[None]], patience: float, name: str
+    exchange: Coroutine[object, None, Any], check: Callable[[], Awaitable[None]], patience: float, name: str
 ) -> Any:
     """Return the result of a coroutine, however long it takes; `check` is awaited whenever it is silent for long.
 
@@ -108,7 +108,7 @@ async def run_patiently(
     return task.result()
 
 
-def start_lasting(coroutine: Coroutine[Any, Any, Any], name: str) -> EagerTask:
+def start_lasting(coroutine: Coroutine[object, None, Any], name: str) -> EagerTask:
     """Return a task in this context, whose first step has been run, and that goes on if all who wait are cancelled."""
     task = start_task(coroutine, contextvars.copy_context(), name)
     if not task.done():
@@ -117,7 +117,7 @@ def start_lasting(coroutine: Coroutine[Any, Any, Any], name: str) -> EagerTask:
     return task
 
 
-def start_unawaited(coroutine: Coroutine[Any, Any, Any], running: set[EagerTask], name: str) -> None:
+def start_unawaited(coroutine: Coroutine[object, None, Any], running: set[EagerTask], name: str) -> None:
     """Start a coroutine that nobody awaits, in an empty context; `running` refers to its task until it has ended."""
     task = start_task(coroutine, contextvars.Context(), name, retrieve)
     if not task.done():

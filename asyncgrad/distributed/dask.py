@@ -14,7 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -30,6 +30,10 @@ from .outbox import Outbox
 from .payload import size_of
 from .transport import Reply, Request
 from .wire import compact, expand
+
+if TYPE_CHECKING:
+    from .definition import Definition
+
 
 try:
     import cloudpickle
@@ -203,7 +207,7 @@ class DaskTransport:
             raise ArgumentTypeError(must_be("client", "a distributed.Client", client))
         return cls(client)
 
-    def export(self, definition: Any) -> Any:
+    def export(self, definition: Definition) -> object:
         """Return the definition as bytes of cloudpickle, once for each stage."""
         return cloudpickle.dumps(definition)
 
@@ -327,7 +331,7 @@ class DaskTransport:
                 if worker not in identity["workers"]:
                     raise
 
-    async def _on_loop_of_client(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    async def _on_loop_of_client(self, coroutine: Coroutine[object, None, Any]) -> Any:
         """Return the result of a coroutine on the client's event loop, which may be that of another thread."""
         loop = self._client.loop.asyncio_loop
         if asyncio.get_running_loop() is loop:

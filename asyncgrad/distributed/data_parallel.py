@@ -69,7 +69,7 @@ class DataParallel:
     """
 
     def __init__(
-        self, model: Any, collective: Collective, *, bucket_bytes: int = 25 << 20, average: bool = True
+        self, model: object, collective: Collective, *, bucket_bytes: int = 25 << 20, average: bool = True
     ) -> None:
         found = model.parameters() if isinstance(model, Module) else leaves_of(model)
         self._params: list[Tensor] = list({id(one): one for one in found if _is_parameter(one)}.values())

@@ -32,14 +32,14 @@ class Definition:
     """
 
     #: A function of `(params, *inputs)`, or of the inputs alone where there are no parameters; a Module; or its class.
-    fn: Any
+    fn: Callable[..., Any] | str
     #: A tree of arrays; None for none.
-    params: Any = None
+    params: object = None
     #: The arguments of a Module's class.
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    args: tuple[object, ...] = ()
+    kwargs: Mapping[str, object] = field(default_factory=dict)
     #: Makes the optimizer, of the parameters; None for none.
-    optimizer: Callable[[Any], Any] | None = None
+    optimizer: Callable[..., object] | None = None
     #: What the random numbers of a Module's initialisers, and of each call, come from.
     seed: int = 0
     #: Whether the parameters are leaves at home, and come with the calls.

@@ -68,10 +68,10 @@ class StageHost:
     def __init__(
         self,
         *,
-        load: Callable[[Any], Definition] = _identity,
-        dumps: Callable[[Any], bytes] | None = None,
+        load: Callable[..., Definition] = _identity,
+        dumps: Callable[[object], bytes] | None = None,
         allow_nonfinite: bool = True,
-        describe: Callable[[BaseException], dict[str, Any]] | None = None,
+        describe: Callable[[BaseException], dict[str, object]] | None = None,
         ttl: float = 3600.0,
         stage_ttl: float = 86400.0,
         max_bytes: int = 1 << 30,
@@ -149,7 +149,7 @@ class StageHost:
         """Return how many bytes each group holds, by its name."""
         return {name: group.held_bytes() for name, group in self._groups.items()}
 
-    def check_group(self, name: str, secret: Any) -> None:
+    def check_group(self, name: str, secret: object) -> None:
         """Raise unless a secret is that of a group here.
 
         Raises:

@@ -77,7 +77,7 @@ class HttpTransport:
         self,
         workers: Iterable[str],
         *,
-        client: Callable[[], Any] | None = None,
+        client: Callable[..., Any] | None = None,
         patience: float = 10.0,
         max_bytes: int = 1 << 30,
         key: str | bytes | None = None,
@@ -113,7 +113,7 @@ class HttpTransport:
         at = self._workers[0] if worker is None else _address(worker)
         return Stage(Definition(name), self, at, allow_other_workers=backup, backup=backup, name=name)
 
-    def export(self, definition: Any) -> Any:
+    def export(self, definition: Definition) -> object:
         """Return the name of a registered definition.
 
         Raises:

@@ -44,9 +44,9 @@ _PING = 1 << 12
 
 
 def http_app(
-    stages: Mapping[str, Any],
+    stages: Mapping[str, object],
     *,
-    authenticate: Any = None,
+    authenticate: Callable[..., Any] | None = None,
     share_parameters: bool = False,
     replicas: bool = False,
     allow_nonfinite: bool = False,

@@ -39,7 +39,7 @@ class Outbox:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, deliver: Callable[[str, Request], Coroutine[Any, Any, Any]]
+        self, loop: asyncio.AbstractEventLoop, deliver: Callable[[str, Request], Coroutine[object, None, Any]]
     ) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
         self._deliver = deliver

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -23,17 +23,21 @@ from ..core.tree.structure import TreeStructure, flatten, unflatten
 from ..errors import ArgumentError, ArgumentTypeError, GraphError
 from .concurrency import run_together
 
+if TYPE_CHECKING:
+    from ..core.arrays.array_like import TensorLike
+
+
 __all__ = ["pipeline"]
 
 
 async def pipeline(
-    stages: Sequence[Callable[[Any], Any]],
-    x: Any,
+    stages: Sequence[Callable[..., object]],
+    x: TensorLike,
     *,
     micro_batches: int,
     in_flight: int | None = None,
-    loss: Callable[..., Any] | None = None,
-    target: Any = None,
+    loss: Callable[..., object] | None = None,
+    target: object = None,
     schedule: str = "gpipe",
     reduction: str = "mean",
 ) -> Any:

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from ..errors import WorkerLostError
 from .failures import unknown_worker
@@ -14,6 +14,10 @@ from .host import StageHost
 from .outbox import Outbox
 from .transport import Reply, Request
 from .wire import compact, expand
+
+if TYPE_CHECKING:
+    from .definition import Definition
+
 
 __all__ = ["SimulatedTransport"]
 
@@ -78,7 +82,7 @@ class SimulatedTransport:
         self._hosts[worker].leave()
         self.kill(worker)
 
-    def export(self, definition: Any) -> Any:
+    def export(self, definition: Definition) -> object:
         """Return a copy of the definition, which the hosts do not share with home."""
         return copy.deepcopy(definition)
 

@@ -13,7 +13,7 @@ import contextvars
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.observation import NODES_ELSEWHERE
@@ -38,6 +38,10 @@ from .ledger import Contribution
 from .payload import arrays_of, check_size, pack, size_of, unpack
 from .transactions import Run
 from .transport import MOST_LISTED, Reply, Request, Transport
+
+if TYPE_CHECKING:
+    from ..core.arrays.array import Array
+
 
 __all__ = ["Stage"]
 
@@ -177,7 +181,7 @@ class Stage:
             await self._move(self._epoch, None)
         return self
 
-    async def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+    async def __call__(self, *inputs: object, **keywords: object) -> Any:
         """Return what the stage computes of its inputs: arrays, tensors and numbers, in lists, tuples and dicts.
 
         Raises:
@@ -210,7 +214,7 @@ class Stage:
 
     # --- the state at the worker -----------------------------------------------------------------
 
-    async def step(self, *, zero_grad: bool = True, retry: bool = False, **options: Any) -> None:
+    async def step(self, *, zero_grad: bool = True, retry: bool = False, **options: object) -> None:
         """Have the optimizer at the worker make a step.
 
         A step that is cancelled, as by a timeout, may have been made. What is asked of the stage next finds out first;
@@ -273,11 +277,11 @@ class Stage:
         grads: list[Tensor | None] = (await self._fetch())["grads"]
         return grads
 
-    async def state_dict(self) -> dict[str, Any]:
+    async def state_dict(self) -> dict[str, object]:
         """Return copies of all that the stage has learned: parameters, gradients, buffers, the optimizer's state."""
         return await self._fetch()
 
-    async def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    async def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Set all that the stage has learned to what `state_dict` returned, here or elsewhere.
 
         Raises:
@@ -290,7 +294,8 @@ class Stage:
     async def _fetch(self) -> dict[str, Any]:
         await self._be_sure()
         reply = await self.ask("state", {}, [])
-        state: dict[str, Any] = unpack(reply.fields["state"], [asarray(array) for array in reply.arrays])
+        arrays: list[Any] = reply.arrays
+        state: dict[str, Any] = unpack(reply.fields["state"], [asarray(array) for array in arrays])
         return state
 
     async def _apply(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> None:
@@ -355,7 +360,7 @@ class Stage:
 
     # --- for calls -------------------------------------------------------------------------------
 
-    async def ask(self, op: str, fields: dict[str, Any], arrays: list[Any]) -> Reply:
+    async def ask(self, op: str, fields: dict[str, object], arrays: list[Array]) -> Reply:
         """Return the reply of the host, wherever it is by now.
 
         Raises:
@@ -400,7 +405,7 @@ class Stage:
         transactions = min({*self._open, *self._final, *self._dead, self._transactions + 1})
         return [transactions, min({*self._under_way, *self._unsure, self._effects + 1})]
 
-    def notify(self, op: str, fields: dict[str, Any]) -> None:
+    def notify(self, op: str, fields: dict[str, object]) -> None:
         """Send a request whose reply nobody needs; from any thread, never suspends."""
         self._transport.send(self._address(), Request(op, self.name, {**fields, "attempt": self._begun}))
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .definition import Definition
+
 
 __all__ = ["MOST_LISTED", "Reply", "Request", "Transport"]
 
@@ -68,7 +72,7 @@ class Transport(Protocol):
     #: The most bytes that the arrays of a message may have.
     max_bytes: int
 
-    def export(self, definition: Any) -> Any:
+    def export(self, definition: Definition) -> object:
         """Return the form in which the definition of a stage travels; called once for each stage."""
         ...
 

@@ -10,10 +10,10 @@ import contextvars
 import errno
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..core.engine.eager_task import start_task
 from ..core.settings.arguments import describe, number
@@ -37,7 +37,22 @@ T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
 
 
-async def read_json(request: Any, *, max_bytes: int = 1_000_000, timeout: float = 10.0) -> Any:
+class ClientRequest(Protocol):
+    """Abstract: what is asked of Starlette's or FastAPI's Request."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, by their names."""
+
+    @property
+    def receive(self) -> Callable[[], Awaitable[Mapping[str, object]]]:
+        """Awaits the next message of the client's."""
+
+    def stream(self) -> AsyncIterator[bytes]:
+        """Yield the parts of the body."""
+
+
+async def read_json(request: ClientRequest, *, max_bytes: int = 1_000_000, timeout: float = 10.0) -> Any:
     """Return what the body of a request says, as JSON; read no more than the limit, whatever its content-length says.
 
     Its content type must say that it is JSON. Any web page can have a browser send what says that it is text or a form,
@@ -84,7 +99,7 @@ def _must_say_json(content_type: str) -> None:
         )
 
 
-async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | None = None) -> T:
+async def run_for_client(request: ClientRequest, work: Awaitable[T], *, timeout: float | None = None) -> T:
     """Await work for the client of a request; if the client goes, or time runs out, the work is cancelled.
 
     A backward that is cancelled leaves every `.grad` as it was. The body of the request must have been read.
@@ -133,7 +148,9 @@ async def run_for_client(request: Any, work: Awaitable[T], *, timeout: float | N
             watcher.exception()
 
 
-def lifespan(learner: Any, *, collect_garbage: bool = True) -> Callable[[Any], Any]:
+def lifespan(
+    learner: AbstractAsyncContextManager[object], *, collect_garbage: bool = True
+) -> Callable[[object], AbstractAsyncContextManager[None]]:
     """Return what runs a learner as long as an application, for the argument `lifespan` of Starlette and FastAPI.
 
     Args:
@@ -147,7 +164,7 @@ def lifespan(learner: Any, *, collect_garbage: bool = True) -> Callable[[Any], A
     """
 
     @asynccontextmanager
-    async def run(_: Any) -> AsyncIterator[None]:
+    async def run(_: object) -> AsyncIterator[None]:
         async with learner:
             if collect_garbage:
                 yield
@@ -158,7 +175,7 @@ def lifespan(learner: Any, *, collect_garbage: bool = True) -> Callable[[Any], A
     return run
 
 
-def exception_handlers() -> dict[Any, Any]:
+def exception_handlers() -> dict[int | type[Exception], Callable[..., Any]]:
     """Return what answers the errors of a learner, for the argument of that name of Starlette and FastAPI.
 
     An answer is JSON: `{"error": "..."}`. The status is 422 for an example or input that does not fit, 400, 408, 413

@@ -66,7 +66,7 @@ class Evaluation(NamedTuple):
     """What an evaluation returned, and how many examples the model had learned."""
 
     learned: int
-    result: Any
+    result: object
 
 
 class _Published(NamedTuple):
@@ -146,12 +146,12 @@ class Learner:
     def __init__(
         self,
         model: Module,
-        loss: Callable[[Any, Any], Any],
+        loss: Callable[..., object],
         optimizer: Optimizer,
         *,
         directory: str | os.PathLike[str] | None = None,
-        inputs: Any = None,
-        example: Any = None,
+        inputs: object = None,
+        example: object = None,
         batch_size: int = 1,
         prediction_batch_size: int = 64,
         prediction_delay: float = 0.0,
@@ -160,7 +160,7 @@ class Learner:
         timeout: float | None = None,
         max_grad_norm: float | None = None,
         checkpoint_every: int = 100,
-        evaluate: Callable[[Any], Any] | None = None,
+        evaluate: Callable[..., object] | None = None,
         evaluate_every: int = 100,
         seed: int = 0,
     ) -> None:
@@ -213,7 +213,7 @@ class Learner:
 
     # --- what callers ask for --------------------------------------------------------------------
 
-    async def predict(self, inputs: Any, *, timeout: float | None = None) -> Any:
+    async def predict(self, inputs: object, *, timeout: float | None = None) -> Any:
         """Return the outputs of the model for one input, as arrays; several callers share a call of the model.
 
         Args:
@@ -246,7 +246,7 @@ class Learner:
         self._counts["predicted"] += 1
         return outputs
 
-    async def learn(self, example: Any, *, timeout: float | None = None) -> Learned:
+    async def learn(self, example: object, *, timeout: float | None = None) -> Learned:
         """Learn from one example: wait for its turn, differentiate, write it to the journal, step.
 
         Until it is written, a timeout or a cancellation leaves the model and the journal as they are. From then on it
@@ -307,7 +307,7 @@ class Learner:
         self._wake.set()
         await waiter
 
-    async def set_options(self, *, group: int | None = None, **options: Any) -> None:
+    async def set_options(self, *, group: int | None = None, **options: object) -> None:
         """Change options of the optimizer, such as `lr=0.01`, from the next step on; return once that is on the disk.
 
         What is set in `optimizer.param_groups`, as by a schedule, is written with the next step, and so is lost if the

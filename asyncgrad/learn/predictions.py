@@ -51,7 +51,7 @@ class PredictionQueue:
     """
 
     def __init__(
-        self, answer: Callable[[Any], Coroutine[Any, Any, Any]], batch_size: int, delay: float, max_pending: int
+        self, answer: Callable[[Any], Coroutine[object, None, Any]], batch_size: int, delay: float, max_pending: int
     ) -> None:
         self._answer, self._batch_size, self._delay, self._max_pending = answer, batch_size, delay, max_pending
         self._waiting: dict[Any, list[_Question]] = {}

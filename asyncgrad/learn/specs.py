@@ -86,7 +86,7 @@ class ArraySpec:
     def _is_whole(self) -> bool:
         return self.dtype.kind in "iu"
 
-    def check(self, value: Any, path: str = "value") -> Any:
+    def check(self, value: object, path: str = "value") -> np.ndarray:
         """Return a value as an array of this kind: a new one, unless it is an array already.
 
         Args:
@@ -96,7 +96,7 @@ class ArraySpec:
         Raises:
             ExampleError: it is no such array; the message names the place.
         """
-        array = self._array(value, path)
+        array: np.ndarray = self._array(value, path)
         if len(array.shape) != len(self.shape) or any(
             size != found if size is not None else not found
             for size, found in zip(self.shape, array.shape, strict=False)
@@ -110,13 +110,14 @@ class ArraySpec:
         self._check_range(array, path)
         if self._is_whole():
             self._check_dtype(array, within(array, *range_of(self.dtype)), path)
-            return array.astype(self.dtype, copy=False)
+            whole: np.ndarray = array.astype(self.dtype, copy=False)
+            return whole
         if array.dtype == self.dtype:
             return array
         # Not by the range of the dtype: its largest number, in as few digits as name it, is above it as a float64.
         # The caller's np.seterr may turn a number that is rounded to 0 into an error.
         with np.errstate(all="ignore"):
-            found = array.astype(self.dtype)
+            found: np.ndarray = array.astype(self.dtype)
         self._check_dtype(array, np.isfinite(found), path)
         return found
 

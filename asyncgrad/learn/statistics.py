@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Protocol, final
 
 from ..errors import ArgumentTypeError
 
@@ -85,7 +85,14 @@ class Statistics:
 _GAUGES = ("pending", "pending_predictions", "journal_records", "torn_bytes", "last_loss")
 
 
-def prometheus_collector(learner: Any, prefix: str = "asyncgrad_learner") -> Any:
+class HasStatistics(Protocol):
+    """Abstract: what a Learner has, and what a collector asks for."""
+
+    def statistics(self) -> Statistics:
+        """Return the numbers of this moment."""
+
+
+def prometheus_collector(learner: HasStatistics, prefix: str = "asyncgrad_learner") -> _Collector:
     """Return a collector of a learner's statistics, for a registry of prometheus-client (extra `metrics`).
 
     Args:

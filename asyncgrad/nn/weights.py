@@ -37,7 +37,7 @@ _DTYPES: dict[str, Any] = {
 
 
 def save_safetensors(
-    model: Module | Mapping[str, Any], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+    model: Module | Mapping[str, object], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write the state dict of a model into a file, whole or not at all: an older file stays if writing fails.
 

@@ -8,21 +8,9 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, TypeAlias,
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrays.array_like import TensorLike as TensorLike
 from ..core.engine.device import Device
 from ..core.tensor import Tensor
-
-class _HasArray(Protocol):
-    def __array__(self) -> np.ndarray[Any, Any]: ...
-
-# A string is none: it looks for strings alone in itself.
-class _Nested(Protocol):
-    def __len__(self) -> int: ...
-    def __contains__(self, element: object, /) -> builtins.bool: ...
-    def count(self, element: Any, /) -> int: ...
-    def __iter__(self) -> Iterator[TensorLike]: ...
-
-#: What stands for an array: one, a Tensor, a number, or nested sequences of them.
-TensorLike: TypeAlias = Tensor | _HasArray | complex | _Nested
 
 
 class EigResult(NamedTuple):

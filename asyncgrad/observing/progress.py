@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 from ..core.engine.dependency_executor import DependencyExecutor
 from ..core.engine.graph_task import GraphTask
@@ -18,6 +18,10 @@ from ..core.settings.arguments import must_be, number, whole_number
 from ..core.settings.observers import BACKWARDS, BackwardObserver, ObserverBlock
 from ..core.settings.scheduling import CLOCK
 from ..errors import ArgumentError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
 
 __all__ = ["progress"]
 
@@ -322,7 +326,7 @@ class progress(ObserverBlock):
         self,
         *,
         style: str | None = None,
-        file: Any = None,
+        file: TextIO | None = None,
         minimum_nodes: int = 2,
         interval: float | None = None,
     ) -> None:

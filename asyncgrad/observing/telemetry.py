@@ -51,12 +51,12 @@ class _Tracer(BackwardObserver):
         graph_task.context.run(self._context.attach, self._trace.set_span_in_context(span))
 
     def run_node(
-        self, graph_task: GraphTask, node: Node, run: Callable[[], Coroutine[Any, Any, Any]]
-    ) -> Coroutine[Any, Any, Any]:
+        self, graph_task: GraphTask, node: Node, run: Callable[[], Coroutine[object, None, Any]]
+    ) -> Coroutine[object, None, Any]:
         """Return a coroutine that runs an async node in a span of its own, current in its body and hooks."""
         return self._run_in_span(node, run) if self._has_node_spans and node.is_async else run()
 
-    async def _run_in_span(self, node: Node, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def _run_in_span(self, node: Node, run: Callable[[], Coroutine[object, None, Any]]) -> Any:
         attributes = {"asyncgrad.node.sequence_nr": node.sequence_nr, "asyncgrad.node.device": str(node.device)}
         with self._tracer.start_as_current_span(node.name, attributes=attributes):
             return await run()
@@ -107,7 +107,7 @@ class OpenTelemetryInstrumentor:
         """Whether it traces."""
         return self._tracer is not None
 
-    def instrument(self, *, tracer_provider: Any = None, node_spans: bool = False) -> Self:
+    def instrument(self, *, tracer_provider: object = None, node_spans: bool = False) -> Self:
         """Trace the backward passes that begin from now on; return this object, a context manager that ends it.
 
         A second call replaces the first.

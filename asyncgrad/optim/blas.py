@@ -22,7 +22,7 @@ _BLOCK = 10_000
 
 
 @cache
-def find_axpy(dtype: np.dtype[Any]) -> Callable[..., Any] | None:
+def find_axpy(dtype: np.dtype) -> Callable[..., Any] | None:
     """Return `axpy` for arrays of a dtype; None if there is none, or SciPy is not installed."""
     name = {"f": "saxpy", "d": "daxpy"}.get(dtype.char) if dtype.isnative else None
     if name is None:

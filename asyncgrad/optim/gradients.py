@@ -14,7 +14,7 @@ from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import must_be
 from ..core.tensor import Tensor
 from ..core.tree.registry import container_type
-from ..core.tree.structure import Tree, TreeStructure, in_models, leaves_like, paths
+from ..core.tree.structure import TreeStructure, in_models, leaves_like, paths
 from ..errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["ParameterTree", "check_array", "gradients_like"]
@@ -67,7 +67,7 @@ class ParameterTree:
 
 
 def gradients_like(
-    tree: ParameterTree, params: Sequence[Tensor], grads: Tree, group: int, what: str
+    tree: ParameterTree, params: Sequence[Tensor], grads: Any, group: int, what: str
 ) -> list[tuple[Tensor, Any]]:
     """Return the parameters that have a gradient, each with the array of it, in the dtype of the parameter.
 

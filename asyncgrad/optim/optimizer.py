@@ -156,7 +156,7 @@ class Optimizer(ABC):
         self.param_groups.append(group)
         self._trees.append(tree)
 
-    def step(self, grads: Tree = None, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, grads: Tree = None, closure: Callable[[], object] | None = None) -> Any:
         """Update every parameter that has a gradient, in place; the others stay as they are.
 
         Nothing changes if an argument does not fit.
@@ -207,7 +207,7 @@ class Optimizer(ABC):
         finally:
             steps.close()
 
-    async def step_async(self, grads: Tree = None, closure: Callable[[], Any] | None = None) -> Any:
+    async def step_async(self, grads: Tree = None, closure: Callable[[], object] | None = None) -> Any:
         """Update as `step` does, off the event loop where that takes long; `closure` may be an `async def`.
 
         The new values of large parameters are computed by a worker, in new arrays, and then published all at once: what
@@ -472,7 +472,7 @@ def _as_tree_or_pairs(params: Tree) -> Any:
     return [params[key] for key in params] if isinstance(params, Mapping) else list(params)
 
 
-def _are_groups(params: Tree) -> bool:
+def _are_groups(params: Any) -> bool:
     if type(params) not in (list, tuple) or not params or not isinstance(params[0], dict):
         return False
     return "params" in params[0] or not leaves(params[0])

@@ -15,12 +15,16 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from ..core.settings.arguments import describe, must_be, number, takes, truth, whole_number
 from ..core.tensor import Tensor
 from ..errors import ArgumentError, ArgumentTypeError
 from .optimizer import Group, Optimizer
+
+if TYPE_CHECKING:
+    from typing import SupportsFloat
+
 
 __all__ = [
     "ChainedScheduler",
@@ -645,7 +649,7 @@ class ReduceLROnPlateau:
         self.cooldown_counter: int = 0
         self.last_epoch: int = 0
 
-    def step(self, metrics: Any) -> None:
+    def step(self, metrics: Tensor | SupportsFloat) -> None:
         """Take note of a measure, and reduce the rates if it is time.
 
         Args:

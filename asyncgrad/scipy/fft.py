@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy import fft as scipy_fft
@@ -22,6 +22,10 @@ from ..errors import ArgumentError
 from .arguments import floating
 from .error_names import name_errors
 from .unsupported import refuse
+
+if TYPE_CHECKING:
+    from ..core.arrays.array import Array
+
 
 __all__ = [
     "dct",
@@ -187,7 +191,7 @@ def scaled_transform_(x: Any, kind: str, type_: int, axis: int, before: Any, aft
 
 
 @derivative(scaled_transform_, "x")
-def _(g: Any, kind: str, type_: int, axis: int, before: Any, after: Any) -> Any:
+def _(g: Array, kind: str, type_: int, axis: int, before: Any, after: Any) -> Array:
     return scaled_transform_.call(g, kind, _TRANSPOSED[type_], axis, after, before)
 
 

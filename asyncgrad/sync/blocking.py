@@ -39,7 +39,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _blocking_form_of(awaitable: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callable[[], None]], Callable[P, T]]:
+def _blocking_form_of(
+    awaitable: Callable[P, Coroutine[object, None, T]],
+) -> Callable[[Callable[[], None]], Callable[P, T]]:
     """Make a bodiless function the blocking form of `awaitable`."""
     signature = inspect.signature(awaitable)
     takes_function = "fn" in signature.parameters

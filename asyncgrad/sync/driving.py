@@ -18,7 +18,7 @@ __all__ = ["bind", "choose_driver", "run_on_own_loop", "run_blocking", "make_blo
 T = TypeVar("T")
 
 
-def run_blocking(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+def run_blocking(coroutine: Coroutine[object, None, T], name: str) -> T:
     """Return the result of a coroutine that does not suspend while BLOCKING is set.
 
     Raises:
@@ -33,7 +33,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T], name: str) -> T:
         raise
 
 
-def run_on_own_loop(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+def run_on_own_loop(coroutine: Coroutine[object, None, T], name: str) -> T:
     """Return the result of a coroutine that may suspend, run on an event loop of its own.
 
     Raises:
@@ -67,7 +67,7 @@ def make_blocking(fn: Any, name: str) -> Callable[..., Any]:
     return blocking
 
 
-def choose_driver(fn: Any, name: str) -> tuple[Callable[[Coroutine[Any, Any, Any], str], Any], Any]:
+def choose_driver(fn: Any, name: str) -> tuple[Callable[[Coroutine[object, None, Any], str], Any], Any]:
     """Return the function that runs the coroutines of a transform of `fn`, and the function to transform."""
     if is_kind(inspect.iscoroutinefunction, fn):
         return run_on_own_loop, fn

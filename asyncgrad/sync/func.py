@@ -28,9 +28,9 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 T = TypeVar("T")
 Argnums = int | tuple[int, ...]
-Pullback = Callable[[Any], tuple[Any, ...]]
+Pullback = Callable[[object], tuple[Any, ...]]
 Pushforward = Callable[..., Any]
-Drive = Callable[[Coroutine[Any, Any, Any], str], Any]
+Drive = Callable[[Coroutine[object, None, Any], str], Any]
 
 
 def _blocking_form_of(
@@ -83,7 +83,7 @@ def _with_blocking_result(f: Callable[..., Any], name: str) -> Callable[..., Any
     return wrapper
 
 
-def _plain(transformed: Callable[..., Coroutine[Any, Any, Any]], drive: Drive, name: str) -> Callable[..., Any]:
+def _plain(transformed: Callable[..., Coroutine[object, None, Any]], drive: Drive, name: str) -> Callable[..., Any]:
     @functools.wraps(transformed)
     def blocking(*args: Any, **kwargs: Any) -> Any:
         return drive(transformed(*args, **kwargs), name)
@@ -100,31 +100,31 @@ def _plain_parts(result: Any, drive: Drive, name: str) -> Any:
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: int = 0, has_aux: Literal[False] = False, *, holomorphic: bool = False
+    f: Callable[P, object], argnums: int = 0, has_aux: Literal[False] = False, *, holomorphic: bool = False
 ) -> Callable[P, Any]: ...
 
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, holomorphic: bool = False
+    f: Callable[P, object], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, holomorphic: bool = False
 ) -> Callable[P, tuple[Any, ...]]: ...
 
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
+    f: Callable[P, object], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
 ) -> Callable[P, tuple[Any, Any]]: ...
 
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[P, Any]: ...
 
 
 @_blocking_form_of(_func.grad)
 def grad(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[P, Any]:
     """Return a function that returns the gradient of `f`; the blocking form of `ag.func.grad`.
 
@@ -137,7 +137,7 @@ def grad(
 
 @_blocking_form_of(_func.value_and_grad)
 def value_and_grad(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[P, tuple[Any, Any]]:
     """Return a function that returns the value of `f` and its gradient; the blocking form of `ag.func.value_and_grad`.
 
@@ -150,7 +150,7 @@ def value_and_grad(
 
 
 @_blocking_form_of(_func.elementwise_grad)
-def elementwise_grad(f: Callable[P, Any], argnums: Argnums = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
+def elementwise_grad(f: Callable[P, object], argnums: Argnums = 0, *, holomorphic: bool = False) -> Callable[P, Any]:
     """Return a function that returns the derivative of `f` at each element; blocking `ag.func.elementwise_grad`.
 
     Example:
@@ -163,9 +163,9 @@ def elementwise_grad(f: Callable[P, Any], argnums: Argnums = 0, *, holomorphic: 
 @_blocking_form_of(_func.fixed_point, returns_functions=True)
 def fixed_point(
     f: Callable[..., Any],
-    a: Any,
-    x0: Any,
-    distance: Callable[[Any, Any], Any] | None = None,
+    a: object,
+    x0: object,
+    distance: Callable[..., object] | None = None,
     tol: float | None = None,
     max_iter: int = 10_000,
 ) -> Any:
@@ -181,19 +181,19 @@ def fixed_point(
 
 
 @overload
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False) -> tuple[Any, Pullback]: ...
+def vjp(f: Callable[..., Any], *primals: object, has_aux: Literal[False] = False) -> tuple[Any, Pullback]: ...
 
 
 @overload
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: Literal[True]) -> tuple[Any, Pullback, Any]: ...
+def vjp(f: Callable[..., Any], *primals: object, has_aux: Literal[True]) -> tuple[Any, Pullback, Any]: ...
 
 
 @overload
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
+def vjp(f: Callable[..., Any], *primals: object, has_aux: bool) -> Any: ...
 
 
 @_blocking_form_of(_func.vjp)
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """Return the result of `f` and a plain pullback; the blocking form of `ag.func.vjp`.
 
     Example:
@@ -205,19 +205,21 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 @overload
-def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: Literal[False] = False) -> tuple[Any, Any]: ...
+def jvp(
+    f: Callable[..., Any], primals: object, tangents: object, has_aux: Literal[False] = False
+) -> tuple[Any, Any]: ...
 
 
 @overload
-def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: Literal[True]) -> tuple[Any, Any, Any]: ...
+def jvp(f: Callable[..., Any], primals: object, tangents: object, has_aux: Literal[True]) -> tuple[Any, Any, Any]: ...
 
 
 @overload
-def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool) -> Any: ...
+def jvp(f: Callable[..., Any], primals: object, tangents: object, has_aux: bool) -> Any: ...
 
 
 @_blocking_form_of(_func.jvp)
-def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+def jvp(f: Callable[..., Any], primals: object, tangents: object, has_aux: bool = False) -> Any:
     """Return the result of `f` and the product of its Jacobian with `tangents`; the blocking form of `ag.func.jvp`.
 
     Example:
@@ -229,19 +231,19 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
 
 
 @overload
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False) -> tuple[Any, Pushforward]: ...
+def linearize(f: Callable[..., Any], *primals: object, has_aux: Literal[False] = False) -> tuple[Any, Pushforward]: ...
 
 
 @overload
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: Literal[True]) -> tuple[Any, Pushforward, Any]: ...
+def linearize(f: Callable[..., Any], *primals: object, has_aux: Literal[True]) -> tuple[Any, Pushforward, Any]: ...
 
 
 @overload
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
+def linearize(f: Callable[..., Any], *primals: object, has_aux: bool) -> Any: ...
 
 
 @_blocking_form_of(_func.linearize)
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """Return the result of `f` and a plain function for products with its Jacobian; blocking `ag.func.linearize`.
 
     Example:
@@ -253,7 +255,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
 
 
 @overload
-def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any: ...
+def hvp(f: Callable[..., Any], primals: object, tangents: object) -> Any: ...
 
 
 @overload
@@ -261,7 +263,7 @@ def hvp(f: Callable[..., Any]) -> Callable[..., Any]: ...
 
 
 @_blocking_form_of(_func.hvp)
-def hvp(f: Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any:
+def hvp(f: Callable[..., Any], primals: object = None, tangents: object = None) -> Any:
     """Return the product of the Hessian of `f` with `tangents`; the blocking form of `ag.func.hvp`.
 
     Example:
@@ -273,7 +275,7 @@ def hvp(f: Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any
 
 @_blocking_form_of(_func.jacrev)
 def jacrev(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[P, Any]:
     """Return a function that returns the Jacobian of `f`; the blocking form of `ag.func.jacrev`.
 
@@ -287,7 +289,7 @@ def jacrev(
 
 @_blocking_form_of(_func.jacfwd)
 def jacfwd(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[P, Any]:
     """Return a function that returns the Jacobian of `f`, column by column; the blocking form of `ag.func.jacfwd`.
 
@@ -300,7 +302,7 @@ def jacfwd(
 
 @_blocking_form_of(_func.hessian)
 def hessian(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[P, Any]:
     """Return a function that returns the Hessian of `f`; the blocking form of `ag.func.hessian`.
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, final
 
 import numpy as np
 
 from .device_functions import METHODS, REAL_UFUNCS, SCATTERING_DTYPES, check_call, has_function, has_ufunc
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ..core.arrays.array_like import Index
+
 
 __all__ = ["DeviceArray", "DeviceFlags", "DevicePointer", "unwrapped", "wrapped"]
 
@@ -111,7 +117,7 @@ class DeviceArray:
     # What a subclass defines.
 
     @property
-    def device(self) -> Any:
+    def device(self) -> object:
         """The device."""
         raise NotImplementedError(f"{type(self).__name__} must have a device")
 
@@ -139,7 +145,7 @@ class DeviceArray:
 
     # NumPy's protocols.
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> object:
         name, outs = ufunc.__name__, kwargs.get("out", ())
         if not has_ufunc(ufunc) or not all(map(self._is_operand, (*inputs, *outs))):
             return NotImplemented
@@ -152,7 +158,13 @@ class DeviceArray:
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         return self._compute(name, function, inputs, kwargs, inputs[:1] if method == "at" else ())
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self,
+        function: Any,
+        types: Collection[type],
+        args: Any,
+        kwargs: Any,
+    ) -> object:
         name = ".".join([*function.__module__.split(".")[1:], function.__name__])
         if not has_function(name) or not all(kind in (type(self), np.ndarray) for kind in types):
             return NotImplemented
@@ -173,7 +185,7 @@ class DeviceArray:
         # Of linear algebra come plain tuples.
         return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
         raise TypeError(
             "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array "
             "explicitly."
@@ -212,7 +224,7 @@ class DeviceArray:
         return self._array.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """NumPy's dtype of the elements."""
         return self._array.dtype
 
@@ -260,7 +272,7 @@ class DeviceArray:
         return DevicePointer(self._array.__array_interface__["data"][0], getattr(self.device, "id", 0))
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         """The address of the elements, in the protocol of arrays outside of the host's memory."""
         interface = self._array.__array_interface__
         return {**interface, "data": (interface["data"][0], False), "stream": None}
@@ -293,7 +305,7 @@ class DeviceArray:
     def __getitem__(self, index: Any) -> Any:
         return self._call(_picked, index)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Index, value: object) -> None:
         if not isinstance(value, (type(self), *_NUMBERS)):
             raise TypeError(self._mixed("setitem", type(value)))
         self._compute("setitem", _put, (self, index, value), {}, (self,))
@@ -304,7 +316,11 @@ class DeviceArray:
     # Copies to and from the host, and numbers: the host waits for all but `set`.
 
     def get(
-        self, stream: Any = None, order: Literal["K", "A", "C", "F"] = "C", out: Any = None, blocking: bool = True
+        self,
+        stream: object = None,
+        order: Literal["K", "A", "C", "F"] = "C",
+        out: np.ndarray | None = None,
+        blocking: bool = True,
     ) -> np.ndarray:
         """Return a copy as a NumPy array, or fill `out`."""
         found = self._to_host()
@@ -315,7 +331,7 @@ class DeviceArray:
         filled: np.ndarray = out
         return filled
 
-    def set(self, arr: np.ndarray, stream: Any = None) -> None:
+    def set(self, arr: np.ndarray, stream: object = None) -> None:
         """Copy a NumPy array of the same shape and dtype into this array."""
         if not isinstance(arr, np.ndarray):
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
@@ -356,10 +372,10 @@ class DeviceArray:
     def __copy__(self) -> Any:
         return self.copy()  # type: ignore[attr-defined]
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> Any:
         return self.copy()  # type: ignore[attr-defined]
 
-    def __dlpack__(self, **options: Any) -> NoReturn:
+    def __dlpack__(self, **options: object) -> NoReturn:
         raise BufferError("GPU memory cannot be exported to CPU without copy.")
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -336,7 +336,7 @@ async def the_deepest_backward_runs_first(target: Device) -> None:
         loop.call_soon_threadsafe(begun.set)
         held.wait()
 
-    def say(name: str) -> Coroutine[Any, Any, None]:
+    def say(name: str) -> Coroutine[object, None, None]:
         # The root is the node itself, so it is queued at once.
         with enable_grad():
             return backward(WatchedCopy.apply(_leaf(target), lambda: order.append(name)), np.ones(3))
@@ -400,7 +400,7 @@ async def a_closed_device_refuses_waiting_and_new_work(target: Device) -> None:
 
 
 #: The checks of every device; each is a coroutine function that takes a device.
-DEVICE_CHECKS: tuple[Callable[[Device], Coroutine[Any, Any, None]], ...] = (
+DEVICE_CHECKS: tuple[Callable[[Device], Coroutine[object, None, None]], ...] = (
     a_move_there_and_back_keeps_every_bit,
     a_move_that_is_not_waited_for_has_ended_when_the_device_is_synchronized,
     a_move_shares_no_memory,
@@ -440,7 +440,7 @@ def check_device(target: str | Device) -> None:
         run(_run_check(check, checked))
 
 
-async def _run_check(check: Callable[[Device], Coroutine[Any, Any, None]], target: Device) -> None:
+async def _run_check(check: Callable[[Device], Coroutine[object, None, None]], target: Device) -> None:
     try:
         async with asyncio.timeout(PATIENCE):
             await check(target)

@@ -84,7 +84,7 @@ class _Problem:
 
 
 def run_with_seed(
-    main: Callable[[], Coroutine[Any, Any, T]], seed: int, *, order: Order = "fifo", debug: bool = False
+    main: Callable[[], Coroutine[object, None, T]], seed: int, *, order: Order = "fifo", debug: bool = False
 ) -> Schedule[T]:
     """Run a coroutine function on the schedule that a seed decides; the same seed always gives the same schedule.
 
@@ -123,7 +123,7 @@ def run_with_seed(
 
 
 def explore(
-    main: Callable[[], Coroutine[Any, Any, Any]],
+    main: Callable[[], Coroutine[object, None, object]],
     *,
     seeds: int = 1000,
     first_seed: int = 0,
@@ -188,7 +188,7 @@ def _refuse_nesting(name: str, main: object) -> None:
 
 
 def _run(
-    main: Callable[[], Coroutine[Any, Any, T]], seed: int, order: Order, debug: bool, problems: list[_Problem]
+    main: Callable[[], Coroutine[object, None, T]], seed: int, order: Order, debug: bool, problems: list[_Problem]
 ) -> Schedule[T]:
     debug, seed = truth(debug, "debug"), whole_number(seed, "seed")
     loop = ScheduleLoop(seed, order=order)

@@ -30,20 +30,24 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextvars import Context
 from heapq import heappop
 from math import inf
 from operator import index
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, TypeVar, TypeVarTuple, final
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple, final
 
 from ..errors import ArgumentError, DeadlockError
 from .numbered_task import Labels, NumberedTask, qualified_name
 from .outside import Outside
 from .waiting import describe_waiting
 from .worker_job import WorkerJob
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
 
 __all__ = ["Order", "ScheduleLoop"]
 
@@ -152,7 +156,9 @@ class ScheduleLoop(asyncio.BaseEventLoop):
 
     # --- tasks and callbacks ----------------------------------------------------------------------
 
-    def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
+    def create_task(
+        self, coro: Generator[object, None, T] | Coroutine[object, None, T], **kwargs: Any
+    ) -> asyncio.Task[T]:
         """Create a task whose name and hash are the same in each run of this schedule."""
         if self.get_task_factory() is not None:
             return super().create_task(coro, **kwargs)

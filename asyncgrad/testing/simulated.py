@@ -16,7 +16,10 @@ from ..errors import ArgumentError, DeviceError, HazardError
 from .device_array import DeviceArray, unwrapped, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ..core.arrays.array import BareArray
+
 
 __all__ = [
     "Memory",
@@ -233,7 +236,7 @@ class SimulatedArray(DeviceArray):
     __slots__ = ("_device", "_memory")
 
     def __init__(
-        self, device: SimulatedAccelerator, array: Any, memory: Memory, base: SimulatedArray | None = None
+        self, device: SimulatedAccelerator, array: np.ndarray, memory: Memory, base: SimulatedArray | None = None
     ) -> None:
         self._device = device
         self._array = array
@@ -245,7 +248,7 @@ class SimulatedArray(DeviceArray):
         """The accelerator."""
         return self._device
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
         raise TypeError(
             f"an array on '{self.device}' is not converted to an ndarray implicitly: write device.to_host(array), "
             "or t.to('cpu') for a tensor"
@@ -401,7 +404,7 @@ class SimulatedAccelerator(Device):
             until = max(until, end)
         return total
 
-    def holds(self, array: Any) -> bool:
+    def holds(self, array: object) -> bool:
         """Tell whether this is an array of this device."""
         return isinstance(array, SimulatedArray) and array.device is self
 
@@ -434,7 +437,7 @@ class SimulatedAccelerator(Device):
 
     # Memory.
 
-    def from_host(self, array: Any) -> Any:
+    def from_host(self, array: BareArray) -> Any:
         """Return a copy of a NumPy array in this device's memory, as an operation on the current stream."""
         copied = np.array(array, order="K")
         made = SimulatedArray(self, copied, Memory())
@@ -462,7 +465,12 @@ class SimulatedAccelerator(Device):
     # Operations.
 
     def run(
-        self, name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], written: Iterable[Any]
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        written: Iterable[object],
     ) -> Any:
         """Call a function of NumPy on arrays, and put it on the current stream as one operation.
 

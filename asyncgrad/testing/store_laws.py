@@ -8,7 +8,6 @@ from ..core.engine.background import LoopBackground
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from typing import Any
 
     from ..memory.offload import Store
 
@@ -117,7 +116,7 @@ async def calls_may_overlap(store: Store) -> None:
 
 
 #: Each is called with a new store, and raises AssertionError if the store breaks the rule.
-STORE_LAWS: tuple[Callable[[Store], Coroutine[Any, Any, None]], ...] = (
+STORE_LAWS: tuple[Callable[[Store], Coroutine[object, None, None]], ...] = (
     get_returns_what_was_put,
     empty_data_can_be_put,
     large_data_can_be_put,

@@ -199,7 +199,7 @@ class TransformCall:
 
     def iteration(
         self, function: Callable[[Any], Any], name: str, needs_history: bool
-    ) -> Callable[..., Coroutine[Any, Any, Tensors]]:
+    ) -> Callable[..., Coroutine[object, None, Tensors]]:
         """Return a function from the leaves of the only argument, a tree, to those of the next one.
 
         Args:

@@ -42,7 +42,7 @@ async def fixed_point(
     f: Callable[..., Any],
     a: Tree,
     x0: Tree,
-    distance: Callable[[Any, Any], Any] | None = None,
+    distance: Callable[..., object] | None = None,
     tol: float | None = None,
     max_iter: int = 10_000,
 ) -> Any:
@@ -132,7 +132,7 @@ class _Limit(NamedTuple):
     """When an iteration ends."""
 
     #: None for the largest difference.
-    distance: Callable[[Any, Any], Any] | None
+    distance: Callable[..., object] | None
     #: None for one that the dtype of the iterates decides.
     tol: float | None
     max_iter: int

@@ -28,7 +28,7 @@ __all__ = ["gradcheck", "gradgradcheck"]
 
 async def gradcheck(
     fn: Callable[..., Any],
-    inputs: Any,
+    inputs: object,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
@@ -76,8 +76,8 @@ async def gradcheck(
 
 async def gradgradcheck(
     fn: Callable[..., Any],
-    inputs: Any,
-    grad_outputs: Any = None,
+    inputs: object,
+    grad_outputs: object = None,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,

@@ -21,31 +21,31 @@ P = ParamSpec("P")
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: int = 0, has_aux: Literal[False] = False, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, Any]]: ...
+    f: Callable[P, object], argnums: int = 0, has_aux: Literal[False] = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, Any]]: ...
 
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, tuple[Any, ...]]]: ...
+    f: Callable[P, object], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, tuple[Any, ...]]]: ...
 
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, tuple[Any, Any]]]: ...
+    f: Callable[P, object], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, tuple[Any, Any]]]: ...
 
 
 @overload
 def grad(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, Any]]: ...
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, Any]]: ...
 
 
 def grad(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, Any]]:
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, Any]]:
     """Return an async function that returns the gradient of `f`.
 
     Args:
@@ -88,8 +88,8 @@ def grad(
 
 
 def value_and_grad(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, tuple[Any, Any]]]:
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, tuple[Any, Any]]]:
     """Return an async function that returns the value of `f` and its gradient.
 
     Args:
@@ -130,8 +130,8 @@ def value_and_grad(
 
 
 def elementwise_grad(
-    f: Callable[P, Any], argnums: Argnums = 0, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, Any]]:
+    f: Callable[P, object], argnums: Argnums = 0, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, Any]]:
     """Return an async function that returns the derivative of `f` at each element: the gradient of its sum.
 
     Args:

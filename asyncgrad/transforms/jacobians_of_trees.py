@@ -30,8 +30,8 @@ _HESSIAN = "ag.func.hessian"
 
 
 def jacrev(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, Any]]:
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the result.
 
     Args:
@@ -64,8 +64,8 @@ def jacrev(
 
 
 def jacfwd(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, Any]]:
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the arguments.
 
     The result is that of `jacrev`. It takes less time if the result of `f` has more elements than the arguments.
@@ -95,8 +95,8 @@ def jacfwd(
 
 
 def hessian(
-    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Callable[P, Coroutine[Any, Any, Any]]:
+    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, Coroutine[object, None, Any]]:
     """Return an async function that returns the Hessian of `f`.
 
     Args:
@@ -152,12 +152,12 @@ def hessian(
 
 
 #: Takes the points, the outputs computed from them, and whether the blocks are to keep their history.
-Blocks = Callable[[Sequence[Tensor], Sequence[Tensor], bool], Coroutine[Any, Any, Sequence[Sequence[Tensor]]]]
+Blocks = Callable[[Sequence[Tensor], Sequence[Tensor], bool], Coroutine[object, None, Sequence[Sequence[Tensor]]]]
 
 
 def _jacobian_function(
-    name: str, f: Callable[P, Any], argnums: Argnums, has_aux: bool, holomorphic: bool, compute: Blocks
-) -> Callable[P, Coroutine[Any, Any, Any]]:
+    name: str, f: Callable[P, object], argnums: Argnums, has_aux: bool, holomorphic: bool, compute: Blocks
+) -> Callable[P, Coroutine[object, None, Any]]:
     where = f"ag.func.{name}"
     check_function(f, where, argnums)
     check_argnums(argnums)

@@ -17,8 +17,8 @@ from .products import vhp
 __all__ = ["hvp", "jvp", "linearize", "vjp"]
 
 Tensors = tuple[Tensor, ...]
-Pullback = Callable[[Any], Coroutine[Any, Any, tuple[Any, ...]]]
-Pushforward = Callable[..., Coroutine[Any, Any, Any]]
+Pullback = Callable[[Tree], Coroutine[object, None, tuple[Any, ...]]]
+Pushforward = Callable[..., Coroutine[object, None, Any]]
 
 
 @overload
@@ -187,11 +187,11 @@ async def linearize(f: Callable[..., Any], *primals: Tree, has_aux: bool = False
 
 
 @overload
-def hvp(f: Callable[..., Any], primals: Tree, tangents: Tree) -> Coroutine[Any, Any, Any]: ...
+def hvp(f: Callable[..., Any], primals: Tree, tangents: Tree) -> Coroutine[object, None, Any]: ...
 
 
 @overload
-def hvp(f: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+def hvp(f: Callable[..., Any]) -> Callable[..., Coroutine[object, None, Any]]: ...
 
 
 def hvp(f: Callable[..., Any], primals: Tree = None, tangents: Tree = None) -> Any:
@@ -263,7 +263,7 @@ async def _hessian_product(f: Callable[..., Any], primals: Tree, tangents: Tree)
 
 async def _linearized(
     transform_call: TransformCall, keeps_history: bool
-) -> tuple[Tensors, Callable[[Tensors, bool], Coroutine[Any, Any, Tensors]]]:
+) -> tuple[Tensors, Callable[[Tensors, bool], Coroutine[object, None, Tensors]]]:
     """Return the outputs of a function, and a function that returns the product of its Jacobian with a vector."""
     points = transform_call.new_points(keeps_history)
     outputs = await transform_call(*points)

@@ -28,7 +28,7 @@ __all__ = ["value_and_grad"]
 
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, create_graph: bool | None = None
-) -> Callable[..., Coroutine[Any, Any, tuple[Tensor, Any]]]:
+) -> Callable[..., Coroutine[object, None, tuple[Tensor, Any]]]:
     """Return an async function that returns the value of `fn` and its gradient, and leaves each `.grad` unchanged.
 
     If the value does not depend on an argument, the gradient of that argument is zeros.

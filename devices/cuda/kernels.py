@@ -534,7 +534,7 @@ class _MultiTensorUpdate:
         self._formula = formula
         self._written = written
         #: By dtype, number of arrays and of numbers, and GPU.
-        self._compiled: dict[Any, tuple[Any, np.dtype[Any]]] = {}
+        self._compiled: dict[Any, tuple[Any, np.dtype]] = {}
 
     def __call__(self, rows: Sequence[Sequence[Any]], numbers: Sequence[float]) -> None:
         """Update all rows.
@@ -563,7 +563,7 @@ class _MultiTensorUpdate:
             kernel(first[-1] * BLOCK, (table[()],), 0, BLOCK)
             self._kernels.launched[0] += 1
 
-    def _kernel(self, row: Sequence[Any], numbers: int) -> tuple[Any, np.dtype[Any]]:
+    def _kernel(self, row: Sequence[Any], numbers: int) -> tuple[Any, np.dtype]:
         kind = row[0].real.dtype if row[0].dtype.kind == "c" else row[0].dtype
         device = row[0].data.device_id if self._kernels.has_several else 0
         key = (kind, len(row), numbers, device)

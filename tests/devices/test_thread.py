@@ -105,7 +105,7 @@ async def test_suspended_bodies_go_on_while_very_many_wait():
     blocked = asyncio.ensure_future(device.call(held))
     await held.begun.wait()
     tasks = [asyncio.ensure_future(device.call(several_steps))]
-    tasks += [asyncio.ensure_future(device.call(order.append, index)) for index in range(2000)]
+    tasks += [asyncio.ensure_future(device.call(order.append, str(index))) for index in range(2000)]
     await turns()
     held.let_go.set()
     await asyncio.gather(blocked, *tasks)

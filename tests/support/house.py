@@ -124,8 +124,12 @@ class House:
         """What each class of the package names as its bases."""
         return {cls.name: bases_of(cls) for source in self.package for cls in source.classes()}
 
+    @cached_property
+    def _by_module(self) -> dict[str, Source]:
+        return {source.module: source for source in self.sources}
+
     def __getitem__(self, module: str) -> Source:
-        return next(source for source in self.sources if source.module == module)
+        return self._by_module[module]
 
     def imports(self, source: Source) -> list[Import]:
         return [*_imports(source, self.modules), *_imports_by_string(source, self.modules)]

@@ -170,7 +170,7 @@ class _Steps:
 
     __slots__ = ("_coroutine", "_device")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], device: Any) -> None:
+    def __init__(self, coroutine: Coroutine[object, None, Any], device: Any) -> None:
         self._coroutine = coroutine
         self._device = device
 
@@ -178,6 +178,6 @@ class _Steps:
         return steps_on_device(self._coroutine, self._device)
 
 
-async def coroutine_on_device(coroutine: Coroutine[Any, Any, Any], device: Any) -> Any:
+async def coroutine_on_device(coroutine: Coroutine[object, None, Any], device: Any) -> Any:
     """Await a coroutine, each of whose steps runs on a device, and return its result."""
     return await _Steps(coroutine, device)

@@ -118,6 +118,9 @@ class TensorBase:
 
     __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_view")
 
+    #: The array: of NumPy's, or of the library of the device.
+    _data: Any
+    _device: Any
     #: The ViewRecord of a view, replaced by a ViewMeta on first need: see `_view_meta`. None on any other tensor.
     _view: ViewRecord | ViewMeta | None
     #: The node that made the tensor. For a view, it is out of date after a write into its memory: see `_history`.
@@ -125,13 +128,13 @@ class TensorBase:
 
     def __init__(
         self,
-        data: Any = None,
-        grad_fn: Any = None,
+        data: object = None,
+        grad_fn: object = None,
         output_nr: int = 0,
-        place: Any = None,
-        device: Any = None,
-        dtype: Any = None,
-        requires_grad: Any = None,
+        place: object = None,
+        device: object = None,
+        dtype: object = None,
+        requires_grad: object = None,
     ) -> None:
         # A user may call the class like `ag.tensor`. The library always passes `place`, the device. The last three
         # parameters exist so that such a call reaches the error below. Keyword-only parameters would cost one percent
@@ -159,7 +162,7 @@ class TensorBase:
         def retain_grad(self) -> None:
             """Keep the gradient of a tensor that is no leaf."""
 
-        def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+        def register_hook(self, hook: Callable[..., object]) -> RemovableHandle:
             """Have `hook(grad)` called once the gradient is there."""
 
     def _requires_grad(self) -> bool:

@@ -61,7 +61,7 @@ class BackgroundWork:
         #: Whether its result has been retrieved, or need not be.
         self.is_reported: bool = False
 
-    def start(self, coroutine: Coroutine[Any, Any, Any], context: Context, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self, coroutine: Coroutine[object, None, Any], context: Context, loop: asyncio.AbstractEventLoop) -> None:
         """Run the first step now, and the others as tasks of the loop."""
         self._loop = loop
         # Weak: this object keeps the error, and its traceback refers to the callback. That would be a cycle.
@@ -70,7 +70,7 @@ class BackgroundWork:
         BACKGROUND_TASKS.add(self._task)
         _ = self._task.start()
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], context: Context) -> None:
+    def run(self, coroutine: Coroutine[object, None, Any], context: Context) -> None:
         """Run the coroutine to its end on a new event loop."""
         self._result = context.run(run_on_own_loop, coroutine)
         self.is_ended = True
@@ -183,7 +183,7 @@ class LoopBackground:
 
     def start(
         self,
-        coroutine: Coroutine[Any, Any, Any],
+        coroutine: Coroutine[object, None, Any],
         context: Context,
         name: str,
         on_end: Callable[[BackgroundWork], object],
@@ -208,7 +208,7 @@ class LoopBackground:
         work.run(coroutine, context)
         return work
 
-    async def together(self, coroutines: Sequence[Coroutine[Any, Any, Any]], names: Sequence[str]) -> list[Any]:
+    async def together(self, coroutines: Sequence[Coroutine[object, None, Any]], names: Sequence[str]) -> list[Any]:
         """Return the results of coroutines that run side by side; the first error cancels the others.
 
         In a blocking backward they run one after the other, since none may suspend.
@@ -275,7 +275,7 @@ class LoopBackground:
             del first, error, interrupted
 
 
-async def _run_sequentially(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+async def _run_sequentially(coroutines: Sequence[Coroutine[object, None, Any]]) -> list[Any]:
     try:
         return [await coroutine for coroutine in coroutines]
     finally:

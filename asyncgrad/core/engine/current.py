@@ -70,7 +70,7 @@ def current_execution_order() -> list[Node]:
     return _running("current_execution_order()").execution_order()
 
 
-def queue_callback(callback: Callable[[], Any], on_failure: Callable[..., Any] | None = None) -> None:
+def queue_callback(callback: Callable[[], object], on_failure: Callable[..., object] | None = None) -> None:
     """Have `callback()` called when the current backward has run all its nodes, before it returns.
 
     Callbacks run one after the other in the order in which they were queued, in the backward's context. A callback may

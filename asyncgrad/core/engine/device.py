@@ -7,7 +7,7 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, final, overload
 from weakref import WeakValueDictionary
 
 from ...errors import ArgumentTypeError, DeviceError
@@ -23,8 +23,13 @@ from .streams import DONE, DeviceStreams, Event, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import ParamSpec, TypeVar
 
+    from ..arrays.array import BareArray
     from .body import Body
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
 
 __all__ = [
     "CallStream",
@@ -110,7 +115,7 @@ class Device:
     #: where the library has one device, or none that is current.
     switch: Any = None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         definer = next(base for base in cls.__mro__ if "sees_all_bodies" in vars(base))
         if definer is Device and cls.run_body is not Device.run_body:
@@ -163,6 +168,12 @@ class Device:
         of an async node returns a coroutine, which may be returned as it is, or awaited.
         """
         return body()
+
+    @overload
+    async def call(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    @overload
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function, plain or async, where this device runs its work; return what it returns.
@@ -250,7 +261,7 @@ class Device:
         """
         return nullcontext()
 
-    def holds(self, array: Any) -> bool:
+    def holds(self, array: object) -> bool:
         """Tell whether this is an array in the memory of this device; implemented where the device `has_timing`."""
         return False
 
@@ -260,7 +271,7 @@ class Device:
 
     # How arrays move.
 
-    def from_host(self, array: Any) -> Any:
+    def from_host(self, array: BareArray) -> Any:
         """Return a copy of a NumPy array that lives on this device."""
         return array.copy(order="K")
 
@@ -272,7 +283,7 @@ class Device:
         """
         return array
 
-    def from_host_async(self, array: Any) -> Any:
+    def from_host_async(self, array: BareArray) -> Any:
         """Return what `from_host` returns, for a caller that leaves `array` unchanged until the copy is made.
 
         It is made when the work that is on the current stream now has ended. A device that reads the host's memory by
@@ -282,7 +293,7 @@ class Device:
         """
         return self.from_host(array)
 
-    def from_host_ahead(self, array: Any) -> tuple[Any, Event] | None:
+    def from_host_ahead(self, array: BareArray) -> tuple[Any, Event] | None:
         """Return a copy of a NumPy array that is made beside all work, and the Event after which it may be used.
 
         Offloading reads arrays back by it, ahead of need: no stream waits for the copy before work on it uses the
@@ -334,7 +345,7 @@ class Device:
     def __repr__(self) -> str:
         return f"device({self.name!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return device, (self.name,)
 
 

@@ -55,7 +55,7 @@ class EagerTask(asyncio.Future[Any]):
 
     def __init__(
         self,
-        coro: Coroutine[Any, Any, Any],
+        coro: Coroutine[object, None, Any],
         *,
         loop: asyncio.AbstractEventLoop,
         context: Context,
@@ -232,7 +232,7 @@ class EagerTask(asyncio.Future[Any]):
                 self._must_cancel = False
         return self._cancels_requested
 
-    def get_coro(self) -> Coroutine[Any, Any, Any]:
+    def get_coro(self) -> Coroutine[object, None, Any]:
         """Return the coroutine."""
         return self._coro
 

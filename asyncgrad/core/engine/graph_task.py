@@ -366,7 +366,7 @@ class GraphTask:
         return as_tensors(self.captured, self.limits)
 
     @property
-    def leaf_streams(self) -> frozenset[Any]:
+    def leaf_streams(self) -> frozenset[object]:
         """The streams on which gradients of leaves and captured gradients have been computed so far.
 
         At the end the caller's current streams wait for them. A default stream is among them only on a device whose
@@ -375,7 +375,7 @@ class GraphTask:
         return frozenset() if self.streams is None else frozenset(self.streams.leaves)
 
     @property
-    def final_callbacks(self) -> tuple[Callable[[], Any], ...]:
+    def final_callbacks(self) -> tuple[Callable[[], object], ...]:
         """The callbacks queued so far, in order, with those that have run; empty after the end."""
         return () if self.completion is None else tuple(self.completion.callbacks)
 

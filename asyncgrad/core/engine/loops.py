@@ -70,7 +70,7 @@ def loop_thread() -> int | None:
     return None if below is None or below.stack != get_ident() else below.loop
 
 
-def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
+def run(main: Coroutine[object, None, T], *, debug: bool | None = None) -> T:
     """Run a coroutine on uvloop where it is installed, else on asyncio; return its result.
 
     In an interactive shell whose event loop is already running, such as a notebook or `python -m asyncio`, the
@@ -290,12 +290,12 @@ class LoopThread:
         self._changed: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
         #: The coroutines that have not begun.
-        self._submitted: deque[Coroutine[Any, Any, None]] = deque()
+        self._submitted: deque[Coroutine[object, None, None]] = deque()
         #: Strong references: asyncio itself holds tasks weakly.
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopped = False
 
-    def submit(self, coroutine: Coroutine[Any, Any, None]) -> bool:
+    def submit(self, coroutine: Coroutine[object, None, None]) -> bool:
         """Run a coroutine on the loop, in an empty context; from any thread. Return False where no loop can be started.
 
         An exception, also a SystemExit, goes to the loop's exception handler, which by default logs it.
@@ -384,7 +384,7 @@ class LoopThread:
             )
 
 
-async def _contained(coroutine: Coroutine[Any, Any, None]) -> BaseException | None:
+async def _contained(coroutine: Coroutine[object, None, None]) -> BaseException | None:
     """Await a coroutine; return a SystemExit or KeyboardInterrupt that it raises, which would end the whole loop."""
     try:
         await coroutine

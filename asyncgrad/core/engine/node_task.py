@@ -85,7 +85,7 @@ class NodeTask:
         node = self.node
         return not isinstance(node, AccumulateGrad) and prefers_worker(node, self.grads)
 
-    def begin(self) -> Coroutine[Any, Any, tuple[Any, ...] | None]:
+    def begin(self) -> Coroutine[object, None, tuple[Any, ...] | None]:
         """Return the coroutine that runs the node, seen by observers, on the node's device."""
         observed = self.graph_task.observed_steps
         coroutine = self.run() if observed is None else observed.watch(self)

@@ -137,8 +137,8 @@ class Observation:
             self._tell("look", graph_task)
 
     def run_node(
-        self, graph_task: GraphTask, node: Node, run: Callable[[], Coroutine[Any, Any, Any]]
-    ) -> Coroutine[Any, Any, Any]:
+        self, graph_task: GraphTask, node: Node, run: Callable[[], Coroutine[object, None, Any]]
+    ) -> Coroutine[object, None, Any]:
         """Return the coroutine that runs a node."""
         for observer in self.observers:
             run = functools.partial(observer.run_node, graph_task, node, run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from ...errors import OverlappingStepsError
 from ..arrays.tensor_base import TensorBase
@@ -20,10 +20,11 @@ from .remote import FunctionJob, Mailbox, join
 from .workers import WORKER_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 __all__ = ["call_on_worker", "compute_on_worker", "forward"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -44,6 +45,14 @@ async def call_on_worker(function: Callable[[], T]) -> T:
     finally:
         # The traceback of an error refers to this frame: leave no cycle.
         del job
+
+
+@overload
+async def forward(fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+
+@overload
+async def forward(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
 async def forward(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -43,7 +43,7 @@ class Job:
     def __init__(self, priority: tuple[int, int]) -> None:
         self.priority: tuple[int, int] = priority
 
-    def run(self) -> asyncio.Future[Any] | None:
+    def run(self) -> asyncio.Future[object] | None:
         """Do the work, or its first step; work that suspends goes on as a task of the loop of this thread.
 
         The sender gets the result or the error. Does nothing if the work has been withdrawn.
@@ -286,7 +286,7 @@ class CoroutineJob(_AwaitedJob):
 
     def __init__(
         self,
-        coroutine: Coroutine[Any, Any, Any],
+        coroutine: Coroutine[object, None, Any],
         name: str,
         priority: tuple[int, int],
         context: Context,
@@ -294,7 +294,7 @@ class CoroutineJob(_AwaitedJob):
         device: JobTarget | None = None,
     ) -> None:
         super().__init__(priority, context, mailbox)
-        self.coroutine: Coroutine[Any, Any, Any] = coroutine
+        self.coroutine: Coroutine[object, None, Any] = coroutine
         self.name: str = name
         self.device: JobTarget | None = device
         self._task: EagerTask | None = None

@@ -26,7 +26,7 @@ def is_interactive() -> bool:
 
 
 def run_in_a_thread(
-    main: Coroutine[Any, Any, T], debug: bool | None, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None
+    main: Coroutine[object, None, T], debug: bool | None, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None
 ) -> T:
     """Run a coroutine on a new event loop in a new thread, in a copy of this context; return its result.
 

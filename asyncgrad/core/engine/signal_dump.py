@@ -8,12 +8,16 @@ import signal
 import sys
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from ...errors import ArgumentError, ArgumentTypeError
 from ..settings.arguments import must_be
 from ..settings.process import set_signal_handler
 from .describe import describe_running
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
 
 __all__ = ["SignalDump", "dump_on_signal"]
 
@@ -24,7 +28,7 @@ class SignalDump:
 
     __slots__ = ("_file", "_former", "_is_open", "signal")
 
-    def __init__(self, number: signal.Signals, file: Any) -> None:
+    def __init__(self, number: signal.Signals, file: TextIO | None) -> None:
         #: The signal.
         self.signal: signal.Signals = number
         self._file = file
@@ -65,7 +69,7 @@ class SignalDump:
         self.close()
 
 
-def dump_on_signal(signal: Any = None, file: Any = None) -> SignalDump:
+def dump_on_signal(signal: signal.Signals | int | None = None, file: TextIO | None = None) -> SignalDump:
     """Write `describe_running()` to a file whenever this process gets a signal; return a handle that ends that.
 
     `kill -USR1 PID` then shows what a process that hangs waits for, also while its event loop is blocked, or all tasks

@@ -17,6 +17,7 @@ from ..settings.observers import STEPS, StepObserver
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ..graph.node import Node
     from .graph_task import GraphTask
 
 __all__ = ["Step", "StepCallbackHandle", "add_step_callback"]
@@ -53,13 +54,13 @@ class Step(NamedTuple):
     """
 
     phase: str
-    node: Any
+    node: Node
     graph_task: GraphTask
-    context: Any = None
+    context: object = None
     error: BaseException | None = None
 
 
-def add_step_callback(fn: Callable[[Step], Any], *, sampling: float = 1.0) -> StepCallbackHandle:
+def add_step_callback(fn: Callable[[Step], object], *, sampling: float = 1.0) -> StepCallbackHandle:
     """Have `fn(step)` called where each run of a node begins and where it ends, in every backward of the process.
 
     What it returns at the start is `step.context` at the end of the same run. It is called in the thread in which the

@@ -105,7 +105,7 @@ class Event:
         """
         raise NotImplementedError(f"{type(self).__name__} must implement elapsed_time(end)")
 
-    def must_have_times(self, end: Any) -> None:
+    def must_have_times(self, end: object) -> None:
         """Raise unless `elapsed_time(end)` can be told; for its implementations.
 
         Raises:
@@ -205,7 +205,7 @@ class Stream(Mode):
             raise DeviceError(f"{self!r} can wait for a stream, of any device, not for {other!r}")
         self.wait_event(other.record_event())
 
-    def record_use(self, value: Any) -> None:
+    def record_use(self, value: object) -> None:
         """Note that the work that is on this stream now uses `value`, arrays whose memory belongs to another stream.
 
         A device that reuses memory in the order of one stream keeps a reference until that work has ended. Others
@@ -222,7 +222,7 @@ class Stream(Mode):
         """Wait until all work that is on this stream now has ended; awaited or not as `Event.synchronize` is."""
         return self.record_event().synchronize()
 
-    def turn(self) -> AbstractAsyncContextManager[Any]:
+    def turn(self) -> AbstractAsyncContextManager[object]:
         """Return an async context manager for a call that is work of the stream: it enters when the order allows it."""
         return nullcontext()
 

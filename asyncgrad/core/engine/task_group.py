@@ -175,7 +175,7 @@ class NodeTaskGroup:
         graph_task, node = self._graph_task, turn.node
         node_task = NodeTask(graph_task, node, turn.grads, self)
         observation = graph_task.observation
-        run: Callable[[], Coroutine[Any, Any, Any]] = node_task.begin
+        run: Callable[[], Coroutine[object, None, Any]] = node_task.begin
         if is_elsewhere(node.device):
             run = functools.partial(self._run_on_worker, node_task)
         coroutine = run() if observation is None else observation.run_node(graph_task, node, run)
@@ -214,7 +214,7 @@ class NodeTaskGroup:
             # As in EagerTask.start().
             del job
 
-    def _step(self, coroutine: Coroutine[Any, Any, Any], name: str, node: Node | None) -> EagerTask:
+    def _step(self, coroutine: Coroutine[object, None, Any], name: str, node: Node | None) -> EagerTask:
         graph_task = self._graph_task
         task = EagerTask(coroutine, loop=self._loop, context=graph_task.context.copy(), name=name, on_end=self._on_end)
         self.running[task] = node

@@ -117,11 +117,11 @@ class Function:
     #: The error message if a method of this class is wrong, else None.
     _mistake: str | None = None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls._mistake = next(filter(None, (_find_mistake(cls, name) for name in _METHODS)), None)
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Raise: a Function is applied, not instantiated."""
         raise ArgumentTypeError(f"{cls.__name__} is not instantiated, it is applied: write {cls.__name__}.apply(...)")
 

@@ -37,14 +37,14 @@ class Background(Protocol):
 
     def start(
         self,
-        coroutine: Coroutine[Any, Any, Any],
+        coroutine: Coroutine[object, None, Any],
         context: Context,
         name: str,
         on_end: Callable[[Any], object],
     ) -> PendingWork:
         """Start a coroutine on the running loop, its first step at once; without a running loop, run it to its end."""
 
-    async def together(self, coroutines: Sequence[Coroutine[Any, Any, Any]], names: Sequence[str]) -> list[Any]:
+    async def together(self, coroutines: Sequence[Coroutine[object, None, Any]], names: Sequence[str]) -> list[Any]:
         """Run coroutines concurrently and return their results; the first error cancels the others."""
 
     async def end_all(self, works: Iterable[Any], error: BaseException | None) -> None:

@@ -300,7 +300,7 @@ class node_creation_hook(ObserverBlock):
     __slots__ = ("_hook",)
     _observers = CREATION_HOOKS
 
-    def __init__(self, hook: Callable[[Any], None]) -> None:
+    def __init__(self, hook: Callable[..., None]) -> None:
         check_callable(hook, "a node creation hook", instead="pass a function")
         if is_kind(inspect.iscoroutinefunction, hook):
             raise HookTypeError(

@@ -16,7 +16,7 @@ from .node import Edge, GradientEdge, Node, checked_edge
 __all__ = ["any_requires_grad", "collect_next_edges", "create_gradient_edge", "set_gradient_edge"]
 
 
-def collect_next_edges(*tensors: Any) -> tuple[Edge, ...]:
+def collect_next_edges(*tensors: object) -> tuple[Edge, ...]:
     """Return, for each tensor, the edge that its gradient flows along: the `edges` of a node computed from them.
 
     Args:
@@ -36,7 +36,7 @@ def collect_next_edges(*tensors: Any) -> tuple[Edge, ...]:
     )
 
 
-def any_requires_grad(*tensors: Any) -> bool:
+def any_requires_grad(*tensors: object) -> bool:
     """Tell whether any tensor requires grad, regardless of grad mode.
 
     Args:

@@ -47,16 +47,16 @@ class CompiledArgs:
         self._saved: list[Any] = []
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """Everything that was collected, the saved tensors last."""
         return (*self._parts, *self._saved)
 
     @property
-    def structure(self) -> tuple[Any, ...]:
+    def structure(self) -> tuple[object, ...]:
         """Everything that was collected but the saved tensors: equal before and after they are released."""
         return tuple(self._parts)
 
-    def collect(self, value: Any) -> None:
+    def collect(self, value: object) -> None:
         """Add a value: a tensor or an array by its shape, dtype and device, a container by its items.
 
         Any other value is added itself: it is kept alive as long as the compiled function, and compared by `==`. So
@@ -64,7 +64,7 @@ class CompiledArgs:
         """
         self._parts.append(_token(value))
 
-    def collect_exactly(self, *values: Any) -> None:
+    def collect_exactly(self, *values: object) -> None:
         """Add values as they are, to be compared by `==`."""
         self._parts += values
 
@@ -72,7 +72,7 @@ class CompiledArgs:
         """Add the metadata of the node's inputs."""
         self._parts.append(tuple(metadata))
 
-    def collect_saved(self, entries: Sequence[Any] | None) -> None:
+    def collect_saved(self, entries: Sequence[object] | None) -> None:
         """Add a node's saved entries, tensors and Packed; None once released."""
         if entries is None:
             self._saved.append("released")

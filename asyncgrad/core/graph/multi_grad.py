@@ -15,6 +15,8 @@ from ..settings.arguments import check_callable, must_be, takes
 from ..settings.context import CURRENT_GRAPH_TASK, is_kind
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from ..arrays.hooks import RemovableHandle
     from .node import Node
 
@@ -22,7 +24,7 @@ __all__ = ["MultiGradHandle", "register_multi_grad_hook"]
 
 
 def register_multi_grad_hook(
-    tensors: Iterable[TensorBase], fn: Callable[[Any], Any], mode: str = "all"
+    tensors: Iterable[TensorBase], fn: Callable[..., object], mode: Literal["all", "any"] = "all"
 ) -> MultiGradHandle:
     """Call `fn` once in each backward, when it has computed the gradients of `tensors`.
 

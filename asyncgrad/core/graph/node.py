@@ -225,7 +225,7 @@ class Node:
         self.meta = NodeMeta(tuple(input_metadata))
         announce(self)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "apply" in cls.__dict__ and "is_async" not in cls.__dict__:
             cls.is_async = inspect.iscoroutinefunction(cls.apply)
@@ -303,7 +303,7 @@ class Node:
         return getattr(self, "foreign_thread", MAIN_THREAD or 0)
 
     @property
-    def metadata(self) -> dict[Any, Any]:
+    def metadata(self) -> dict[object, object]:
         """A dictionary for the user's own data."""
         meta = self.make_meta()
         if meta.metadata is None:
@@ -467,7 +467,7 @@ class Node:
             if node is not None:
                 node.has_parent = True
 
-    def should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[Any]) -> bool:
+    def should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[int | tuple[int, int]]) -> bool:
         """Tell whether the gradient of any of these forward inputs flows anywhere.
 
         Args:
@@ -476,7 +476,7 @@ class Node:
         """
         return any(self.next_nodes[index] is not None for index in output_indices(self, outputs))
 
-    def task_should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[Any]) -> bool:
+    def task_should_compute_output(self, *outputs: int | tuple[int, int] | Iterable[int | tuple[int, int]]) -> bool:
         """Tell whether the running backward needs the gradient of any of these forward inputs.
 
         Outside of a backward, tell whether one of the gradients flows anywhere.
@@ -491,7 +491,7 @@ class Node:
         targets = [self.next_nodes[index] for index in output_indices(self, outputs)]
         return any(target is not None and limits.executes(target) for target in targets)
 
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_prehook(self, hook: Callable[..., object]) -> RemovableHandle:
         """Call `hook(grads)` before each run of the body, with the tuple of gradients that the body takes.
 
         Args:
@@ -517,7 +517,7 @@ class Node:
             meta.pre_hooks = HookList()
         return meta.pre_hooks.add(hook)
 
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """Call `hook(outputs, grads)` after each run of the body, with the gradients that it returned and took.
 
         Args:
@@ -606,7 +606,7 @@ class Node:
         """Await all saved tensors; return a function that does the rest of `apply(grads)`, in any thread."""
         raise NotImplementedError(f"{type(self).__name__} unpacks_apart, and must implement when_unpacked")
 
-    def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
+    def cost_key(self, grads: Sequence[Any]) -> tuple[object, float]:
         """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
         return (self.name, type(self), *map(array_kind, grads)), 1e-4
 

@@ -394,7 +394,7 @@ class SavedTensor:
         self._node = node
         self._index = index
 
-    def unpack(self) -> Any:
+    def unpack(self) -> TensorBase | None:
         """Return the tensor, with its place in the graph; None where None was saved.
 
         Raises:
@@ -402,14 +402,16 @@ class SavedTensor:
             ChangedTensorError: the tensor was written into since, and no hook has kept a copy.
             HookError: a hook has to be awaited, or returned an array that does not fit.
         """
-        return unpack_now(self._node, [self._entry()], "await saved.load()", private=False)[0]
+        tensor: TensorBase | None = unpack_now(self._node, [self._entry()], "await saved.load()", private=False)[0]
+        return tensor
 
-    async def load(self) -> Any:
+    async def load(self) -> TensorBase | None:
         """Return what `unpack` returns; suspend where a hook has to be awaited."""
         found = unpack_all(self._node, [self._entry()], private=False)
-        return (await finish(found))[0]
+        tensor: TensorBase | None = (await finish(found))[0]
+        return tensor
 
-    def register_hooks(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
+    def register_hooks(self, pack: Callable[..., object], unpack: Callable[..., object]) -> None:
         """Let `pack(tensor)` store the tensor in place of the node, and `unpack(stored)` bring it back.
 
         This calls `pack` once, with a detached alias and with recording off; each backward through the node calls

@@ -99,13 +99,13 @@ def _name(node: NodeLike, frame: FrameType) -> str:
     return call.name if call.name[:1].isalpha() else f"the operator {call.name}"
 
 
-def _widest(node: NodeLike) -> np.dtype[Any] | None:
+def _widest(node: NodeLike) -> np.dtype | None:
     """Return the widest floating dtype of the results of a node's operation; None if it has none."""
     found = [slot.dtype for slot in node.input_metadata if slot is not None and _bits(slot.dtype)]
     return max(found, key=_bits, default=None)
 
 
-def _inputs(node: NodeLike) -> list[np.dtype[Any]]:
+def _inputs(node: NodeLike) -> list[np.dtype]:
     """Return the dtypes of the operands that gradients flow to."""
     dtypes = []
     for before, number in zip(node.next_nodes, node.input_nrs, strict=True):
@@ -122,7 +122,7 @@ def _bits(dtype: Any) -> int:
     return int(dtype.itemsize) * (4 if dtype.kind == "c" else 8)
 
 
-def _is_narrower(dtype: np.dtype[Any], result: np.dtype[Any]) -> bool:
+def _is_narrower(dtype: np.dtype, result: np.dtype) -> bool:
     return 0 < _bits(dtype) < _bits(result)
 
 
@@ -178,7 +178,7 @@ def _arrays_in(values: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _text(name: str, operands: Sequence[Any], wide: Any, narrow: np.dtype[Any], result: np.dtype[Any]) -> str:
+def _text(name: str, operands: Sequence[Any], wide: Any, narrow: np.dtype, result: np.dtype) -> str:
     shown = " and ".join(map(_described, operands)) or f"a {narrow} tensor and a wider operand"
     if wide is None:
         instead = f".astype(np.{narrow}) of the {'result' if operands else 'wider operand'}"
@@ -191,13 +191,13 @@ def _text(name: str, operands: Sequence[Any], wide: Any, narrow: np.dtype[Any], 
     return f"{narrow} becomes {result}: {name} of {shown} gives {result}, by NumPy's rule. Write {instead}"
 
 
-def _widens(dtype: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
+def _widens(dtype: np.dtype, narrow: np.dtype) -> bool:
     """Tell whether an operand of a dtype makes a narrow one wider: whole numbers of many bits do, too."""
     return _is_narrower(narrow, np.result_type(narrow, dtype)) if dtype.kind in "biufc" else False
 
 
-def _dtype_of(operand: Any) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = raw(operand).dtype
+def _dtype_of(operand: Any) -> np.dtype:
+    dtype: np.dtype = raw(operand).dtype
     return dtype
 
 

@@ -115,10 +115,10 @@ class saved_tensors_hooks(SavedTensorsMode):
 
     def __init__(
         self,
-        pack: Callable[[Any], Any],
-        unpack: Callable[[Any], Any],
+        pack: Callable[..., object],
+        unpack: Callable[..., object],
         *,
-        prefetch: Callable[[Any], Any] | None = None,
+        prefetch: Callable[..., object] | None = None,
         ahead: int = 4,
     ) -> None:
         ahead = whole_number(ahead, "the ahead of saved_tensors_hooks")

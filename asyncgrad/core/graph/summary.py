@@ -158,7 +158,7 @@ class GraphSummary:
         return panel(self.title, facts(self.lines()))
 
 
-def summary(t: Any, *, params: Any = None) -> GraphSummary:
+def summary(t: object, *, params: object = None) -> GraphSummary:
     """Return what the graph of `t` is made of: its nodes, leaves, saved bytes, hooks, devices and async rules.
 
     Nothing runs and nothing is unpacked. The graph may have a million nodes, and a backward may have released it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from ..recording.kernels import kernel
 from ..recording.primitive import RULES, Primitive, derivative, differentiable, primitive
 from .nondifferentiable import NonDifferentiable
 from .trigonometric import over_square_distance
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "add",
@@ -140,7 +144,7 @@ def fraction(x: Any, /) -> Any:
 
 
 @derivative(fraction, "x")
-def _(g: Any) -> Any:
+def _(g: Array) -> Array:
     return g
 
 
@@ -168,7 +172,7 @@ def mantissa(x: Any, /) -> Any:
 
 
 @derivative(mantissa, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Array, x: Array) -> Array:
     return np.ldexp(g, -exponent(x))
 
 
@@ -196,24 +200,24 @@ copysign: Primitive = differentiable(
 
 
 @primitive(np.real, views=True)
-def real(val: Any) -> Any:
+def real(val: Any) -> Array:
     """Return the real part, a view; a real array is returned whole."""
     return np.real(val)
 
 
 @derivative(real, "val")
-def _(g: Any) -> Any:
+def _(g: Array) -> Array:
     return g
 
 
 @primitive(np.imag, views=True)
-def imag(val: Any) -> Any:
+def imag(val: Any) -> Array:
     """Return the imaginary part, a view; zeros for a real array."""
     return np.imag(val)
 
 
 @derivative(imag, "val")
-def _(g: Any) -> Any:
+def _(g: Any) -> Array:
     return g * 1j
 
 
@@ -227,13 +231,13 @@ RULES[np.real_if_close] = real_if_close
 
 
 @primitive(np.angle)
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: Any, deg: bool = False) -> Array:
     """Return the angle of complex numbers, which is constant for real ones but for the step at 0."""
     return np.angle(z, deg)
 
 
 @derivative(angle, "z")
-def _(g: Any, z: Any, deg: bool) -> Any:
+def _(g: Any, z: Array, deg: bool) -> Array:
     if z.dtype.kind != "c":
         return np.zeros_like(g)
     # Real numbers are divided, at a fraction of the cost of complex ones.

@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,10 @@ from .in_place import write_at_index
 from .indexing import getitem, grid_along, is_basic, part, pick, raw_index
 from .shaping import reshape
 
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
+
 __all__ = ["copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "setitem", "write_at"]
 
 WRITING.add(__name__)
@@ -59,7 +63,7 @@ def assign_(a: Any, index: Any, value: Any) -> Any:
 
 
 @primitive()
-def clear_(g: Any, index: Any) -> Any:
+def clear_(g: Any, index: Any) -> Array:
     """Return a copy of `g` with zeros at an index."""
     # NumPy turns a gradient without axes into a number, which cannot be written into.
     result = as_array(g.copy())
@@ -68,12 +72,12 @@ def clear_(g: Any, index: Any) -> Any:
 
 
 @derivative(assign_, "a")
-def _(g: Any, index: Any) -> Any:
+def _(g: Array, index: Any) -> Array:
     return clear(g, index)
 
 
 @derivative(assign_, "value")
-def _(g: Any, index: Any) -> Any:
+def _(g: Array, index: Any) -> Array:
     picked = pick(g, index)
     if is_mask(index):
         return picked
@@ -86,7 +90,7 @@ def _(g: Any, index: Any) -> Any:
 
 
 @derivative(clear_, "g")
-def _(h: Any, index: Any) -> Any:
+def _(h: Array, index: Any) -> Array:
     return clear(h, index)
 
 
@@ -141,12 +145,12 @@ def add_at_(a: Any, index: Any, value: Any) -> Any:
 
 
 @derivative(add_at_, "a")
-def _(g: Any) -> Any:
+def _(g: Array) -> Array:
     return g
 
 
 @derivative(add_at_, "value")
-def _(g: Any, index: Any) -> Any:
+def _(g: Array, index: Any) -> Array:
     return getitem(g, index)
 
 
@@ -265,7 +269,7 @@ def _write_at(a: Any, places: Any, values: Any) -> None:
         a._data[False] = 0
 
 
-def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
+def put(a: Array, ind: Any, v: Any, mode: Any = "raise") -> None:
     """Write values, repeated where they are too few, at indices into `a` taken as one row."""
     if _plainly("put", lambda target, ind, v: np.put(target, ind, v, mode), a, ind, v):
         return
@@ -285,7 +289,7 @@ def _places(indices: Any, size: int, mode: str) -> Any:
     return np.where(indices < 0, indices + size, indices)
 
 
-def place(arr: Any, mask: Any, vals: Any) -> None:
+def place(arr: Array, mask: Any, vals: Any) -> None:
     """Write values, repeated where they are too few, into the elements where a mask holds, one after another."""
     if _plainly("place", np.place, arr, mask, vals):
         return
@@ -293,7 +297,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     setitem(arr, chosen, _repeated(vals, np.arange(int(np.count_nonzero(chosen))), arr, "safe"))
 
 
-def putmask(a: Any, mask: Any, values: Any) -> None:
+def putmask(a: Array, mask: Any, values: Any) -> None:
     """Write the elements of `values`, repeated where too short, to the same places where a mask holds."""
     if _plainly("putmask", np.putmask, a, mask, values):
         return
@@ -301,7 +305,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     _write_repeated(a, places, values, places, "safe")
 
 
-def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
+def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None) -> None:
     """Write values into each row of `arr` along an axis, at its own row of indices."""
     put_bare = functools.partial(np.put_along_axis, axis=axis)
     if _plainly("put_along_axis", put_bare, arr, indices, values):
@@ -313,7 +317,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
         setitem(arr, grid_along(places, arr.shape, axis_index(axis, arr.ndim)), values)
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     """Write values, repeated where they are too few, onto the main diagonal."""
     if _plainly("fill_diagonal", lambda target, val: np.fill_diagonal(target, val, wrap), a, val):
         return

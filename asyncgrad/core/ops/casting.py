@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from ..recording.primitive import RULES
 from ..settings.context import GRAD_MODE
 from ..views.nodes import copy_of
 
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
+
 __all__ = ["astype", "cast", "moved"]
 
 #: A profile of the whole process replaces it: see core/graph/wrappers.py.
@@ -24,7 +28,7 @@ _grad_mode = GRAD_MODE.get
 register_wrapper(globals())
 
 
-def moved(source: Any, data: Any, device: Any) -> Any:
+def moved(source: Any, data: Array, device: Any) -> Any:
     """Return a tensor of `data`, a copy of the elements of a tensor, recorded as CopyBackwards.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
@@ -20,6 +20,12 @@ from ..recording.primitive import RULES, derivative, primitive
 from ..views.writing import copy_into
 from .subscripts import parse
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
+
 __all__ = ["contract_one", "contract_two", "einsum", "put_on_diagonal", "tensordot"]
 
 
@@ -27,13 +33,13 @@ __all__ = ["contract_one", "contract_two", "einsum", "put_on_diagonal", "tensord
 
 
 @primitive(views=True)
-def contract_one_(x: Any, labels: str, output: str) -> Any:
+def contract_one_(x: Any, labels: str, output: str) -> Array:
     """Return an array with the axes of the output, given the letter of each axis of both."""
     return np.einsum(f"{labels}->{output}", x)
 
 
 @primitive()
-def put_on_diagonal_(g: Any, kept: str, labels: str, shape: tuple[int, ...]) -> Any:
+def put_on_diagonal_(g: Any, kept: str, labels: str, shape: tuple[int, ...]) -> Array:
     """Return zeros of a shape, with `g` at equal indices of all axes that share a letter."""
     total = zeros_like(g, shape)
     np.einsum(f"{labels}->{kept}", total)[...] = g
@@ -41,12 +47,12 @@ def put_on_diagonal_(g: Any, kept: str, labels: str, shape: tuple[int, ...]) -> 
 
 
 @derivative(put_on_diagonal_, "g")
-def _(h: Any, kept: str, labels: str) -> Any:
+def _(h: Array, kept: str, labels: str) -> Array:
     return contract_one(h, labels, kept)
 
 
 @derivative(contract_one_, "x")
-def _(g: Any, x_shape: tuple[int, ...], labels: str, output: str) -> Any:
+def _(g: Array, x_shape: tuple[int, ...], labels: str, output: str) -> Array:
     return _uncontracted(g, output, labels, x_shape)
 
 
@@ -77,12 +83,12 @@ def contract_two_(x: Any, y: Any, labels_x: str, labels_y: str, output: str) -> 
 
 
 @derivative(contract_two_, "x")
-def _(g: Any, x_shape: tuple[int, ...], y: Any, labels_x: str, labels_y: str, output: str) -> Any:
+def _(g: Array, x_shape: tuple[int, ...], y: Any, labels_x: str, labels_y: str, output: str) -> Array:
     return _operand_gradient(g, y, output, labels_y, labels_x, x_shape)
 
 
 @derivative(contract_two_, "y")
-def _(g: Any, x: Any, y_shape: tuple[int, ...], labels_x: str, labels_y: str, output: str) -> Any:
+def _(g: Array, x: Any, y_shape: tuple[int, ...], labels_x: str, labels_y: str, output: str) -> Array:
     return _operand_gradient(g, x, output, labels_x, labels_y, y_shape)
 
 
@@ -159,7 +165,7 @@ def einsum(
     *operands: Any,
     out: Any = None,
     optimize: Any = False,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     order: Any = "K",
     casting: Any = "safe",
     **kwargs: Any,
@@ -275,7 +281,7 @@ def _steps(labels: Sequence[str], output: str, arrays: Sequence[Any], optimize: 
 
 
 @primitive(superlinear=True)
-def tensordot_(a: Any, b: Any, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
+def tensordot_(a: Any, b: Any, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Array:
     """Return the sum of products over pairs of axes, each counted from the front."""
     return np.tensordot(a, b, axes)
 
@@ -285,7 +291,7 @@ def _free(ndim: int, folded: tuple[int, ...]) -> list[int]:
 
 
 @derivative(tensordot_, "a")
-def _(g: Any, a_shape: tuple[int, ...], b: Any, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], b: Array, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Array:
     folded_a, folded_b = axes
     free_a, free_b = _free(len(a_shape), folded_a), _free(b.ndim, folded_b)
     result = tensordot(g, b, (tuple(range(len(free_a), g.ndim)), tuple(free_b)))
@@ -295,7 +301,7 @@ def _(g: Any, a_shape: tuple[int, ...], b: Any, axes: tuple[tuple[int, ...], tup
 
 
 @derivative(tensordot_, "b")
-def _(g: Any, a: Any, b_shape: tuple[int, ...], axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
+def _(g: Array, a: Array, b_shape: tuple[int, ...], axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Array:
     folded_a, folded_b = axes
     free_a, free_b = _free(a.ndim, folded_a), _free(len(b_shape), folded_b)
     result = tensordot(a, g, (tuple(free_a), tuple(range(len(free_a)))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,28 +10,32 @@ from ..arrays.axes import array_like
 from ..recording.primitive import RULES, derivative, primitive
 from .shaping import atleast_1d
 
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
+
 __all__ = ["convolve", "correlate"]
 
 
 @primitive(superlinear=True)
-def convolve_(a: Any, v: Any) -> Any:
+def convolve_(a: Any, v: Any) -> Array:
     """Return the whole convolution, of length n + m - 1."""
     return np.convolve(a, v)
 
 
-def _gradient(g: Any, other: Any) -> Any:
+def _gradient(g: Array, other: Array) -> Any:
     """Return the gradient of one row, the correlation of the gradient with the other row."""
     length = other.shape[0]
     return convolve_.call(g, np.flip(other))[length - 1 : g.shape[0]]
 
 
 @derivative(convolve_, "a")
-def _(g: Any, v: Any) -> Any:
+def _(g: Array, v: Any) -> Array:
     return _gradient(g, v)
 
 
 @derivative(convolve_, "v")
-def _(g: Any, a: Any) -> Any:
+def _(g: Array, a: Any) -> Array:
     return _gradient(g, a)
 
 

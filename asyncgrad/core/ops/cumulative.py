@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,12 @@ from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
 from .shaping import line, reshape
 from .single_precision import by_single, holds_half
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
 
 __all__ = [
     "cumprod",
@@ -33,7 +39,7 @@ def rows(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
     return (*(slice(None),) * axis, slice(start, stop))
 
 
-def real_if_asked(a: Any, dtype: Any) -> Any:
+def real_if_asked(a: Array, dtype: Any) -> Any:
     """Return the real parts of complex elements where a product is to be computed in a real dtype, as NumPy does."""
     if dtype is None or a.dtype.kind != "c" or np.dtype(dtype).kind == "c":
         return a
@@ -44,7 +50,7 @@ def real_if_asked(a: Any, dtype: Any) -> Any:
 
 
 @primitive()
-def cumsum_(a: Any, axis: int, dtype: Any = None) -> Any:
+def cumsum_(a: Any, axis: int, dtype: npt.DTypeLike | None = None) -> Array:
     """Return the running sum along an axis."""
     return np.cumsum(a, axis, dtype)
 
@@ -54,11 +60,11 @@ def _sum_from_here(g: Any, axis: int) -> Any:
 
 
 @derivative(cumsum_, "a")
-def _(g: Any, axis: int) -> Any:
+def _(g: Array, axis: int) -> Array:
     return _sum_from_here(g, axis)
 
 
-def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+def cumsum(a: Any, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Any = None) -> Any:
     """Return the running sum along an axis; None takes all elements in one row."""
     result = cumsum_(*line(a, axis), dtype)
     return result if out is None else write(out, result)
@@ -71,13 +77,13 @@ RULES[np.cumsum] = cumsum
 
 
 @primitive()
-def cumprod_(a: Any, axis: int, dtype: Any = None) -> Any:
+def cumprod_(a: Any, axis: int, dtype: npt.DTypeLike | None = None) -> Array:
     """Return the running product along an axis."""
     return np.cumprod(a, axis, dtype)
 
 
 @derivative(cumprod_, "a")
-def _(g: Any, a: Any, out: Any, axis: int) -> Any:
+def _(g: Any, a: Any, out: Any, axis: int) -> Array:
     if np.all(raw(a)):
         return _sum_from_here(g * out, axis) / a
     return _product_before(a, axis) * recurrence(g, a, axis)
@@ -87,7 +93,7 @@ def _running_product(a: Any, axis: int, dtype: Any) -> Any:
     return cumprod_.call(real_if_asked(a, dtype), axis, dtype)
 
 
-def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+def cumprod(a: Any, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Any = None) -> Any:
     """Return the running product along an axis; None takes all elements in one row."""
     result = _running_product(*line(a, axis), dtype)
     return result if out is None else write(out, result)
@@ -100,7 +106,7 @@ RULES[np.cumprod] = cumprod
 
 
 @primitive()
-def recurrence(g: Any, a: Any, axis: int) -> Any:
+def recurrence(g: Any, a: Any, axis: int) -> Array:
     """Return s with s[k] = g[k] + a[k+1] * s[k+1] along an axis; a[0] plays no part."""
     total = np.copy(np.moveaxis(g, axis, 0))
     factors = np.moveaxis(a, axis, 0)
@@ -115,12 +121,12 @@ def _forward(h: Any, a: Any, axis: int) -> Any:
 
 
 @derivative(recurrence, "g")
-def _(h: Any, a: Any, axis: int) -> Any:
+def _(h: Array, a: Any, axis: int) -> Array:
     return _forward(h, a, axis)
 
 
 @derivative(recurrence, "a")
-def _(h: Any, a: Any, out: Any, axis: int) -> Any:
+def _(h: Array, a: Array, out: Any, axis: int) -> Array:
     earlier = _forward(h, a, axis)[rows(axis, None, -1)]
     return np.concatenate([np.zeros_like(h[rows(axis, None, 1)]), earlier], axis) * out
 
@@ -131,7 +137,7 @@ def _product_before(a: Any, axis: int) -> Any:
     return np.concatenate([ones, np.cumprod(a[rows(axis, None, -1)], axis)], axis)
 
 
-def product_of_others(a: Any, axes: tuple[int, ...]) -> Any:
+def product_of_others(a: Array, axes: tuple[int, ...]) -> Any:
     """Return for each element the product of all others along the axes together, right where some are 0."""
     kept = [axis for axis in range(a.ndim) if axis not in axes]
     order = (*kept, *axes)
@@ -150,7 +156,13 @@ def _cumulative(name: str, running: Any, first: int) -> Any:
     """Return cumulative_sum or cumulative_prod; `first` is what `include_initial` puts in front."""
 
     def cumulative(
-        x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+        x: Array,
+        /,
+        *,
+        axis: int | None = None,
+        dtype: npt.DTypeLike | None = None,
+        out: Any = None,
+        include_initial: bool = False,
     ) -> Any:
         if axis is None and x.ndim != 1:
             raise ValueError(f"{name} of an array with {x.ndim} axes needs an axis")

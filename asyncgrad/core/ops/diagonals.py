@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,17 +13,23 @@ from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
 from .shaping import reshape
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
+
 __all__ = ["diag", "diagflat", "diagonal", "put_diagonal", "trace", "tril", "triu"]
 
 
 @primitive(np.diagonal, views=True)
-def diagonal_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal_(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Return a read-only view of the diagonals of the matrices that two axes make; their axis comes last."""
     return np.diagonal(a, offset, axis1, axis2)
 
 
 @primitive()
-def put_diagonal_(g: Any, shape: tuple[int, ...], offset: int, axis1: int, axis2: int) -> Any:
+def put_diagonal_(g: Any, shape: tuple[int, ...], offset: int, axis1: int, axis2: int) -> Array:
     """Return zeros of a shape with `g` on the diagonals."""
     total = zeros_like(g, shape)
     view = np.diagonal(total, offset, axis1, axis2)
@@ -34,12 +40,12 @@ def put_diagonal_(g: Any, shape: tuple[int, ...], offset: int, axis1: int, axis2
 
 
 @derivative(diagonal_, "a")
-def _(g: Any, a_shape: tuple[int, ...], offset: int, axis1: int, axis2: int) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], offset: int, axis1: int, axis2: int) -> Array:
     return put_diagonal(g, a_shape, offset, axis1, axis2)
 
 
 @derivative(put_diagonal_, "g")
-def _(h: Any, offset: int, axis1: int, axis2: int) -> Any:
+def _(h: Array, offset: int, axis1: int, axis2: int) -> Array:
     return np.diagonal(h, offset, axis1, axis2)
 
 
@@ -77,7 +83,9 @@ RULES[np.linalg.diagonal] = linalg_diagonal
 
 
 @like_first
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: npt.DTypeLike | None = None, out: Any = None
+) -> Any:
     """Return the sums of the diagonals."""
     result = np.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
     return result if out is None else write(out, result)
@@ -86,7 +94,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 RULES[np.trace] = trace
 
 
-def linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def linalg_trace(x: Any, /, *, offset: int = 0, dtype: npt.DTypeLike | None = None) -> Any:
     """Return the traces of a stack of matrices."""
     return trace(x, offset, -2, -1, dtype)
 
@@ -95,24 +103,24 @@ RULES[np.linalg.trace] = linalg_trace
 
 
 @primitive(np.tril)
-def tril_(m: Any, k: int = 0) -> Any:
+def tril_(m: Any, k: int = 0) -> Array:
     """Return the matrix with zeros above a diagonal."""
     return np.tril(m, k)
 
 
 @derivative(tril_, "m")
-def _(g: Any, k: int) -> Any:
+def _(g: Array, k: int) -> Array:
     return np.tril(g, k)
 
 
 @primitive(np.triu)
-def triu_(m: Any, k: int = 0) -> Any:
+def triu_(m: Any, k: int = 0) -> Array:
     """Return the matrix with zeros below a diagonal."""
     return np.triu(m, k)
 
 
 @derivative(triu_, "m")
-def _(g: Any, k: int) -> Any:
+def _(g: Array, k: int) -> Array:
     return np.triu(g, k)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays.axes import array_like, arrays_together
 from ..arrays.values import raw
 from ..recording.primitive import RULES
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = ["arccos", "arcsin", "arctanh", "log", "log2", "log10", "logn", "power", "sqrt"]
 
@@ -23,7 +27,7 @@ def _complex_beyond_one(x: Any) -> Any:
     return _as_complex(x) if x.dtype.kind != "c" and np.any(np.abs(raw(x)) > 1) else x
 
 
-def _as_complex(x: Any) -> Any:
+def _as_complex(x: Array) -> Any:
     """Return an array as complex64 if it holds float32 or short whole numbers, else as complex128, as NumPy does."""
     return x.astype(np.complex64 if x.dtype.char in "fbhBH" else np.complex128)
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays.values import is_device_array
 from ..recording.kernels import kernel
 from ..recording.primitive import Primitive, derivative, differentiable, primitive
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "exp",
@@ -60,36 +64,36 @@ def _difference(x: Any, y: Any) -> Any:
 @primitive()
 @kernel(expression=lambda x, y: 1 / (1 + np.exp(_difference(y, x))))
 @np.errstate(over="ignore", invalid="ignore")
-def share_(x: Any, y: Any) -> Any:
+def share_(x: Any, y: Any) -> Array:
     """Return exp(x) / (exp(x) + exp(y))."""
     return 1 / (1 + np.exp(_difference(y, x)))
 
 
 @derivative(share_, "x")
-def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+def _(g: Any, x: Array, y: Any, out: Any) -> Array:
     return g * out * share(y, x)
 
 
 @derivative(share_, "y")
-def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+def _(g: Any, x: Any, y: Array, out: Any) -> Array:
     return -g * out * share(y, x)
 
 
 @primitive()
 @kernel(expression=lambda x, y: 1 / (1 + np.exp2(_difference(y, x))))
 @np.errstate(over="ignore", invalid="ignore")
-def binary_share_(x: Any, y: Any) -> Any:
+def binary_share_(x: Any, y: Any) -> Array:
     """Return 2**x / (2**x + 2**y)."""
     return 1 / (1 + np.exp2(_difference(y, x)))
 
 
 @derivative(binary_share_, "x")
-def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+def _(g: Any, x: Array, y: Any, out: Any) -> Array:
     return LN2 * g * out * binary_share(y, x)
 
 
 @derivative(binary_share_, "y")
-def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+def _(g: Any, x: Any, y: Array, out: Any) -> Array:
     return -LN2 * g * out * binary_share(y, x)
 
 
@@ -101,7 +105,7 @@ binary_share: Callable[..., Any] = binary_share_.call
 
 
 @primitive(np.i0)
-def i0(x: Any) -> Any:
+def i0(x: Any) -> Array:
     """Return the modified Bessel function of the first kind, of order 0."""
     return np.i0(x)
 
@@ -138,7 +142,7 @@ _IN_SINGLE, _IN_DOUBLE = _quarter(89.0), _quarter(_LARGEST)
         x, order, (_IN_SINGLE if x.dtype.char in "ef" else _IN_DOUBLE) + order // 4
     )
 )
-def i0_derivative(x: Any, order: int) -> Any:
+def i0_derivative(x: Array, order: int) -> Any:
     """Return the derivative of i0 of any order: the mean of cos(t)**order * exp(x cos t).
 
     The mean over evenly spaced angles is exact but for terms that fall off faster than any power of their number.
@@ -152,12 +156,12 @@ def i0_derivative(x: Any, order: int) -> Any:
 
 
 @derivative(i0, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g * _slope(x, 1)
 
 
 @derivative(i0_derivative, "x")
-def _(g: Any, x: Any, order: int) -> Any:
+def _(g: Any, x: Array, order: int) -> Array:
     return g * _slope(x, order + 1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,12 @@ from ..recording.kernels import FusedFormula, kernel
 from ..recording.primitive import PRIMITIVES, RULES, Primitive, derivative, differentiable, primitive
 from .dispatch import write
 from .nondifferentiable import NonDifferentiable, nonzero
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
 
 __all__ = [
     "absolute",
@@ -37,13 +43,13 @@ _real_sign = NonDifferentiable(np.sign)
 
 
 @primitive()
-def complex_sign(x: Any) -> Any:
+def complex_sign(x: Any) -> Array:
     """Return x / abs(x), and 0 where x is 0."""
     return np.sign(x)
 
 
 @derivative(complex_sign, "x")
-def _(g: Any, x: Any, out: Any) -> Any:
+def _(g: Any, x: Array, out: Any) -> Array:
     # Only a move of x around 0 changes its sign. At 0 the result is 0, and so is the gradient.
     size = np.absolute(x)
     turn = np.imag(out * g) / np.where(size == 0, 1.0, size)
@@ -96,14 +102,14 @@ fmin: Primitive = differentiable(
 # clip: the gradient goes to the bound that applies, and to `a` between the bounds and at them.
 
 
-def _clip_of(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
+def _clip_of(a: Any, low: Any, high: Any, dtype: npt.DTypeLike | None = None) -> Any:
     above = a if low is None else np.maximum(a, low)
     return above if high is None else np.minimum(above, high)
 
 
 @primitive()
 @kernel(expression=_clip_of)
-def clip_(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
+def clip_(a: Any, low: Any, high: Any, dtype: npt.DTypeLike | None = None) -> Any:
     """Return `a` kept between two bounds, either of which may be None."""
     if a.__class__ is not np.ndarray and is_device_array(a):
         return clipped(a, low, high, dtype)
@@ -111,7 +117,7 @@ def clip_(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
 
 
 @derivative(clip_, "a")
-def _(g: Any, a: Any, low: Any, high: Any) -> Any:
+def _(g: Array, a: Any, low: Any, high: Any) -> Array:
     if low is None:
         return g if high is None else np.where(a <= high, g, 0.0)
     if high is None:
@@ -120,13 +126,13 @@ def _(g: Any, a: Any, low: Any, high: Any) -> Any:
 
 
 @derivative(clip_, "low")
-def _(g: Any, a: Any, low: Any, high: Any) -> Any:
+def _(g: Array, a: Any, low: Any, high: Any) -> Array:
     below = a < low
     return np.where(below if high is None else np.logical_and(below, low < high), g, 0.0)
 
 
 @derivative(clip_, "high")
-def _(g: Any, a: Any, low: Any, high: Any) -> Any:
+def _(g: Array, a: Any, low: Any, high: Any) -> Array:
     above = a > high
     return np.where(above if low is None else np.logical_or(above, high < low), g, 0.0)
 
@@ -139,7 +145,7 @@ def clip(
     *,
     min: Any = None,
     max: Any = None,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     where: Any = True,
     **kwargs: Any,
 ) -> Any:
@@ -161,23 +167,23 @@ RULES[np.clip] = clip
 
 
 @primitive()
-def where_(condition: Any, x: Any, y: Any) -> Any:
+def where_(condition: Any, x: Any, y: Any) -> Array:
     """Return x where the condition holds and y elsewhere."""
     return np.where(condition, x, y)
 
 
 @derivative(where_, "condition")
-def _(g: Any) -> None:
+def _(g: Array) -> None:
     """Give no gradient; the formula is there so that the condition may be a Tensor."""
 
 
 @derivative(where_, "x")
-def _(g: Any, condition: Any) -> Any:
+def _(g: Array, condition: Any) -> Array:
     return np.where(condition, g, 0.0)
 
 
 @derivative(where_, "y")
-def _(g: Any, condition: Any) -> Any:
+def _(g: Array, condition: Any) -> Array:
     return np.where(condition, 0.0, g)
 
 
@@ -205,7 +211,7 @@ def _replaced(x: Any, nan: float, posinf: float, neginf: float) -> Any:
 _fused_replaced = FusedFormula(_replaced)
 
 
-def _nan_to_num_on_device(x: Any, copy: bool, nan: Any, posinf: Any, neginf: Any) -> Any:
+def _nan_to_num_on_device(x: Array, copy: bool, nan: Any, posinf: Any, neginf: Any) -> Any:
     if not copy or x.dtype.kind != "f" or not all(isinstance(one, _NUMBER_OR_NONE) for one in (nan, posinf, neginf)):
         return nan_to_num.function(x, copy, nan, posinf, neginf)
     limits = np.finfo(x.dtype)
@@ -219,7 +225,7 @@ _NUMBER_OR_NONE = (int, float, type(None))
 
 @primitive(np.nan_to_num)
 @kernel(variant=_nan_to_num_on_device)
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:
     """Return x with its nans and infinities replaced."""
     if not copy:
         raise InPlaceError("numpy.nan_to_num(t, copy=False) would write into a tensor: leave copy=False out")
@@ -227,7 +233,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 
 @derivative(nan_to_num, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Array, x: Array) -> Array:
     if x.dtype.kind != "c":
         return np.where(np.isfinite(x), g, 0.0)
     # The real and the imaginary part are replaced one by one, and so are their gradients.

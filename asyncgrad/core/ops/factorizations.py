@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from ..settings.context import GRAD_MODE
 from .diagonals import put_diagonal
 from .linear_algebra import adjoint, product
 from .nondifferentiable import NonDifferentiable
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = ["qr"]
 
@@ -46,7 +50,7 @@ def _(gq: Any, gr: Any, q: Any, r: Any) -> Any:
     return _qr_gradient(gq, gr, q, r)
 
 
-def _qr_gradient(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+def _qr_gradient(gq: Any, gr: Any, q: Any, r: Array) -> Any:
     """Return the gradient of matrices from the gradients of their reduced factors.
 
     Raises:
@@ -108,7 +112,7 @@ def qr_triangle_(a: Any) -> Any:
 
 
 @derivative(qr_triangle_, "a")
-def _(g: Any, a: Any, out: Any) -> Any:
+def _(g: Array, a: Array, out: Array) -> Array:
     rows = out.shape[-2]
     triangle, first = out[..., :rows], a[..., :rows]
     triangle = _checked_independent(triangle)

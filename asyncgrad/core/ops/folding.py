@@ -5,7 +5,7 @@ NumPy folds in the same order, so that the values are its own. Sums, products an
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from .nondifferentiable import NonDifferentiable
 from .shaping import reshape
 from .single_precision import by_single, holds_half
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
+
 __all__ = ["accumulate", "reduce", "reduceat"]
 
 _NO_VALUE: Any = np._NoValue
@@ -27,7 +33,7 @@ def reduce(
     ufunc: np.ufunc,
     array: Any,
     axis: Any = 0,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     out: Any = None,
     keepdims: bool = False,
     initial: Any = _NO_VALUE,
@@ -61,7 +67,7 @@ def reduce(
     return _into(out, reshape(running, kept_shape(array.shape, axes)) if keepdims else running)
 
 
-def accumulate(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+def accumulate(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: npt.DTypeLike | None = None, out: Any = None) -> Any:
     """Return all that folding the elements along an axis comes through."""
     array = array_like(array)
     if not _is_recordable(ufunc, array, dtype) or not array.ndim or not array.size:
@@ -76,7 +82,9 @@ def accumulate(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, ou
     return _into(out, np.stack(found, axis))
 
 
-def reduceat(ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+def reduceat(
+    ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype: npt.DTypeLike | None = None, out: Any = None
+) -> Any:
     """Return the elements from each index up to the next one folded into one; the one at an index that none follows."""
     array, places = array_like(array), on_host(raw(array_like(indices)))
     if not _is_recordable(ufunc, array, dtype) or not array.ndim:
@@ -104,7 +112,7 @@ def _plain_accumulate(ufunc: np.ufunc, array: Any, axis: Any, dtype: Any) -> Any
     return ufunc.accumulate(array, axis, dtype)
 
 
-def _is_recordable(ufunc: np.ufunc, array: Any, dtype: Any) -> bool:
+def _is_recordable(ufunc: np.ufunc, array: Array, dtype: Any) -> bool:
     """Return whether the result has a derivative; else NumPy's own method gives it."""
     kind = array.dtype.kind if dtype is None else np.dtype(dtype).kind
     return kind in "fc" and array.dtype.kind in "fc" and not isinstance(RULES[ufunc], NonDifferentiable)

@@ -8,7 +8,7 @@ pads or crops the gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from ..arrays.values import as_like, raw
 from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
 from .rearranging import roll
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "fft",
@@ -101,7 +105,7 @@ def fft_c2c_(a: Any, transform: Callable[..., Any], s: Any, axes: Any, norm: Any
 
 
 @derivative(fft_c2c_, "a")
-def _(g: Any, a_shape: tuple[int, ...], transform: Callable[..., Any], s: Any, axes: Any, norm: Any) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], transform: Callable[..., Any], s: Any, axes: Any, norm: Any) -> Array:
     if axes is None:
         axes = _transformed_axes(len(a_shape), s, axes)
     return _crop_or_pad(fft_c2c(g, transform, None, axes, norm), a_shape)
@@ -114,7 +118,7 @@ def fft_r2c_(a: Any, transform: Callable[..., Any], s: Any, axes: Any, norm: Any
 
 
 @derivative(fft_r2c_, "a")
-def _(g: Any, a_shape: tuple[int, ...], s: Any, axes: Any, norm: Any) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], s: Any, axes: Any, norm: Any) -> Array:
     *others, last = _transformed_axes(len(a_shape), s, axes)
     length = a_shape[last] if s is None else np.atleast_1d(s)[-1]
     length = int(length) if length != -1 else a_shape[last]
@@ -132,7 +136,7 @@ def fft_c2r_(a: Any, transform: Callable[..., Any], s: Any, axes: Any, norm: Any
 
 
 @derivative(fft_c2r_, "a")
-def _(g: Any, a_shape: tuple[int, ...], s: Any, axes: Any, norm: Any) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], s: Any, axes: Any, norm: Any) -> Array:
     *others, last = _transformed_axes(len(a_shape), s, axes)
     gradient = _scale_paired(fft_r2c(g, np.fft.rfft, None, last, _inverse_norm(norm)), last, g.shape[last], 2)
     if others:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from ..recording.primitive import RULES, derivative, primitive
 from ..settings.context import GRAD_MODE
 from .nondifferentiable import NonDifferentiable
 from .reductions import max, min
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
@@ -40,7 +44,7 @@ def weigh_(weights: Any, places: Any, sums: Any) -> Any:
 
 
 @derivative(weigh_, "weights")
-def _(g: Any, places: Any) -> Any:
+def _(g: Array, places: Any) -> Array:
     if not g.size:
         return np.zeros_like(g, shape=places.shape)
     return np.where(places >= 0, np.take(np.reshape(g, -1), np.maximum(places, 0)), 0)
@@ -58,12 +62,12 @@ def _shares(edges: Any) -> Any:
 
 
 @derivative(even_edges_, "first")
-def _(g: Any) -> Any:
+def _(g: Any) -> Array:
     return np.sum(g * (1 - _shares(g)))
 
 
 @derivative(even_edges_, "last")
-def _(g: Any) -> Any:
+def _(g: Any) -> Array:
     return np.sum(g * _shares(g))
 
 
@@ -71,7 +75,7 @@ def _is_recorded(value: Any) -> bool:
     return isinstance(value, TensorBase) and value._requires_grad() and bool(GRAD_MODE.get())
 
 
-def _with_history(edges: Any, column: Any, bins: Any, range: Any) -> Any:
+def _with_history(edges: Any, column: Array, bins: Any, range: Any) -> Any:
     """Return the edges along an axis, recorded where what they are made of is.
 
     Args:
@@ -105,7 +109,7 @@ def _places(columns: Sequence[Any], edges: Sequence[Any]) -> Any:
     return np.where(inside, places, -1)
 
 
-def _sums(places: Any, weights: Any, counts: Any) -> Any:
+def _sums(places: Any, weights: Array, counts: Array) -> Any:
     """Return the histogram of weights at places; `counts` is that without weights.
 
     Raises:

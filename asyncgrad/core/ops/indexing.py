@@ -6,7 +6,7 @@ Picking elements and putting them into zeros are primitives, each the derivative
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from ..recording.kernels import kernel
 from ..recording.primitive import RULES, derivative, primitive
 from .dispatch import write
 from .shaping import copy, line, ravel, reshape
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "choose",
@@ -64,7 +68,7 @@ def part_(a: Any, index: Any) -> Any:
 
 
 @primitive()
-def put_part_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
+def put_part_(g: Any, index: Any, shape: tuple[int, ...]) -> Array:
     """Return zeros of a shape with `g` at a basic index."""
     total = zeros_like(g, shape)
     total[index] = g
@@ -72,12 +76,12 @@ def put_part_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
 
 
 @derivative(part_, "a")
-def _(g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
+def _(g: Array, index: Any, a_shape: tuple[int, ...]) -> Array:
     return put_part(g, index, a_shape)
 
 
 @derivative(put_part_, "g")
-def _(h: Any, index: Any) -> Any:
+def _(h: Array, index: Any) -> Array:
     return part(h, index)
 
 
@@ -88,7 +92,7 @@ part, put_part = part_.call, put_part_.call
 
 
 @primitive()
-def pick_(a: Any, index: Any) -> Any:
+def pick_(a: Array, index: Any) -> Array:
     """Return the elements at an index of integer arrays and masks."""
     if a.__class__ is not np.ndarray:
         check_places(index, a.shape)
@@ -96,7 +100,7 @@ def pick_(a: Any, index: Any) -> Any:
 
 
 @primitive()
-def put_(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
+def put_(g: Array, index: Any, shape: tuple[int, ...]) -> Array:
     """Return zeros of a shape with `g` added at an advanced index."""
     total = zeros_like(g, shape)
     if is_mask(index):
@@ -126,12 +130,12 @@ def _add_put(total: Any, g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
 
 @derivative(pick_, "a")
 @kernel(variant=put_.function, adder=_add_put)
-def _(g: Any, index: Any, a_shape: tuple[int, ...]) -> Any:
+def _(g: Array, index: Any, a_shape: tuple[int, ...]) -> Array:
     return put(g, index, a_shape)
 
 
 @derivative(put_, "g")
-def _(h: Any, index: Any) -> Any:
+def _(h: Array, index: Any) -> Array:
     return pick(h, index)
 
 
@@ -217,7 +221,7 @@ def take_(a: Any, indices: Any, axis: int, mode: Literal["raise", "wrap", "clip"
 
 
 @derivative(take_, "a")
-def _(g: Any, a_shape: tuple[int, ...], indices: Any, axis: int, mode: str) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], indices: Any, axis: int, mode: str) -> Array:
     places = as_array(raw(indices))
     length = a_shape[axis]
     if mode == "wrap":
@@ -228,7 +232,7 @@ def _(g: Any, a_shape: tuple[int, ...], indices: Any, axis: int, mode: str) -> A
 
 
 @derivative(take_, "indices")
-def _(g: Any) -> None:
+def _(g: Array) -> None:
     """Give no gradient; the formula is there so that the indices may be a Tensor."""
 
 
@@ -289,7 +293,7 @@ RULES[np.extract] = extract
 
 
 @primitive()
-def delete_(arr: Any, obj: Any, axis: int) -> Any:
+def delete_(arr: Array, obj: Any, axis: int) -> Array:
     """Return `arr` without the elements at `obj`, which nobody changes later, along an axis."""
     if is_device_array(arr):
         check_places((*(slice(None),) * axis, obj), arr.shape)
@@ -297,7 +301,7 @@ def delete_(arr: Any, obj: Any, axis: int) -> Any:
 
 
 @derivative(delete_, "arr")
-def _(g: Any, arr_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
+def _(g: Array, arr_shape: tuple[int, ...], obj: Any, axis: int) -> Array:
     left = np.delete(arange_like(obj, arr_shape[axis]), obj)
     return put(g, (*(slice(None),) * axis, left), arr_shape)
 
@@ -364,7 +368,7 @@ RULES[np.choose] = choose
 # Sorting: the gradient goes back the way that the elements came.
 
 
-def lines_over(a: Any, axes: tuple[int, ...]) -> Any:
+def lines_over(a: Array, axes: tuple[int, ...]) -> Any:
     """Return the elements with those along `axes` along one axis, the first; the other axes follow in their order."""
     kept = [axis for axis in range(a.ndim) if axis not in axes]
     shape = [a.shape[axis] for axis in kept]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from .indexing import getitem, lines_over, sort, take, take_along_axis
 from .nondifferentiable import NonDifferentiable
 from .shaping import reshape
 from .single_precision import by_single, holds_half
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "PICKING_METHODS",
@@ -158,7 +162,7 @@ def quantile_ranks(
     return np.asarray(function(ranks, raw(q), axis, method=method, weights=raw(weights)))
 
 
-def take_at(ordered: Any, positions: Any) -> Any:
+def take_at(ordered: Any, positions: Array) -> Any:
     """Return the elements of each line, along the first axis, at its own positions; the first for one that is -1."""
     lines = positions.shape[positions.ndim - ordered.ndim + 1 :]
     rows = np.maximum(positions.reshape(-1, *lines), 0)
@@ -295,7 +299,7 @@ def _slopes(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
 
 
 @primitive()
-def slopes_(f: Any, axis: int, spacing: float, edge_order: int) -> Any:
+def slopes_(f: Any, axis: int, spacing: float, edge_order: int) -> Array:
     """Return the slopes of evenly sampled values along one axis."""
     result = np.empty_like(f)
     values, slopes = f.swapaxes(axis, 0), result.swapaxes(axis, 0)
@@ -310,7 +314,7 @@ def slopes_(f: Any, axis: int, spacing: float, edge_order: int) -> Any:
 
 
 @primitive()
-def transposed_slopes_(g: Any, axis: int, spacing: float, edge_order: int) -> Any:
+def transposed_slopes_(g: Any, axis: int, spacing: float, edge_order: int) -> Array:
     """Return the product of `g` with the transposed matrix of `slopes_`, which is a linear function."""
     result = np.zeros_like(g)
     rows_of_g, rows_of_result = g.swapaxes(axis, 0) / spacing, result.swapaxes(axis, 0)
@@ -325,16 +329,16 @@ def transposed_slopes_(g: Any, axis: int, spacing: float, edge_order: int) -> An
 
 
 @derivative(slopes_, "f")
-def _(g: Any, axis: int, spacing: float, edge_order: int) -> Any:
+def _(g: Array, axis: int, spacing: float, edge_order: int) -> Array:
     return transposed_slopes_(g, axis, spacing, edge_order)
 
 
 @derivative(transposed_slopes_, "g")
-def _(g: Any, axis: int, spacing: float, edge_order: int) -> Any:
+def _(g: Array, axis: int, spacing: float, edge_order: int) -> Array:
     return slopes_(g, axis, spacing, edge_order)
 
 
-def _steps(points: Any, axis: int, f: Any) -> Any:
+def _steps(points: Any, axis: int, f: Array) -> Any:
     """Return the distances between coordinates along an axis of `f`, with axes to broadcast with `f`."""
     points, _ = placed(points, f)
     if points.shape != (f.shape[axis],):

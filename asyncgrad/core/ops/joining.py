@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -24,6 +24,12 @@ from .dispatch import write
 from .indexing import part
 from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
 from .splitting import split_views, unstacked
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
 
 __all__ = [
     "JoinNode",
@@ -126,7 +132,13 @@ def _raw(arrays: Sequence[Any]) -> list[Any]:
 
 
 def concatenate(
-    arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+    arrays: Any,
+    /,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    casting: Any = "same_kind",
 ) -> Any:
     """Return the arrays laid side by side along an axis that they have; None makes rows of them first."""
     arrays = list(arrays)
@@ -149,7 +161,9 @@ def concatenate(
 RULES[np.concatenate] = concatenate
 
 
-def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def stack(
+    arrays: Any, axis: int = 0, out: Any = None, *, dtype: npt.DTypeLike | None = None, casting: Any = "same_kind"
+) -> Any:
     """Return arrays of one shape laid side by side along a new axis."""
     arrays = list(arrays)
     raw = _raw(arrays)
@@ -167,13 +181,13 @@ def _each(arrays: Any, at_least: Any) -> list[Any]:
     return [at_least(array) for array in arrays]
 
 
-def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def hstack(tup: Any, *, dtype: npt.DTypeLike | None = None, casting: Any = "same_kind") -> Any:
     """Return the arrays laid side by side along their second axis, or the first where it is the only one."""
     arrays = _each(tup, atleast_1d)
     return concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
-def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def vstack(tup: Any, *, dtype: npt.DTypeLike | None = None, casting: Any = "same_kind") -> Any:
     """Return the arrays laid one under another, rows as matrices of one row."""
     return concatenate(_each(tup, atleast_2d), dtype=dtype, casting=casting)
 
@@ -237,7 +251,7 @@ RULES[np.block] = block
 # Cut apart: views of the array.
 
 
-def _cut_at(ary: Any, indices: Sequence[int], axis: int) -> list[Any]:
+def _cut_at(ary: Array, indices: Sequence[int], axis: int) -> list[Any]:
     bounds = [0, *indices, ary.shape[axis]]
     if all(start <= stop for start, stop in pairwise(bounds)):
         return split_views(ary, bounds, axis)
@@ -246,7 +260,7 @@ def _cut_at(ary: Any, indices: Sequence[int], axis: int) -> list[Any]:
     return [part(ary, (*before, slice(start, stop))) for start, stop in pairwise(bounds)]
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def array_split(ary: Array, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Return views of the parts along an axis: a number of nearly equal ones, or those between indices."""
     axis = axis_index(axis, ary.ndim)
     length = ary.shape[axis]
@@ -259,7 +273,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return split_views(ary, [index * size + min(index, longer) for index in range(sections + 1)], axis)
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(ary: Array, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Return views of equal parts along an axis, or of those between indices."""
     if not isinstance(indices_or_sections, int) or indices_or_sections <= 0:
         return array_split(ary, indices_or_sections, axis)
@@ -274,12 +288,12 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return split_views(ary, list(bounds), axis)
 
 
-def _needs_axes(ary: Any, count: int, name: str) -> None:
+def _needs_axes(ary: Array, count: int, name: str) -> None:
     if ary.ndim < count:
         raise ValueError(f"{name} needs at least {count} {'axis' if count == 1 else 'axes'}, not {ary.ndim}")
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def hsplit(ary: Array, indices_or_sections: Any) -> list[Any]:
     """Return views of the parts along the second axis, or the first where it is the only one."""
     _needs_axes(ary, 1, "hsplit")
     return split(ary, indices_or_sections, 1 if ary.ndim > 1 else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from .contractions import tensordot
 from .dispatch import write
 from .reductions import sum_
 from .shaping import expand_dims, moveaxis, reshape, squeeze
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "adjoint",
@@ -41,7 +45,7 @@ __all__ = [
 # matmul.
 
 
-def _product_on_device(x: Any, y: Any) -> Any:
+def _product_on_device(x: Array, y: Array) -> Any:
     if x.ndim == 2 == y.ndim:
         return own_function(np.matmul, x)(x, y)
     if x.ndim > 2 and y.ndim == 2:
@@ -51,7 +55,7 @@ def _product_on_device(x: Any, y: Any) -> Any:
 
 @primitive(superlinear=True)
 @kernel(variant=_product_on_device)
-def matmul_(x: Any, y: Any) -> Any:
+def matmul_(x: Array, y: Any) -> Array:
     """Return the matrix product, of stacks of matrices too."""
     if x.ndim > 2 and y.ndim == 2:
         # One large product, where NumPy would loop over the stack.
@@ -59,12 +63,12 @@ def matmul_(x: Any, y: Any) -> Any:
     return np.matmul(x, y)
 
 
-def _rows(x: Any) -> Any:
+def _rows(x: Array) -> Any:
     """Return all rows of a stack of matrices in one matrix; spelled out, since -1 fails where there are none."""
     return x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def _left_gradient_on_device(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
+def _left_gradient_on_device(g: Any, x_shape: tuple[int, ...], y: Array) -> Any:
     if len(x_shape) == 2 == y.ndim:
         return own_function(np.matmul, g)(g, y.T)
     return _left_gradient(g, x_shape, y)
@@ -72,7 +76,7 @@ def _left_gradient_on_device(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
 
 @derivative(matmul_, "x")
 @kernel(variant=_left_gradient_on_device)
-def _left_gradient(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
+def _left_gradient(g: Any, x_shape: tuple[int, ...], y: Any) -> Array:
     if y.ndim == 2 and len(x_shape) > 1:
         # For two matrices `@` is the product, and `product` would look at their types and shapes first.
         return g @ y.T if len(x_shape) == 2 else product(g, y.T)
@@ -83,7 +87,7 @@ def _left_gradient(g: Any, x_shape: tuple[int, ...], y: Any) -> Any:
     return product(g, y.mT)
 
 
-def _right_gradient_on_device(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
+def _right_gradient_on_device(g: Any, x: Array, y_shape: tuple[int, ...]) -> Any:
     if x.ndim == 2 == len(y_shape):
         return own_function(np.matmul, x)(x.T, g)
     if x.ndim > 2 == len(y_shape):
@@ -93,7 +97,7 @@ def _right_gradient_on_device(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
 
 @derivative(matmul_, "y")
 @kernel(variant=_right_gradient_on_device)
-def _right_gradient(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
+def _right_gradient(g: Any, x: Any, y_shape: tuple[int, ...]) -> Array:
     if x.ndim == 2 and len(y_shape) <= 2:
         return x.T @ g
     if x.ndim == 1:
@@ -110,7 +114,7 @@ def _right_gradient(g: Any, x: Any, y_shape: tuple[int, ...]) -> Any:
 product: Callable[..., Any] = matmul_.call
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: Array) -> Any:
     """Return matrices transposed and, where they are complex, conjugated."""
     return np.conjugate(x.mT) if x.dtype.kind == "c" else x.mT
 

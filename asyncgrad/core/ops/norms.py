@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,15 @@ from .single_precision import by_single, holds_half
 from .singular import svdvals
 from .solving import inv
 
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
+
 __all__ = ["cond", "matrix_norm", "norm", "vector_norm"]
 
 
 @primitive()
-def euclidean_norm(x: Any, axis: Any, keepdims: bool) -> Any:
+def euclidean_norm(x: Any, axis: Any, keepdims: bool) -> Array:
     """Return the square root of the sum of squares."""
     if axis is None:
         return np.linalg.norm(x, axis=None, keepdims=keepdims)
@@ -30,7 +34,7 @@ def euclidean_norm(x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @derivative(euclidean_norm, "x")
-def _(g: Any, x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+def _(g: Any, x: Any, out: Array, axis: Any, keepdims: bool) -> Array:
     zero = raw(out) == 0
     factor = np.where(zero, 0, g / np.where(zero, 1, out))
     return x * spread(factor, x.shape, axis, keepdims)
@@ -43,7 +47,7 @@ def power_norm(x: Any, order: float, axis: Any, keepdims: bool) -> Any:
 
 
 @derivative(power_norm, "x")
-def _(g: Any, x: Any, out: Any, order: float, axis: Any, keepdims: bool) -> Any:
+def _(g: Any, x: Array, out: Array, order: float, axis: Any, keepdims: bool) -> Array:
     zero = raw(out) == 0
     factor = np.where(zero, 0, g / np.where(zero, 1, out) ** (order - 1))
     nothing = raw(x) == 0
@@ -103,7 +107,7 @@ def _norm_along(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
 RULES[np.linalg.vector_norm] = vector_norm
 
 
-def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> Any:
+def _matrix_norm(x: Array, ord: Any, rows: int, columns: int, keepdims: bool) -> Any:
     if rows == columns:
         raise ValueError(f"numpy.linalg.norm of a matrix takes two different axes, not {rows} twice")
     if ord in (None, "fro", "f"):
@@ -196,7 +200,7 @@ def _with_inverse(x: Any) -> tuple[Any, Any, Any]:
     return x, inv(x.astype(wide.dtype, copy=False)), singular
 
 
-def _are_singular(x: Any) -> Any:
+def _are_singular(x: Array) -> Any:
     """Return a mask of the matrices for which NumPy finds no inverse."""
     if x.ndim > 2:
         return np.stack([_are_singular(matrices) for matrices in x])

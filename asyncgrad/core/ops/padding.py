@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from ..arrays.values import is_device_array, raw
 from ..recording.primitive import RULES, derivative, primitive
 from .indexing import put
 from .nondifferentiable import NonDifferentiable
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = ["pad"]
 
@@ -37,20 +41,20 @@ Borders = Callable[[Any, int, tuple[int, int]], tuple[Any, Any]]
 
 
 @primitive()
-def pad_constant(array: Any, pad_width: tuple[tuple[int, int], ...], constant_values: Any) -> Any:
+def pad_constant(array: Any, pad_width: tuple[tuple[int, int], ...], constant_values: Any) -> Array:
     """Return the array with a border of constants around it."""
     return np.pad(array, pad_width or 0, constant_values=constant_values)
 
 
 @derivative(pad_constant, "array")
-def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...]) -> Any:
+def _(g: Array, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...]) -> Array:
     return g[tuple(slice(before, before + length) for (before, _), length in zip(pad_width, array_shape, strict=True))]
 
 
 @primitive()
 def pad_elements(
     array: Any, pad_width: tuple[tuple[int, int], ...], mode: Literal["edge", "reflect", "symmetric", "wrap"]
-) -> Any:
+) -> Array:
     """Return the array with a border of its own elements around it."""
     if array.__class__ is not np.ndarray and is_device_array(array):
         # By indices, since CuPy's own pad wraps around otherwise than NumPy's where the border is the longer one.
@@ -68,7 +72,7 @@ def _padded_places(length: int, width: tuple[int, int], mode: Any) -> Any:
 
 
 @derivative(pad_elements, "array")
-def _(g: Any, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...], mode: str) -> Any:
+def _(g: Array, array_shape: tuple[int, ...], pad_width: tuple[tuple[int, int], ...], mode: str) -> Array:
     for axis, width in enumerate(pad_width):
         if width != (0, 0):
             length = array_shape[axis]
@@ -159,7 +163,7 @@ def _part(array: Any, axis: int, start: int | None, stop: int | None) -> Any:
     return array[(*(slice(None),) * axis, slice(start, stop))]
 
 
-def _ramps(array: Any, axis: int, width: tuple[int, int], ends: Any) -> tuple[Any, Any]:
+def _ramps(array: Array, axis: int, width: tuple[int, int], ends: Any) -> tuple[Any, Any]:
     """Return what leads in even steps from the ends to the edges."""
     found = []
     for side, count in enumerate(width):
@@ -170,7 +174,7 @@ def _ramps(array: Any, axis: int, width: tuple[int, int], ends: Any) -> tuple[An
     return found[0], found[1]
 
 
-def _statistics(array: Any, axis: int, width: tuple[int, int], lengths: Any, mode: str) -> tuple[Any, Any]:
+def _statistics(array: Array, axis: int, width: tuple[int, int], lengths: Any, mode: str) -> tuple[Any, Any]:
     """Return the mean, say, of the elements nearest to each side, repeated."""
     length = array.shape[axis]
     counts = [length if count is None else min(int(count), length) for count in lengths]
@@ -185,7 +189,7 @@ def _statistics(array: Any, axis: int, width: tuple[int, int], lengths: Any, mod
     return found[0], found[1]
 
 
-def _odd_reflections(array: Any, axis: int, width: tuple[int, int], with_edge: bool) -> tuple[Any, Any]:
+def _odd_reflections(array: Array, axis: int, width: tuple[int, int], with_edge: bool) -> tuple[Any, Any]:
     """Return the elements mirrored at the point of each edge, again and again where the border is the longer one."""
     period = array.shape[axis]
     if period == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from .joining import concatenate, stack
 from .linear_algebra import dot, outer
 from .reductions import sum
 from .shaping import atleast_1d
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "poly",
@@ -50,13 +54,13 @@ RULES[np.polyval] = polyval
 
 
 @primitive()
-def vander_(x: Any, count: int, increasing: bool) -> Any:
+def vander_(x: Any, count: int, increasing: bool) -> Array:
     """Return the Vandermonde matrix of a row: in each row, the powers of one element."""
     return np.vander(x, count, increasing)
 
 
 @derivative(vander_, "x")
-def _(g: Any, x: Any, count: int, increasing: bool) -> Any:
+def _(g: Any, x: Array, count: int, increasing: bool) -> Array:
     if count < 2:
         return np.zeros_like(x)
     powers = arange_like(raw(x), count)

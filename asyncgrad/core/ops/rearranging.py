@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,31 +13,35 @@ from ..recording.primitive import RULES, derivative, primitive
 from .indexing import take
 from .shaping import line, swapaxes
 
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
+
 __all__ = ["flip", "fliplr", "flipud", "repeat", "roll", "rot90", "tile"]
 
 
 @primitive(np.flip, views=True)
-def flip_(m: Any, axis: Any = None) -> Any:
+def flip_(m: Any, axis: Any = None) -> Array:
     """Return a view with the elements along axes in reverse; None reverses all."""
     return np.flip(m, axis)
 
 
 @derivative(flip_, "m")
-def _(g: Any, axis: Any) -> Any:
+def _(g: Array, axis: Any) -> Array:
     return np.flip(g, axis)
 
 
 flip: Callable[..., Any] = flip_.call
 
 
-def flipud(m: Any) -> Any:
+def flipud(m: Array) -> Any:
     """Return a view with the rows in reverse."""
     if m.ndim < 1:
         raise ValueError("flipud needs at least one axis, and this tensor has none")
     return flip(m, 0)
 
 
-def fliplr(m: Any) -> Any:
+def fliplr(m: Array) -> Any:
     """Return a view with the columns in reverse."""
     if m.ndim < 2:
         raise ValueError(f"fliplr needs at least two axes, and this tensor has {m.ndim}")
@@ -48,7 +52,7 @@ RULES[np.flipud] = flipud
 RULES[np.fliplr] = fliplr
 
 
-def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+def rot90(m: Array, k: int = 1, axes: Any = (0, 1)) -> Any:
     """Return a view turned by `k` times 90 degrees, from the first axis towards the second."""
     if len(axes) != 2:
         raise ValueError(f"rot90 turns in the plane of two axes, not of {len(axes)}")
@@ -67,13 +71,13 @@ RULES[np.rot90] = rot90
 
 
 @primitive(np.roll)
-def roll_(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll_(a: Any, shift: Any, axis: Any = None) -> Array:
     """Return the elements shifted along axes; those beyond the end reappear at the beginning."""
     return np.roll(a, shift, axis)
 
 
 @derivative(roll_, "a")
-def _(g: Any, shift: Any, axis: Any) -> Any:
+def _(g: Array, shift: Any, axis: Any) -> Array:
     return np.roll(g, _backwards(shift), axis)
 
 
@@ -88,13 +92,13 @@ roll: Callable[..., Any] = roll_.call
 
 
 @primitive()
-def repeat_(a: Any, repeats: int, axis: int) -> Any:
+def repeat_(a: Any, repeats: int, axis: int) -> Array:
     """Return each element along an axis `repeats` times."""
     return np.repeat(a, repeats, axis)
 
 
 @derivative(repeat_, "a")
-def _(g: Any, a_shape: tuple[int, ...], repeats: int, axis: int) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], repeats: int, axis: int) -> Array:
     return np.sum(g.reshape(_shape_of_copies(a_shape, repeats, axis)), axis=axis + 1)
 
 
@@ -121,13 +125,13 @@ RULES[np.repeat] = repeat
 
 
 @primitive()
-def tile_(A: Any, reps: tuple[int, ...]) -> Any:
+def tile_(A: Any, reps: tuple[int, ...]) -> Array:
     """Return copies of the whole array side by side, a given number along each axis."""
     return np.tile(A, reps)
 
 
 @derivative(tile_, "A")
-def _(g: Any, A_shape: tuple[int, ...], reps: tuple[int, ...]) -> Any:
+def _(g: Array, A_shape: tuple[int, ...], reps: tuple[int, ...]) -> Array:
     counts = (1,) * (g.ndim - len(reps)) + reps
     shape = (1,) * (g.ndim - len(A_shape)) + A_shape
     g = g.reshape([length for pair in zip(counts, shape, strict=True) for length in pair])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,12 @@ from .cumulative import product_of_others, real_if_asked
 from .dispatch import write
 from .shaping import copy, reshape
 from .single_precision import by_single, holds_half
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
 
 __all__ = [
     "amax",
@@ -68,13 +74,13 @@ def _sum_on_device(a: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
 
 @primitive()
 @kernel(variant=_sum_on_device)
-def sum_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def sum_(a: Any, axis: Any = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False) -> Any:
     """Return the sum over axes."""
     return sum_over(a, axis, dtype, None, keepdims)
 
 
 @derivative(sum_, "a")
-def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Array:
     return spread(g, a_shape, axis, keepdims)
 
 
@@ -85,7 +91,7 @@ _sum = sum_.call
 def sum(
     a: Any,
     axis: Any = None,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     out: Any = None,
     keepdims: bool = False,
     initial: Any = 0,
@@ -116,7 +122,7 @@ def _mean_on_device(a: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
 
 @primitive()
 @kernel(variant=_mean_on_device)
-def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
+def mean_(a: Array, axis: Any = None, dtype: npt.DTypeLike | None = None, keepdims: Any = False) -> Any:
     """Return the mean over axes."""
     if dtype is None and a.dtype.kind == "f" and a.dtype.itemsize > 2 and a.size:
         return sum_over(a, axis, None, None, keepdims) / reduced_count(a.shape, axis)
@@ -124,7 +130,7 @@ def mean_(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) ->
 
 
 @derivative(mean_, "a")
-def _(g: Any, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], axis: Any, keepdims: bool) -> Array:
     # There is no element to give a gradient to where there is none to count.
     return spread(_divided(g, reduced_count(a_shape, axis, 1)), a_shape, axis, keepdims)
 
@@ -139,7 +145,13 @@ _mean = mean_.call
 
 @like_first
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = True
+    a: Any,
+    axis: Any = None,
+    dtype: npt.DTypeLike | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    where: Any = True,
 ) -> Any:
     """Return the mean over axes, of the elements where `where` holds."""
     if where is True:
@@ -188,7 +200,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 RULES[np.average] = average
 
 
-def _along(weights: Any, a: Any, axis: Any) -> Any:
+def _along(weights: Array, a: Array, axis: Any) -> Any:
     """Return weights of the shape of `a`, or one for each element along `axis`, so that they broadcast to `a`."""
     if weights.shape == a.shape:
         return weights
@@ -205,7 +217,7 @@ def _along(weights: Any, a: Any, axis: Any) -> Any:
 
 
 @primitive()
-def var_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any) -> Any:
+def var_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any) -> Array:
     """Return the mean squared distance from the mean."""
     return np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
 
@@ -220,13 +232,13 @@ derivative(var_, "a")(_var_gradient)
 
 
 @primitive()
-def std_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any) -> Any:
+def std_(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any) -> Array:
     """Return the square root of the variance."""
     return np.std(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
 
 
 @derivative(std_, "a")
-def _(g: Any, a: Any, out: Any, axis: Any, ddof: Any, keepdims: bool) -> Any:
+def _(g: Any, a: Array, out: Array, axis: Any, ddof: Any, keepdims: bool) -> Array:
     # There is a kink where all elements are equal; 0 is a subgradient there.
     flat = raw(out) == 0
     g = np.where(flat, 0, g / (2 * np.where(flat, 1, out)))
@@ -247,7 +259,7 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> LikeFirst[...]:
     def spread_function(
         a: Any,
         axis: Any = None,
-        dtype: Any = None,
+        dtype: npt.DTypeLike | None = None,
         out: Any = None,
         ddof: Any = 0,
         keepdims: bool = False,
@@ -294,20 +306,20 @@ std = RULES[np.std] = _spread_function(std_.call, root=True)
 
 
 @primitive()
-def prod_(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def prod_(a: Any, axis: Any = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False) -> Any:
     """Return the product over axes."""
     return product_over(a, axis, dtype, None, keepdims)
 
 
 @derivative(prod_, "a")
-def _(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+def _(g: Any, a: Any, out: Any, axis: Any, keepdims: bool) -> Array:
     # Of elements on a GPU it is not asked whether one is 0, for the host would have to wait.
     if not is_device_array(raw(a)) and _is_normal(raw(out)):
         return spread(g * out, a.shape, axis, keepdims) / a
     return spread(g, a.shape, axis, keepdims) * product_of_others(a, reduced_axes(axis if a.ndim else None, a.ndim))
 
 
-def _is_normal(products: Any) -> bool:
+def _is_normal(products: Array) -> bool:
     """Tell whether products may be divided by their factors: none is 0, infinite or nan, or has lost digits next to 0.
 
     `test_a_product_beyond_the_range_of_its_dtype_has_the_product_of_the_others_as_gradient` guards it.
@@ -324,7 +336,7 @@ _prod = prod_.call
 def prod(
     a: Any,
     axis: Any = None,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     out: Any = None,
     keepdims: bool = False,
     initial: Any = 1,

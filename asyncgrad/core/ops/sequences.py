@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,12 @@ from ..recording.primitive import RULES, derivative, primitive
 from .cumulative import cumprod, cumsum
 from .indexing import put
 from .shaping import expand_dims, ravel, reshape
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
 
 __all__ = [
     "ediff1d",
@@ -41,24 +47,24 @@ def _fractions(shape: tuple[int, ...], axis: int, endpoint: bool) -> Any:
     return fractions.reshape([-1 if one == axis else 1 for one in range(len(shape))])
 
 
-def _as_real(fractions: Any, g: Any) -> Any:
+def _as_real(fractions: Array, g: Any) -> Any:
     """Return fractions in the real dtype of a gradient, on its device."""
     return as_like(fractions.astype(raw(g).real.dtype), raw(g))
 
 
 @primitive()
-def linspace_(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+def linspace_(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Array:
     """Return evenly spaced numbers from `start` to `stop`."""
     return np.linspace(start, stop, num, endpoint, dtype=dtype, axis=axis)
 
 
 @derivative(linspace_, "start")
-def _(g: Any, out_shape: tuple[int, ...], endpoint: bool, axis: int) -> Any:
+def _(g: Any, out_shape: tuple[int, ...], endpoint: bool, axis: int) -> Array:
     return np.sum(g * _as_real(1 - _fractions(out_shape, axis, endpoint), g), axis=axis)
 
 
 @derivative(linspace_, "stop")
-def _(g: Any, out_shape: tuple[int, ...], endpoint: bool, axis: int) -> Any:
+def _(g: Any, out_shape: tuple[int, ...], endpoint: bool, axis: int) -> Array:
     return np.sum(g * _as_real(_fractions(out_shape, axis, endpoint), g), axis=axis)
 
 
@@ -68,7 +74,7 @@ def linspace(
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     axis: int = 0,
     *,
     device: Any = None,
@@ -90,7 +96,13 @@ RULES[np.linspace] = linspace
 
 
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: npt.DTypeLike | None = None,
+    axis: int = 0,
 ) -> Any:
     """Return `base` to the power of `num` evenly spaced numbers from `start` to `stop`."""
     if np.ndim(base):
@@ -132,16 +144,18 @@ def _geometric(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis
 
 
 @derivative(geomspace_, "start")
-def _(g: Any, out: Any, start: Any, endpoint: bool, axis: int) -> Any:
+def _(g: Any, out: Any, start: Any, endpoint: bool, axis: int) -> Array:
     return np.sum(g * out * _as_real(1 - _fractions(out.shape, axis, endpoint), g), axis=axis) / start
 
 
 @derivative(geomspace_, "stop")
-def _(g: Any, out: Any, stop: Any, endpoint: bool, axis: int) -> Any:
+def _(g: Any, out: Any, stop: Any, endpoint: bool, axis: int) -> Array:
     return np.sum(g * out * _as_real(_fractions(out.shape, axis, endpoint), g), axis=axis) / stop
 
 
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: npt.DTypeLike | None = None, axis: int = 0
+) -> Any:
     """Return `num` numbers from `start` to `stop` in geometric progression."""
     return geomspace_.call(start, stop, num, endpoint, dtype, axis)
 
@@ -153,7 +167,7 @@ RULES[np.geomspace] = geomspace
 
 
 @primitive()
-def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Any:
+def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Array:
     """Return the differences of neighbours in the flattened array, between `to_begin` and `to_end`."""
     if ary.__class__ is not np.ndarray and is_device_array(ary):
         to_end, to_begin = (None if ends is None else placed(ends, ary)[0] for ends in (to_end, to_begin))
@@ -161,7 +175,7 @@ def ediff1d_(ary: Any, to_end: Any, to_begin: Any) -> Any:
 
 
 @derivative(ediff1d_, "ary")
-def _(g: Any, ary_shape: tuple[int, ...], to_begin: Any) -> Any:
+def _(g: Array, ary_shape: tuple[int, ...], to_begin: Any) -> Array:
     count = math.prod(ary_shape)
     if count < 2:
         return zeros_like(raw(g), ary_shape)
@@ -171,12 +185,12 @@ def _(g: Any, ary_shape: tuple[int, ...], to_begin: Any) -> Any:
 
 
 @derivative(ediff1d_, "to_end")
-def _(g: Any, to_end_shape: tuple[int, ...]) -> Any:
+def _(g: Array, to_end_shape: tuple[int, ...]) -> Array:
     return np.reshape(g[g.shape[0] - math.prod(to_end_shape) :], to_end_shape)
 
 
 @derivative(ediff1d_, "to_begin")
-def _(g: Any, to_begin_shape: tuple[int, ...]) -> Any:
+def _(g: Array, to_begin_shape: tuple[int, ...]) -> Array:
     return np.reshape(g[: math.prod(to_begin_shape)], to_begin_shape)
 
 
@@ -189,18 +203,18 @@ RULES[np.ediff1d] = ediff1d
 
 
 @primitive()
-def unwrap_(p: Any, discont: Any, axis: int, period: Any) -> Any:
+def unwrap_(p: Any, discont: Any, axis: int, period: Any) -> Array:
     """Return angles without jumps of more than half a period between neighbours."""
     return np.unwrap(p, discont, axis, period=period)
 
 
 @derivative(unwrap_, "p")
-def _(g: Any) -> Any:
+def _(g: Array) -> Array:
     return g
 
 
 @derivative(unwrap_, "period")
-def _(g: Any, p: Any, out: Any, period: Any) -> Any:
+def _(g: Any, p: Any, out: Any, period: Any) -> Array:
     return g * np.rint((out - p) / period)
 
 
@@ -223,7 +237,7 @@ def insert_(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     return np.insert(arr, obj, values, axis)
 
 
-def _inserted(arr: Any, obj: Any, values: Any, axis: int) -> Any:
+def _inserted(arr: Array, obj: Any, values: Any, axis: int) -> Any:
     """Return what `np.insert` does, for arrays of a library that has no such function."""
     values = values.reshape((1,) * (arr.ndim - values.ndim) + values.shape).astype(arr.dtype)
     if not isinstance(obj, slice) and np.ndim(obj) == 0:
@@ -245,12 +259,12 @@ def _origins(arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, a
 
 
 @derivative(insert_, "arr")
-def _(g: Any, arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
+def _(g: Array, arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Array:
     return np.take(g, np.flatnonzero(_origins(arr_shape, out_shape, obj, axis) >= 0), axis)
 
 
 @derivative(insert_, "values")
-def _(g: Any, arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Any:
+def _(g: Array, arr_shape: tuple[int, ...], out_shape: tuple[int, ...], obj: Any, axis: int) -> Array:
     origins = _origins(arr_shape, out_shape, obj, axis)
     inserted = np.flatnonzero(origins < 0)
     taken = np.take(g, inserted[np.argsort(-origins[inserted])], axis)
@@ -279,13 +293,13 @@ RULES[np.insert] = insert
 
 
 @primitive()
-def resize_(a: Any, new_shape: Any) -> Any:
+def resize_(a: Any, new_shape: Any) -> Array:
     """Return an array of a shape, filled with repetitions of the elements."""
     return np.resize(a, new_shape)
 
 
 @derivative(resize_, "a")
-def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+def _(g: Array, a_shape: tuple[int, ...]) -> Array:
     count = math.prod(a_shape)
     if not count:
         return zeros_like(raw(g), a_shape)
@@ -307,7 +321,7 @@ RULES[np.resize] = resize
 def _replacing_nans(plain: Callable[..., Any], replacement: float) -> Callable[..., Any]:
     """Return a running sum or product that replaces each nan with `replacement`."""
 
-    def running(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    def running(a: Any, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Any = None) -> Any:
         a = array_like(a)
         if a.dtype.kind in "fc":
             a = laid_like(np.where(np.isnan(raw(a)), replacement, a), a)

@@ -5,7 +5,7 @@ The gradient of a unique element flows to its first occurrence.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from ..recording.primitive import RULES, derivative, primitive
 from .indexing import getitem, sort, take
 from .joining import concatenate
 from .shaping import moveaxis, reshape
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "bincount",
@@ -148,7 +152,7 @@ def _bincount_of(x: Any, weights: Any, minlength: int) -> Any:
 
 
 @derivative(bincount_, "weights")
-def _(g: Any, x: Any) -> Any:
+def _(g: Array, x: Any) -> Array:
     return np.take(g, x)
 
 

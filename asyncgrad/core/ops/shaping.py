@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from ..arrays.tensor_base import TensorBase
 from ..arrays.typed import LikeFirst, like_first
 from ..arrays.values import as_array, is_device_array
 from ..recording.primitive import RULES, derivative, primitive
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "atleast_1d",
@@ -40,13 +44,13 @@ __all__ = [
 
 
 @primitive(views=True)
-def reshape_(a: Any, shape: Any, order: str) -> Any:
+def reshape_(a: Array, shape: Any, order: str) -> Array:
     """Return the elements in another shape; a view where that is possible."""
     return a.reshape(shape, order=order)
 
 
 @derivative(reshape_, "a")
-def _(g: Any, a_shape: tuple[int, ...], order: str) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], order: str) -> Array:
     return g.reshape(a_shape, order=order)
 
 
@@ -73,13 +77,13 @@ RULES[np.reshape] = reshape
 
 
 @primitive(views=True)
-def ravel_(a: Any, order: str) -> Any:
+def ravel_(a: Array, order: str) -> Array:
     """Return the elements in one row, side by side in memory; a view where they lie so."""
     return a.ravel(order)
 
 
 @derivative(ravel_, "a")
-def _(g: Any, a_shape: tuple[int, ...], order: str) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], order: str) -> Array:
     return g.reshape(a_shape, order=order)
 
 
@@ -134,7 +138,7 @@ def transpose_(a: Any, axes: Any = None) -> Any:
 
 
 @derivative(transpose_, "a")
-def _(g: Any, a_shape: tuple[int, ...], axes: Any) -> Any:
+def _(g: Array, a_shape: tuple[int, ...], axes: Any) -> Array:
     return g.transpose(None if axes is None else inverse_permutation(axis_tuple(axes, len(a_shape))))
 
 
@@ -148,7 +152,7 @@ def swapaxes_(a: Any, axis1: int, axis2: int) -> Any:
 
 
 @derivative(swapaxes_, "a")
-def _(g: Any, axis1: int, axis2: int) -> Any:
+def _(g: Array, axis1: int, axis2: int) -> Array:
     return g.swapaxes(axis1, axis2)
 
 
@@ -156,7 +160,7 @@ swapaxes: LikeFirst[...] = swapaxes_.call
 
 
 @like_first
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Array, /) -> Any:
     """Return a view with the last two axes exchanged."""
     if x.ndim < 2:
         raise ValueError(f"matrix_transpose needs at least two axes, and this tensor has {x.ndim}")
@@ -166,7 +170,7 @@ def matrix_transpose(x: Any, /) -> Any:
 RULES[np.matrix_transpose] = RULES[np.linalg.matrix_transpose] = matrix_transpose
 
 
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+def moveaxis(a: Array, source: Any, destination: Any) -> Any:
     """Return a view with some axes moved to other places, the rest in their order."""
     sources, destinations = axis_tuple(source, a.ndim), axis_tuple(destination, a.ndim)
     if len(sources) != len(destinations):
@@ -180,7 +184,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 RULES[np.moveaxis] = moveaxis
 
 
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a: Array, axis: int, start: int = 0) -> Any:
     """Return a view with one axis moved to stand before another."""
     axis = axis_index(axis, a.ndim)
     if not -a.ndim <= start <= a.ndim:
@@ -196,13 +200,13 @@ RULES[np.rollaxis] = rollaxis
 
 
 @primitive(np.expand_dims, views=True)
-def expand_dims_(a: Any, axis: Any) -> Any:
+def expand_dims_(a: Any, axis: Any) -> Array:
     """Return a view with new axes of length 1."""
     return np.expand_dims(a, axis)
 
 
 @derivative(expand_dims_, "a")
-def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+def _(g: Array, a_shape: tuple[int, ...]) -> Array:
     return g.reshape(a_shape)
 
 
@@ -216,7 +220,7 @@ def squeeze_(a: Any, axis: Any = None) -> Any:
 
 
 @derivative(squeeze_, "a")
-def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+def _(g: Array, a_shape: tuple[int, ...]) -> Array:
     return g.reshape(a_shape)
 
 
@@ -233,7 +237,7 @@ _AT_LEAST: dict[int, Any] = {1: np.atleast_1d, 2: np.atleast_2d, 3: np.atleast_3
 
 
 @derivative(with_axes_, "a")
-def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+def _(g: Array, a_shape: tuple[int, ...]) -> Array:
     return g.reshape(a_shape)
 
 
@@ -268,13 +272,13 @@ RULES[np.atleast_3d] = atleast_3d
 
 
 @primitive(views=True)
-def broadcast_to_(array: Any, shape: Any) -> Any:
+def broadcast_to_(array: Any, shape: Any) -> Array:
     """Return a read-only view in a larger shape."""
     return np.broadcast_to(array, shape)
 
 
 @derivative(broadcast_to_, "array")
-def _(g: Any) -> Any:
+def _(g: Array) -> Array:
     return g
 
 
@@ -295,7 +299,7 @@ def broadcast_beside_(array: Any, shape: Any) -> Any:
 
 
 @derivative(broadcast_beside_, "array")
-def _(g: Any) -> Any:
+def _(g: Array) -> Array:
     return g
 
 
@@ -366,7 +370,7 @@ def copy_(a: Any, order: Literal["K", "A", "C", "F"] = "K", subok: bool = False)
 
 
 @derivative(copy_, "a")
-def _(g: Any) -> Any:
+def _(g: Array) -> Array:
     return g
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from ..recording.primitive import RULES, derivative, primitive
 from .linear_algebra import adjoint, product
 from .shaping import expand_dims, squeeze
 from .spectral import are_distinct, check_distinct, check_phases, divide_by_gaps, eigh, gaps, scale_columns
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = ["lstsq", "pinv", "svd", "svdvals"]
 
@@ -33,7 +37,7 @@ def singular_values_(a: Any, precomputed: Any) -> Any:
 
 
 @derivative(singular_values_, "a")
-def _(g: Any, a: Any) -> Any:
+def _(g: Array, a: Array) -> Array:
     u, _, vh = np.linalg.svd(a, full_matrices=False)
     return product(scale_columns(u, g), vh)
 
@@ -56,7 +60,7 @@ def svd_(a: Any, full_matrices: bool) -> Any:
 
 
 @joint_derivative(svd_)
-def _(gu: Any, gs: Any, gvh: Any, u: Any, s: Any, vh: Any) -> Any:
+def _(gu: Any, gs: Any, gvh: Any, u: Any, s: Array, vh: Any) -> Any:
     u, gu = _leading_columns(u, gu, s.shape[-1])
     v, gv = _leading_columns(adjoint(vh), None if gvh is None else adjoint(gvh), s.shape[-1])
     gradient = None if gs is None else scale_columns(u, gs)
@@ -70,7 +74,7 @@ def _(gu: Any, gs: Any, gvh: Any, u: Any, s: Any, vh: Any) -> Any:
     return gradient
 
 
-def _gradient_of_vectors(gu: Any, gv: Any, u: Any, s: Any, v: Any) -> Any:
+def _gradient_of_vectors(gu: Any, gv: Any, u: Array, s: Any, v: Any) -> Any:
     """Return the part of the gradient that lies in the span of `v`, multiplied by `v` from the right."""
     distinct = are_distinct(s)
     check_distinct("numpy.linalg.svd", "singular values", distinct, gu, gv)
@@ -114,7 +118,7 @@ def _divide_columns(vectors: Any, s: Any) -> Any:
     return vectors / np.where(absent, 1, s)[..., np.newaxis, :]
 
 
-def _leading_columns(vectors: Any, g: Any, count: int) -> tuple[Any, Any]:
+def _leading_columns(vectors: Array, g: Any, count: int) -> tuple[Any, Any]:
     """Return the first `count` columns, which belong to singular values, and their gradient.
 
     Raises:
@@ -184,14 +188,14 @@ def _pseudo_inverse(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Any:
 
 
 @derivative(pinv_, "a")
-def _(g: Any, a: Any, out: Any, hermitian: bool) -> Any:
+def _(g: Array, a: Array, out: Array, hermitian: bool) -> Array:
     gradient = _pinv_gradient(g.mT, a, out)
     if hermitian:
         gradient = (gradient + adjoint(gradient)) / 2
     return np.conjugate(gradient) if gradient.dtype.kind == "c" else gradient
 
 
-def _pinv_gradient(g: Any, a: Any, inverse: Any) -> Any:
+def _pinv_gradient(g: Any, a: Array, inverse: Any) -> Any:
     """Return the gradient of matrices; `g` is the conjugate transpose of the gradient of their pseudo-inverses.
 
     The formula holds where the rank is locally constant.
@@ -231,13 +235,13 @@ def least_squares_(a: Any, b: Any, precomputed: Any, cutoff: float) -> Any:
 
 
 @derivative(least_squares_, "a")
-def _(g: Any, a: Any, b: Any, cutoff: float) -> Any:
+def _(g: Array, a: Array, b: Any, cutoff: float) -> Array:
     gradient = _pinv_gradient(product(b, g.mT), a, np.linalg.pinv(a, cutoff))
     return np.conjugate(gradient) if gradient.dtype.kind == "c" else gradient
 
 
 @derivative(least_squares_, "b")
-def _(g: Any, a: Any, cutoff: float) -> Any:
+def _(g: Array, a: Any, cutoff: float) -> Array:
     return product(np.linalg.pinv(a, cutoff).mT, g)
 
 
@@ -248,13 +252,13 @@ def squared_residuals_(a: Any, b: Any, precomputed: Any, cutoff: float) -> Any:
 
 
 @derivative(squared_residuals_, "a")
-def _(g: Any, a: Any, b: Any, cutoff: float) -> Any:
+def _(g: Any, a: Array, b: Any, cutoff: float) -> Array:
     x = np.linalg.lstsq(a, b, cutoff)[0]
     return product(scale_columns(product(a, x) - b, 2 * g), adjoint(x))
 
 
 @derivative(squared_residuals_, "b")
-def _(g: Any, a: Any, b: Any, cutoff: float) -> Any:
+def _(g: Any, a: Any, b: Any, cutoff: float) -> Array:
     x = np.linalg.lstsq(a, b, cutoff)[0]
     return scale_columns(b - product(a, x), 2 * g)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,17 +17,21 @@ from .linear_algebra import adjoint, product
 from .nondifferentiable import NonDifferentiable
 from .shaping import expand_dims, reshape, squeeze, transpose
 
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
+
 __all__ = ["cholesky", "det", "inv", "matrix_power", "slogdet", "solve", "tensorinv", "tensorsolve"]
 
 
 @primitive(np.linalg.inv, superlinear=True)
-def inv_(a: Any) -> Any:
+def inv_(a: Any) -> Array:
     """Return the inverses of square matrices."""
     return np.linalg.inv(a)
 
 
 @derivative(inv_, "a")
-def _(g: Any, out: Any) -> Any:
+def _(g: Array, out: Array) -> Array:
     transposed = out.mT
     return -product(product(transposed, g), transposed)
 
@@ -76,7 +80,7 @@ RULES[np.linalg.matrix_power] = matrix_power
 
 
 @NonDifferentiable
-def _identity(a: Any) -> Any:
+def _identity(a: Array) -> Any:
     """Return identity matrices of the shape and dtype of `a`."""
     result = np.empty_like(a)
     result[...] = eye_like(a, a.shape[-1], a.dtype)
@@ -84,7 +88,7 @@ def _identity(a: Any) -> Any:
 
 
 @primitive(superlinear=True)
-def solve_(a: Any, b: Any) -> Any:
+def solve_(a: Any, b: Any) -> Array:
     """Return x with `a @ x == b`, for matrices `b`."""
     if a.__class__ is not np.ndarray and is_device_array(a):
         # NumPy broadcasts the stacks of matrices.
@@ -94,12 +98,12 @@ def solve_(a: Any, b: Any) -> Any:
 
 
 @derivative(solve_, "a")
-def _(g: Any, a: Any, out: Any) -> Any:
+def _(g: Array, a: Array, out: Array) -> Array:
     return -product(_solve(a.mT, g), out.mT)
 
 
 @derivative(solve_, "b")
-def _(g: Any, a: Any) -> Any:
+def _(g: Array, a: Any) -> Array:
     return _solve(a.mT, g)
 
 
@@ -137,7 +141,7 @@ RULES[np.linalg.tensorsolve] = tensorsolve
 # Determinants.
 
 
-def slogdet(a: Any) -> tuple[Any, Any]:
+def slogdet(a: Array) -> tuple[Any, Any]:
     """Return the signs and the logarithms of the absolute values of determinants.
 
     The sign of a real determinant has no derivative. The sign of a complex one is the determinant divided by its
@@ -165,7 +169,7 @@ def sign_of_determinant(a: Any) -> Any:
 
 
 @derivative(sign_of_determinant, "a")
-def _(g: Any, a: Any, out: Any) -> Any:
+def _(g: Any, a: Array, out: Any) -> Array:
     # The sign changes only with the phase of the determinant.
     return _by_matrix(np.imag(g * out) * 1j) * np.linalg.inv(a).mT
 
@@ -173,7 +177,7 @@ def _(g: Any, a: Any, out: Any) -> Any:
 _complex_sign = sign_of_determinant.call
 
 
-def _by_matrix(factors: Any) -> Any:
+def _by_matrix(factors: Array) -> Any:
     """Return factors, one for each matrix of a stack, with two more axes to broadcast over the matrix."""
     return factors.reshape((*factors.shape, 1, 1))
 
@@ -185,18 +189,18 @@ def logarithm_of_determinant(a: Any) -> Any:
 
 
 @derivative(logarithm_of_determinant, "a")
-def _(g: Any, a: Any) -> Any:
+def _(g: Array, a: Array) -> Array:
     return _by_matrix(g) * adjoint(np.linalg.inv(a))
 
 
 @primitive(np.linalg.det, superlinear=True)
-def det_(a: Any) -> Any:
+def det_(a: Any) -> Array:
     """Return the determinants of square matrices."""
     return np.linalg.det(a)
 
 
 @derivative(det_, "a")
-def _(g: Any, a: Any, out: Any) -> Any:
+def _(g: Any, a: Array, out: Any) -> Array:
     if np.all(raw(out)):
         return _by_matrix(g * out) * np.linalg.inv(a).mT
     return _by_matrix(g) * _cofactors(a)
@@ -205,7 +209,7 @@ def _(g: Any, a: Any, out: Any) -> Any:
 det: Callable[..., Any] = det_.call
 
 
-def _cofactors(a: Any) -> Any:
+def _cofactors(a: Array) -> Any:
     """Return the matrices of cofactors; singular matrices have them, too."""
     side = a.shape[-1]
     rows = []
@@ -216,7 +220,7 @@ def _cofactors(a: Any) -> Any:
     return np.stack(rows, axis=-2)
 
 
-def _without(a: Any, column: int) -> Any:
+def _without(a: Array, column: int) -> Any:
     return a[..., [index for index in range(a.shape[-1]) if index != column]]
 
 
@@ -235,7 +239,7 @@ def cholesky_(a: Any, upper: bool) -> Any:
 
 
 @derivative(cholesky_, "a")
-def _(g: Any, out: Any, upper: bool) -> Any:
+def _(g: Array, out: Array, upper: bool) -> Array:
     lower, g = (adjoint(out), adjoint(g)) if upper else (out, g)
     inner = product(lower.mT, g) * _lower_with_half_of_diagonal(out.shape[-1], out)
     gradient = _solve(lower.mT, _solve(adjoint(lower), inner.mT).mT)

@@ -11,7 +11,7 @@ triangle; where the other does not mirror it, the gradient lies in the one that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from ..recording.decomposition import decomposition, joint_derivative
 from ..recording.primitive import RULES, derivative, primitive
 from ..settings.context import GRAD_MODE
 from .linear_algebra import adjoint, product
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "are_distinct",
@@ -169,13 +173,13 @@ RULES[np.linalg.eigh] = eigh
 
 
 @primitive(superlinear=True)
-def eigvalsh_(a: Any, UPLO: Literal["L", "U"]) -> Any:
+def eigvalsh_(a: Any, UPLO: Literal["L", "U"]) -> Array:
     """Return the eigenvalues of Hermitian matrices in ascending order."""
     return np.linalg.eigvalsh(a, UPLO)
 
 
 @derivative(eigvalsh_, "a")
-def _(g: Any, a: Any, UPLO: str) -> Any:
+def _(g: Array, a: Array, UPLO: str) -> Array:
     _, v = eigh(a, UPLO)
     return product(scale_columns(v, g), adjoint(v))
 
@@ -223,13 +227,13 @@ RULES[np.linalg.eig] = eig
 
 
 @primitive(np.linalg.eigvals, superlinear=True)
-def eigvals_(a: Any) -> Any:
+def eigvals_(a: Any) -> Array:
     """Return the eigenvalues of square matrices."""
     return np.linalg.eigvals(a)
 
 
 @derivative(eigvals_, "a")
-def _(g: Any, a: Any, out: Any) -> Any:
+def _(g: Any, a: Array, out: Array) -> Array:
     w, v = np.linalg.eig(a)
     # LAPACK may order the values differently when it computes no vectors.
     places = _match_nearest(raw(out), raw(w))

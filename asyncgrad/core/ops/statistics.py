@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,12 @@ from .nondifferentiable import NonDifferentiable
 from .reductions import average, max, mean, min, prod, std, sum, var
 from .shaping import atleast_2d, reshape, squeeze
 from .single_precision import by_single, holds_half
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+
 
 __all__ = [
     "corrcoef",
@@ -76,7 +82,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     return result if out is None else write(out, result)
 
 
-def _first_elements(array: Any, axes: tuple[int, ...]) -> Any:
+def _first_elements(array: Array, axes: tuple[int, ...]) -> Any:
     """Return the first element along axes, in the memory layout of NumPy's medians."""
     if len(axes) == 1:
         return array[(*(slice(None),) * axes[0], 0)]
@@ -255,7 +261,7 @@ def _variables(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     return concatenate((x, rows[1].T if not rowvar and rows[1].shape[0] != 1 else rows[1]))
 
 
-def _observation_weights(fweights: Any, aweights: Any, x: Any) -> Any:
+def _observation_weights(fweights: Any, aweights: Any, x: Array) -> Any:
     """Return the weight of each observation, a column of `x`, or None without weights."""
     count = x.shape[1]
     weights: Any = None
@@ -286,7 +292,7 @@ def cov(
     fweights: Any = None,
     aweights: Any = None,
     *,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
 ) -> Any:
     """Return the covariance matrix of variables, which are rows unless `rowvar` is false."""
     if ddof is not None and ddof != int(ddof):
@@ -314,7 +320,7 @@ def cov(
 RULES[np.cov] = cov
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: npt.DTypeLike | None = None) -> Any:
     """Return the correlation matrix of variables, which are rows unless `rowvar` is false."""
     found = cov(x, y, rowvar, dtype=dtype)
     if not found.ndim:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays.values import is_device_array, raw
 from ..recording.kernels import kernel
 from ..recording.primitive import Primitive, derivative, differentiable, primitive
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = [
     "arccos",
@@ -95,32 +99,32 @@ def _square_of_secant(x: Any, out: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda x: np.sqrt((1 - x) * (1 + x)))
-def root_of_one_less_square_(x: Any) -> Any:
+def root_of_one_less_square_(x: Any) -> Array:
     """Return the square root of 1 - x**2."""
     return np.sqrt(-(x - 1)) * np.sqrt(x - -1) if x.dtype.kind == "c" else np.sqrt((1 - x) * (1 + x))
 
 
 @derivative(root_of_one_less_square_, "x")
-def _(g: Any, x: Any, out: Any) -> Any:
+def _(g: Any, x: Any, out: Any) -> Array:
     return -g * (x / out)
 
 
 @primitive()
 @kernel(expression=lambda x: np.sqrt(x - 1) * np.sqrt(x + 1))
-def root_of_square_less_one_(x: Any) -> Any:
+def root_of_square_less_one_(x: Any) -> Array:
     """Return the square root of x**2 - 1."""
     return np.sqrt(x - 1) * np.sqrt(x - -1)
 
 
 @derivative(root_of_square_less_one_, "x")
-def _(g: Any, x: Any, out: Any) -> Any:
+def _(g: Any, x: Any, out: Any) -> Array:
     return g * (x / out)
 
 
 @primitive()
 @kernel(expression=lambda x: np.hypot(x, np.ones_like(x)))
 @np.errstate(over="ignore", invalid="ignore")
-def root_of_one_and_square_(x: Any) -> Any:
+def root_of_one_and_square_(x: Any) -> Array:
     """Return the square root of 1 + x**2."""
     # Where the square overflows, the root of the sum is the number itself. (NumPy's hypot takes seven times as long.)
     if x.dtype.kind == "c":
@@ -131,32 +135,32 @@ def root_of_one_and_square_(x: Any) -> Any:
 
 
 @derivative(root_of_one_and_square_, "x")
-def _(g: Any, x: Any, out: Any) -> Any:
+def _(g: Any, x: Any, out: Any) -> Array:
     return g * (x / out)
 
 
 @primitive()
 @kernel(expression=lambda x: 1 / (1 + x * x))
 @np.errstate(over="ignore")
-def arctan_slope_(x: Any) -> Any:
+def arctan_slope_(x: Any) -> Array:
     """Return 1 / (1 + x**2)."""
     return 1 / (x - 1j) / (x + 1j) if x.dtype.kind == "c" else 1 / (1 + x * x)
 
 
 @derivative(arctan_slope_, "x")
-def _(g: Any, x: Any, out: Any) -> Any:
+def _(g: Any, x: Any, out: Any) -> Array:
     return g * (-2 * x * out * out)
 
 
 @primitive()
 @kernel(expression=lambda x: 1 / ((1 - x) * (1 + x)))
-def arctanh_slope_(x: Any) -> Any:
+def arctanh_slope_(x: Any) -> Array:
     """Return 1 / (1 - x**2)."""
     return 1 / (1 - x) / (1 + x) if x.dtype.kind == "c" else 1 / ((1 - x) * (1 + x))
 
 
 @derivative(arctanh_slope_, "x")
-def _(g: Any, x: Any, out: Any) -> Any:
+def _(g: Any, x: Any, out: Any) -> Array:
     return g * (2 * x * out * out)
 
 
@@ -196,17 +200,17 @@ def over_square_distance_(value: Any, y: Any, x: Any) -> Any:
 
 
 @derivative(over_square_distance_, "value")
-def _(g: Any, y: Any, x: Any) -> Any:
+def _(g: Array, y: Any, x: Any) -> Array:
     return over_square_distance(g, y, x)
 
 
 @derivative(over_square_distance_, "y")
-def _(g: Any, y: Any, x: Any, out: Any) -> Any:
+def _(g: Any, y: Array, x: Any, out: Any) -> Array:
     return g * (-2 * out * over_square_distance(y, y, x))
 
 
 @derivative(over_square_distance_, "x")
-def _(g: Any, y: Any, x: Any, out: Any) -> Any:
+def _(g: Any, y: Any, x: Array, out: Any) -> Array:
     return g * (-2 * out * over_square_distance(x, y, x))
 
 
@@ -237,7 +241,7 @@ kernel(expression=_sinc)(np.sinc)
 
 @primitive(np.sinc)
 @kernel(expression=_sinc)
-def sinc(x: Any) -> Any:
+def sinc(x: Any) -> Array:
     """Return sin(pi x) / (pi x), and 1 at 0."""
     return np.sinc(x)
 
@@ -272,12 +276,12 @@ def sinc_derivative(x: Any, order: int) -> Any:
 
 
 @derivative(sinc, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g * _slope(x, 1)
 
 
 @derivative(sinc_derivative, "x")
-def _(g: Any, x: Any, order: int) -> Any:
+def _(g: Any, x: Array, order: int) -> Array:
     return g * _slope(x, order + 1)
 
 

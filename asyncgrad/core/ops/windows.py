@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from ..arrays.values import is_device_array, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
 from ..views.geometry import Slice, TensorGeometry
 from ..views.strided import put_at
+
+if TYPE_CHECKING:
+    from ..arrays.array import Array
+
 
 __all__ = ["as_strided", "sliding_window_view"]
 
@@ -34,7 +38,7 @@ def windows_(x: Any, lengths: tuple[int, ...], axes: tuple[int, ...], writeable:
 
 
 @primitive()
-def put_windows_(g: Any, shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def put_windows_(g: Any, shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     """Return zeros of a shape with each window added at its position; windows may overlap."""
     total = zeros_like(g, shape)
     for start in itertools.product(*map(range, lengths)):
@@ -48,17 +52,17 @@ def put_windows_(g: Any, shape: tuple[int, ...], lengths: tuple[int, ...], axes:
 
 
 @derivative(windows_, "x")
-def _(g: Any, x_shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def _(g: Array, x_shape: tuple[int, ...], lengths: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     return put_windows_(g, x_shape, lengths, axes)
 
 
 @derivative(put_windows_, "g")
-def _(h: Any, lengths: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+def _(h: Array, lengths: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     return windows_(h, lengths, axes, False)
 
 
 def sliding_window_view(
-    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+    x: Array, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
 ) -> Any:
     """Return a view of the windows of shape `window_shape` that slide along axes; read-only unless `writeable`."""
     lengths = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
@@ -83,7 +87,7 @@ def strided_(a: Any, place: Slice) -> Any:
 
 
 @derivative(strided_, "a")
-def _(g: Any, place: Slice) -> Any:
+def _(g: Array, place: Slice) -> Array:
     return put_at(g, place)
 
 

@@ -13,6 +13,7 @@ from ..graph.node import Node, TraceableNode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
 __all__ = ["HandwrittenNode"]
 
 
@@ -27,7 +28,7 @@ class HandwrittenNode(TraceableNode):
     #: Whether all gradients are certain to have the shape and dtype of the incoming one.
     keeps_spec = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls.plan = cls
 
@@ -60,7 +61,7 @@ class HandwrittenNode(TraceableNode):
         """Tell whether a run reads large arrays where all gradients are defined."""
         return sum(prod(metadata.shape) for metadata in self.input_metadata if metadata is not None) >= LARGE
 
-    def cost_key(self, grads: Sequence[Any]) -> tuple[Any, float]:
+    def cost_key(self, grads: Sequence[Any]) -> tuple[object, float]:
         """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
         return super().cost_key(grads)[0], estimated_seconds([sum(map(size_of, grads))], 1, False)
 

@@ -121,7 +121,7 @@ class Primitive:
         for numpy_function in self.numpy_functions:
             RULES[numpy_function] = self.call
 
-    def operator(self, deferred: Callable[[Any, Exception, str, Any], Any]) -> Callable[[T, Any], T]:
+    def operator(self, deferred: Callable[[object, Exception, str, T], T]) -> Callable[[T, object], T]:
         """Return the wrapper of a function of two arrays as an operator, a method of the tensor on the left.
 
         Args:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from ...errors import ArgumentError
 from .context import DEFAULT_DTYPE, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    import numpy.typing as npt
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
 
 __all__ = ["default_dtype", "floating_dtype", "in_default_dtype"]
 
@@ -39,7 +48,7 @@ class default_dtype(Mode):
 
     __slots__ = ("_before_call", "_dtype")
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: npt.DTypeLike) -> None:
         try:
             self._dtype = np.dtype(dtype)
         except TypeError as error:
@@ -73,7 +82,7 @@ class default_dtype(Mode):
         DEFAULT_DTYPE.set(before)
         return clone
 
-    def __call__(self, function: Any) -> Any:
+    def __call__(self, function: F) -> F:
         """Return `function` wrapped; restore the dtype that the constructor changed, since only calls run in it."""
         if self._before_call is not None:
             DEFAULT_DTYPE.set(self._before_call[0])
@@ -81,7 +90,7 @@ class default_dtype(Mode):
         return super().__call__(function)
 
 
-def floating_dtype(dtype: Any = None) -> np.dtype[Any]:
+def floating_dtype(dtype: Any = None) -> np.dtype:
     """Return a dtype, or the default one for None."""
     return np.dtype(dtype or DEFAULT_DTYPE.get() or np.float64)
 

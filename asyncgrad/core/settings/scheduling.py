@@ -110,7 +110,7 @@ class _Setting(Mode):
 
     _variable: ContextVar[Any]
 
-    def __init__(self, inside: Any) -> None:
+    def __init__(self, inside: object) -> None:
         self._inside = inside
 
     def _get(self) -> Any:

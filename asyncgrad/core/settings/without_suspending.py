@@ -13,7 +13,7 @@ __all__ = ["run_without_suspending"]
 T = TypeVar("T")
 
 
-def run_without_suspending(coroutine: Coroutine[Any, Any, T], error: Callable[..., Exception], *args: Any) -> T:
+def run_without_suspending(coroutine: Coroutine[object, None, T], error: Callable[..., Exception], *args: Any) -> T:
     """Return the result of a coroutine, run with BLOCKING set, so that what it awaits of asyncgrad does not suspend.
 
     Args:

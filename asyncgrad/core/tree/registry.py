@@ -165,8 +165,8 @@ def register(
     cls: T,
     /,
     *,
-    flatten: Callable[[Any], tuple[Iterable[Any], Any]],
-    unflatten: Callable[[Any, tuple[Any, ...]], Any],
+    flatten: Callable[..., tuple[Iterable[object], object]],
+    unflatten: Callable[..., object],
 ) -> T: ...
 @overload
 def register(*, attributes: Sequence[str]) -> Callable[[T], T]: ...
@@ -175,8 +175,8 @@ def register(
     /,
     *,
     attributes: Sequence[str] | None = None,
-    flatten: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
-    unflatten: Callable[[Any, tuple[Any, ...]], Any] | None = None,
+    flatten: Callable[..., tuple[Iterable[object], object]] | None = None,
+    unflatten: Callable[..., object] | None = None,
 ) -> Any:
     """Make the instances of a class containers; a function or a class decorator.
 

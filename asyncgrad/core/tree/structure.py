@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 #: A leaf, or a container of trees. Anything may be a leaf, so that type checkers learn no more of it than this name.
-Tree: TypeAlias = Any
+Tree: TypeAlias = object
 
 
 @final
@@ -96,7 +96,7 @@ def _restored(cls: type, children: tuple[TreeStructure, ...], aux_data: Any, cou
 LEAF = TreeStructure()
 
 
-def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeStructure]:
+def flatten(tree: Tree, is_leaf: Callable[..., bool] | None = None) -> tuple[list[Any], TreeStructure]:
     """Return the leaves of a tree, in order, and its structure, which `unflatten` takes.
 
     Args:
@@ -117,7 +117,7 @@ def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[l
     return found, _flatten(tree, is_leaf, found)
 
 
-def leaves(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+def leaves(tree: Tree, is_leaf: Callable[..., bool] | None = None) -> list[Any]:
     """Return the leaves of a tree, in order.
 
     Args:
@@ -134,7 +134,7 @@ def leaves(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> list[Any
     return flatten(tree, is_leaf)[0]
 
 
-def unflatten(structure: TreeStructure, leaves: Iterable[Any]) -> Tree:
+def unflatten(structure: TreeStructure, leaves: Iterable[object]) -> Any:
     """Return a tree with the given structure and leaves.
 
     Args:
@@ -164,7 +164,7 @@ def unflatten(structure: TreeStructure, leaves: Iterable[Any]) -> Tree:
 
 
 def map(  # noqa: A001
-    function: Callable[..., Any], tree: Tree, *others: Tree, is_leaf: Callable[[Any], bool] | None = None
+    function: Callable[..., Any], tree: Tree, *others: Tree, is_leaf: Callable[..., bool] | None = None
 ) -> Any:
     """Return a tree with the structure of `tree` and the results of `function` for the leaves as its leaves.
 

@@ -18,7 +18,7 @@ from .structure import flatten, paths, unflatten
 __all__ = ["ravel"]
 
 
-def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
+def ravel(tree: object) -> tuple[Any, Callable[[Any], Any]]:
     """Return all numbers of a tree as one vector, and the function that turns such a vector into a tree.
 
     Both are differentiable. Booleans and ints are converted to float64.
@@ -77,7 +77,7 @@ def _as_inexact(leaf: Any, path: str) -> Any:
     return value if kind in "fc" else value.astype(np.float64)
 
 
-def _part(vector: Any, start: int, stop: int, shape: tuple[int, ...], dtype: np.dtype[Any], is_number: bool) -> Any:
+def _part(vector: Any, start: int, stop: int, shape: tuple[int, ...], dtype: np.dtype, is_number: bool) -> Any:
     part = vector[start:stop].reshape(shape)
     if part.dtype != dtype and np.can_cast(part.dtype, dtype, "same_kind"):
         part = part.astype(dtype)

@@ -14,7 +14,12 @@ from ..settings.arguments import truth
 from ..settings.context import Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from ..arrays.tensor_base import TensorBase, ViewMeta, ViewRecord
+
+    T = TypeVar("T")
 
 __all__ = [
     "ViewLocation",
@@ -97,7 +102,7 @@ class TensorGeometry(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
-    dtype: Any
+    dtype: np.dtype
 
     def reach(self) -> tuple[int, int]:
         """Return the first byte that the array occupies and the byte after the last, relative to the base."""
@@ -127,16 +132,16 @@ class ViewFunc(NamedTuple):
         [[0, 2], [1, 3]]
     """
 
-    steps: tuple[tuple[Any, tuple[Any, ...]], ...]
+    steps: tuple[tuple[Callable[..., Any], tuple[object, ...]], ...]
 
-    def __call__(self, base: Any) -> Any:
+    def __call__(self, base: T) -> T:
         """Return the view of `base`, which must have the memory layout of the original base."""
         for function, arguments in self.steps:
             base = function(base, *arguments)
         return base
 
     @classmethod
-    def of(cls, view: ViewMeta, *further: Any) -> ViewFunc | None:
+    def of(cls, view: ViewMeta, *further: tuple[Callable[..., Any], tuple[object, ...]]) -> ViewFunc | None:
         """Return the ViewFunc of a view, continued by the steps `further`; None if a function is unknown."""
         steps = [*reversed(further)]
         record: ViewRecord | None = view.record

@@ -44,13 +44,13 @@ __all__ = ["checkpoint_chain"]
 
 
 def checkpoint_chain(
-    functions: Iterable[Callable[[Any], Any]],
-    x: Any,
+    functions: Iterable[Callable[..., object]],
+    x: object,
     *,
     memory_budget: int | None = None,
     snapshots: int | str | None = None,
     preserve_rng: bool = True,
-    generators: Iterable[Any] = (),
+    generators: Iterable[object] = (),
 ) -> Any:
     """Return `functions[-1](...functions[1](functions[0](x)))`, keeping no more of it than a budget.
 

@@ -25,10 +25,10 @@ def checkpoint(
     *args: Any,
     use_reentrant: bool | None = None,
     preserve_rng: bool = True,
-    generators: Iterable[Any] = (),
+    generators: Iterable[object] = (),
     early_stop: bool = True,
     determinism_check: str = "default",
-    context_fn: Callable[[], Any] | None = None,
+    context_fn: Callable[[], object] | None = None,
     debug: bool = False,
     **kwargs: Any,
 ) -> Any:
@@ -146,13 +146,13 @@ def _check_options(use_reentrant: bool | None, options: CheckpointOptions) -> tu
 
 
 def checkpoint_sequential(
-    functions: Iterable[Callable[[Any], Any]],
+    functions: Iterable[Callable[..., object]],
     segments: int,
-    x: Any,
+    x: object,
     *,
     use_reentrant: bool | None = None,
     preserve_rng: bool = True,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Return `functions[-1](...functions[0](x))`, divided into segments of which all but the last are checkpointed.
 

@@ -53,7 +53,7 @@ async def _run_from(steps: Steps, step: Any) -> Any:
         steps.close()
 
 
-def run_nested(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def run_nested(coroutine: Coroutine[object, None, Any]) -> Any:
     """Run a backward inside a blocking one, which cannot wait for it, and return its result.
 
     Raises:

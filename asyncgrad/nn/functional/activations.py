@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,11 @@ from ..shared.arguments import array_of, as_saved, check_real, complex_error, fl
 from ..shared.error_function import normal_cdf, normal_pdf_into
 from ..shared.layouts import in_order_of
 from ..shared.rows import maximum_along, sum_along
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+    from ...core.tensor import Tensor
+
 
 __all__ = [
     "celu",
@@ -72,7 +77,7 @@ __all__ = [
 
 @primitive()
 @kernel(expression=lambda x: np.maximum(x, np.zeros_like(x)))
-def relu_(x: Any) -> Any:
+def relu_(x: Any) -> Array:
     """Return max(x, 0)."""
     x = as_array(x)
     if x.dtype.kind == "c":
@@ -85,24 +90,24 @@ def relu_(x: Any) -> Any:
 
 
 @derivative(relu_, "x")
-def _(g: Any, out: Any) -> Any:
+def _(g: Array, out: Array) -> Array:
     return relu_grad(g, out)
 
 
 @primitive()
-def relu_grad_(g: Any, y: Any) -> Any:
+def relu_grad_(g: Any, y: Any) -> Array:
     """Return g where the result y of relu is positive (or a NaN), and 0 elsewhere."""
     # No result of relu is negative.
     return np.multiply(in_order_of(y, g), y != 0)
 
 
 @derivative(relu_grad_, "g")
-def _(h: Any, y: Any) -> Any:
+def _(h: Array, y: Any) -> Array:
     return relu_grad(h, y)
 
 
 @derivative(relu_grad_, "y")
-def _(h: Any) -> Any:
+def _(h: Array) -> Array:
     return np.zeros_like(h)
 
 
@@ -110,7 +115,7 @@ _relu = relu_.call
 relu_grad: Callable[..., Any] = relu_grad_.call
 
 
-def relu(x: Any) -> Any:
+def relu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `max(x, 0)`; its derivative at 0 is 0.
 
     Args:
@@ -132,19 +137,19 @@ def relu(x: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda x, negative_slope: x * np.where(x > 0, np.ones_like(x), negative_slope))
-def leaky_relu_(x: Any, negative_slope: float) -> Any:
+def leaky_relu_(x: Any, negative_slope: float) -> Array:
     """Return x where it is positive, and negative_slope * x elsewhere."""
     return np.multiply(x, leaky_slope(x, negative_slope))
 
 
 @derivative(leaky_relu_, "x")
-def _(g: Any, x: Any, negative_slope: float) -> Any:
+def _(g: Any, x: Array, negative_slope: float) -> Array:
     return g * leaky_slope(x, negative_slope)
 
 
 @primitive()
 @kernel(expression=lambda x, negative_slope: np.where(x > 0, np.ones_like(x), negative_slope))
-def leaky_slope_(x: Any, negative_slope: float) -> Any:
+def leaky_slope_(x: Any, negative_slope: float) -> Array:
     """Return the derivative of leaky_relu: 1 where x is positive, and negative_slope elsewhere."""
     x = real_floating("leaky_relu", "x", as_array(x))
     slope = np.greater(x, 0).astype(x.dtype)
@@ -154,7 +159,7 @@ def leaky_slope_(x: Any, negative_slope: float) -> Any:
 
 
 @derivative(leaky_slope_, "x")
-def _(h: Any) -> Any:
+def _(h: Array) -> Array:
     return np.zeros_like(h)
 
 
@@ -162,7 +167,7 @@ _leaky_relu = leaky_relu_.call
 leaky_slope: Callable[..., Any] = leaky_slope_.call
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
+def leaky_relu(x: Tensor | np.ndarray, negative_slope: float = 0.01) -> Tensor | np.ndarray:
     """Return x where it is positive, and `negative_slope * x` elsewhere; its derivative at 0 is `negative_slope`.
 
     Args:
@@ -218,7 +223,7 @@ _LITTLE = 2.0**-8
 
 
 @derivative(sigmoid_, "x")
-def _(g: Any, x: Any, out: Any) -> Any:
+def _(g: Any, x: Any, out: Any) -> Array:
     if g.__class__ is not np.ndarray or g.dtype is not out.dtype or g.dtype.kind != "f":
         rest = 1 - out
         return g * (out * np.where(rest > _LITTLE, rest, _sigmoid(-x)))
@@ -240,7 +245,7 @@ _sigmoid = sigmoid_.call
 logistic: Callable[..., Any] = sigmoid_.function
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `1 / (1 + exp(-x))`, without overflow.
 
     Args:
@@ -260,7 +265,7 @@ def sigmoid(x: Any) -> Any:
 _tanh = tanh_.call
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return the hyperbolic tangent; the same as `np.tanh`.
 
     Its gradient is computed from the result, so that x need not be kept in memory, and is 0 where the result rounds to
@@ -290,7 +295,7 @@ def silu_(x: Any) -> Any:
 
 
 @derivative(silu_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Array, x: Array) -> Array:
     return silu_grad(g, x)
 
 
@@ -301,7 +306,7 @@ def _silu_slope(x: Any, s: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda g, x: _silu_slope(x, logistic(x)) * g)
-def silu_grad_(g: Any, x: Any) -> Any:
+def silu_grad_(g: Any, x: Any) -> Array:
     """Return g times the derivative of silu, s (1 + x (1 - s)) where s = sigmoid(x)."""
     s = logistic(x)
     value = np.subtract(1, s, out=empty_like(s))
@@ -313,12 +318,12 @@ def silu_grad_(g: Any, x: Any) -> Any:
 
 
 @derivative(silu_grad_, "g")
-def _(h: Any, x: Any) -> Any:
+def _(h: Array, x: Any) -> Array:
     return silu_grad(h, x)
 
 
 @derivative(silu_grad_, "x")
-def _(h: Any, g: Any, x: Any) -> Any:
+def _(h: Any, g: Any, x: Any) -> Array:
     s, rest = _sigmoid(x), _sigmoid(-x)
     return h * g * s * rest * (2 + x * (rest - s))
 
@@ -327,7 +332,7 @@ _silu = silu_.call
 silu_grad: Callable[..., Any] = silu_grad_.call
 
 
-def silu(x: Any) -> Any:
+def silu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `x * sigmoid(x)`, also known as swish.
 
     Args:
@@ -351,7 +356,7 @@ def _softplus_expression(x: Any, beta: float, threshold: float) -> Any:
 
 @primitive()
 @kernel(expression=_softplus_expression)
-def softplus_(x: Any, beta: float, threshold: float) -> Any:
+def softplus_(x: Any, beta: float, threshold: float) -> Array:
     """Return log(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""
     x = real_floating("softplus", "x", as_array(x))
     scaled = x * beta
@@ -361,20 +366,20 @@ def softplus_(x: Any, beta: float, threshold: float) -> Any:
 
 
 @derivative(softplus_, "x")
-def _(g: Any, x: Any, beta: float, threshold: float) -> Any:
+def _(g: Any, x: Array, beta: float, threshold: float) -> Array:
     return g * softplus_slope(x, beta, threshold)
 
 
 @primitive()
 @kernel(expression=lambda x, beta, threshold: np.where(x * beta > threshold, 1, logistic(x * beta)))
-def softplus_slope_(x: Any, beta: float, threshold: float) -> Any:
+def softplus_slope_(x: Any, beta: float, threshold: float) -> Array:
     """Return the derivative of softplus: sigmoid(beta x), and 1 where beta x is above the threshold."""
     scaled = x * beta
     return np.where(scaled > threshold, 1, logistic(scaled)).astype(x.dtype, copy=False)
 
 
 @derivative(softplus_slope_, "x")
-def _(g: Any, x: Any, out: Any, beta: float, threshold: float) -> Any:
+def _(g: Any, x: Any, out: Any, beta: float, threshold: float) -> Array:
     return g * (beta * out * np.where(x * beta > threshold, 0, _sigmoid(x * -beta)))
 
 
@@ -382,7 +387,7 @@ _softplus = softplus_.call
 softplus_slope: Callable[..., Any] = softplus_slope_.call
 
 
-def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(x: Tensor | np.ndarray, beta: float = 1.0, threshold: float = 20.0) -> Tensor | np.ndarray:
     """Return `log(1 + exp(beta * x)) / beta`, a smooth relu, without overflow.
 
     Args:
@@ -406,7 +411,7 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 @primitive()
 @kernel(expression=lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))))
-def elu_(x: Any, alpha: float) -> Any:
+def elu_(x: Any, alpha: float) -> Array:
     """Return x where it is positive, and alpha (exp(x) - 1) elsewhere."""
     x = real_floating("elu", "x", as_array(x))
     # One of the summands is 0: np.where takes ten times as long as a sum.
@@ -414,19 +419,19 @@ def elu_(x: Any, alpha: float) -> Any:
 
 
 @derivative(elu_, "x")
-def _(g: Any, x: Any, alpha: float) -> Any:
+def _(g: Any, x: Array, alpha: float) -> Array:
     return g * elu_slope(x, alpha, 1)
 
 
 @primitive()
 @kernel(expression=lambda x, alpha, positive: np.where(x > 0, positive, alpha * np.exp(np.minimum(x, 0))))
-def elu_slope_(x: Any, alpha: float, positive: float) -> Any:
+def elu_slope_(x: Any, alpha: float, positive: float) -> Array:
     """Return `positive` where x is positive, and alpha exp(x) elsewhere: with 1, the derivative of elu."""
     return alpha * np.exp(np.clip(x, -np.inf, 0)) * np.logical_not(x > 0) + positive * (x > 0).astype(x.dtype)
 
 
 @derivative(elu_slope_, "x")
-def _(g: Any, x: Any, alpha: float) -> Any:
+def _(g: Any, x: Array, alpha: float) -> Array:
     return g * elu_slope(x, alpha, 0)
 
 
@@ -434,7 +439,7 @@ _elu = elu_.call
 elu_slope: Callable[..., Any] = elu_slope_.call
 
 
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: Tensor | np.ndarray, alpha: float = 1.0) -> Tensor | np.ndarray:
     """Return x where it is positive, and `alpha * (exp(x) - 1)` elsewhere.
 
     Args:
@@ -469,20 +474,20 @@ def _is_between(x: Any, low: float, high: float) -> Any:
 
 @primitive()
 @kernel(expression=lambda x, low, high: np.minimum(np.maximum(x, low), high))
-def hardtanh_(x: Any, low: float, high: float) -> Any:
+def hardtanh_(x: Any, low: float, high: float) -> Array:
     """Return x, but at least `low` and at most `high`."""
     return np.clip(real_floating("hardtanh", "x", as_array(x)), low, high)
 
 
 @derivative(hardtanh_, "x")
-def _(g: Any, x: Any, low: float, high: float) -> Any:
+def _(g: Any, x: Array, low: float, high: float) -> Array:
     return g * _is_between(x, low, high)
 
 
 _hardtanh = hardtanh_.call
 
 
-def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+def hardtanh(x: Tensor | np.ndarray, min_val: float = -1.0, max_val: float = 1.0) -> Tensor | np.ndarray:
     """Return x, but at least `min_val` and at most `max_val`; its derivative at these two is 0.
 
     Args:
@@ -507,7 +512,7 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     return _hardtanh(x, min_val, max_val)
 
 
-def relu6(x: Any) -> Any:
+def relu6(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `max(x, 0)`, but at most 6; its derivative at 0 and at 6 is 0.
 
     Args:
@@ -530,21 +535,21 @@ def relu6(x: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6)
-def hardsigmoid_(x: Any) -> Any:
+def hardsigmoid_(x: Any) -> Array:
     """Return x / 6 + 1 / 2, but at least 0 and at most 1."""
     x = real_floating("hardsigmoid", "x", as_array(x))
     return np.clip(x + 3, 0, 6) / 6
 
 
 @derivative(hardsigmoid_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g * _is_between(x, -3, 3) * (1 / 6)
 
 
 _hardsigmoid = hardsigmoid_.call
 
 
-def hardsigmoid(x: Any) -> Any:
+def hardsigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `x / 6 + 1 / 2`, but at least 0 and at most 1: a sigmoid of straight lines.
 
     Args:
@@ -569,26 +574,26 @@ def hardsigmoid(x: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6)
-def hardswish_(x: Any) -> Any:
+def hardswish_(x: Any) -> Array:
     """Return x * hardsigmoid(x)."""
     x = real_floating("hardswish", "x", as_array(x))
     return x * np.clip(x + 3, 0, 6) / 6
 
 
 @derivative(hardswish_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g * hardswish_slope(x)
 
 
 @primitive()
 @kernel(expression=lambda x: np.where(x <= -3, 0, np.where(x >= 3, 1, x / 3 + 0.5)))
-def hardswish_slope_(x: Any) -> Any:
+def hardswish_slope_(x: Any) -> Array:
     """Return the derivative of hardswish: x / 3 + 1 / 2 between -3 and 3, and 0 or 1 elsewhere."""
     return (np.clip(x, -3, 3) / 3 + 0.5) * _is_between(x, -3, 3) + (x >= 3)
 
 
 @derivative(hardswish_slope_, "x")
-def _(h: Any, x: Any) -> Any:
+def _(h: Any, x: Array) -> Array:
     return h * _is_between(x, -3, 3) * (1 / 3)
 
 
@@ -596,7 +601,7 @@ _hardswish = hardswish_.call
 hardswish_slope: Callable[..., Any] = hardswish_slope_.call
 
 
-def hardswish(x: Any) -> Any:
+def hardswish(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `x * hardsigmoid(x)`.
 
     Args:
@@ -626,7 +631,7 @@ def _is_left(x: Any, lambd: float) -> Any:
 
 @primitive()
 @kernel(expression=lambda x, lambd: np.where(np.abs(x) <= lambd, 0, x))
-def hardshrink_(x: Any, lambd: float) -> Any:
+def hardshrink_(x: Any, lambd: float) -> Array:
     """Return 0 where x is from -lambd to lambd, and x elsewhere."""
     x = real_floating("hardshrink", "x", as_array(x))
     # 0 is added for those that have become -0.
@@ -634,14 +639,14 @@ def hardshrink_(x: Any, lambd: float) -> Any:
 
 
 @derivative(hardshrink_, "x")
-def _(g: Any, x: Any, lambd: float) -> Any:
+def _(g: Any, x: Array, lambd: float) -> Array:
     return g * _is_left(x, lambd)
 
 
 _hardshrink = hardshrink_.call
 
 
-def hardshrink(x: Any, lambd: float = 0.5) -> Any:
+def hardshrink(x: Tensor | np.ndarray, lambd: float = 0.5) -> Tensor | np.ndarray:
     """Return 0 where x is from `-lambd` to `lambd`, and x elsewhere.
 
     Args:
@@ -664,21 +669,21 @@ def hardshrink(x: Any, lambd: float = 0.5) -> Any:
 
 @primitive()
 @kernel(expression=lambda x, lambd: x - np.minimum(np.maximum(x, -lambd), lambd))
-def softshrink_(x: Any, lambd: float) -> Any:
+def softshrink_(x: Any, lambd: float) -> Array:
     """Return x moved by lambd towards 0, and 0 where it would pass it."""
     x = real_floating("softshrink", "x", as_array(x))
     return x - np.clip(x, -lambd, lambd)
 
 
 @derivative(softshrink_, "x")
-def _(g: Any, x: Any, lambd: float) -> Any:
+def _(g: Any, x: Array, lambd: float) -> Array:
     return g * _is_left(x, lambd)
 
 
 _softshrink = softshrink_.call
 
 
-def softshrink(x: Any, lambd: float = 0.5) -> Any:
+def softshrink(x: Tensor | np.ndarray, lambd: float = 0.5) -> Tensor | np.ndarray:
     """Return x moved by `lambd` towards 0, and 0 where it would pass it.
 
     Args:
@@ -707,21 +712,21 @@ def softshrink(x: Any, lambd: float = 0.5) -> Any:
 
 @primitive()
 @kernel(expression=lambda x, threshold, value: np.where(x <= threshold, value, x))
-def threshold_(x: Any, threshold: float, value: float) -> Any:
+def threshold_(x: Any, threshold: float, value: float) -> Array:
     """Return x where it is above the threshold, and `value` elsewhere."""
     x = real_floating("threshold", "x", as_array(x))
     return np.where(x <= threshold, value, x).astype(x.dtype, copy=False)
 
 
 @derivative(threshold_, "x")
-def _(g: Any, x: Any, threshold: float) -> Any:
+def _(g: Any, x: Any, threshold: float) -> Array:
     return g * np.logical_not(x <= threshold)
 
 
 _threshold = threshold_.call
 
 
-def threshold(x: Any, threshold: float, value: float) -> Any:
+def threshold(x: Tensor | np.ndarray, threshold: float, value: float) -> Tensor | np.ndarray:
     """Return x where it is above the threshold, and `value` elsewhere.
 
     Args:
@@ -751,7 +756,7 @@ def _prelu(x: Any, weight: Any) -> Any:
     return x * np.where(x > 0, 1, weight)
 
 
-def prelu(x: Any, weight: Any) -> Any:
+def prelu(x: Tensor | np.ndarray, weight: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return x where it is positive, and `weight * x` elsewhere.
 
     Args:
@@ -785,13 +790,13 @@ def prelu(x: Any, weight: Any) -> Any:
 
 
 def rrelu(
-    x: Any,
+    x: Tensor | np.ndarray,
     lower: float = 1 / 8,
     upper: float = 1 / 3,
     training: bool = False,
     *,
     rng: np.random.Generator | None = None,
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return x where it is positive, and x times a random slope elsewhere.
 
     Args:
@@ -835,14 +840,14 @@ def _tanh_of_softplus(x: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda x: x * _tanh_of_softplus(x))
-def mish_(x: Any) -> Any:
+def mish_(x: Any) -> Array:
     """Return x * tanh(softplus(x))."""
     x = real_floating("mish", "x", as_array(x))
     return x * _tanh_of_softplus(x)
 
 
 @derivative(mish_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g * mish_slope(x)
 
 
@@ -861,7 +866,7 @@ def mish_slope_(x: Any) -> Any:
 
 
 @derivative(mish_slope_, "x")
-def _(h: Any, x: Any) -> Any:
+def _(h: Any, x: Any) -> Array:
     # In terms of the sigmoid and of what is left of it to 1: 1 - t^2 has no digits far above 0.
     s, rest = sigmoid(x), sigmoid(-x)
     sum_of_squares = 1 + rest * rest
@@ -874,7 +879,7 @@ _mish = mish_.call
 mish_slope: Callable[..., Any] = mish_slope_.call
 
 
-def mish(x: Any) -> Any:
+def mish(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `x * tanh(softplus(x))`.
 
     Args:
@@ -906,7 +911,7 @@ def _selu(x: Any) -> Any:
     return elu(x, SELU_ALPHA) * SELU_SCALE
 
 
-def selu(x: Any) -> Any:
+def selu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `elu(x, alpha)` times a factor, which keep outputs of mean 0 and variance 1 so from layer to layer.
 
     Args:
@@ -929,7 +934,7 @@ def selu(x: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)))
-def celu_(x: Any, alpha: float) -> Any:
+def celu_(x: Any, alpha: float) -> Array:
     """Return x where it is positive, and alpha (exp(x / alpha) - 1) elsewhere."""
     x = real_floating("celu", "x", as_array(x))
     # One of the summands is 0: np.where takes ten times as long as a sum.
@@ -937,7 +942,7 @@ def celu_(x: Any, alpha: float) -> Any:
 
 
 @derivative(celu_, "x")
-def _(g: Any, x: Any, alpha: float) -> Any:
+def _(g: Any, x: Array, alpha: float) -> Array:
     return g * celu_slope(x, alpha, 1.0, 1.0)
 
 
@@ -945,14 +950,14 @@ def _(g: Any, x: Any, alpha: float) -> Any:
 @kernel(
     expression=lambda x, alpha, factor, positive: np.where(x > 0, positive, factor * np.exp(np.minimum(x, 0) / alpha))
 )
-def celu_slope_(x: Any, alpha: float, factor: float, positive: float) -> Any:
+def celu_slope_(x: Any, alpha: float, factor: float, positive: float) -> Array:
     """Return `positive` where x is positive, and factor exp(x / alpha) elsewhere: with 1 and 1 the slope of celu."""
     negative = factor * np.exp(np.clip(x, -np.inf, 0) / alpha) * np.logical_not(x > 0)
     return negative + positive * (x > 0).astype(x.dtype)
 
 
 @derivative(celu_slope_, "x")
-def _(h: Any, x: Any, alpha: float, factor: float) -> Any:
+def _(h: Any, x: Array, alpha: float, factor: float) -> Array:
     return h * celu_slope(x, alpha, factor, 0.0) / alpha
 
 
@@ -960,7 +965,7 @@ _celu = celu_.call
 celu_slope: Callable[..., Any] = celu_slope_.call
 
 
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: Tensor | np.ndarray, alpha: float = 1.0) -> Tensor | np.ndarray:
     """Return x where it is positive, and `alpha * (exp(x / alpha) - 1)` elsewhere, which has a slope of 1 at 0.
 
     Args:
@@ -992,7 +997,7 @@ def _logsigmoid(x: Any) -> Any:
     return -softplus(-x, 1.0, math.inf)
 
 
-def logsigmoid(x: Any) -> Any:
+def logsigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return the logarithm of `sigmoid(x)`, without overflow.
 
     Args:
@@ -1015,21 +1020,21 @@ def logsigmoid(x: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda x: x / (1 + np.abs(x)))
-def softsign_(x: Any) -> Any:
+def softsign_(x: Any) -> Array:
     """Return x / (1 + abs(x))."""
     return x / (1 + np.abs(x))
 
 
 # Not the derivative of the quotient, which is a difference of two numbers that are nearly equal far from 0.
 @derivative(softsign_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g / (1 + np.abs(x)) / (1 + np.abs(x))
 
 
 _softsign = softsign_.call
 
 
-def softsign(x: Any) -> Any:
+def softsign(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `x / (1 + abs(x))`.
 
     Args:
@@ -1052,21 +1057,21 @@ def softsign(x: Any) -> Any:
 
 @primitive()
 @kernel(expression=lambda x: x - np.tanh(x))
-def tanhshrink_(x: Any) -> Any:
+def tanhshrink_(x: Any) -> Array:
     """Return x - tanh(x)."""
     return x - np.tanh(x)
 
 
 # Not 1 less the derivative of tanh, which is nearly 1 next to 0.
 @derivative(tanhshrink_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g * np.square(np.tanh(x))
 
 
 _tanhshrink = tanhshrink_.call
 
 
-def tanhshrink(x: Any) -> Any:
+def tanhshrink(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Return `x - tanh(x)`.
 
     Args:
@@ -1088,7 +1093,7 @@ def _gated(x: Any, gate: Any) -> Any:
     return x * sigmoid(gate)
 
 
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
     """Return the first half of x along an axis, times the sigmoid of the second half.
 
     Args:
@@ -1129,12 +1134,12 @@ def gelu_(x: Any, cdf: Any) -> Any:
 
 
 @derivative(gelu_, "x")
-def _(g: Any, x: Any, cdf: Any) -> Any:
+def _(g: Array, x: Array, cdf: Any) -> Array:
     return gelu_grad(g, x, cdf)
 
 
 @derivative(gelu_, "cdf")
-def _(g: Any) -> None:
+def _(g: Array) -> None:
     """Return no gradient: `cdf` is a function of x, and the derivative by x includes it."""
 
 
@@ -1155,18 +1160,18 @@ def gelu_grad_(g: Any, x: Any, cdf: Any) -> Any:
 
 
 @derivative(gelu_grad_, "g")
-def _(h: Any, x: Any, cdf: Any) -> Any:
+def _(h: Array, x: Any, cdf: Any) -> Array:
     return gelu_grad(h, x, cdf)
 
 
 @derivative(gelu_grad_, "x")
-def _(h: Any, g: Any, x: Any) -> Any:
+def _(h: Any, g: Any, x: Any) -> Array:
     square = x * x
     return h * g * (2 - square) * np.exp(square * -0.5) * (1 / math.sqrt(2 * math.pi))
 
 
 @derivative(gelu_grad_, "cdf")
-def _(h: Any) -> None:
+def _(h: Array) -> None:
     """Return no gradient, as above."""
 
 
@@ -1208,12 +1213,12 @@ def gelu_tanh_(x: Any, gate: Any) -> Any:
 
 
 @derivative(gelu_tanh_, "x")
-def _(g: Any, x: Any, gate: Any) -> Any:
+def _(g: Array, x: Array, gate: Any) -> Array:
     return gelu_tanh_grad(g, x, gate)
 
 
 @derivative(gelu_tanh_, "gate")
-def _(g: Any) -> None:
+def _(g: Array) -> None:
     """Return no gradient, as for the cdf above."""
 
 
@@ -1229,7 +1234,7 @@ def _gelu_tanh_slope(x: Any, gate: Any) -> Any:
 @primitive()
 @kernel(expression=lambda g, x, gate: _gelu_tanh_slope(x, gate) * g)
 @np.errstate(over="ignore")
-def gelu_tanh_grad_(g: Any, x: Any, gate: Any) -> Any:
+def gelu_tanh_grad_(g: Any, x: Any, gate: Any) -> Array:
     """Return g (gate + gate (1 - gate) x 2 a (1 + 3 b x**2))."""
     if gate is None:
         gate = _gate(x)
@@ -1247,12 +1252,12 @@ def gelu_tanh_grad_(g: Any, x: Any, gate: Any) -> Any:
 
 
 @derivative(gelu_tanh_grad_, "g")
-def _(h: Any, x: Any, gate: Any) -> Any:
+def _(h: Array, x: Any, gate: Any) -> Array:
     return gelu_tanh_grad(h, x, gate)
 
 
 @derivative(gelu_tanh_grad_, "x")
-def _(h: Any, g: Any, x: Any) -> Any:
+def _(h: Any, g: Any, x: Any) -> Array:
     x = np.minimum(np.maximum(x, -100.0), 100.0)
     square = x * x
     inner_slope = INNER + INNER * CUBIC * 3 * square
@@ -1263,7 +1268,7 @@ def _(h: Any, g: Any, x: Any) -> Any:
 
 
 @derivative(gelu_tanh_grad_, "gate")
-def _(h: Any) -> None:
+def _(h: Array) -> None:
     """Return no gradient, as above."""
 
 
@@ -1272,7 +1277,7 @@ gelu_tanh_grad: Callable[..., Any] = gelu_tanh_grad_.call
 
 
 @on_device_of_arguments
-def gelu(x: Any, approximate: str = "none") -> Any:
+def gelu(x: Tensor | np.ndarray, approximate: str = "none") -> Tensor | np.ndarray:
     """Return x times the normal distribution function at x.
 
     Args:
@@ -1349,7 +1354,7 @@ def softmax_(x: Any, axis: int) -> Any:
 
 
 @derivative(softmax_, "x")
-def _(g: Any, out: Any, axis: int) -> Any:
+def _(g: Array, out: Array, axis: int) -> Array:
     return softmax_grad(g, out, axis)
 
 
@@ -1365,12 +1370,12 @@ def softmax_grad_(g: Any, y: Any, axis: int) -> Any:
 
 # The Jacobian of softmax is symmetric.
 @derivative(softmax_grad_, "g")
-def _(h: Any, y: Any, axis: int) -> Any:
+def _(h: Array, y: Any, axis: int) -> Array:
     return softmax_grad(h, y, axis)
 
 
 @derivative(softmax_grad_, "y")
-def _(h: Any, g: Any, y: Any, axis: int) -> Any:
+def _(h: Any, g: Any, y: Any, axis: int) -> Array:
     return h * g - g * np.sum(h * y, axis=axis, keepdims=True) - h * np.sum(g * y, axis=axis, keepdims=True)
 
 
@@ -1378,7 +1383,7 @@ _softmax = softmax_.call
 softmax_grad: Callable[..., Any] = softmax_grad_.call
 
 
-def softmax(x: Any, axis: int = -1) -> Any:
+def softmax(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
     """Return `exp(x) / sum(exp(x))` along an axis, without overflow.
 
     A row that holds minus infinities only gives NaNs.
@@ -1398,7 +1403,7 @@ def softmax(x: Any, axis: int = -1) -> Any:
     return _softmax(x, axis)
 
 
-def softmin(x: Any, axis: int = -1) -> Any:
+def softmin(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
     """Return `softmax(-x, axis)`.
 
     Args:
@@ -1418,7 +1423,7 @@ def softmin(x: Any, axis: int = -1) -> Any:
 
 @primitive()
 @kernel(name="log_softmax")
-def log_softmax_(x: Any, axis: int) -> Any:
+def log_softmax_(x: Any, axis: int) -> Array:
     """Return x - log(sum(exp(x))) along an axis."""
     x = floating(as_array(x))
     with np.errstate(invalid="ignore"):
@@ -1428,13 +1433,13 @@ def log_softmax_(x: Any, axis: int) -> Any:
 
 
 @derivative(log_softmax_, "x")
-def _(g: Any, out: Any, axis: int) -> Any:
+def _(g: Array, out: Array, axis: int) -> Array:
     return log_softmax_grad(g, out, axis)
 
 
 @primitive()
 @kernel(name="log_softmax_grad")
-def log_softmax_grad_(g: Any, y: Any, axis: int) -> Any:
+def log_softmax_grad_(g: Any, y: Any, axis: int) -> Array:
     """Return g - exp(y) sum(g), the gradient of log_softmax with the result y."""
     value = np.exp(y)
     value *= sum_along(g, axis)
@@ -1442,12 +1447,12 @@ def log_softmax_grad_(g: Any, y: Any, axis: int) -> Any:
 
 
 @derivative(log_softmax_grad_, "g")
-def _(h: Any, y: Any, axis: int) -> Any:
+def _(h: Any, y: Any, axis: int) -> Array:
     return h - np.sum(h * np.exp(y), axis=axis, keepdims=True)
 
 
 @derivative(log_softmax_grad_, "y")
-def _(h: Any, g: Any, y: Any, axis: int) -> Any:
+def _(h: Any, g: Any, y: Array, axis: int) -> Array:
     return -h * np.exp(y) * np.sum(g, axis=axis, keepdims=True)
 
 
@@ -1455,7 +1460,7 @@ _log_softmax = log_softmax_.call
 log_softmax_grad: Callable[..., Any] = log_softmax_grad_.call
 
 
-def log_softmax(x: Any, axis: int = -1) -> Any:
+def log_softmax(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
     """Return the logarithm of `softmax(x, axis)`, accurate even if that is close to 0 or 1.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from ..shared.arguments import array_of
 from .activations import exponentials, softmax_grad
 from .dropout import dropout
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+    from ...core.tensor import Tensor
+
+
 __all__ = ["attend", "check_mask", "scaled_dot_product_attention"]
 
 
@@ -33,13 +38,13 @@ def attention_scores_(query: Any, key: Any, scale: float) -> Any:
 
 @derivative(attention_scores_, "query")
 @kernel(name="batched_product")
-def _(g: Any, key: Any, scale: float) -> Any:
+def _(g: Any, key: Any, scale: float) -> Array:
     return (g @ key) * scale
 
 
 @derivative(attention_scores_, "key")
 @kernel(name="batched_product", options={"x_is_transposed": True})
-def _(g: Any, query: Any, scale: float) -> Any:
+def _(g: Any, query: Any, scale: float) -> Array:
     return g.swapaxes(-1, -2) @ (query * scale)
 
 
@@ -47,7 +52,7 @@ def _(g: Any, query: Any, scale: float) -> Any:
 _CAUSAL = "causal"
 
 
-def _attention_weights_on_device(scores: Any, mask: Any) -> Any:
+def _attention_weights_on_device(scores: Array, mask: Any) -> Any:
     if mask is None:
         result = own_function("softmax", scores)(scores, -1)
         return attention_weights_.function(scores, None) if result is None else result
@@ -74,7 +79,7 @@ def attention_weights_(scores: Any, mask: Any) -> Any:
 
 @derivative(attention_weights_, "scores", "mask")
 @kernel(name="softmax_grad", arguments=("g", "out", -1))
-def _(g: Any, out: Any) -> Any:
+def _(g: Array, out: Array) -> Array:
     return softmax_grad(g, out, -1)
 
 
@@ -87,13 +92,13 @@ def attended_(weights: Any, value: Any) -> Any:
 
 @derivative(attended_, "weights")
 @kernel(name="batched_product", options={"y_is_transposed": True})
-def _(g: Any, value: Any) -> Any:
+def _(g: Any, value: Any) -> Array:
     return g @ value.swapaxes(-1, -2)
 
 
 @derivative(attended_, "value")
 @kernel(name="batched_product", arguments=("weights", "g"), options={"x_is_transposed": True})
-def _(g: Any, weights: Any) -> Any:
+def _(g: Any, weights: Any) -> Array:
     return weights.swapaxes(-1, -2) @ g
 
 
@@ -103,16 +108,16 @@ _attended = attended_.call
 
 
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: Tensor | np.ndarray,
+    key: Tensor | np.ndarray,
+    value: Tensor | np.ndarray,
+    attn_mask: Tensor | np.ndarray | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
     scale: float | None = None,
     rng: np.random.Generator | None = None,
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return `softmax(query @ key.T * scale + mask) @ value`: for each query, a weighted mean of the values.
 
     Args:
@@ -153,7 +158,7 @@ def attend(
     check_operands_beside("scaled_dot_product_attention", query, key, value, attn_mask)
     if holds_half(query, key, value):
         options = (attn_mask, dropout_p, is_causal, scale, rng)
-        return by_single(attend, None, query, key, value, *options)  # type: ignore[no-any-return]
+        return by_single(attend, None, query, key, value, *options)
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
     asked, offered, held = shapes
     if min(map(len, shapes)) < 2 or asked[-1] != offered[-1] or offered[-2] != held[-2]:
@@ -170,7 +175,7 @@ def attend(
     return _attended(weights, value), weights
 
 
-def _mask(attn_mask: Any, is_causal: bool, scores: Any) -> Any:
+def _mask(attn_mask: Any, is_causal: bool, scores: Array) -> Any:
     """Return the array to add to the scores, or None: 0 where a target may attend, and minus infinity elsewhere.
 
     Where the device of the scores has a kernel for them, it is _CAUSAL, or truth values as they are given.
@@ -214,7 +219,7 @@ def _causal(scores: Any) -> Any:
     return np.tri(scores.shape[-2], scores.shape[-1], dtype=bool, **like)
 
 
-def _numbers(mask: Any, scores: Any) -> Any:
+def _numbers(mask: Array, scores: Array) -> Any:
     """Return the numbers that stand for truth values in a sum with the scores; numbers as they are."""
     if mask.dtype.kind != "b":
         return mask

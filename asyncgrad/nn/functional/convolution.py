@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import prod
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -27,6 +27,11 @@ from ...errors import ArgumentError
 from ..shared.arguments import array_of, pair, single
 from ..shared.layouts import images_first, images_last
 from ..shared.windows import Tile, Window, pad_images_last, shifted_tile, sliding, with_height, without_height
+
+if TYPE_CHECKING:
+    from ...core.arrays.array_like import Lengths
+    from ...core.tensor import Tensor
+
 
 __all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
 
@@ -275,8 +280,14 @@ conv2d_weight_grad: Callable[..., Any] = conv2d_weight_grad_.call
 
 
 def conv2d(
-    x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-) -> Any:
+    x: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
+    bias: Tensor | np.ndarray | None = None,
+    stride: Lengths = 1,
+    padding: Lengths | str = 0,
+    dilation: Lengths = 1,
+    groups: int = 1,
+) -> Tensor | np.ndarray:
     """Return the cross-correlation of images with filters, as neural networks convolve.
 
     Args:
@@ -336,7 +347,7 @@ def _window(image: tuple[int, int], kernel: tuple[int, int], stride: Any, paddin
 
 
 #: To compute it takes as long as to launch two kernels.
-_known_window = lru_cache(maxsize=256)(_window)
+_known_window: Callable[..., Any] = lru_cache(maxsize=256)(_window)
 
 
 def _padding(
@@ -356,8 +367,14 @@ def _padding(
 
 
 def conv1d(
-    x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-) -> Any:
+    x: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
+    bias: Tensor | np.ndarray | None = None,
+    stride: Lengths = 1,
+    padding: Lengths | str = 0,
+    dilation: Lengths = 1,
+    groups: int = 1,
+) -> Tensor | np.ndarray:
     """Return the cross-correlation of sequences with filters, as neural networks convolve.
 
     Args:
@@ -397,15 +414,15 @@ def conv1d(
 
 
 def conv_transpose2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    x: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
+    bias: Tensor | np.ndarray | None = None,
+    stride: Lengths = 1,
+    padding: Lengths = 0,
+    output_padding: Lengths = 0,
     groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
+    dilation: Lengths = 1,
+) -> Tensor | np.ndarray:
     """Return the gradient of `conv2d` for its images, as a layer of its own: each element of x adds a filter.
 
     Args:
@@ -477,15 +494,15 @@ def _check_transposed(function: str, shape: tuple[int, ...], filters: tuple[int,
 
 
 def conv_transpose1d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    x: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
+    bias: Tensor | np.ndarray | None = None,
+    stride: Lengths = 1,
+    padding: Lengths = 0,
+    output_padding: Lengths = 0,
     groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
+    dilation: Lengths = 1,
+) -> Tensor | np.ndarray:
     """Return the gradient of `conv1d` for its sequences, as a layer of its own: each element of x adds a filter.
 
     Args:

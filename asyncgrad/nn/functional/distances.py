@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,11 +11,17 @@ from ...core.arrays.one_device import check_operands_beside
 from ...core.ops.single_precision import in_single
 from ..shared.arguments import array_of, check_real
 
+if TYPE_CHECKING:
+    from ...core.tensor import Tensor
+
+
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance"]
 
 
 @in_single
-def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
+def normalize(
+    x: Tensor | np.ndarray, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: float = 1e-12
+) -> Tensor | np.ndarray:
     """Return x divided by its p-norm along an axis.
 
     Args:
@@ -36,7 +42,9 @@ def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
 
 
 @in_single
-def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Any:
+def pairwise_distance(
+    x1: Tensor | np.ndarray, x2: Tensor | np.ndarray, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
+) -> Tensor | np.ndarray:
     """Return the p-norm of each vector of `x1 - x2 + eps`.
 
     Args:
@@ -62,7 +70,9 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
 
 
 @in_single
-def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(
+    x1: Tensor | np.ndarray, x2: Tensor | np.ndarray, axis: int = 1, eps: float = 1e-8
+) -> Tensor | np.ndarray:
     """Return the cosine of the angle between vectors along an axis.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,12 +15,17 @@ from ...errors import ArgumentError
 from ...random import generator
 from ..shared.arguments import array_of
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+    from ...core.tensor import Tensor
+
+
 __all__ = ["check_probability", "dropout"]
 
 
 @primitive()
 @kernel(expression=lambda x, keep, scale: x * keep * scale)
-def masked_(x: Any, keep: Any, scale: float) -> Any:
+def masked_(x: Any, keep: Any, scale: float) -> Array:
     """Return x times `scale` where `keep` is true, and 0 elsewhere."""
     value = np.multiply(x, keep)
     value *= scale
@@ -28,7 +33,7 @@ def masked_(x: Any, keep: Any, scale: float) -> Any:
 
 
 @derivative(masked_, "x")
-def _(g: Any, keep: Any, scale: float) -> Any:
+def _(g: Array, keep: Any, scale: float) -> Array:
     return masked(g, keep, scale)
 
 
@@ -41,7 +46,9 @@ def check_probability(p: float) -> None:
         raise ArgumentError(f"dropout takes a probability p from 0 to 1, not {p}")
 
 
-def dropout(x: Any, p: float = 0.5, *, rng: np.random.Generator | None = None, training: bool = True) -> Any:
+def dropout(
+    x: Tensor | np.ndarray, p: float = 0.5, *, rng: np.random.Generator | None = None, training: bool = True
+) -> Tensor | np.ndarray:
     """Return x with each element set to 0 with probability p, and the others divided by 1 - p.
 
     Args:

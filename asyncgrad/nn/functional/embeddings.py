@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,11 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import must_be, number, truth
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
 from ..shared.arguments import array_of, as_saved, is_outside
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+    from ...core.tensor import Tensor
+
 
 __all__ = ["embedding", "one_hot"]
 
@@ -56,12 +61,12 @@ def _add_rows(
 
 @derivative(rows_at_, "weight")
 @kernel(variant=_rows_grad_on_device, adder=_add_rows)
-def _(g: Any, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any) -> Any:
+def _(g: Array, indices: Any, weight_shape: tuple[int, ...], padding_index: int | None, counts: Any) -> Array:
     return rows_added(_shared(g, counts), indices, weight_shape, padding_index)
 
 
 @primitive()
-def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int | None) -> Any:
+def rows_added_(g: Array, indices: Any, shape: tuple[int, ...], padding_index: int | None) -> Array:
     """Return a table of zeros with each row of `g` added to the row of its index, except the padding row."""
     table = zeros_like(g, shape)
     if indices.__class__ is np.ndarray:
@@ -76,7 +81,7 @@ def rows_added_(g: Any, indices: Any, shape: tuple[int, ...], padding_index: int
 
 
 @derivative(rows_added_, "g")
-def _(h: Any, indices: Any, padding_index: int | None) -> Any:
+def _(h: Array, indices: Any, padding_index: int | None) -> Array:
     rows = rows_at_(h, indices, padding_index, None, None)
     return rows if padding_index is None else rows * (indices != padding_index)[..., np.newaxis]
 
@@ -93,7 +98,7 @@ def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
     """
     found = own_function("rows_at", table)(table, indices)
     if found is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     missing = is_outside(indices, len(table))
     indices = np.where(missing, 0, indices)
     rows = table[indices]
@@ -123,7 +128,7 @@ def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) 
         weight._bump_version()
 
 
-def _frequencies(indices: Any, table: Any) -> Any:
+def _frequencies(indices: Array, table: Array) -> Any:
     """Return for each index how often it is among the indices, shape (..., 1)."""
     counts = np.bincount(indices.reshape(-1), minlength=len(table))[indices]
     return as_like(counts[..., np.newaxis].astype(table.dtype), table)
@@ -131,13 +136,13 @@ def _frequencies(indices: Any, table: Any) -> Any:
 
 @on_device_of_arguments
 def embedding(
-    indices: Any,
-    weight: Any,
+    indices: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return the rows of `weight` at `indices`.
 
     Args:
@@ -193,7 +198,7 @@ def embedding(
 
 
 @on_device_of_arguments
-def one_hot(labels: Any, num_classes: int = -1) -> Any:
+def one_hot(labels: Tensor | np.ndarray, num_classes: int = -1) -> Tensor | np.ndarray:
     """Return an array with an axis more, of zeros with a one at each label.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,16 +20,21 @@ from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
 from ..shared.rows import add_leading_sum, leading_sum, leading_sum_on_device
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+    from ...core.tensor import Tensor
+
+
 __all__ = ["linear"]
 
 
-def _rows(x: Any) -> Any:
+def _rows(x: Array) -> Any:
     """Return an array as a matrix of its rows."""
     shape = x.shape
     return x if len(shape) == 2 else x.reshape(math.prod(shape[:-1]), shape[-1])
 
 
-def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
+def _linear_on_device(x: Array, weight: Array, bias: Any) -> Any:
     result = own_function("linear", x)(x, weight)
     if result is None:
         shape = x.shape
@@ -46,7 +51,7 @@ def _linear_on_device(x: Any, weight: Any, bias: Any) -> Any:
 
 @primitive(superlinear=True)
 @kernel(variant=_linear_on_device)
-def linear_(x: Any, weight: Any, bias: Any) -> Any:
+def linear_(x: Array, weight: Array, bias: Any) -> Any:
     """Return `x @ weight.T + bias`."""
     shape = x.shape
     if weight.ndim != 2 or not shape or shape[-1] != weight.shape[1]:
@@ -66,13 +71,13 @@ def linear_(x: Any, weight: Any, bias: Any) -> Any:
     return product
 
 
-def _bias_error(weight: Any, bias: Any) -> ArgumentError:
+def _bias_error(weight: Array, bias: Array) -> ArgumentError:
     return ArgumentError(
         f"linear with a weight of shape {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}"
     )
 
 
-def _shape_error(x: Any, weight: Any) -> ArgumentError:
+def _shape_error(x: Array, weight: Array) -> ArgumentError:
     if weight.ndim != 2:
         return ArgumentError(f"linear needs a weight of shape (out, in), not {weight.shape}")
     hint = ". Is the weight transposed? It is (out, in)" if x.shape[-1:] == weight.shape[:1] else ""
@@ -81,7 +86,7 @@ def _shape_error(x: Any, weight: Any) -> ArgumentError:
     )
 
 
-def _input_grad_on_device(g: Any, weight: Any) -> Any:
+def _input_grad_on_device(g: Array, weight: Array) -> Any:
     result = own_function("linear_input_grad", g)(g, weight)
     if result is None:
         result = own_function(np.matmul, g)(_rows(g), weight)
@@ -92,7 +97,7 @@ def _input_grad_on_device(g: Any, weight: Any) -> Any:
 # What a formula calls has the same variant, which the engine calls at once.
 @derivative(linear_, "x")
 @kernel(variant=_input_grad_on_device)
-def _(g: Any, weight: Any) -> Any:
+def _(g: Array, weight: Any) -> Array:
     return linear_input_grad(g, weight)
 
 
@@ -108,19 +113,19 @@ def _add_weight_grad(total: Any, g: Any, x: Any) -> Any:
 
 @derivative(linear_, "weight")
 @kernel(variant=_weight_grad_on_device, adder=_add_weight_grad)
-def _(g: Any, x: Any) -> Any:
+def _(g: Array, x: Any) -> Array:
     return linear_weight_grad(g, x)
 
 
 @derivative(linear_, "bias")
 @kernel(variant=leading_sum_on_device, adder=add_leading_sum)
-def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
+def _(g: Array, bias_shape: tuple[int, ...]) -> Array:
     return leading_sum(g, bias_shape)
 
 
 @primitive(superlinear=True)
 @kernel(variant=_input_grad_on_device)
-def linear_input_grad_(g: Any, weight: Any) -> Any:
+def linear_input_grad_(g: Array, weight: Array) -> Any:
     """Return `g @ weight`, the gradient of `linear` for x."""
     if g.ndim == 2:
         return g.dot(weight)
@@ -129,13 +134,13 @@ def linear_input_grad_(g: Any, weight: Any) -> Any:
 
 
 @derivative(linear_input_grad_, "g")
-def _(g: Any, weight: Any) -> Any:
+def _(g: Array, weight: Any) -> Array:
     return _linear(g, weight, None)
 
 
 # A derivative's first parameter is the incoming gradient. It is called h here, since g is an argument of the function.
 @derivative(linear_input_grad_, "weight")
-def _(h: Any, g: Any) -> Any:
+def _(h: Array, g: Any) -> Array:
     return linear_weight_grad(g, h)
 
 
@@ -150,12 +155,12 @@ def linear_weight_grad_(g: Any, x: Any) -> Any:
 
 
 @derivative(linear_weight_grad_, "g")
-def _(h: Any, x: Any) -> Any:
+def _(h: Array, x: Any) -> Array:
     return _linear(x, h, None)
 
 
 @derivative(linear_weight_grad_, "x")
-def _(h: Any, g: Any) -> Any:
+def _(h: Array, g: Any) -> Array:
     return linear_input_grad(g, h)
 
 
@@ -164,7 +169,9 @@ linear_input_grad: Callable[..., Any] = linear_input_grad_.call
 linear_weight_grad: Callable[..., Any] = linear_weight_grad_.call
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def linear(
+    x: Tensor | np.ndarray, weight: Tensor | np.ndarray, bias: Tensor | np.ndarray | None = None
+) -> Tensor | np.ndarray:
     """Return `x @ weight.T + bias`, a linear map of the last axis.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,11 @@ from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, labe
 from ..shared.rows import maximum_along, sum_along
 from .activations import log_softmax, relu, softmax, softmax_grad, softplus
 from .distances import pairwise_distance
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+    from ...core.tensor import Tensor
+
 
 __all__ = [
     "KL_REDUCTIONS",
@@ -128,7 +133,7 @@ def _squared_error_on_device(input: Any, target: Any, factor: float | None) -> A
 
 @primitive()
 @kernel(variant=_squared_error_on_device)
-def squared_error_(input: Any, target: Any, factor: float | None) -> Any:
+def squared_error_(input: Any, target: Any, factor: float | None) -> Array:
     """Return the squares of the differences, or their sum times `factor` if that is given."""
     difference = np.subtract(input, target)
     if difference.dtype.kind == "c":
@@ -138,12 +143,12 @@ def squared_error_(input: Any, target: Any, factor: float | None) -> Any:
 
 
 @derivative(squared_error_, "input")
-def _(g: Any, input: Any, target: Any, factor: float | None) -> Any:
+def _(g: Any, input: Any, target: Any, factor: float | None) -> Array:
     return (input - target) * (g * (2.0 if factor is None else 2.0 * factor))
 
 
 @derivative(squared_error_, "target")
-def _(g: Any, input: Any, target: Any, factor: float | None) -> Any:
+def _(g: Any, input: Any, target: Any, factor: float | None) -> Array:
     return (input - target) * (g * (-2.0 if factor is None else -2.0 * factor))
 
 
@@ -155,7 +160,12 @@ def _weighed_squares(input: Any, target: Any, weight: Any) -> Any:
     return np.square(input - target) * weight
 
 
-def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
+def mse_loss(
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    reduction: str = "mean",
+    weight: Tensor | np.ndarray | None = None,
+) -> Tensor | np.ndarray:
     """Return the mean of the squared differences.
 
     Args:
@@ -198,7 +208,12 @@ def _weighed_absolute_errors(input: Any, target: Any, weight: Any) -> Any:
     return np.abs(input - target) * weight
 
 
-def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Any:
+def l1_loss(
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    reduction: str = "mean",
+    weight: Tensor | np.ndarray | None = None,
+) -> Tensor | np.ndarray:
     """Return the mean of the absolute differences; its derivative at a difference of 0 is 0.
 
     Args:
@@ -227,7 +242,7 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None
 
 @primitive()
 @kernel(expression=lambda x, delta: (np.abs(x) - 0.5 * np.minimum(np.abs(x), delta)) * np.minimum(np.abs(x), delta))
-def huber_(x: Any, delta: float) -> Any:
+def huber_(x: Any, delta: float) -> Array:
     """Return x^2 / 2 where x is from -delta to delta, and delta (|x| - delta / 2) elsewhere."""
     size = np.abs(real_floating("huber_loss", "input", as_array(x)))
     # Half of the square up to delta, and a line from there on.
@@ -236,19 +251,19 @@ def huber_(x: Any, delta: float) -> Any:
 
 
 @derivative(huber_, "x")
-def _(g: Any, x: Any, delta: float) -> Any:
+def _(g: Any, x: Array, delta: float) -> Array:
     return g * huber_slope(x, delta)
 
 
 @primitive()
 @kernel(expression=lambda x, delta: np.sign(x) * np.minimum(np.abs(x), delta))
-def huber_slope_(x: Any, delta: float) -> Any:
+def huber_slope_(x: Any, delta: float) -> Array:
     """Return x where it is from -delta to delta, and the nearer of both elsewhere: the derivative of huber_."""
     return np.clip(x, -delta, delta)
 
 
 @derivative(huber_slope_, "x")
-def _(h: Any, x: Any, delta: float) -> Any:
+def _(h: Any, x: Array, delta: float) -> Array:
     return h * np.logical_not(np.abs(x) >= delta)
 
 
@@ -267,7 +282,13 @@ def _smooth_absolute_errors(input: Any, target: Any, beta: float) -> Any:
     return _huber(input - target, beta) / beta
 
 
-def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
+def huber_loss(
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | np.ndarray | None = None,
+) -> Tensor | np.ndarray:
     """Return the mean of half of the squared differences up to `delta`, and of a straight line for larger ones.
 
     Args:
@@ -298,7 +319,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     return _huber_losses.reduced(reduction, input, target, delta, weight)
 
 
-def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
+def smooth_l1_loss(
+    input: Tensor | np.ndarray, target: Tensor | np.ndarray, reduction: str = "mean", beta: float = 1.0
+) -> Tensor | np.ndarray:
     """Return the mean of the absolute differences minus `beta / 2`, and of a parabola for those below `beta`.
 
     Args:
@@ -339,8 +362,12 @@ def _cross_entropies_of_scores(input: Any, target: Any, weight: Any, pos_weight:
 
 
 def binary_cross_entropy_with_logits(
-    input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
-) -> Any:
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | np.ndarray | None = None,
+) -> Tensor | np.ndarray:
     """Return the binary cross entropy of scores: -t log(s) - (1 - t) log(1 - s), where s = sigmoid(input).
 
     Args:
@@ -386,7 +413,7 @@ def _bounded_log1p(x: Any) -> Any:
 @kernel(
     expression=lambda input, target: -target * _bounded_log(input) - (1 - target) * _bounded_log1p(np.negative(input))
 )
-def binary_cross_entropy_(input: Any, target: Any) -> Any:
+def binary_cross_entropy_(input: Any, target: Any) -> Array:
     """Return -t log(p) - (1 - t) log(1 - p), whose logarithms are at least LEAST_LOGARITHM."""
     with np.errstate(divide="ignore"):
         of_one, of_zero = np.log(input), np.log1p(np.negative(input))
@@ -394,19 +421,19 @@ def binary_cross_entropy_(input: Any, target: Any) -> Any:
 
 
 @derivative(binary_cross_entropy_, "input")
-def _(g: Any, input: Any, target: Any) -> Any:
+def _(g: Any, input: Any, target: Any) -> Array:
     # At least 1e-12, as in PyTorch, where a probability is 0 or 1.
     return g * (input - target) / np.maximum(input * (1 - input), 1e-12)
 
 
 @derivative(binary_cross_entropy_, "target")
-def _(g: Any, input: Any) -> Any:
+def _(g: Any, input: Any) -> Array:
     return g * log_odds(input)
 
 
 @primitive()
 @kernel(expression=lambda p: _bounded_log1p(np.negative(p)) - _bounded_log(p))
-def log_odds_(p: Any) -> Any:
+def log_odds_(p: Any) -> Array:
     """Return log(1 - p) - log(p), both at least LEAST_LOGARITHM."""
     with np.errstate(divide="ignore"):
         of_one, of_zero = np.log(p), np.log1p(np.negative(p))
@@ -414,7 +441,7 @@ def log_odds_(p: Any) -> Any:
 
 
 @derivative(log_odds_, "p")
-def _(h: Any, p: Any) -> Any:
+def _(h: Any, p: Any) -> Array:
     return -h / np.maximum(p * (1 - p), 1e-12)
 
 
@@ -428,7 +455,12 @@ def _cross_entropies(input: Any, target: Any, weight: Any) -> Any:
     return losses if weight is None else losses * weight
 
 
-def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+def binary_cross_entropy(
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray | None = None,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
     """Return the binary cross entropy of probabilities p: -t log(p) - (1 - t) log(1 - p).
 
     No logarithm is taken as less than -100. Of scores, `binary_cross_entropy_with_logits` is more accurate.
@@ -473,7 +505,9 @@ def _soft_margins(input: Any, target: Any) -> Any:
     return softplus(-target * input, 1.0, math.inf)
 
 
-def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+def soft_margin_loss(
+    input: Tensor | np.ndarray, target: Tensor | np.ndarray, reduction: str = "mean"
+) -> Tensor | np.ndarray:
     """Return the mean of `log(1 + exp(-target * input))`, without overflow.
 
     Args:
@@ -507,13 +541,13 @@ KL_REDUCTIONS = (*REDUCTIONS, "batchmean")
 
 @primitive()
 @kernel(expression=lambda x: x * np.log(np.where(x == 0, 1, x)))
-def xlogx_(x: Any) -> Any:
+def xlogx_(x: Any) -> Array:
     """Return x log(x), and 0 for 0: what is impossible adds nothing, though its logarithm is infinite."""
     return x * np.log(np.where(x == 0, 1, x))
 
 
 @derivative(xlogx_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     # At 0 the limit, minus infinity, as for the functions of SciPy's (docs/scipy.md).
     return g * (np.log(x) + 1)
 
@@ -528,7 +562,9 @@ def _divergences(input: Any, target: Any, log_target: bool) -> Any:
     return _xlogx(target) - target * input
 
 
-def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(
+    input: Tensor | np.ndarray, target: Tensor | np.ndarray, reduction: str = "mean", log_target: bool = False
+) -> Tensor | np.ndarray:
     """Return the divergence of distributions, `target * (log(target) - input)`, where `input` holds logarithms.
 
     Args:
@@ -575,8 +611,13 @@ def _poisson_losses(input: Any, target: Any, eps: float, log_input: bool, full: 
 
 
 def poisson_nll_loss(
-    input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
-) -> Any:
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
     """Return minus the logarithms of the probabilities that Poisson distributions give to counts.
 
     Args:
@@ -607,13 +648,13 @@ def poisson_nll_loss(
 
 @primitive()
 @kernel(expression=lambda var, least: np.maximum(var, least) - var)
-def lack_(var: Any, least: float) -> Any:
+def lack_(var: Any, least: float) -> Array:
     """Return what a variance lacks to the least one."""
     return np.maximum(var, least) - var
 
 
 @derivative(lack_, "var")
-def _(g: Any) -> None:
+def _(g: Array) -> None:
     """Give no gradient: a variance that is raised to the least one has the derivative of that."""
 
 
@@ -628,8 +669,13 @@ def _gaussian_losses(input: Any, target: Any, var: Any, eps: float, full: bool) 
 
 
 def gaussian_nll_loss(
-    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-) -> Any:
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    var: Tensor | np.ndarray,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
     """Return minus the logarithms of the densities that normal distributions give to a target.
 
     Args:
@@ -712,13 +758,13 @@ def _cross_entropy_grad_on_device(
 
 @derivative(cross_entropy_, "logits")
 @kernel(variant=_cross_entropy_grad_on_device)
-def _(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+def _(g: Array, logits: Array, selection: Selection, maxima: Any, sums: Any) -> Array:
     return cross_entropy_grad(g, logits, selection, maxima, sums)
 
 
 @primitive()
 @kernel(variant=_cross_entropy_grad_on_device)
-def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Any:
+def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, sums: Any) -> Array:
     """Return the gradient of cross_entropy for the logits: g times the coefficients times (softmax - labels)."""
     labels, ignored, coefficient, _ = selection
     scale = as_array(g * coefficient)
@@ -732,7 +778,7 @@ def cross_entropy_grad_(g: Any, logits: Any, selection: Selection, maxima: Any, 
 
 
 @derivative(cross_entropy_grad_, "g")
-def _(h: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Any:
+def _(h: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Array:
     labels, ignored, coefficient, _ = _selected(selection, logits)
     expected = np.sum(h * softmax(logits, 1), axis=1)
     value = (expected - at_labels(h, labels, None)) * coefficient
@@ -740,7 +786,7 @@ def _(h: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Any:
 
 
 @derivative(cross_entropy_grad_, "logits")
-def _(h: Any, g: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Any:
+def _(h: Any, g: Any, logits: Any, selection: Selection | LabelsOnDevice) -> Array:
     selection = _selected(selection, logits)
     scale = g * selection.coefficient
     if selection.ignored is not None:
@@ -761,13 +807,13 @@ cross_entropy_grad: Callable[..., Any] = cross_entropy_grad_.call
 @on_device_of_arguments
 @in_single
 def cross_entropy(
-    logits: Any,
-    labels: Any,
-    weight: Any = None,
+    logits: Tensor | np.ndarray,
+    labels: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return the cross entropy: minus the logarithm of the probability that the softmax of the scores gives the label.
 
     Args:
@@ -821,7 +867,7 @@ def cross_entropy(
     return result if result.shape in ((), samples) else result.reshape(samples)
 
 
-def _by_device(scores: Any, data: Any, labels: Any, ignore_index: int, reduction: str) -> Any:
+def _by_device(scores: Any, data: Array, labels: Any, ignore_index: int, reduction: str) -> Any:
     """Return the cross entropy by the kernels of the device of the scores; None where it has none for these arrays."""
     # No int64 holds all numbers of uint64.
     if data.ndim != 2 or labels.dtype == np.uint64:
@@ -871,7 +917,7 @@ def _by_class(weight: Any, other: Any) -> Any:
     return as_like(constant("cross_entropy", "weight", weight), other).reshape(-1, *(1,) * max(0, other.ndim - 2))
 
 
-def _canonicalize(function: str, logits: Any, labels: Any) -> tuple[Any, tuple[int, ...]]:
+def _canonicalize(function: str, logits: Any, labels: Array) -> tuple[Any, tuple[int, ...]]:
     """Return scores in the shape (n, classes) or (n, classes, d), and the shape of the losses."""
     shape = array_of(logits).shape
     if not shape:
@@ -895,7 +941,13 @@ def _reduce(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
 
 @on_device_of_arguments
 @in_single
-def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
+def nll_loss(
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
     """Return minus the log-probabilities of the right classes.
 
     Args:
@@ -940,13 +992,13 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
 
 @primitive()
 @kernel(expression=lambda x: np.maximum(x, 0))
-def hinge_(x: Any) -> Any:
+def hinge_(x: Any) -> Array:
     """Return max(x, 0), whose derivative at 0 is 0, as in PyTorch from 2.14 on."""
     return np.maximum(real_floating("hinge_embedding_loss", "input", as_array(x)), 0)
 
 
 @derivative(hinge_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Any) -> Array:
     return g * (x > 0)
 
 
@@ -958,7 +1010,9 @@ def _hinge_losses(input: Any, target: Any, margin: float) -> Any:
     return np.where(target != 1, hinge(margin - input), 0) + np.where(target != -1, input, 0)
 
 
-def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:
+def hinge_embedding_loss(
+    input: Tensor | np.ndarray, target: Tensor | np.ndarray, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor | np.ndarray:
     """Return the mean of the distances whose target is 1, and of what lacks those whose target is -1 to the margin.
 
     Args:
@@ -989,7 +1043,13 @@ def _ranking_losses(input1: Any, input2: Any, target: Any, margin: float) -> Any
     return hinge(margin - target * (input1 - input2))
 
 
-def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
+def margin_ranking_loss(
+    input1: Tensor | np.ndarray,
+    input2: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    margin: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
     """Return the mean of `max(0, margin - target * (input1 - input2))`.
 
     Args:
@@ -1025,7 +1085,13 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
 
 @on_device_of_arguments
 @in_single
-def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
+def cosine_embedding_loss(
+    input1: Tensor | np.ndarray,
+    input2: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    margin: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
     """Return the mean of 1 - c where the target is 1, and of max(0, c - margin) where it is -1.
 
     Here c is the cosine of the angle between two vectors.
@@ -1070,15 +1136,15 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float =
 
 @in_single
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor | np.ndarray,
+    positive: Tensor | np.ndarray,
+    negative: Tensor | np.ndarray,
     margin: float = 1.0,
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return the mean of max(0, margin + d(anchor, positive) - d(anchor, negative)), d being `nn.pairwise_distance`.
 
     Args:
@@ -1124,8 +1190,13 @@ def triplet_margin_loss(
 @on_device_of_arguments
 @in_single
 def multi_margin_loss(
-    input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
-) -> Any:
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | np.ndarray | None = None,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
     """Return how far scores of wrong classes come within a margin of that of the right one, in the mean of the samples.
 
     The loss of a sample is the mean over all classes of `max(0, margin - right + wrong) ** p`.
@@ -1180,7 +1251,9 @@ def multi_margin_loss(
 
 @on_device_of_arguments
 @in_single
-def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+def multilabel_margin_loss(
+    input: Tensor | np.ndarray, target: Tensor | np.ndarray, reduction: str = "mean"
+) -> Tensor | np.ndarray:
     """Return how far scores of wrong classes come within 1 of those of the right ones, in the mean of the samples.
 
     The loss of a sample is the sum over all right and wrong classes of `max(0, 1 - right + wrong)`, divided by the
@@ -1236,7 +1309,12 @@ def _soft_margins_of_labels(input: Any, target: Any, weight: Any) -> Any:
     return losses if weight is None else losses * weight
 
 
-def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+def multilabel_soft_margin_loss(
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray | None = None,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
     """Return the binary cross entropy of scores, in the mean over the classes and then over the samples.
 
     Args:

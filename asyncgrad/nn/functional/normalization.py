@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,6 +49,13 @@ from ..shared import standardized_blocks
 from ..shared.arguments import array_of, check_real, complex_error, constant, real_floating, records
 from ..shared.row_blocks import are_in_blocks, blocks, repeated, scratch, unbuffered_rows
 from ..shared.rows import leading_sum, leading_sum_on_device, sum_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...core.arrays.array import Array
+    from ...core.tensor import Tensor
+
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
@@ -85,7 +92,7 @@ def _jacobian_slope(covariance: Any, y: Any, inverse: Any, b: Any, c: Any, to_h:
 # Layer norm: the rows of a matrix
 
 
-def _compute_blocks(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+def _compute_blocks(x: Array, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """Return what `_compute` does, for NumPy arrays of one dtype."""
     count, length = x.shape
     value, mean, inverse = np.empty(x.shape, x.dtype), np.empty((count, 1), x.dtype), np.empty((count, 1), x.dtype)
@@ -123,7 +130,7 @@ def _grad_of_blocks(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any
     return result
 
 
-def _weight_grad_of_blocks(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _weight_grad_of_blocks(g: Array, x: Array, mean: Any, inverse: Array) -> Any:
     """Return the sum over rows of g times the standardized x, for NumPy arrays of one dtype."""
     count = len(mean)
     source, grads, factors = x.reshape(count, -1), g.reshape(count, -1), inverse.reshape(-1)
@@ -138,7 +145,7 @@ def _weight_grad_of_blocks(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 def _compute(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """Return the layer norm of the rows of a matrix, and their means and inverse deviations as columns."""
     if x.__class__ is not np.ndarray and (found := own_function("layer_norm", x)(x, weight, bias, eps)) is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     if are_in_blocks(x, weight, bias):
         return _compute_blocks(x, weight, bias, eps)
     length = x.shape[1]
@@ -166,7 +173,7 @@ def layer_norm_(x: Any, weight: Any, bias: Any, value: Any, mean: Any, inverse: 
 
 @derivative(layer_norm_, "x")
 @kernel(name="standardize_grad")
-def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
+def _(g: Any, x: Array, weight: Any, mean: Any, inverse: Any) -> Array:
     if weight is not None and are_in_blocks(x, g, weight, mean, inverse):
         return _grad_of_blocks(g, x, weight, mean, inverse)
     return standardize_grad(g if weight is None else g * weight, x, mean, inverse)
@@ -174,19 +181,19 @@ def _(g: Any, x: Any, weight: Any, mean: Any, inverse: Any) -> Any:
 
 @derivative(layer_norm_, "weight")
 @kernel(name="layer_norm_weight_grad")
-def _(g: Any, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+def _(g: Array, x: Any, weight_shape: tuple[int, ...], mean: Any, inverse: Any) -> Array:
     return layer_norm_weight_grad(g, x, weight_shape, mean, inverse)
 
 
 @derivative(layer_norm_, "bias")
 @kernel(variant=leading_sum_on_device)
-def _(g: Any, bias_shape: tuple[int, ...]) -> Any:
+def _(g: Array, bias_shape: tuple[int, ...]) -> Array:
     return leading_sum(g, bias_shape)
 
 
 @primitive()
 @kernel(name="layer_norm_weight_grad")
-def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+def layer_norm_weight_grad_(g: Any, x: Array, shape: tuple[int, ...], mean: Array, inverse: Any) -> Any:
     """Return the sum over rows of g times the standardized x."""
     if are_in_blocks(x, g, mean, inverse):
         return _weight_grad_of_blocks(g, x, mean, inverse).reshape(shape)
@@ -198,23 +205,23 @@ def layer_norm_weight_grad_(g: Any, x: Any, shape: tuple[int, ...], mean: Any, i
 
 
 @derivative(layer_norm_weight_grad_, "g")
-def _(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _(h: Any, x: Any, mean: Any, inverse: Any) -> Array:
     return h * standardize(x, mean, inverse)
 
 
 @derivative(layer_norm_weight_grad_, "x")
-def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _(h: Any, g: Any, x: Array, mean: Any, inverse: Any) -> Array:
     return standardize_grad(h * g, x, mean, inverse)
 
 
 @primitive()
-def standardize_(x: Any, mean: Any, inverse: Any) -> Any:
+def standardize_(x: Array, mean: Array, inverse: Any) -> Any:
     """Return (x - mean) * inverse for the means and inverse deviations of the rows of x."""
     return _standardize(x.reshape(mean.shape[0], -1), mean, inverse).reshape(x.shape)
 
 
 @derivative(standardize_, "x")
-def _(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _(g: Array, x: Array, mean: Any, inverse: Any) -> Array:
     return standardize_grad(g, x, mean, inverse)
 
 
@@ -225,7 +232,7 @@ def inverse_deviation_(x: Any, mean: Any, inverse: Any) -> Any:
 
 
 @derivative(inverse_deviation_, "x")
-def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+def _(g: Array, x: Array, x_shape: tuple[int, ...], mean: Array, inverse: Any) -> Array:
     rows = np.reshape(standardize(x, mean, inverse), (mean.shape[0], -1))
     scale = inverse_deviation(x, mean, inverse)
     return np.reshape(_inverse_slope(g, rows, scale, rows.shape[1]), x_shape)
@@ -233,7 +240,7 @@ def _(g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
 
 @primitive()
 @kernel(name="standardize_grad", arguments=("g", "x", None, "mean", "inverse"))
-def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def standardize_grad_(g: Any, x: Array, mean: Array, inverse: Any) -> Any:
     """Return inverse * (g - mean(g) - y mean(g y)) for each row, where y is the standardized x."""
     if are_in_blocks(x, g, mean, inverse):
         return _grad_of_blocks(g, x, None, mean, inverse)
@@ -254,12 +261,12 @@ def standardize_grad_(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
 
 
 @derivative(standardize_grad_, "g")
-def _(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _(h: Array, x: Any, mean: Any, inverse: Any) -> Array:
     return standardize_grad(h, x, mean, inverse)
 
 
 @derivative(standardize_grad_, "x")
-def _(h: Any, g: Any, x: Any, x_shape: tuple[int, ...], mean: Any, inverse: Any) -> Any:
+def _(h: Any, g: Any, x: Array, x_shape: tuple[int, ...], mean: Array, inverse: Any) -> Array:
     matrix = (mean.shape[0], -1)
     to_h = np.reshape(standardize_grad(h, x, mean, inverse), matrix)
     to_g = np.reshape(standardize_grad(g, x, mean, inverse), matrix)
@@ -283,7 +290,13 @@ standardize_grad: Callable[..., Any] = standardize_grad_.call
 
 
 @on_device_of_arguments
-def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def layer_norm(
+    x: Tensor | np.ndarray,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | np.ndarray | None = None,
+    bias: Tensor | np.ndarray | None = None,
+    eps: float = 1e-5,
+) -> Tensor | np.ndarray:
     """Return x normalized to mean 0 and variance 1 over its last axes, times a weight and plus a bias.
 
     Args:
@@ -336,18 +349,18 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
 _ELEMENTS = (0, 2)
 
 
-def _is_outer_last(x: Any) -> bool:
+def _is_outer_last(x: Array) -> bool:
     """Tell whether the outer axis of a NumPy array is its last in memory, as in images that a convolution returns."""
     return x.shape[0] > 1 and not x.flags.c_contiguous and bool(x.transpose(1, 2, 0).flags.c_contiguous)
 
 
-def _rows_together(x: Any) -> Any:
+def _rows_together(x: Array) -> Any:
     """Return an array with all elements of a row in its last axis, shape (1, rows, outer * inner)."""
     outer, rows, inner = x.shape
     return x.transpose(1, 2, 0).reshape(1, rows, inner * outer)
 
 
-def _for_blocks(x: Any, *others: Any) -> tuple[Any, ...]:
+def _for_blocks(x: Array, *others: Any) -> tuple[Any, ...]:
     """Return a new array of the shape of x; and contiguous ones, which are it, x and the others, or copies of these.
 
     Where the outer axis of x is the last in memory, all elements of a row are in the last axis of the contiguous ones.
@@ -387,7 +400,7 @@ def _added_up(totals: Any, outer: int, rows: int) -> Any:
     return totals.reshape(1, rows, 1)
 
 
-def _count(x: Any) -> int:
+def _count(x: Array) -> int:
     return max(1, int(x.shape[0] * x.shape[2]))
 
 
@@ -425,17 +438,17 @@ def standardized_(x: Any, scale: Any, shift: Any, value: Any, mean: Any, inverse
 
 
 @derivative(standardized_, "x")
-def _(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+def _(g: Array, x: Array, scale: Any, mean: Any, inverse: Any) -> Array:
     return standardized_grad(g, x, scale, mean, inverse)
 
 
 @derivative(standardized_, "scale")
-def _(g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, ...]) -> Any:
+def _(g: Array, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, ...]) -> Array:
     return standardized_scale_grad(g, x, mean, inverse, scale_shape)
 
 
 @derivative(standardized_, "shift")
-def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
+def _(g: Array, shift_shape: tuple[int, ...]) -> Array:
     return row_sums(g, shift_shape)
 
 
@@ -447,7 +460,7 @@ def row_sums_(g: Any, shape: tuple[int, ...]) -> Any:
 
 
 @derivative(row_sums_, "g")
-def _(h: Any, g_shape: tuple[int, ...]) -> Any:
+def _(h: Array, g_shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(_of_rows(h), g_shape)
 
 
@@ -462,12 +475,12 @@ def standardized_scale_grad_(g: Any, x: Any, mean: Any, inverse: Any, shape: tup
 
 
 @derivative(standardized_scale_grad_, "g")
-def _(h: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _(h: Array, x: Any, mean: Any, inverse: Any) -> Array:
     return _of_rows(h) * _recomputed(x, mean, inverse)[0]
 
 
 @derivative(standardized_scale_grad_, "x")
-def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _(h: Array, g: Any, x: Array, mean: Any, inverse: Any) -> Array:
     return standardized_grad(_of_rows(h) * g, x, None, mean, inverse)
 
 
@@ -495,17 +508,17 @@ def standardized_grad_(g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> A
 
 
 @derivative(standardized_grad_, "g")
-def _(h: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+def _(h: Array, x: Any, scale: Any, mean: Any, inverse: Any) -> Array:
     return standardized_grad(h, x, scale, mean, inverse)
 
 
 @derivative(standardized_grad_, "scale")
-def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, ...]) -> Any:
+def _(h: Any, g: Any, x: Any, mean: Any, inverse: Any, scale_shape: tuple[int, ...]) -> Array:
     return row_sums(h * standardized_grad(g, x, None, mean, inverse), scale_shape)
 
 
 @derivative(standardized_grad_, "x")
-def _(h: Any, g: Any, x: Any, scale: Any, mean: Any, inverse: Any) -> Any:
+def _(h: Any, g: Any, x: Array, scale: Any, mean: Any, inverse: Any) -> Array:
     to_h = standardized_grad(h, x, None, mean, inverse)
     to_g = standardized_grad(g, x, None, mean, inverse)
     y, deviation = _recomputed(x, mean, inverse)
@@ -524,7 +537,7 @@ def inverse_deviations_(x: Any, mean: Any, inverse: Any) -> Any:
 
 
 @derivative(inverse_deviations_, "x")
-def _(g: Any, x: Any, mean: Any, inverse: Any) -> Any:
+def _(g: Array, x: Array, mean: Any, inverse: Any) -> Array:
     y, deviation = _recomputed(x, mean, inverse)
     return _inverse_slope(g, y, deviation, _count(x))
 
@@ -619,7 +632,7 @@ def _update(running: Any, observed: Any, momentum: float, factor: float = 1.0) -
     target += (momentum * (observed if factor == 1 else observed * factor)).astype(target.dtype, copy=False)
 
 
-def _lie_alike(target: Any, observed: Any) -> bool:
+def _lie_alike(target: Array, observed: Array) -> bool:
     """Tell whether two arrays of a device are floating and of one type, dtype and shape, without gaps."""
     return (
         type(observed) is type(target)
@@ -631,15 +644,15 @@ def _lie_alike(target: Any, observed: Any) -> bool:
 
 @on_device_of_arguments
 def batch_norm(
-    x: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: Tensor | np.ndarray,
+    running_mean: Tensor | np.ndarray | None,
+    running_var: Tensor | np.ndarray | None,
+    weight: Tensor | np.ndarray | None = None,
+    bias: Tensor | np.ndarray | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return x with each channel normalized to mean 0 and variance 1, times a weight and plus a bias.
 
     Args:
@@ -719,15 +732,15 @@ def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weig
 
 @on_device_of_arguments
 def instance_norm(
-    x: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    x: Tensor | np.ndarray,
+    running_mean: Tensor | np.ndarray | None = None,
+    running_var: Tensor | np.ndarray | None = None,
+    weight: Tensor | np.ndarray | None = None,
+    bias: Tensor | np.ndarray | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return x with each channel of each sample normalized to mean 0 and variance 1, times a weight and plus a bias.
 
     Args:
@@ -804,17 +817,17 @@ def scaled_channels_(x: Any, scale: Any, shift: Any) -> Any:
 
 
 @derivative(scaled_channels_, "x")
-def _(g: Any, scale: Any) -> Any:
+def _(g: Array, scale: Any) -> Array:
     return g if scale is None else scaled_channels(g, scale, None)
 
 
 @derivative(scaled_channels_, "scale")
-def _(g: Any, x: Any, scale_shape: tuple[int, ...]) -> Any:
+def _(g: Array, x: Any, scale_shape: tuple[int, ...]) -> Array:
     return row_dots(g, x, scale_shape)
 
 
 @derivative(scaled_channels_, "shift")
-def _(g: Any, shift_shape: tuple[int, ...]) -> Any:
+def _(g: Array, shift_shape: tuple[int, ...]) -> Array:
     return row_sums(g, shift_shape)
 
 
@@ -826,12 +839,12 @@ def row_dots_(x: Any, y: Any, shape: tuple[int, ...]) -> Any:
 
 
 @derivative(row_dots_, "x")
-def _(h: Any, y: Any) -> Any:
+def _(h: Array, y: Any) -> Array:
     return _of_rows(h) * y
 
 
 @derivative(row_dots_, "y")
-def _(h: Any, x: Any) -> Any:
+def _(h: Array, x: Any) -> Array:
     return _of_rows(h) * x
 
 
@@ -849,7 +862,13 @@ def _scaled_channels(x: Any, weight: Any, bias: Any) -> Any:
 
 
 @on_device_of_arguments
-def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def group_norm(
+    x: Tensor | np.ndarray,
+    num_groups: int,
+    weight: Tensor | np.ndarray | None = None,
+    bias: Tensor | np.ndarray | None = None,
+    eps: float = 1e-5,
+) -> Tensor | np.ndarray:
     """Return x with each group of channels of each sample normalized to mean 0 and variance 1, scaled and shifted.
 
     Args:
@@ -896,7 +915,7 @@ def rms_norm_(x: Any, weight: Any, value: Any, inverse: Any) -> Any:
 
 @derivative(rms_norm_, "x")
 @kernel(name="rms_norm_grad")
-def _(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
+def _(g: Any, x: Array, weight: Any, inverse: Any) -> Array:
     shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
     g = np.reshape(g if weight is None else g * weight, rows)
     result = standardized_grad(g, np.reshape(x, rows), None, None, np.reshape(inverse, (1, -1, 1)))
@@ -905,7 +924,7 @@ def _(g: Any, x: Any, weight: Any, inverse: Any) -> Any:
 
 @derivative(rms_norm_, "weight")
 @kernel(name="rms_weight_grad", arguments=("g", "x", "inverse", "weight_shape"))
-def _(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Any:
+def _(g: Any, x: Any, weight_shape: tuple[int, ...], inverse: Any) -> Array:
     shape, rows = array_of(x).shape, (1, array_of(inverse).size, -1)
     value, _ = _recomputed(np.reshape(x, rows), None, np.reshape(inverse, (1, -1, 1)))
     return leading_sum(g * np.reshape(value, shape), weight_shape)
@@ -915,7 +934,12 @@ _rms_norm = rms_norm_.call
 
 
 @on_device_of_arguments
-def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(
+    x: Tensor | np.ndarray,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | np.ndarray | None = None,
+    eps: float | None = None,
+) -> Tensor | np.ndarray:
     """Return x divided by the root of the mean of its squares over its last axes, times a weight.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,12 @@ from ..shared.arguments import array_of, check_real, complex_error, floating, pa
 from ..shared.layouts import empty_laid_like, in_order_of
 from ..shared.windows import Window, add_shifted, crop, pad, shifted, with_height, without_height
 from .linear import linear
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+    from ...core.arrays.array_like import Lengths, NewLengths
+    from ...core.tensor import Tensor
+
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -53,10 +59,10 @@ def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
 # Maxima. The forward also finds the position of each maximum in its window; the rest is linear in x.
 
 
-def _find_maxima(x: Any, window: Window) -> tuple[Any, Any]:
+def _find_maxima(x: Array, window: Window) -> tuple[Any, Any]:
     """Return the maximum of each window, and its number among the elements of the window, the first of equal ones."""
     if x.__class__ is not np.ndarray and (found := own_function("find_maxima", x)(x, window)) is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     padded = pad(x, window.padding, lowest)
     maxima: Any = None
@@ -82,7 +88,7 @@ def max_pool2d_(x: Any, maxima: Any, choice: Any, window: Window) -> Any:
 
 @derivative(max_pool2d_, "x")
 @kernel(name="scatter_windows", arguments=("g", "choice", "x_shape", "window"))
-def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
+def _(g: Array, x_shape: tuple[int, ...], choice: Any, window: Window) -> Array:
     return scatter_chosen(g, choice, x_shape, window)
 
 
@@ -101,13 +107,13 @@ def scatter_chosen_(g: Any, choice: Any, shape: tuple[int, ...], window: Window)
 
 
 @derivative(scatter_chosen_, "g")
-def _(h: Any, choice: Any, window: Window) -> Any:
+def _(h: Array, choice: Any, window: Window) -> Array:
     return gather_chosen(h, choice, window)
 
 
 @primitive()
 @kernel(name="gather_windows")
-def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
+def gather_chosen_(x: Array, choice: Any, window: Window) -> Array:
     """Return the element of x that each window chose."""
     padded = pad(x, window.padding)
     total = zeros_like(x, choice.shape) if x.__class__ is not np.ndarray else np.zeros_like(choice, x.dtype)
@@ -117,7 +123,7 @@ def gather_chosen_(x: Any, choice: Any, window: Window) -> Any:
 
 
 @derivative(gather_chosen_, "x")
-def _(g: Any, x_shape: tuple[int, ...], choice: Any, window: Window) -> Any:
+def _(g: Array, x_shape: tuple[int, ...], choice: Any, window: Window) -> Array:
     return scatter_chosen(g, choice, x_shape, window)
 
 
@@ -143,10 +149,10 @@ def _pooling_window(
 
 
 #: To compute it takes as long as to launch two kernels.
-_known_window = lru_cache(maxsize=256)(_pooling_window)
+_known_window: Callable[..., Any] = lru_cache(maxsize=256)(_pooling_window)
 
 
-def _positions(choice: Any, window: Window, image: tuple[int, ...]) -> Any:
+def _positions(choice: Array, window: Window, image: tuple[int, ...]) -> Any:
     """Return the number in its image, row by row, of the element that each window has chosen."""
     places = []
     numbers = np.divmod(choice.astype(np.int64), window.kernel[1])
@@ -165,11 +171,11 @@ def with_positions(x: Any, maxima: Any, positions: Any) -> tuple[Any, Any]:
 
 @on_device_of_arguments
 def max_pool2d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor | np.ndarray,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    padding: Lengths | str = 0,
+    dilation: Lengths = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -233,7 +239,7 @@ def window_sums_(x: Any, window: Window) -> Any:
 
 
 @derivative(window_sums_, "x")
-def _(g: Any, x_shape: tuple[int, ...], window: Window) -> Any:
+def _(g: Array, x_shape: tuple[int, ...], window: Window) -> Array:
     return window_sums_grad(g, x_shape, window)
 
 
@@ -248,7 +254,7 @@ def window_sums_grad_(g: Any, shape: tuple[int, ...], window: Window) -> Any:
 
 
 @derivative(window_sums_grad_, "g")
-def _(h: Any, window: Window) -> Any:
+def _(h: Array, window: Window) -> Array:
     return window_sums(h, window)
 
 
@@ -257,14 +263,14 @@ window_sums_grad: Callable[..., Any] = window_sums_grad_.call
 
 
 def avg_pool2d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    x: Tensor | np.ndarray,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    padding: Lengths | str = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: float | None = None,
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return the mean of each window.
 
     Args:
@@ -324,11 +330,11 @@ def _counts(length: int, counted: int, window: Window, axis: int, around: int) -
 
 
 def max_pool1d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor | np.ndarray,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    padding: Lengths | str = 0,
+    dilation: Lengths = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -366,13 +372,13 @@ def max_pool1d(
 
 
 def avg_pool1d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    x: Tensor | np.ndarray,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    padding: Lengths | str = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Tensor | np.ndarray:
     """Return the mean of each window.
 
     Args:
@@ -419,7 +425,7 @@ def _bounds(length: int, count: int) -> list[tuple[int, int]]:
     return [(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
 
 
-def _shares(length: int, count: int, data: Any) -> Any:
+def _shares(length: int, count: int, data: Array) -> Any:
     """Return the matrix of means, shape (count, length)."""
     matrix = np.zeros((count, length), data.dtype)
     for row, (start, end) in zip(matrix, _bounds(length, count), strict=True):
@@ -441,7 +447,7 @@ def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int
 
 
 @in_single
-def adaptive_avg_pool2d(x: Any, output_size: Any) -> Any:
+def adaptive_avg_pool2d(x: Tensor | np.ndarray, output_size: NewLengths) -> Tensor | np.ndarray:
     """Return the means of windows, as many as asked for, that together cover the image.
 
     Args:
@@ -475,7 +481,7 @@ def adaptive_avg_pool2d(x: Any, output_size: Any) -> Any:
     return x if columns == width else linear(x, _shares(width, columns, data))
 
 
-def adaptive_avg_pool1d(x: Any, output_size: Any) -> Any:
+def adaptive_avg_pool1d(x: Tensor | np.ndarray, output_size: Lengths) -> Tensor | np.ndarray:
     """Return the means of windows, as many as asked for, that together cover the sequence.
 
     Args:
@@ -500,7 +506,11 @@ def adaptive_avg_pool1d(x: Any, output_size: Any) -> Any:
 
 
 @on_device_of_arguments
-def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(
+    x: Tensor | np.ndarray,
+    output_size: NewLengths,
+    return_indices: bool = False,
+) -> Any:
     """Return the maxima of windows, as many as asked for, that together cover the image.
 
     Args:
@@ -546,7 +556,7 @@ def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) 
     return with_positions(x, maxima, np.concatenate(positions, axis=-1).reshape(shape))
 
 
-def adaptive_max_pool1d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(x: Tensor | np.ndarray, output_size: Lengths, return_indices: bool = False) -> Any:
     """Return the maxima of windows, as many as asked for, that together cover the sequence.
 
     Args:

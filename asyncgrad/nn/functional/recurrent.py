@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
@@ -32,6 +32,10 @@ from ..shared.arguments import array_of
 from ..shared.rows import leading_sum
 from .activations import relu, sigmoid
 from .linear import linear, linear_input_grad, linear_weight_grad
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["ELMAN_RELU", "ELMAN_TANH", "GRU", "LSTM", "Cell", "Weights", "recur"]
 
@@ -123,7 +127,7 @@ def _sigmoid_of_negative(x: Any) -> None:
     np.reciprocal(np.add(np.exp(x, x), np.asarray(1, x.dtype), x), x)
 
 
-def _tanh_like(x: Any) -> Any:
+def _tanh_like(x: Array) -> Any:
     """Return the fastest tanh for arrays like x, a function of an array and of one to write into."""
     return _tanh_by_exp if x.dtype == np.float64 and x.size >= _BY_EXP else np.tanh
 
@@ -256,7 +260,7 @@ class Gru(Cell):
             h = out
         return hidden, (), (sums, products)
 
-    def run_back(self, hidden: Any, kept: Any, weights: Weights, state: Any, grads: Any) -> tuple[Any, ...]:
+    def run_back(self, hidden: Array, kept: Any, weights: Weights, state: Any, grads: Any) -> tuple[Any, ...]:
         """Go back through all steps."""
         (acts, products), given = kept, grads[0]
         every, entered = np.empty_like(acts), np.empty_like(acts)
@@ -417,7 +421,7 @@ def _transposed(array: Any) -> Any:
     return np.swapaxes(array, -1, -2).copy()
 
 
-def _side_by_side(steps: Any) -> Any:
+def _side_by_side(steps: Array) -> Any:
     """Return arrays of all steps, shape (length, rows, n), as one of shape (rows, length * n)."""
     length, rows, n = steps.shape
     return steps.transpose(1, 0, 2).reshape(rows, length * n)

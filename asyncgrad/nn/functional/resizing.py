@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,14 @@ from ..shared.arguments import array_of, floating
 from .linear import linear
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...core.arrays.array import Array
+    from ...core.arrays.array_like import Lengths
+    from ...core.tensor import Tensor
+
+
 __all__ = ["interpolate", "pad"]
 
 #: The modes of `pad`, and what NumPy calls them.
@@ -23,7 +31,7 @@ _MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replica
 
 
 @primitive()
-def taken_along_(x: Any, indices: Any, axis: int) -> Any:
+def taken_along_(x: Array, indices: Any, axis: int) -> Array:
     """Return the elements of x at the indices along an axis, an array on the host."""
     if times := _times(indices, x.shape[axis]):
         result = empty_like(x, (*x.shape[:axis], len(indices), *x.shape[axis + 1 :]))
@@ -34,12 +42,12 @@ def taken_along_(x: Any, indices: Any, axis: int) -> Any:
 
 
 @derivative(taken_along_, "x")
-def _(g: Any, x_shape: tuple[int, ...], indices: Any, axis: int) -> Any:
+def _(g: Array, x_shape: tuple[int, ...], indices: Any, axis: int) -> Array:
     return added_along(g, indices, axis, x_shape[axis])
 
 
 @primitive()
-def added_along_(g: Any, indices: Any, axis: int, length: int) -> Any:
+def added_along_(g: Any, indices: Any, axis: int, length: int) -> Array:
     """Return zeros, `length` along an axis, with each element of g added at its index."""
     result = zeros_like(g, (*g.shape[:axis], length, *g.shape[axis + 1 :]))
     before = (slice(None),) * axis
@@ -60,7 +68,7 @@ def added_along_(g: Any, indices: Any, axis: int, length: int) -> Any:
 
 
 @derivative(added_along_, "g")
-def _(h: Any, indices: Any, axis: int) -> Any:
+def _(h: Array, indices: Any, axis: int) -> Array:
     return taken_along(h, indices, axis)
 
 
@@ -89,7 +97,9 @@ def _runs(indices: Any) -> list[tuple[int, int, int]]:
     return runs
 
 
-def pad(x: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
+def pad(
+    x: Tensor | np.ndarray, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor | np.ndarray:
     """Return x with elements added around its last axes, or cut off.
 
     Args:
@@ -158,8 +168,12 @@ _INTERPOLATIONS = {"nearest": None, "nearest-exact": None, "area": None, "linear
 
 
 def interpolate(
-    x: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
-) -> Any:
+    x: Tensor | np.ndarray,
+    size: Lengths | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor | np.ndarray:
     """Return images of another size, with the nearest elements or interpolated ones.
 
     Args:
@@ -207,7 +221,9 @@ def interpolate(
             x = taken_along(x, np.minimum(found.astype(np.int64), data.shape[axis] - 1), axis)
         elif new != data.shape[axis] or factor != 1:
             matrix = _between(data.shape[axis], new, factor, is_aligned, floating(data))
-            x = np.moveaxis(linear(np.moveaxis(x, axis, -1), matrix), -1, axis)
+            lines: Any = x
+            lines = linear(np.moveaxis(lines, axis, -1), matrix)
+            x = np.moveaxis(lines, -1, axis)
     return x
 
 
@@ -229,7 +245,7 @@ def _new_sizes(shape: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[li
     return sizes, factors
 
 
-def _between(old: int, new: int, factor: float, align_corners: bool, like: Any) -> Any:
+def _between(old: int, new: int, factor: float, align_corners: bool, like: Array) -> Any:
     """Return the matrix of linear interpolation, shape (new, old)."""
     if align_corners:
         places = np.arange(new) * ((old - 1) / (new - 1) if new > 1 else 0.0)

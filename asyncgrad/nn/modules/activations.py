@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -41,6 +41,10 @@ from ..functional.activations import (
 )
 from .module import Module
 from .parameters import Place, new_parameter, size
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 
 __all__ = [
     "CELU",
@@ -85,7 +89,7 @@ class _Pointwise(Module):
 class ReLU(_Pointwise):
     """Computes `nn.relu`. Source: torch.nn.ReLU."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.relu(input)`."""
         return relu(input)
 
@@ -98,7 +102,7 @@ class LeakyReLU(_Pointwise):
         super().__init__(inplace)
         self.negative_slope = negative_slope
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.leaky_relu(input, negative_slope)`."""
         return leaky_relu(input, self.negative_slope)
 
@@ -115,7 +119,7 @@ class ELU(_Pointwise):
         super().__init__(inplace)
         self.alpha = alpha
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.elu(input, alpha)`."""
         return elu(input, self.alpha)
 
@@ -131,7 +135,7 @@ class GELU(Module):
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.gelu(input, approximate)`."""
         return gelu(input, self.approximate)
 
@@ -144,7 +148,7 @@ class GELU(Module):
 class SiLU(_Pointwise):
     """Computes `nn.silu`. Source: torch.nn.SiLU."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.silu(input)`."""
         return silu(input)
 
@@ -153,7 +157,7 @@ class SiLU(_Pointwise):
 class Sigmoid(Module):
     """Computes `nn.sigmoid`. Source: torch.nn.Sigmoid."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.sigmoid(input)`."""
         return sigmoid(input)
 
@@ -162,7 +166,7 @@ class Sigmoid(Module):
 class Tanh(Module):
     """Computes `nn.tanh`. Source: torch.nn.Tanh."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.tanh(input)`."""
         return tanh(input)
 
@@ -175,7 +179,7 @@ class Softplus(Module):
         self.beta: float = beta
         self.threshold: float = threshold
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.softplus(input, beta, threshold)`."""
         return softplus(input, self.beta, self.threshold)
 
@@ -191,7 +195,7 @@ class Softmax(Module):
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.softmax(input, dim)`."""
         return softmax(input, self.dim)
 
@@ -207,7 +211,7 @@ class LogSoftmax(Module):
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.log_softmax(input, dim)`."""
         return log_softmax(input, self.dim)
 
@@ -220,7 +224,7 @@ class LogSoftmax(Module):
 class ReLU6(_Pointwise):
     """Computes `nn.relu6`. Source: torch.nn.ReLU6."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.relu6(input)`."""
         return relu6(input)
 
@@ -236,7 +240,7 @@ class Hardtanh(_Pointwise):
         if self.max_val <= self.min_val:
             raise ArgumentError(f"Hardtanh needs max_val above min_val, not {max_val} and {min_val}")
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.hardtanh(input, min_val, max_val)`."""
         return hardtanh(input, self.min_val, self.max_val)
 
@@ -249,7 +253,7 @@ class Hardtanh(_Pointwise):
 class Hardsigmoid(_Pointwise):
     """Computes `nn.hardsigmoid`. Source: torch.nn.Hardsigmoid."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.hardsigmoid(input)`."""
         return hardsigmoid(input)
 
@@ -258,7 +262,7 @@ class Hardsigmoid(_Pointwise):
 class Hardswish(_Pointwise):
     """Computes `nn.hardswish`. Source: torch.nn.Hardswish."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.hardswish(input)`."""
         return hardswish(input)
 
@@ -270,7 +274,7 @@ class Hardshrink(Module):
     def __init__(self, lambd: float = 0.5) -> None:
         self.lambd = lambd
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.hardshrink(input, lambd)`."""
         return hardshrink(input, self.lambd)
 
@@ -286,7 +290,7 @@ class Softshrink(Module):
     def __init__(self, lambd: float = 0.5) -> None:
         self.lambd = lambd
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.softshrink(input, lambd)`."""
         return softshrink(input, self.lambd)
 
@@ -304,7 +308,7 @@ class Threshold(_Pointwise):
         self.threshold: float = threshold
         self.value: float = value
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.threshold(input, threshold, value)`."""
         return threshold(input, self.threshold, self.value)
 
@@ -317,7 +321,7 @@ class Threshold(_Pointwise):
 class Mish(_Pointwise):
     """Computes `nn.mish`. Source: torch.nn.Mish."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.mish(input)`."""
         return mish(input)
 
@@ -326,7 +330,7 @@ class Mish(_Pointwise):
 class SELU(_Pointwise):
     """Computes `nn.selu`. Source: torch.nn.SELU."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.selu(input)`."""
         return selu(input)
 
@@ -339,7 +343,7 @@ class CELU(_Pointwise):
         super().__init__(inplace)
         self.alpha = alpha
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.celu(input, alpha)`."""
         return celu(input, self.alpha)
 
@@ -352,7 +356,7 @@ class CELU(_Pointwise):
 class LogSigmoid(Module):
     """Computes `nn.logsigmoid`. Source: torch.nn.LogSigmoid."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.logsigmoid(input)`."""
         return logsigmoid(input)
 
@@ -361,7 +365,7 @@ class LogSigmoid(Module):
 class Softsign(Module):
     """Computes `nn.softsign`. Source: torch.nn.Softsign."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.softsign(input)`."""
         return softsign(input)
 
@@ -370,7 +374,7 @@ class Softsign(Module):
 class Tanhshrink(Module):
     """Computes `nn.tanhshrink`. Source: torch.nn.Tanhshrink."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.tanhshrink(input)`."""
         return tanhshrink(input)
 
@@ -382,7 +386,7 @@ class GLU(Module):
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.glu(input, dim)`."""
         return glu(input, self.dim)
 
@@ -398,7 +402,7 @@ class Softmin(Module):
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.softmin(input, dim)`."""
         return softmin(input, self.dim)
 
@@ -411,7 +415,7 @@ class Softmin(Module):
 class Softmax2d(Module):
     """Computes `nn.softmax` along the axis of the channels of images. Source: torch.nn.Softmax2d."""
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the output, in the shape of the input.
 
         Args:
@@ -434,7 +438,7 @@ class RReLU(_Pointwise):
         self.lower: float = lower
         self.upper: float = upper
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.rrelu(input, lower, upper, training)`."""
         return rrelu(input, self.lower, self.upper, self.training)
 
@@ -459,7 +463,9 @@ class PReLU(Module):
     Source: torch.nn.PReLU.
     """
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Place = None, dtype: Any = None) -> None:
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: Place = None, dtype: npt.DTypeLike | None = None
+    ) -> None:
         self.num_parameters: int = size(num_parameters, "num_parameters")
         self.init: float = number(init, "init")
         self.weight: Tensor = new_parameter((self.num_parameters,), device, dtype)
@@ -469,7 +475,7 @@ class PReLU(Module):
         """Set the slopes to `init`."""
         init.constant_(self.weight, self.init)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return `nn.prelu(input, weight)`."""
         return prelu(input, self.weight)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -17,6 +17,12 @@ from ..shared.arguments import array_of
 from .linear import Linear
 from .module import Module
 from .parameters import new_parameter, size
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .parameters import Place
+
 
 __all__ = ["MultiheadAttention", "probability"]
 
@@ -63,8 +69,8 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         embed_dim, num_heads = whole_number(embed_dim, "embed_dim"), whole_number(num_heads, "num_heads")
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
@@ -115,15 +121,15 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query: Any,
-        key: Any,
-        value: Any,
-        key_padding_mask: Any = None,
+        query: Tensor | np.ndarray,
+        key: Tensor | np.ndarray,
+        value: Tensor | np.ndarray,
+        key_padding_mask: Tensor | np.ndarray | None = None,
         need_weights: bool = True,
-        attn_mask: Any = None,
+        attn_mask: Tensor | np.ndarray | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[Tensor, Any]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Return the attended values, and the weights of the sources or None.
 
         Args:
@@ -194,8 +200,8 @@ class MultiheadAttention(Module):
         if weight is not None:
             weights = np.split(weight, 3)
         biases = [None] * 3 if bias is None else [bias[i * features : (i + 1) * features] for i in range(3)]
-        q, k, v = (linear(*each) for each in zip((query, key, value), weights, biases, strict=True))
-        return q, k, v
+        first, second, third = (linear(*each) for each in zip((query, key, value), weights, biases, strict=True))
+        return first, second, third
 
     def _with_added(self, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
         """Return the heads' queries, keys and values, shape (n, heads, length, features), with the added ones."""

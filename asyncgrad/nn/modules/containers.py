@@ -6,7 +6,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, Generic, Self, SupportsIndex, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, final, overload
 
 from ...core.settings.arguments import describe, must_be, takes, whole_number
 from ...core.settings.awaiting import pass_through
@@ -14,9 +14,14 @@ from ...core.tensor import Tensor
 from ...errors import ArgumentError, ArgumentTypeError
 from .module import Module, Parameter
 
+if TYPE_CHECKING:
+    from ...core.arrays.array_like import TensorLike
+
+
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 Part = TypeVar("Part")
+T = TypeVar("T")
 #: Parts of a module by name: a mapping, or pairs.
 Named = Mapping[str, Part] | Iterable[tuple[str, Part]]
 
@@ -52,13 +57,13 @@ class _NumberedModules(Module):
     @overload
     def __getitem__(self, index: SupportsIndex) -> Module: ...
     @overload
-    def __getitem__(self, index: slice) -> Any: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Module | Self:
         if isinstance(index, slice):
             return self._like(dict(list(self._named().items())[index]))
         return self._named()[self._name_at(index)]
 
-    def _like(self, named: dict[str, Module]) -> Any:
+    def _like(self, named: dict[str, Module]) -> Self:
         """Return another one of this class with other modules."""
         kind: Any = type(self)
         return kind(named.values())
@@ -90,7 +95,7 @@ class _NumberedModules(Module):
         else:
             self._replace(named)
 
-    def append(self, module: Module) -> Any:
+    def append(self, module: Module) -> Self:
         """Append a module; return this one."""
         _check_module(module, type(self).__name__)
         setattr(self, self._free_name(), module)
@@ -100,7 +105,7 @@ class _NumberedModules(Module):
         names = self._named()
         return next(str(number) for number in count(len(names)) if str(number) not in names)
 
-    def extend(self, modules: Iterable[Module]) -> Any:
+    def extend(self, modules: Iterable[Module]) -> Self:
         """Append modules; return this one."""
         if not isinstance(modules, Iterable):
             raise ArgumentTypeError(takes("extend", "an iterable of modules", modules))
@@ -110,13 +115,13 @@ class _NumberedModules(Module):
             self.append(module)
         return self
 
-    def __add__(self, modules: Iterable[Module]) -> Any:
+    def __add__(self, modules: Iterable[Module]) -> Self:
         return self._like(self._named()).extend(modules)
 
-    def __iadd__(self, modules: Iterable[Module]) -> Any:
+    def __iadd__(self, modules: Iterable[Module]) -> Self:
         return self.extend(modules)
 
-    def insert(self, index: int, module: Module) -> Any:
+    def insert(self, index: int, module: Module) -> Self:
         """Insert a module before an index; return this one."""
         _check_module(module, type(self).__name__)
         items = list(self._named().items())
@@ -164,20 +169,20 @@ class Sequential(_NumberedModules):
     def _named(self) -> dict[str, Module]:
         return {name: module for name, module in vars(self).items() if isinstance(module, Module)}
 
-    def _like(self, named: dict[str, Module]) -> Any:
+    def _like(self, named: dict[str, Module]) -> Self:
         return Sequential(named)
 
-    def __mul__(self, times: SupportsIndex) -> Any:
+    def __mul__(self, times: SupportsIndex) -> Self:
         modules = self._all() * _times(times)
         return Sequential(*modules)
 
-    def __rmul__(self, times: SupportsIndex) -> Any:
+    def __rmul__(self, times: SupportsIndex) -> Self:
         return self * times
 
-    def __imul__(self, times: SupportsIndex) -> Any:
+    def __imul__(self, times: SupportsIndex) -> Self:
         return self.extend(self._all() * (_times(times) - 1))
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: object) -> Any:
         """Return the output of the last module; an awaitable if one of them is async."""
         return pass_through(self._all(), input)
 
@@ -192,7 +197,7 @@ class ModuleList(_NumberedModules):
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         self._set_all(modules)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         """Refuse to be called: a list does not say in which order its modules are.
 
         Raises:
@@ -269,7 +274,7 @@ class ModuleDict(_NamedParts[Module]):
         _check_name(self, key)
         setattr(self, key, module)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         """Refuse to be called: which module is meant is for the caller to say.
 
         Raises:
@@ -295,19 +300,19 @@ class ParameterList(Module):
     Source: torch.nn.ParameterList.
     """
 
-    def __init__(self, values: Iterable[Any] = ()) -> None:
+    def __init__(self, values: Iterable[TensorLike] = ()) -> None:
         for value in values:
             self.append(value)
 
     def _all(self) -> list[Tensor]:
         return [value for name, value in vars(self).items() if name.isdigit()]
 
-    def append(self, value: Any) -> ParameterList:
+    def append(self, value: TensorLike) -> ParameterList:
         """Append a parameter; return this list."""
         self.register_parameter(str(len(self)), value if isinstance(value, Tensor) else Parameter(value))
         return self
 
-    def extend(self, values: Iterable[Any]) -> ParameterList:
+    def extend(self, values: Iterable[TensorLike]) -> ParameterList:
         """Append parameters; return this list."""
         if not isinstance(values, Iterable):
             raise ArgumentTypeError(takes("extend", "an iterable of tensors", values))
@@ -315,7 +320,7 @@ class ParameterList(Module):
             self.append(value)
         return self
 
-    def __iadd__(self, values: Iterable[Any]) -> Self:
+    def __iadd__(self, values: Iterable[TensorLike]) -> Self:
         self.extend(values)
         return self
 
@@ -333,7 +338,7 @@ class ParameterList(Module):
         found = self._all()[index]
         return ParameterList(found) if isinstance(found, list) else found
 
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: int, value: TensorLike) -> None:
         name = str(range(len(self))[index])
         self.register_parameter(name, value if isinstance(value, Tensor) else Parameter(value))
 
@@ -348,20 +353,20 @@ class ParameterDict(_NamedParts[Tensor]):
     Source: torch.nn.ParameterDict.
     """
 
-    def __init__(self, parameters: Named[Any] | None = None) -> None:
+    def __init__(self, parameters: Named[TensorLike] | None = None) -> None:
         self.update({} if parameters is None else parameters)
 
-    def update(self, parameters: Named[Any] | ParameterDict) -> None:  # type: ignore[override]  # as a dict
+    def update(self, parameters: Named[TensorLike] | ParameterDict) -> None:  # type: ignore[override]  # as a dict
         """Set parameters by name: those of a mapping, or of pairs of a name and a value."""
         for name, value in _pairs(parameters).items():
             self[name] = value
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: T | None = None) -> Tensor | T | None:
         """Return the parameter of a name, or the default where there is none."""
         found: Any = vars(self)[key] if key in self else default
         return found
 
-    def setdefault(self, key: str, default: Any = None) -> Tensor:
+    def setdefault(self, key: str, default: TensorLike | None = None) -> Tensor:
         """Return the parameter of a name, which is set to the default where there is none."""
         if key not in self:
             self[key] = default
@@ -382,12 +387,12 @@ class ParameterDict(_NamedParts[Tensor]):
         """Return a new dict with one value for all names."""
         return ParameterDict(dict.fromkeys(keys, default))
 
-    def __or__(self, other: Mapping[str, Any] | ParameterDict) -> ParameterDict:
+    def __or__(self, other: Mapping[str, TensorLike] | ParameterDict) -> ParameterDict:
         copied = self.copy()
         copied.update(other)
         return copied
 
-    def __ior__(self, other: Mapping[str, Any] | ParameterDict) -> Self:
+    def __ior__(self, other: Mapping[str, TensorLike] | ParameterDict) -> Self:
         self.update(other)
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from ...core.settings.arguments import truth, whole_number
 from ...core.tensor import Tensor
@@ -13,6 +13,14 @@ from ..functional.resizing import pad
 from ..shared.arguments import array_of, pair, single
 from .module import Module
 from .parameters import draw_by_inputs, new_parameter, size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ...core.arrays.array_like import Lengths
+    from .parameters import Place
+
 
 __all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
 
@@ -31,15 +39,15 @@ class Convolution(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Lengths,
+        stride: Lengths = 1,
+        padding: Lengths | str = 0,
+        dilation: Lengths = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         name = type(self).__name__
         in_channels, out_channels = size(in_channels, "in_channels"), size(out_channels, "out_channels")
@@ -133,7 +141,7 @@ class Conv1d(Convolution):
 
     axes = 1
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return sequences of shape `(n, out_channels, positions)`."""
         x, padding = self._padded(input)
         return conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
@@ -167,7 +175,7 @@ class Conv2d(Convolution):
 
     axes = 2
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return images of shape `(n, out_channels, rows, columns)`."""
         x, padding = self._padded(input)
         return conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
@@ -182,16 +190,16 @@ class TransposedConvolution(Convolution):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: Lengths,
+        stride: Lengths = 1,
+        padding: Lengths | str = 0,
+        output_padding: Lengths = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: Lengths = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         if isinstance(padding, str):
             raise ArgumentError(f"{type(self).__name__} takes a padding of numbers, not {padding!r}")
@@ -249,12 +257,11 @@ class ConvTranspose1d(TransposedConvolution):
 
     axes = 1
 
-    def forward(self, input: Any, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, output_size: Lengths | None = None) -> Tensor:
         """Return sequences of shape `(n, out_channels, positions)`; `output_size` chooses among the lengths."""
         extra = self._output_padding(array_of(input).shape, output_size)
-        return conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+        padding: Any = self.padding  # never a word: see the constructor
+        return conv_transpose1d(input, self.weight, self.bias, self.stride, padding, extra, self.groups, self.dilation)
 
 
 @final
@@ -274,9 +281,8 @@ class ConvTranspose2d(TransposedConvolution):
 
     axes = 2
 
-    def forward(self, input: Any, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, output_size: Lengths | None = None) -> Tensor:
         """Return images of shape `(n, out_channels, rows, columns)`; `output_size` chooses among the sizes."""
         extra = self._output_padding(array_of(input).shape, output_size)
-        return conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+        padding: Any = self.padding  # never a word: see the constructor
+        return conv_transpose2d(input, self.weight, self.bias, self.stride, padding, extra, self.groups, self.dilation)

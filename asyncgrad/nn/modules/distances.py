@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 from ...core.settings.arguments import truth
 from ...core.tensor import Tensor
 from ..functional.distances import cosine_similarity, pairwise_distance
 from .module import Module
+
+if TYPE_CHECKING:
+    import numpy as np
+
 
 __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
@@ -20,7 +24,7 @@ class CosineSimilarity(Module):
         self.dim: int = dim
         self.eps: float = eps
 
-    def forward(self, x1: Any, x2: Any) -> Tensor:
+    def forward(self, x1: Tensor | np.ndarray, x2: Tensor | np.ndarray) -> Tensor:
         """Return `nn.cosine_similarity(x1, x2, dim, eps)`."""
         return cosine_similarity(x1, x2, self.dim, self.eps)
 
@@ -38,7 +42,7 @@ class PairwiseDistance(Module):
         self.eps: float = eps
         self.keepdim: bool = truth(keepdim, "keepdim")
 
-    def forward(self, x1: Any, x2: Any) -> Tensor:
+    def forward(self, x1: Tensor | np.ndarray, x2: Tensor | np.ndarray) -> Tensor:
         """Return `nn.pairwise_distance(x1, x2, p, eps, keepdim)`."""
         return pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 

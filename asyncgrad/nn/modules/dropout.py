@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Dropout(_Dropout):
         array([1., 1.])
     """
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the input with elements set to 0."""
         return dropout(input, self.p, training=self.training)
 
@@ -66,7 +66,7 @@ class _ChannelDropout(_Dropout):
     #: The number of axes of a channel.
     _axes: int
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the input with channels set to 0.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import setitem
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 from ...core.arrays.interception import on_device_of
 from ...core.settings.arguments import number, truth, whole_number
@@ -13,6 +13,11 @@ from .. import init
 from ..functional.embeddings import embedding
 from .module import Module
 from .parameters import Place, new_parameter, size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 
 __all__ = ["Embedding"]
 
@@ -47,7 +52,7 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         *,
         device: Place = None,
-        dtype: Any = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.num_embeddings: int = size(num_embeddings, "num_embeddings")
         self.embedding_dim: int = size(embedding_dim, "embedding_dim")
@@ -65,7 +70,7 @@ class Embedding(Module):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: Any,
+        embeddings: Tensor | np.ndarray,
         freeze: bool = True,
         padding_idx: int | None = None,
         max_norm: float | None = None,
@@ -100,7 +105,7 @@ class Embedding(Module):
         if self.padding_idx is not None:
             on_device_of(self.weight._data, setitem, self.padding_idx, 0)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the rows, shape `(..., embedding_dim)`.
 
         Args:

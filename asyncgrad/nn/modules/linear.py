@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import numpy as np
 
@@ -13,7 +13,13 @@ from ..functional.linear import linear
 from .module import Module
 from .parameters import Place, draw_by_inputs, new_parameter, size
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
 __all__ = ["Bilinear", "Identity", "Linear"]
+
+T = TypeVar("T")
 
 
 @final
@@ -23,9 +29,9 @@ class Identity(Module):
     Source: torch.nn.Identity.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: T) -> T:
         """Return the input."""
         return input
 
@@ -56,7 +62,12 @@ class Linear(Module):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Place = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.in_features: int = size(in_features, "in_features")
         self.out_features: int = size(out_features, "out_features")
@@ -70,7 +81,7 @@ class Linear(Module):
         """Draw the parameters anew."""
         draw_by_inputs(self.weight, self.bias, self.in_features)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the output, shape `(..., out_features)`.
 
         Args:
@@ -97,7 +108,7 @@ class Bilinear(Module):
         out_features: int,
         bias: bool = True,
         device: Place = None,
-        dtype: Any = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.in1_features: int = size(in1_features, "in1_features")
         self.in2_features: int = size(in2_features, "in2_features")
@@ -112,7 +123,7 @@ class Bilinear(Module):
         """Draw the parameters anew."""
         draw_by_inputs(self.weight, self.bias, self.in1_features)
 
-    def forward(self, input1: Any, input2: Any) -> Tensor:
+    def forward(self, input1: Tensor | np.ndarray, input2: Tensor | np.ndarray) -> Tensor:
         """Return the output, shape `(..., out_features)`.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from ...core.settings.arguments import truth
 from ...core.tensor import Tensor, asarray
@@ -30,6 +30,12 @@ from ..functional.losses import (
 )
 from ..shared.arguments import REDUCTIONS, check_reduction
 from .module import Module
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...core.arrays.array_like import TensorLike
+
 
 __all__ = [
     "BCELoss",
@@ -76,7 +82,7 @@ def _constant(weight: Any) -> Tensor | None:
 class MSELoss(_Loss):
     """Computes `nn.mse_loss`. Source: torch.nn.MSELoss."""
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.mse_loss(input, target, reduction)`."""
         return mse_loss(input, target, self.reduction)
 
@@ -85,7 +91,7 @@ class MSELoss(_Loss):
 class L1Loss(_Loss):
     """Computes `nn.l1_loss`. Source: torch.nn.L1Loss."""
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.l1_loss(input, target, reduction)`."""
         return l1_loss(input, target, self.reduction)
 
@@ -102,7 +108,11 @@ class CrossEntropyLoss(_Loss):
     """
 
     def __init__(
-        self, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
+        self,
+        weight: TensorLike | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", _constant(weight))
@@ -110,7 +120,7 @@ class CrossEntropyLoss(_Loss):
         self.ignore_index: int = ignore_index
         self.label_smoothing: float = label_smoothing
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return the loss of the logits `input` and the labels `target`."""
         return cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
@@ -119,13 +129,13 @@ class CrossEntropyLoss(_Loss):
 class NLLLoss(_Loss):
     """Computes `nn.nll_loss`, whose options are this class's. Source: torch.nn.NLLLoss."""
 
-    def __init__(self, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+    def __init__(self, weight: TensorLike | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.register_buffer("weight", _constant(weight))
         self.weight: Tensor | None
         self.ignore_index = ignore_index
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return the loss of the log-probabilities `input` and the labels `target`."""
         return nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
 
@@ -134,14 +144,16 @@ class NLLLoss(_Loss):
 class BCEWithLogitsLoss(_Loss):
     """Computes `nn.binary_cross_entropy_with_logits`. Source: torch.nn.BCEWithLogitsLoss."""
 
-    def __init__(self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None) -> None:
+    def __init__(
+        self, weight: TensorLike | None = None, reduction: str = "mean", pos_weight: TensorLike | None = None
+    ) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", _constant(weight))
         self.register_buffer("pos_weight", _constant(pos_weight))
         self.weight: Tensor | None
         self.pos_weight: Tensor | None
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return the loss of the logits `input` and the probabilities `target`."""
         return binary_cross_entropy_with_logits(
             input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
@@ -156,7 +168,7 @@ class SmoothL1Loss(_Loss):
         super().__init__(reduction)
         self.beta = beta
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.smooth_l1_loss(input, target)` with the options."""
         return smooth_l1_loss(input, target, beta=self.beta, reduction=self.reduction)
 
@@ -173,7 +185,7 @@ class HuberLoss(_Loss):
         super().__init__(reduction)
         self.delta = delta
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.huber_loss(input, target)` with the options."""
         return huber_loss(input, target, delta=self.delta, reduction=self.reduction)
 
@@ -192,7 +204,7 @@ class KLDivLoss(_Loss):
         super().__init__(reduction)
         self.log_target: bool = truth(log_target, "log_target")
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.kl_div(input, target)` with the options."""
         return kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
 
@@ -205,12 +217,12 @@ class KLDivLoss(_Loss):
 class BCELoss(_Loss):
     """Computes `nn.binary_cross_entropy`, whose options are this class's. Source: torch.nn.BCELoss."""
 
-    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+    def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.register_buffer("weight", _constant(weight))
         self.weight: Tensor | None
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.binary_cross_entropy(input, target)` with the options."""
         return binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
@@ -225,7 +237,7 @@ class PoissonNLLLoss(_Loss):
         self.full: bool = truth(full, "full")
         self.eps: float = eps
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.poisson_nll_loss(input, target)` with the options."""
         return poisson_nll_loss(
             input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
@@ -245,7 +257,7 @@ class GaussianNLLLoss(_Loss):
         self.full: bool = truth(full, "full")
         self.eps: float = eps
 
-    def forward(self, input: Any, target: Any, var: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray, var: Tensor | np.ndarray) -> Tensor:
         """Return `nn.gaussian_nll_loss(input, target, var)` with the options."""
         return gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
 
@@ -262,7 +274,7 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.hinge_embedding_loss(input, target)` with the options."""
         return hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
@@ -279,7 +291,7 @@ class MarginRankingLoss(_Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Tensor:
+    def forward(self, input1: Tensor | np.ndarray, input2: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.margin_ranking_loss(input1, input2, target)` with the options."""
         return margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
@@ -296,7 +308,7 @@ class CosineEmbeddingLoss(_Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Tensor:
+    def forward(self, input1: Tensor | np.ndarray, input2: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.cosine_embedding_loss(input1, input2, target)` with the options."""
         return cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
@@ -309,7 +321,7 @@ class CosineEmbeddingLoss(_Loss):
 class SoftMarginLoss(_Loss):
     """Computes `nn.soft_margin_loss`. Source: torch.nn.SoftMarginLoss."""
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.soft_margin_loss(input, target)` with the options."""
         return soft_margin_loss(input, target, reduction=self.reduction)
 
@@ -318,7 +330,7 @@ class SoftMarginLoss(_Loss):
 class MultiLabelMarginLoss(_Loss):
     """Computes `nn.multilabel_margin_loss`. Source: torch.nn.MultiLabelMarginLoss."""
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.multilabel_margin_loss(input, target)` with the options."""
         return multilabel_margin_loss(input, target, reduction=self.reduction)
 
@@ -327,12 +339,12 @@ class MultiLabelMarginLoss(_Loss):
 class MultiLabelSoftMarginLoss(_Loss):
     """Computes `nn.multilabel_soft_margin_loss`, with its options. Source: torch.nn.MultiLabelSoftMarginLoss."""
 
-    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+    def __init__(self, weight: TensorLike | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.register_buffer("weight", _constant(weight))
         self.weight: Tensor | None
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.multilabel_soft_margin_loss(input, target)` with the options."""
         return multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
@@ -350,7 +362,9 @@ class TripletMarginLoss(_Loss):
         self.eps: float = eps
         self.swap: bool = truth(swap, "swap")
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Tensor:
+    def forward(
+        self, anchor: Tensor | np.ndarray, positive: Tensor | np.ndarray, negative: Tensor | np.ndarray
+    ) -> Tensor:
         """Return `nn.triplet_margin_loss(anchor, positive, negative)` with the options."""
         return triplet_margin_loss(anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction)
 
@@ -363,14 +377,16 @@ class TripletMarginLoss(_Loss):
 class MultiMarginLoss(_Loss):
     """Computes `nn.multi_margin_loss`, whose options are this class's. Source: torch.nn.MultiMarginLoss."""
 
-    def __init__(self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean") -> None:
+    def __init__(
+        self, p: int = 1, margin: float = 1.0, weight: TensorLike | None = None, reduction: str = "mean"
+    ) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", _constant(weight))
         self.weight: Tensor | None
         self.p: int = p
         self.margin: float = margin
 
-    def forward(self, input: Any, target: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, target: Tensor | np.ndarray) -> Tensor:
         """Return `nn.multi_margin_loss(input, target)` with the options."""
         return multi_margin_loss(input, target, self.p, self.margin, self.weight, self.reduction)
 

@@ -21,6 +21,13 @@ from ...core.tree.structure import map as map_tree
 from ...errors import ArgumentError, ArgumentTypeError
 from ..versions import fitting_arrays, publish, take_snapshot
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...core.arrays.array_like import TensorLike
+    from ...core.engine.device import Device
+
+
 __all__ = ["IncompatibleKeys", "Module", "Parameter"]
 
 #: The parameters of a module's forward, and what it returns.
@@ -34,7 +41,7 @@ _ROWS = 100
 _RECORD = "_record"
 
 
-def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802
+def Parameter(data: TensorLike, requires_grad: bool = True) -> Tensor:  # noqa: N802
     """Return a new leaf that is a parameter of the Module to which it is assigned, alone or in a list or a dict.
 
     Any leaf that requires grad is one.
@@ -179,7 +186,7 @@ class Module:
 
     training: bool
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Return a module without attributes: so a subclass need not call `super().__init__()`.
 
         Raises:
@@ -200,7 +207,7 @@ class Module:
         # none at run time: it would end the calls of `super().__init__()` before they reach a class beside this one.
         def __init__(self) -> None: ...
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         register_model(cls, _flatten_module, _unflatten_module, _differentiated)
 
@@ -226,7 +233,7 @@ class Module:
 
     _record: _Record
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         record: _Record = self._record
         if record.is_frozen:
             self._check_not_frozen(name)
@@ -407,7 +414,7 @@ class Module:
             prefix + path: tensor if keep_vars else tensor.detach().copy() for path, tensor in self._state().items()
         }
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+    def load_state_dict(self, state_dict: Mapping[str, object], strict: bool = True) -> IncompatibleKeys:
         """Write the values of a state dict into the parameters and persistent buffers, all or none of them.
 
         Args:
@@ -469,7 +476,7 @@ class Module:
         """
         return take_snapshot(self)
 
-    def update(self, values: Mapping[str, Any] | Module) -> Self:
+    def update(self, values: Mapping[str, object] | Module) -> Self:
         """Publish new values of parameters and buffers, all at once or none; return this module.
 
         Arrays are taken over, not copied, and whoever has the old ones keeps them unchanged: snapshots, and views of
@@ -520,7 +527,7 @@ class Module:
                     None if set_to_none else Tensor(on_device_of(param._data, np.zeros_like), None, 0, param._device)
                 )
 
-    def to(self, device: Any = None, dtype: Any = None) -> Self:
+    def to(self, device: str | Device | npt.DTypeLike | None = None, dtype: npt.DTypeLike | None = None) -> Self:
         """Move all tensors to a device, or convert the floating and complex ones to a dtype; return this module.
 
         The module then has new tensors, and their gradients move along. So make its optimizer afterwards.
@@ -553,7 +560,7 @@ class Module:
                     object.__setattr__(module, name, map_tree(move, value, is_leaf=_is_module))
         return self
 
-    def apply(self, fn: Callable[[Module], Any]) -> Self:
+    def apply(self, fn: Callable[[Module], object]) -> Self:
         """Call a function with each module in this one, and then with this one; return it."""
         for child in self.children():
             child.apply(fn)
@@ -562,7 +569,7 @@ class Module:
 
     # Hooks.
 
-    def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> RemovableHandle:
+    def register_forward_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """Have `hook(module, args)` called before `forward`; what it returns, unless None, replaces the arguments.
 
         With a hook that is an `async def`, calls of the module are awaited.
@@ -572,7 +579,7 @@ class Module:
             record.forward_pre_hooks = HookList()
         return record.forward_pre_hooks.add(hook)
 
-    def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> RemovableHandle:
+    def register_forward_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """Have `hook(module, args, output)` called after `forward`; what it returns, unless None, is the output.
 
         With a hook that is an `async def`, calls of the module are awaited.
@@ -871,7 +878,7 @@ def _check_attribute(module: Module, name: str, value: Any) -> None:
         raise ArgumentError(f"{type(module).__name__} has an attribute {name!r} already, which is no tensor")
 
 
-def _moved(tensor: Tensor, device: Any, dtype: np.dtype[Any] | None) -> Tensor:
+def _moved(tensor: Tensor, device: Any, dtype: np.dtype | None) -> Tensor:
     if tensor._history() is not None:
         raise ArgumentError(
             f"a tensor of shape {tensor.shape} in the module was computed, by {tensor.grad_fn!r}: only leaves move"

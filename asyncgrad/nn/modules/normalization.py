@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -20,6 +20,13 @@ from ..functional.normalization import batch_norm, group_norm, instance_norm, la
 from ..shared.arguments import array_of
 from .module import Module
 from .parameters import new_parameter, size
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...core.arrays.array_like import Lengths
+    from .parameters import Place
+
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm", "RMSNorm"]
 
@@ -54,8 +61,8 @@ class ChannelNorm(Affine):
         momentum: float | None,
         affine: bool,
         track_running_stats: bool,
-        device: Any,
-        dtype: Any,
+        device: Place,
+        dtype: npt.DTypeLike | None,
         bias: bool,
     ) -> None:
         num_features = size(num_features, "num_features")
@@ -108,14 +115,14 @@ class BatchNorm(ChannelNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the normalized x; in training, move the running statistics towards those of x."""
         shape = self._checked(input)
         mean, variance = self.running_mean, self.running_var
@@ -196,14 +203,14 @@ class InstanceNorm(ChannelNorm):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the normalized x."""
         shape = self._checked(input)
         is_single = len(shape) == self.axes[0]
@@ -290,19 +297,19 @@ class LayerNorm(Affine):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: Lengths,
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.normalized_shape: tuple[int, ...] = _shape_of(normalized_shape)
         self.eps: float = number(eps, "eps")
         self.elementwise_affine: bool = truth(elementwise_affine, "elementwise_affine")
         self._make(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the normalized x."""
         return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -333,11 +340,11 @@ class RMSNorm(Module):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: Lengths,
         eps: float | None = None,
         elementwise_affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.normalized_shape: tuple[int, ...] = _shape_of(normalized_shape)
         self.eps: float | None = None if eps is None else number(eps, "eps")
@@ -352,7 +359,7 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the normalized x."""
         return rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
@@ -389,8 +396,8 @@ class GroupNorm(Affine):
         num_channels: int,
         eps: float = 1e-5,
         affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -405,7 +412,7 @@ class GroupNorm(Affine):
         self.affine: bool = truth(affine, "affine")
         self._make((num_channels,), self.affine, bias, device, dtype)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the normalized x."""
         shape = array_of(input).shape
         if len(shape) < 2 or shape[1] != self.num_channels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from ...core.settings.arguments import truth
 from ...core.tensor import Tensor
@@ -18,6 +18,12 @@ from ..functional.pooling import (
     max_pool2d,
 )
 from .module import Module
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...core.arrays.array_like import Lengths, NewLengths
+
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -34,9 +40,9 @@ __all__ = [
 class _Pool(Module):
     """Abstract base of layers that pool windows."""
 
-    kernel_size: Any
-    stride: Any
-    padding: Any
+    kernel_size: Lengths
+    stride: Lengths
+    padding: Lengths
 
     def extra_repr(self) -> str:
         """Return the window."""
@@ -51,10 +57,10 @@ class _MaxPool(_Pool):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Lengths,
+        stride: Lengths | None = None,
+        padding: Lengths = 0,
+        dilation: Lengths = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
@@ -65,7 +71,7 @@ class _MaxPool(_Pool):
         self.return_indices: bool = truth(return_indices, "return_indices")
         self.ceil_mode: bool = truth(ceil_mode, "ceil_mode")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor | np.ndarray) -> Any:
         """Return the maximum of each window, with `return_indices` together with its position."""
         pool = type(self)._pool
         options = (self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices)
@@ -92,9 +98,9 @@ class AvgPool1d(_Pool):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: Lengths,
+        stride: Lengths | None = None,
+        padding: Lengths = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
@@ -104,7 +110,7 @@ class AvgPool1d(_Pool):
         self.ceil_mode: bool = ceil_mode
         self.count_include_pad: bool = count_include_pad
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the mean of each window."""
         return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
@@ -115,9 +121,9 @@ class AvgPool2d(_Pool):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: Lengths,
+        stride: Lengths | None = None,
+        padding: Lengths = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: float | None = None,
@@ -129,7 +135,7 @@ class AvgPool2d(_Pool):
         self.count_include_pad: bool = count_include_pad
         self.divisor_override = divisor_override
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the mean of each window."""
         return avg_pool2d(
             input,
@@ -148,10 +154,10 @@ class AdaptivePool(Module):
     #: The function that does it.
     _pool: ClassVar[Callable[..., Any]]
 
-    def __init__(self, output_size: Any) -> None:
+    def __init__(self, output_size: NewLengths) -> None:
         self.output_size = output_size
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the means or the maxima of the windows."""
         pool = type(self)._pool
         return pool(input, self.output_size)
@@ -202,11 +208,11 @@ class AdaptiveAvgPool2d(AdaptivePool):
 class AdaptiveMaxPool(AdaptivePool):
     """Abstract: a layer that returns the maxima of a given number of windows."""
 
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+    def __init__(self, output_size: NewLengths, return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices: bool = truth(return_indices, "return_indices")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor | np.ndarray) -> Any:
         """Return the maxima of the windows, with `return_indices` together with their positions."""
         pool = type(self)._pool
         return pool(input, self.output_size, self.return_indices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -22,6 +22,13 @@ from ..shared.arguments import array_of
 from ..utils.rnn import PackedSequence
 from .module import Module
 from .parameters import new_parameter, size
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...core.arrays.array_like import TensorLike
+    from .parameters import Place
+
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
@@ -115,8 +122,8 @@ class RecurrentLayer(Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         name = type(self).__name__
         input_size, hidden_size = size(input_size, "input_size"), size(hidden_size, "hidden_size")
@@ -262,7 +269,9 @@ class RecurrentLayer(Module):
 class _HiddenStateLayer(RecurrentLayer):
     """Abstract: a layer whose state is one vector, the hidden state."""
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, input: Tensor | np.ndarray | PackedSequence, hx: TensorLike | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the hidden states of the last layer, and the last hidden state of each layer and direction.
 
         Args:
@@ -310,8 +319,8 @@ class RNN(_HiddenStateLayer):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.nonlinearity = nonlinearity
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
@@ -373,8 +382,8 @@ class LSTM(RecurrentLayer):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.proj_size: int = size(proj_size, "proj_size")
         if self.proj_size and self.proj_size >= whole_number(hidden_size, "hidden_size"):
@@ -384,7 +393,9 @@ class LSTM(RecurrentLayer):
     def _hidden_size(self) -> int:
         return self.proj_size or self.hidden_size
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(
+        self, input: Tensor | np.ndarray | PackedSequence, hx: TensorLike | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return the hidden states of the last layer, and the last hidden and cell states of each layer and direction.
 
         Args:
@@ -414,7 +425,12 @@ class RecurrentCell(Module):
         """Return what is run."""
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         input_size, hidden_size = size(input_size, "input_size"), size(hidden_size, "hidden_size")
         self.input_size: int = input_size
@@ -484,13 +500,13 @@ class RNNCell(RecurrentCell):
         hidden_size: int,
         bias: bool = True,
         nonlinearity: str = "tanh",
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         self.nonlinearity = nonlinearity
         super().__init__(input_size, hidden_size, bias, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, hx: TensorLike | None = None) -> Tensor:
         """Return the next hidden state; `hx` is the one before, None for zeros."""
         return self._step(input, (hx,))[0]
 
@@ -514,7 +530,7 @@ class GRUCell(RecurrentCell):
     def _cell(self) -> Cell:
         return GRU_CELL
 
-    def forward(self, input: Any, hx: Any = None) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray, hx: TensorLike | None = None) -> Tensor:
         """Return the next hidden state; `hx` is the one before, None for zeros."""
         return self._step(input, (hx,))[0]
 
@@ -536,7 +552,7 @@ class LSTMCell(RecurrentCell):
     def _cell(self) -> Cell:
         return LSTM_CELL
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Tensor | np.ndarray, hx: TensorLike | None = None) -> tuple[Tensor, Tensor]:
         """Return the next hidden and cell states; `hx` is the pair before, None for zeros."""
         hidden, cell = self._step(input, _pair_of(type(self).__name__, hx))
         return hidden, cell

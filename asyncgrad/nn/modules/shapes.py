@@ -32,7 +32,7 @@ class Flatten(Module):
         self.start_dim: int = whole_number(start_dim, "start_dim")
         self.end_dim: int = whole_number(end_dim, "end_dim")
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the input in its new shape.
 
         Raises:
@@ -68,7 +68,7 @@ class Unflatten(Module):
         self.dim: int = whole_number(dim, "dim")
         self.unflattened_size: tuple[int, ...] = tuple(unflattened_size)
 
-    def forward(self, input: Any) -> Tensor:
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the input in its new shape.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from ...core.settings.arguments import truth
 from ...core.tensor import Tensor
@@ -17,6 +17,13 @@ from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
 from .parameters import size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from .parameters import Place
+
 
 __all__ = ["TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
 
@@ -46,13 +53,13 @@ class TransformerLayer(Module):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: Any = relu,
+        activation: str | Callable[..., Any] = relu,
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in self._attentions:
@@ -107,7 +114,11 @@ class TransformerEncoderLayer(TransformerLayer):
     _attentions = ("self_attn",)
 
     def forward(
-        self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+        self,
+        src: Tensor | np.ndarray,
+        src_mask: Tensor | np.ndarray | None = None,
+        src_key_padding_mask: Tensor | np.ndarray | None = None,
+        is_causal: bool = False,
     ) -> Tensor:
         """Return the features of the sequence; the masks are those of MultiheadAttention."""
         x = src
@@ -142,12 +153,12 @@ class TransformerDecoderLayer(TransformerLayer):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt: Tensor | np.ndarray,
+        memory: Tensor | np.ndarray,
+        tgt_mask: Tensor | np.ndarray | None = None,
+        memory_mask: Tensor | np.ndarray | None = None,
+        tgt_key_padding_mask: Tensor | np.ndarray | None = None,
+        memory_key_padding_mask: Tensor | np.ndarray | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
@@ -189,7 +200,13 @@ class TransformerEncoder(Module):
         self.layers: Any = ModuleList([copy.deepcopy(encoder_layer) for _ in range(self.num_layers)])
         self.norm = norm
 
-    def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Tensor:
+    def forward(
+        self,
+        src: Tensor | np.ndarray,
+        mask: Tensor | np.ndarray | None = None,
+        src_key_padding_mask: Tensor | np.ndarray | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
         """Return the features of the sequence after the last layer."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
@@ -222,12 +239,12 @@ class TransformerDecoder(Module):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt: Tensor | np.ndarray,
+        memory: Tensor | np.ndarray,
+        tgt_mask: Tensor | np.ndarray | None = None,
+        memory_mask: Tensor | np.ndarray | None = None,
+        tgt_key_padding_mask: Tensor | np.ndarray | None = None,
+        memory_key_padding_mask: Tensor | np.ndarray | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:

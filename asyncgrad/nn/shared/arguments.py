@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_array
 from ...core.settings.context import GRAD_MODE
 from ...errors import ArgumentError, ArgumentTypeError, MissingDerivativeError
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "REDUCTIONS",
@@ -58,12 +62,12 @@ def constant(function: str, name: str, value: Any) -> Any:
     return array_of(value)
 
 
-def floating(array: Any) -> Any:
+def floating(array: Array) -> Any:
     """Return a floating or complex array as it is, and any other in float64."""
     return array if array.dtype.kind in "fc" else array.astype(np.float64)
 
 
-def complex_error(function: str, name: str, array: Any) -> ArgumentTypeError:
+def complex_error(function: str, name: str, array: Array) -> ArgumentTypeError:
     """Return the error for a complex argument of a function of real numbers."""
     return ArgumentTypeError(
         f"nn.{function} is a function of real numbers, and {name} is of dtype {array.dtype}: "
@@ -82,7 +86,7 @@ def check_real(function: str, **arguments: Any) -> None:
             raise complex_error(function, name, array_of(value))
 
 
-def real_floating(function: str, name: str, array: Any) -> Any:
+def real_floating(function: str, name: str, array: Array) -> Any:
     """Return a floating array as it is, and any other real one in float64.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_l
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError, IndexRangeError
 from .arguments import constant, is_outside
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["LabelsOnDevice", "Selection", "at_labels", "in_dtype", "label_index", "labels_like", "select"]
 
@@ -39,13 +43,13 @@ class LabelsOnDevice(NamedTuple):
     #: The factor of each loss, an array without axes; None for 1.
     factor: Any
 
-    def select(self, scores: Any) -> Selection:
+    def select(self, scores: Array) -> Selection:
         """Return them as a Selection, which takes more kernels."""
         reduction = "sum" if self.factor is None else "mean"
         return _select_unseen(self.labels, scores.shape[1], scores.dtype, None, self.ignore_index, reduction)
 
 
-def labels_like(function: str, labels: Any, scores: Any, ignore_index: int) -> Any:
+def labels_like(function: str, labels: Any, scores: Array, ignore_index: int) -> Any:
     """Return integer labels as an array of int64 in the memory of a device, as that of the scores.
 
     Raises:
@@ -66,7 +70,7 @@ def _range_error(function: str, label: Any, classes: int, ignore_index: int) -> 
 
 
 def select(
-    function: str, labels: Any, scores: Any, dtype: Any, weight: Any, ignore_index: int, reduction: str
+    function: str, labels: Any, scores: Array, dtype: Any, weight: Any, ignore_index: int, reduction: str
 ) -> Selection:
     """Return the Selection of labels for scores of shape (n, classes) or (n, classes, d).
 
@@ -134,12 +138,12 @@ def _select_unseen(labels: Any, classes: int, dtype: Any, weights: Any, ignore_i
     return Selection(labels, ignored, coefficient, scale)
 
 
-def in_dtype(scale: Any, dtype: Any) -> Any:
+def in_dtype(scale: Array, dtype: Any) -> Any:
     """Return a number as it is, and one in an array as an array of a dtype, so that products with it are of that."""
     return scale.astype(dtype) if is_device_array(scale) else scale
 
 
-def label_index(labels: Any) -> tuple[Any, ...]:
+def label_index(labels: Array) -> tuple[Any, ...]:
     """Return the index that picks, from an array of shape (n, classes) or (n, classes, d), the labelled elements."""
     samples = arange_like(labels, len(labels))
     if labels.ndim == 1:
@@ -157,12 +161,12 @@ def at_labels_(x: Any, labels: Any, ignored: Any) -> Any:
 
 
 @derivative(at_labels_, "x")
-def _(g: Any, labels: Any, ignored: Any, x_shape: tuple[int, ...]) -> Any:
+def _(g: Array, labels: Any, ignored: Any, x_shape: tuple[int, ...]) -> Array:
     return put_at_labels(g, labels, ignored, x_shape)
 
 
 @primitive()
-def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) -> Any:
+def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) -> Array:
     """Return zeros with the elements of g at the labels, except ignored ones."""
     result = zeros_like(g, shape)
     result[label_index(labels)] = g if ignored is None else np.where(ignored, 0, g)
@@ -170,7 +174,7 @@ def put_at_labels_(g: Any, labels: Any, ignored: Any, shape: tuple[int, ...]) ->
 
 
 @derivative(put_at_labels_, "g")
-def _(h: Any, labels: Any, ignored: Any) -> Any:
+def _(h: Array, labels: Any, ignored: Any) -> Array:
     return at_labels(h, labels, ignored)
 
 

@@ -6,11 +6,15 @@ as long as there are images, and not as short as a row. Where arrays of both ord
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.arrays.values import empty_like
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["copy_images", "empty_laid_like", "images_first", "images_last", "in_order_of", "with_spaced_rows"]
 
@@ -30,7 +34,7 @@ def empty_laid_like(x: Any, shape: tuple[int, ...]) -> Any:
     return empty_like(x, shape)
 
 
-def with_spaced_rows(x: Any) -> Any:
+def with_spaced_rows(x: Array) -> Any:
     """Return an array that is to be transposed, or a copy of it.
 
     The copy has a gap after what belongs to one index of the first axis, if all that would fall into few sets of the
@@ -54,7 +58,7 @@ def copy_images(target: Any, x: Any) -> None:
         target[...] = with_spaced_rows(x)
 
 
-def images_last(x: Any) -> Any:
+def images_last(x: Array) -> Any:
     """Return images as a contiguous array of shape (channels, height, width, n)."""
     last = x.transpose(1, 2, 3, 0)
     if last.flags.c_contiguous:
@@ -73,7 +77,7 @@ def images_first(x: Any) -> Any:
     return x if x.__class__ is np.ndarray else x.copy()
 
 
-def in_order_of(other: Any, x: Any) -> Any:
+def in_order_of(other: Any, x: Array) -> Any:
     """Return `x`, or a copy of it whose axes lie in memory in the order of those of `other`, which has its shape.
 
     NumPy computes with two arrays of different orders in loops that are as short as the last axis.

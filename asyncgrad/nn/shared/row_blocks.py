@@ -11,9 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["are_in_blocks", "blocks", "repeated", "scratch", "unbuffered_rows"]
 
@@ -28,7 +32,7 @@ _UNBUFFERED = 512
 LEAST = (1 << 19) - 1
 
 
-def are_in_blocks(x: Any, *others: Any) -> bool:
+def are_in_blocks(x: Array, *others: Any) -> bool:
     """Tell whether these are NumPy arrays of one dtype, the first a large one; None is no array."""
     if x.__class__ is not np.ndarray or x.nbytes <= LEAST:
         return False

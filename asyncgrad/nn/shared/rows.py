@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from ...core.arrays.device_functions import own_function
 from ...core.arrays.values import add_into, is_device_array, ones_like
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["add_leading_sum", "leading_sum", "leading_sum_on_device", "maximum_along", "sum_along", "sum_rows"]
 
@@ -27,7 +31,7 @@ LONG = 2048
 SHORT = 64
 
 
-def sum_rows(rows: Any) -> Any:
+def sum_rows(rows: Array) -> Any:
     """Return the sum of each row of a 2-D floating array."""
     length = rows.shape[1]
     if length > LONG:
@@ -35,7 +39,7 @@ def sum_rows(rows: Any) -> Any:
     return rows.dot(ones_like(rows, length))
 
 
-def sum_along(x: Any, axis: int) -> Any:
+def sum_along(x: Array, axis: int) -> Any:
     """Return the sums of a floating array along `axis`, which stays as an axis of length 1."""
     if axis not in (-1, x.ndim - 1) or not x.size:
         return np.add.reduce(x, axis=axis, keepdims=True)
@@ -50,7 +54,7 @@ def _largest_along(x: Any, axis: int) -> Any:
     return np.max(x, axis=axis, keepdims=True)
 
 
-def maximum_along(x: Any, axis: int) -> Any:
+def maximum_along(x: Array, axis: int) -> Any:
     """Return the maxima of an array along `axis`, which stays as an axis of length 1. NaNs win."""
     length = x.shape[axis]
     if axis not in (-1, x.ndim - 1) or not 0 < length <= SHORT or x.size < 8 * length or is_device_array(x):
@@ -59,13 +63,13 @@ def maximum_along(x: Any, axis: int) -> Any:
     return np.maximum.reduce(columns, axis=0).reshape(*x.shape[:-1], 1)
 
 
-def leading_sum_on_device(a: Any, shape: tuple[int, ...]) -> Any:
+def leading_sum_on_device(a: Array, shape: tuple[int, ...]) -> Any:
     """Return what `leading_sum` does, for an array of a device."""
     extra = a.ndim - len(shape)
     return own_function(np.sum, a)(a, axis=tuple(range(extra))) if extra else leading_sum_.function(a, shape)
 
 
-def add_leading_sum(total: Any, a: Any, shape: tuple[int, ...]) -> Any:
+def add_leading_sum(total: Any, a: Array, shape: tuple[int, ...]) -> Any:
     """Add the sum over the leading axes of `a` to an array of a device that may be written into; return the new sum."""
     result = own_function("add_leading_sum", total)(total, a) if a.ndim > len(shape) == 1 else None
     return add_into(total, leading_sum_on_device(a, shape)) if result is None else result
@@ -73,7 +77,7 @@ def add_leading_sum(total: Any, a: Any, shape: tuple[int, ...]) -> Any:
 
 @primitive()
 @kernel(variant=leading_sum_on_device)
-def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
+def leading_sum_(a: Array, shape: tuple[int, ...]) -> Any:
     """Return the sum over the leading axes of `a`, so that its trailing axes, of shape `shape`, remain."""
     if a.ndim == 2 and len(shape) == 1:
         return ones_like(a, len(a)).dot(a)
@@ -83,7 +87,7 @@ def leading_sum_(a: Any, shape: tuple[int, ...]) -> Any:
 
 
 @derivative(leading_sum_, "a")
-def _(g: Any, a_shape: tuple[int, ...]) -> Any:
+def _(g: Array, a_shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(g, a_shape)
 
 

@@ -8,13 +8,17 @@ passes over it are done at once. Otherwise rows are apart, and each pass goes th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from . import row_blocks
 from .row_blocks import blocks, scratch, unbuffered_rows
 from .rows import sum_rows
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["centered_dots", "grad_of_block", "input_grad", "scale_rows", "standardize"]
 
@@ -23,7 +27,7 @@ __all__ = ["centered_dots", "grad_of_block", "input_grad", "scale_rows", "standa
 _FEW = 128
 
 
-def standardize(value: Any, x: Any, eps: float, centered: bool, scale: Any, shift: Any) -> tuple[Any, Any, Any]:
+def standardize(value: Any, x: Array, eps: float, centered: bool, scale: Any, shift: Any) -> tuple[Any, Any, Any]:
     """Write the standardized x times a scale plus a shift; return the means, variances and inverse deviations.
 
     Args:
@@ -55,7 +59,7 @@ def standardize(value: Any, x: Any, eps: float, centered: bool, scale: Any, shif
     return _as_statistics(mean if centered else None, variance, inverse)
 
 
-def input_grad(result: Any, x: Any, g: Any, scale: Any, mean: Any, inverse: Any) -> None:
+def input_grad(result: Any, x: Array, g: Any, scale: Any, mean: Any, inverse: Any) -> None:
     """Write scale * inverse * (g - mean(g) - y mean(g y)), where y is the standardized x, into `result`.
 
     It is computed as g * factor - x * slope - offset, without y.
@@ -97,7 +101,7 @@ def centered_dots(x: Any, g: Any, mean: Any, inverse: Any) -> Any:
     return (layout.dots(x, g) - layout.sums(g) * mean.reshape(-1)) * inverse.reshape(-1)
 
 
-def scale_rows(result: Any, x: Any, scale: Any, shift: Any) -> None:
+def scale_rows(result: Any, x: Array, scale: Any, shift: Any) -> None:
     """Write x times a scale of each row plus a shift, which may be None, into `result`."""
     layout = _Layout.of(x)
     by, plus = layout.spread(scale), None if shift is None else layout.spread(shift)
@@ -108,7 +112,7 @@ def scale_rows(result: Any, x: Any, scale: Any, shift: Any) -> None:
             out += plus[at[1]]
 
 
-def _as_statistics(mean: Any, variance: Any, inverse: Any) -> tuple[Any, Any, Any]:
+def _as_statistics(mean: Any, variance: Array, inverse: Array) -> tuple[Any, Any, Any]:
     column = (1, -1, 1)
     return None if mean is None else mean.reshape(column), variance.reshape(column), inverse.reshape(column)
 
@@ -138,16 +142,16 @@ class _Layout(NamedTuple):
     is_wide: bool
 
     @classmethod
-    def of(cls, x: Any) -> _Layout:
+    def of(cls, x: Array) -> _Layout:
         """Return the layout for an array."""
         outer, rows, inner = x.shape
         return cls(outer, rows, inner, outer > 1 and inner <= _FEW)
 
-    def shaped(self, x: Any) -> Any:
+    def shaped(self, x: Array) -> Any:
         """Return an array in this layout."""
         return x.reshape(self.outer, self.rows * self.inner, 1) if self.is_wide else x
 
-    def spread(self, values: Any) -> Any:
+    def spread(self, values: Array) -> Any:
         """Return a value of each row as a column."""
         return np.repeat(values, self.inner).reshape(-1, 1) if self.is_wide else values.reshape(-1, 1)
 
@@ -160,7 +164,7 @@ class _Layout(NamedTuple):
                 for some in blocks(rows, length * itemsize) if size > row_blocks.BLOCK else (slice(0, rows),):
                     yield outer, some
 
-    def sums(self, x: Any) -> Any:
+    def sums(self, x: Array) -> Any:
         """Return the sum of each row."""
         if self.is_wide:
             return self._over_inner(np.ones(self.outer, x.dtype).dot(x.reshape(self.outer, -1)))
@@ -176,7 +180,7 @@ class _Layout(NamedTuple):
             totals[at[1]] += _column_dots(x[at], g[at])
         return self._over_inner(totals)
 
-    def center(self, x: Any, center: Any, centered: Any) -> Any:
+    def center(self, x: Array, center: Any, centered: Any) -> Any:
         """Write x without the center of each row into `centered`, and return the sums of its squares."""
         source, results, column = self.shaped(x), self.shaped(centered), self.spread(center)
         totals = np.zeros(source.shape[1], x.dtype)
@@ -185,7 +189,7 @@ class _Layout(NamedTuple):
             totals[at[1]] += _column_dots(out, out) if self.is_wide else np.add.reduce(np.vecdot(out, out), axis=0)
         return self._over_inner(totals) if self.is_wide else totals
 
-    def _over_inner(self, totals: Any) -> Any:
+    def _over_inner(self, totals: Array) -> Any:
         if self.inner == 1:
             return totals
         return np.add.reduce(totals.reshape(self.rows, self.inner), axis=1)
@@ -197,7 +201,7 @@ def _column_dots(x: Any, y: Any) -> Any:
     return np.ones(len(x), x.dtype).dot(products.reshape(x.shape[:2]))
 
 
-def _standardize_apart(value: Any, x: Any, eps: float, scale: Any, shift: Any) -> tuple[Any, Any, Any]:
+def _standardize_apart(value: Any, x: Array, eps: float, scale: Any, shift: Any) -> tuple[Any, Any, Any]:
     """Return what `standardize` does where rows are apart."""
     layout, count = _Layout.of(x), len(x) * x.shape[2]
     mean = layout.sums(x)
@@ -216,7 +220,7 @@ def _standardize_apart(value: Any, x: Any, eps: float, scale: Any, shift: Any) -
     return _as_statistics(mean, variance, inverse)
 
 
-def _input_grad_apart(result: Any, x: Any, g: Any, factor: Any, center: Any, inverse: Any) -> None:
+def _input_grad_apart(result: Any, x: Array, g: Any, factor: Any, center: Any, inverse: Any) -> None:
     """Write what `input_grad` does where rows are apart."""
     layout, count = _Layout.of(x), len(x) * x.shape[2]
     coefficients = _coefficients(layout.dots(x, g), layout.sums(g), center, inverse, factor, count)

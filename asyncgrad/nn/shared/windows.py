@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from ...core.arrays.values import is_device_array, zeros_like
 from ...errors import ArgumentError
 from .arguments import array_of
 from .layouts import copy_images, empty_laid_like, images_last
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "Tile",
@@ -130,7 +134,7 @@ class Window(NamedTuple):
                 yield Tile(slice(row, row + 1), slice(left, right), start + left, start + right)
 
 
-def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0) -> Any:
+def pad(x: Array, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0) -> Any:
     """Return an array padded with rows and columns of `value` in its last two axes, in the order in memory of `x`."""
     (above, below), (left, right) = padding
     if not (above or below or left or right):
@@ -143,7 +147,7 @@ def pad(x: Any, padding: tuple[tuple[int, int], tuple[int, int]], value: Any = 0
     return padded
 
 
-def pad_images_last(x: Any, padding: tuple[tuple[int, int], tuple[int, int]]) -> Any:
+def pad_images_last(x: Array, padding: tuple[tuple[int, int], tuple[int, int]]) -> Any:
     """Return images padded with zeros, as a contiguous array of shape (channels, height, width, n)."""
     (above, below), (left, right) = padding
     if not (above or below or left or right):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, final
+from collections.abc import MutableSequence
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from ...errors import ArgumentError
 from .rules import IMPLICIT
 from .sampling import Sampler, as_tensor, requires_grad, shape_of, to_host
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...core.arrays.array_like import Lengths, TensorLike
+
+
 __all__ = ["Generator", "default_rng"]
+
+T = TypeVar("T")
 
 
 @final
@@ -38,14 +46,15 @@ class Generator(Sampler):
 
     __slots__ = ()
 
-    def __init__(self, bit_generator: Any) -> None:
-        is_generator = isinstance(bit_generator, np.random.Generator)
-        super().__init__(bit_generator if is_generator else np.random.Generator(bit_generator))
+    def __init__(self, bit_generator: np.random.BitGenerator | np.random.Generator) -> None:
+        if not isinstance(bit_generator, np.random.Generator):
+            bit_generator = np.random.Generator(bit_generator)
+        super().__init__(bit_generator)
 
     def __repr__(self) -> str:
         return f"Generator({type(self.bit_generator).__name__})"
 
-    def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Generator, (self._source,)
 
     @property
@@ -60,17 +69,29 @@ class Generator(Sampler):
 
     # Standard distributions.
 
-    def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Tensor:
+    def random(
+        self, size: Lengths | None = None, dtype: npt.DTypeLike = np.float64, out: Tensor | np.ndarray | None = None
+    ) -> Tensor:
         """Draw numbers from 0, included, to 1, excluded."""
         return self._fill("random", size, out, dtype=dtype)
 
     def standard_exponential(
-        self, size: Any = None, dtype: Any = np.float64, method: str = "zig", out: Any = None
+        self,
+        size: Lengths | None = None,
+        dtype: npt.DTypeLike = np.float64,
+        method: str = "zig",
+        out: Tensor | np.ndarray | None = None,
     ) -> Tensor:
         """Draw from the exponential distribution with scale 1."""
         return self._fill("standard_exponential", size, out, dtype=dtype, method=method)
 
-    def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Tensor:
+    def standard_gamma(
+        self,
+        shape: TensorLike,
+        size: Lengths | None = None,
+        dtype: npt.DTypeLike = np.float64,
+        out: Tensor | np.ndarray | None = None,
+    ) -> Tensor:
         """Draw from the gamma distribution with scale 1."""
         parameters, device = to_host({"shape": shape})
         if device is not None:
@@ -86,21 +107,28 @@ class Generator(Sampler):
         found = as_tensor(IMPLICIT["standard_gamma"].call(shape, draw))
         return found if out is None else write(out, found)
 
-    def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Tensor:
+    def standard_normal(
+        self, size: Lengths | None = None, dtype: npt.DTypeLike = np.float64, out: Tensor | np.ndarray | None = None
+    ) -> Tensor:
         """Draw from the normal distribution around 0 with scale 1."""
         return self._fill("standard_normal", size, out, dtype=dtype)
 
     # More distributions.
 
     def integers(
-        self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False
+        self,
+        low: TensorLike,
+        high: TensorLike | None = None,
+        size: Lengths | None = None,
+        dtype: npt.DTypeLike = np.int64,
+        endpoint: bool = False,
     ) -> Tensor:
         """Draw whole numbers from `low` to below `high`, or including `high` if `endpoint`."""
         parameters = {"low": low, "high": high}
         return self._draw_constant("integers", parameters, size=size, dtype=dtype, endpoint=endpoint)
 
     def multivariate_hypergeometric(
-        self, colors: Any, nsample: Any, size: Any = None, method: str = "marginals"
+        self, colors: TensorLike, nsample: TensorLike, size: Lengths | None = None, method: str = "marginals"
     ) -> Tensor:
         """Draw from the multivariate hypergeometric distribution."""
         parameters = {"colors": colors, "nsample": nsample}
@@ -108,9 +136,9 @@ class Generator(Sampler):
 
     def multivariate_normal(
         self,
-        mean: Any,
-        cov: Any,
-        size: Any = None,
+        mean: TensorLike,
+        cov: TensorLike,
+        size: Lengths | None = None,
         check_valid: str = "warn",
         tol: float = 1e-8,
         *,
@@ -126,16 +154,22 @@ class Generator(Sampler):
     # Orders and choices.
 
     def choice(
-        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, shuffle: bool = True
+        self,
+        a: TensorLike,
+        size: Lengths | None = None,
+        replace: bool = True,
+        p: TensorLike | None = None,
+        axis: int = 0,
+        shuffle: bool = True,
     ) -> Any:
         """Draw elements of `a` along an axis, or whole numbers below `a`; elements of a tensor keep its history."""
         return self._choose(a, p, axis, {"size": size, "replace": replace, "shuffle": shuffle})
 
-    def permutation(self, x: Any, axis: int = 0) -> Any:
+    def permutation(self, x: TensorLike, axis: int = 0) -> Any:
         """Return `x` shuffled along an axis, or the whole numbers below `x`; a tensor keeps its history."""
         return self._permute(x, axis, {"axis": axis})
 
-    def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+    def permuted(self, x: TensorLike, *, axis: int | None = None, out: Tensor | np.ndarray | None = None) -> Any:
         """Return `x` with each slice along an axis shuffled by itself; None shuffles all elements."""
         if not (isinstance(x, Tensor) or isinstance(out, Tensor)):
             found = self._source.permuted(x, axis=axis, out=out)
@@ -150,12 +184,12 @@ class Generator(Sampler):
             found = np.take_along_axis(x, self._source.permuted(order, axis=axis), axis)
         return found if out is None else write(out, found)
 
-    def shuffle(self, x: Any, axis: int = 0) -> None:
+    def shuffle(self, x: Tensor | np.ndarray | MutableSequence[T], axis: int = 0) -> None:
         """Shuffle an array, a list or a tensor in place, along an axis."""
         self._shuffle(x, axis, {"axis": axis})
 
 
-def default_rng(seed: Any = None) -> Generator:
+def default_rng(seed: object = None) -> Generator:
     """Return a Generator with the stream of `np.random.default_rng(seed)`; one that is given is returned.
 
     Example:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor
 from .sampling import Sampler, as_tensor, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import MutableSequence
+    from typing import SupportsIndex
+
+    import numpy.typing as npt
+
+    from ...core.arrays.array_like import Lengths, TensorLike
+
+
+T = TypeVar("T")
 
 __all__ = [
     "RandomState",
@@ -81,91 +91,100 @@ class RandomState(Sampler):
 
     __slots__ = ()
 
-    def __init__(self, seed: Any = None) -> None:
-        is_state = isinstance(seed, np.random.RandomState)
-        super().__init__(seed if is_state else np.random.RandomState(raw(seed)))
+    def __init__(self, seed: object = None) -> None:
+        super().__init__(seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(raw(seed)))
 
     def __repr__(self) -> str:
         return str(self._source)
 
-    def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return RandomState, (self._source,)
 
     # The state.
 
-    def seed(self, seed: Any = None) -> None:
+    def seed(self, seed: object = None) -> None:
         """Start the stream anew from a seed."""
         self._source.seed(raw(seed))
 
-    def get_state(self, legacy: bool = True) -> Any:
+    def get_state(self, legacy: bool = True) -> dict[str, object] | tuple[object, ...]:
         """Return the state of the stream."""
-        return self._source.get_state(legacy)
+        state: dict[str, object] | tuple[object, ...] = self._source.get_state(legacy)
+        return state
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: object) -> None:
         """Set the state of the stream to one that `get_state` returned."""
         self._source.set_state(state)
 
     # Uniform numbers.
 
-    def rand(self, *lengths: Any) -> Tensor:
+    def rand(self, *lengths: SupportsIndex) -> Tensor:
         """Draw numbers from 0, included, to 1, excluded; the shape is given by the arguments."""
         return as_tensor(self._source.rand(*map(raw, lengths)))
 
-    def random(self, size: Any = None) -> Tensor:
+    def random(self, size: Lengths | None = None) -> Tensor:
         """Draw numbers from 0, included, to 1, excluded."""
         return as_tensor(self._source.random(shape_of(size)))
 
-    def random_sample(self, size: Any = None) -> Tensor:
+    def random_sample(self, size: Lengths | None = None) -> Tensor:
         """Draw numbers from 0, included, to 1, excluded."""
         return as_tensor(self._source.random_sample(shape_of(size)))
 
-    def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> Tensor:
+    def randint(
+        self, low: TensorLike, high: TensorLike | None = None, size: Lengths | None = None, dtype: npt.DTypeLike = int
+    ) -> Tensor:
         """Draw whole numbers from `low` to below `high`."""
         return self._draw_constant("randint", {"low": low, "high": high}, size=size, dtype=dtype)
 
-    def random_integers(self, low: Any, high: Any = None, size: Any = None) -> Tensor:
+    def random_integers(self, low: TensorLike, high: TensorLike | None = None, size: Lengths | None = None) -> Tensor:
         """Draw whole numbers from `low` to `high`, both included."""
         return self._draw_constant("random_integers", {"low": low, "high": high}, size=size)
 
-    def tomaxint(self, size: Any = None) -> Tensor:
+    def tomaxint(self, size: Lengths | None = None) -> Tensor:
         """Draw whole numbers from 0 to the largest of the platform."""
         return as_tensor(self._source.tomaxint(shape_of(size)))
 
     # Standard distributions.
 
-    def randn(self, *lengths: Any) -> Tensor:
+    def randn(self, *lengths: SupportsIndex) -> Tensor:
         """Draw from the normal distribution around 0 with scale 1; the shape is given by the arguments."""
         return as_tensor(self._source.randn(*map(raw, lengths)))
 
-    def standard_exponential(self, size: Any = None) -> Tensor:
+    def standard_exponential(self, size: Lengths | None = None) -> Tensor:
         """Draw from the exponential distribution with scale 1."""
         return self._fill("standard_exponential", size, None)
 
-    def standard_gamma(self, shape: Any, size: Any = None) -> Tensor:
+    def standard_gamma(self, shape: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the gamma distribution with scale 1."""
         return self._draw("standard_gamma", {"shape": shape}, size)
 
-    def standard_normal(self, size: Any = None) -> Tensor:
+    def standard_normal(self, size: Lengths | None = None) -> Tensor:
         """Draw from the normal distribution around 0 with scale 1."""
         return self._fill("standard_normal", size, None)
 
     def multivariate_normal(
-        self, mean: Any, cov: Any, size: Any = None, check_valid: str = "warn", tol: float = 1e-8
+        self,
+        mean: TensorLike,
+        cov: TensorLike,
+        size: Lengths | None = None,
+        check_valid: str = "warn",
+        tol: float = 1e-8,
     ) -> Tensor:
         """Draw rows from a multivariate normal distribution."""
         return self._draw_rows(mean, cov, size, check_valid, tol, "svd of rows", {})
 
     # Orders and choices.
 
-    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
+    def choice(
+        self, a: TensorLike, size: Lengths | None = None, replace: bool = True, p: TensorLike | None = None
+    ) -> Any:
         """Draw elements of `a`, or whole numbers below `a`; elements of a tensor keep its history."""
         return self._choose(a, p, 0, {"size": size, "replace": replace})
 
-    def permutation(self, x: Any) -> Any:
+    def permutation(self, x: TensorLike) -> Any:
         """Return `x` shuffled along its first axis, or the whole numbers below `x`; a tensor keeps its history."""
         return self._permute(x, 0, {})
 
-    def shuffle(self, x: Any) -> None:
+    def shuffle(self, x: Tensor | np.ndarray | MutableSequence[T]) -> None:
         """Shuffle an array, a list or a tensor in place, along its first axis."""
         self._shuffle(x, 0, {})
 

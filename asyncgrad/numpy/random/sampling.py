@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from ...core.tensor import Tensor, asarray
 from ...core.views.writing import write
 from ...errors import ArgumentError, MissingDerivativeError
 from .rules import IMPLICIT, REPARAMETRISED, correlate
+
+if TYPE_CHECKING:
+    from ...core.arrays.array_like import Lengths, TensorLike
+
 
 __all__ = ["Sampler", "as_tensor", "requires_grad", "shape_of", "to_host"]
 
@@ -67,13 +71,14 @@ class Sampler:
 
     __slots__ = ("_source",)
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+    def __init__(self, source: np.random.Generator | np.random.RandomState) -> None:
+        self._source: Any = source
 
     @property
-    def numpy_source(self) -> Any:
+    def numpy_source(self) -> np.random.Generator | np.random.RandomState:
         """NumPy's Generator or RandomState, which draws from the same stream and returns arrays."""
-        return self._source
+        source: np.random.Generator | np.random.RandomState = self._source
+        return source
 
     def _draw(self, name: str, parameters: dict[str, Any], size: Any) -> Tensor:
         """Return a draw from a continuous distribution, on the device of its parameters."""
@@ -155,95 +160,97 @@ class Sampler:
 
     # Continuous distributions.
 
-    def beta(self, a: Any, b: Any, size: Any = None) -> Tensor:
+    def beta(self, a: TensorLike, b: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the beta distribution."""
         return self._draw("beta", {"a": a, "b": b}, size)
 
-    def chisquare(self, df: Any, size: Any = None) -> Tensor:
+    def chisquare(self, df: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the chi-square distribution."""
         return self._draw("chisquare", {"df": df}, size)
 
-    def dirichlet(self, alpha: Any, size: Any = None) -> Tensor:
+    def dirichlet(self, alpha: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the Dirichlet distribution: rows of positive numbers whose sum is 1."""
         return self._draw("dirichlet", {"alpha": alpha}, size)
 
-    def exponential(self, scale: Any = 1.0, size: Any = None) -> Tensor:
+    def exponential(self, scale: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from the exponential distribution."""
         return self._draw("exponential", {"scale": scale}, size)
 
-    def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Tensor:
+    def f(self, dfnum: TensorLike, dfden: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the F distribution."""
         return self._draw("f", {"dfnum": dfnum, "dfden": dfden}, size)
 
-    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Tensor:
+    def gamma(self, shape: TensorLike, scale: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from the gamma distribution."""
         return self._draw("gamma", {"shape": shape, "scale": scale}, size)
 
-    def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Tensor:
+    def gumbel(self, loc: TensorLike = 0.0, scale: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from the Gumbel distribution."""
         return self._draw("gumbel", {"loc": loc, "scale": scale}, size)
 
-    def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Tensor:
+    def laplace(self, loc: TensorLike = 0.0, scale: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from the Laplace distribution."""
         return self._draw("laplace", {"loc": loc, "scale": scale}, size)
 
-    def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Tensor:
+    def logistic(self, loc: TensorLike = 0.0, scale: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from the logistic distribution."""
         return self._draw("logistic", {"loc": loc, "scale": scale}, size)
 
-    def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> Tensor:
+    def lognormal(self, mean: TensorLike = 0.0, sigma: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw numbers whose logarithm is normal."""
         return self._draw("lognormal", {"mean": mean, "sigma": sigma}, size)
 
-    def noncentral_chisquare(self, df: Any, nonc: Any, size: Any = None) -> Tensor:
+    def noncentral_chisquare(self, df: TensorLike, nonc: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the noncentral chi-square distribution."""
         return self._draw("noncentral_chisquare", {"df": df, "nonc": nonc}, size)
 
-    def noncentral_f(self, dfnum: Any, dfden: Any, nonc: Any, size: Any = None) -> Tensor:
+    def noncentral_f(
+        self, dfnum: TensorLike, dfden: TensorLike, nonc: TensorLike, size: Lengths | None = None
+    ) -> Tensor:
         """Draw from the noncentral F distribution."""
         return self._draw("noncentral_f", {"dfnum": dfnum, "dfden": dfden, "nonc": nonc}, size)
 
-    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Tensor:
+    def normal(self, loc: TensorLike = 0.0, scale: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from the normal distribution."""
         return self._draw("normal", {"loc": loc, "scale": scale}, size)
 
-    def pareto(self, a: Any, size: Any = None) -> Tensor:
+    def pareto(self, a: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the Lomax distribution, the Pareto distribution moved to 0."""
         return self._draw("pareto", {"a": a}, size)
 
-    def power(self, a: Any, size: Any = None) -> Tensor:
+    def power(self, a: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the distribution on [0, 1] with a density proportional to the power a - 1."""
         return self._draw("power", {"a": a}, size)
 
-    def rayleigh(self, scale: Any = 1.0, size: Any = None) -> Tensor:
+    def rayleigh(self, scale: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from the Rayleigh distribution."""
         return self._draw("rayleigh", {"scale": scale}, size)
 
-    def standard_cauchy(self, size: Any = None) -> Tensor:
+    def standard_cauchy(self, size: Lengths | None = None) -> Tensor:
         """Draw from the Cauchy distribution around 0 with scale 1."""
         return as_tensor(self._source.standard_cauchy(size=shape_of(size)))
 
-    def standard_t(self, df: Any, size: Any = None) -> Tensor:
+    def standard_t(self, df: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from Student's distribution."""
         return self._draw("standard_t", {"df": df}, size)
 
-    def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Tensor:
+    def triangular(self, left: TensorLike, mode: TensorLike, right: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the triangular distribution."""
         return self._draw("triangular", {"left": left, "mode": mode, "right": right}, size)
 
-    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Tensor:
+    def uniform(self, low: TensorLike = 0.0, high: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from the uniform distribution."""
         return self._draw("uniform", {"low": low, "high": high}, size)
 
-    def vonmises(self, mu: Any, kappa: Any, size: Any = None) -> Tensor:
+    def vonmises(self, mu: TensorLike, kappa: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw angles from the von Mises distribution."""
         return self._draw("vonmises", {"mu": mu, "kappa": kappa}, size)
 
-    def wald(self, mean: Any, scale: Any, size: Any = None) -> Tensor:
+    def wald(self, mean: TensorLike, scale: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the inverse Gaussian distribution."""
         return self._draw("wald", {"mean": mean, "scale": scale}, size)
 
-    def weibull(self, a: Any, size: Any = None) -> Tensor:
+    def weibull(self, a: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the Weibull distribution with scale 1."""
         return self._draw("weibull", {"a": a}, size)
 
@@ -274,7 +281,7 @@ class Sampler:
 
     # Discrete distributions.
 
-    def binomial(self, n: Any, p: Any, size: Any = None) -> Tensor:
+    def binomial(self, n: TensorLike, p: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the binomial distribution."""
         return self._draw_constant("binomial", {"n": n, "p": p}, size=size)
 
@@ -283,32 +290,34 @@ class Sampler:
         drawn: bytes = self._source.bytes(length)
         return drawn
 
-    def geometric(self, p: Any, size: Any = None) -> Tensor:
+    def geometric(self, p: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the geometric distribution."""
         return self._draw_constant("geometric", {"p": p}, size=size)
 
-    def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> Tensor:
+    def hypergeometric(
+        self, ngood: TensorLike, nbad: TensorLike, nsample: TensorLike, size: Lengths | None = None
+    ) -> Tensor:
         """Draw from the hypergeometric distribution."""
         parameters = {"ngood": ngood, "nbad": nbad, "nsample": nsample}
         return self._draw_constant("hypergeometric", parameters, size=size)
 
-    def logseries(self, p: Any, size: Any = None) -> Tensor:
+    def logseries(self, p: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the logarithmic distribution."""
         return self._draw_constant("logseries", {"p": p}, size=size)
 
-    def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Tensor:
+    def multinomial(self, n: TensorLike, pvals: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the multinomial distribution."""
         return self._draw_constant("multinomial", {"n": n, "pvals": pvals}, size=size)
 
-    def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Tensor:
+    def negative_binomial(self, n: TensorLike, p: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from the negative binomial distribution."""
         return self._draw_constant("negative_binomial", {"n": n, "p": p}, size=size)
 
-    def poisson(self, lam: Any = 1.0, size: Any = None) -> Tensor:
+    def poisson(self, lam: TensorLike = 1.0, size: Lengths | None = None) -> Tensor:
         """Draw from Poisson's distribution."""
         return self._draw_constant("poisson", {"lam": lam}, size=size)
 
-    def zipf(self, a: Any, size: Any = None) -> Tensor:
+    def zipf(self, a: TensorLike, size: Lengths | None = None) -> Tensor:
         """Draw from Zipf's distribution."""
         return self._draw_constant("zipf", {"a": a}, size=size)
 

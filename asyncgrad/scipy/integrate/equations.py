@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import integrate
@@ -28,6 +28,10 @@ from ..solutions import (
     real_product,
     record,
 )
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["odeint", "solve_ivp"]
 
@@ -250,7 +254,7 @@ def _evaluation(equation: _Equation, params: Parameters, tfirst: bool, fun: Any 
     """
     constants = [tensor.detach() for tensor in params.tensors]
 
-    async def evaluate(function: Any, t: Any, y: Any) -> Any:
+    async def evaluate(function: Any, t: Any, y: Array) -> Any:
         # The solver writes into its array again.
         state = asarray(y.copy())
         if function is None and y.ndim == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,10 @@ from ...core.arrays.axes import axis_index
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["cumulative_simpson", "cumulative_trapezoid", "romb", "simpson", "trapezoid"]
 
@@ -182,7 +186,7 @@ def _first_part(y0: Any, y1: Any, y2: Any, step: Any, other: Any) -> Any:
     return step * (y0 + y1) / 2 - bend * step**2 / 6
 
 
-def _with_first(sums: Any, first: float) -> Any:
+def _with_first(sums: Array, first: float) -> Any:
     shape = (*sums.shape[:-1], 1)
     return np.concatenate([np.full(shape, first, sums.dtype), sums], axis=-1)
 

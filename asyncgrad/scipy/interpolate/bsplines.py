@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from .piecewise import check_as_many, sorted_points
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "BSpline",
@@ -52,7 +56,7 @@ def local_basis(t: Any, k: int, x: Any) -> tuple[Any, list[Any]]:
     return place, basis
 
 
-def design_matrix(t: Any, k: int, x: Any) -> Any:
+def design_matrix(t: Array, k: int, x: Any) -> Any:
     """Return the values of all B-splines at points of shape (m,), shape (m, n)."""
     place, basis = local_basis(t, k, x)
     unit = np.eye(t.shape[0] - k - 1)
@@ -246,7 +250,7 @@ def make_interp_spline(
     return BSpline(knots, np.moveaxis(c, 0, axis) if axis else c, k, True, axis)
 
 
-def _solved(knots: Any, k: int, points: Any, values: Any, conditions: tuple[list[Any], list[Any]]) -> Any:
+def _solved(knots: Array, k: int, points: Any, values: Array, conditions: tuple[list[Any], list[Any]]) -> Any:
     """Return the coefficients of the spline through points that meets conditions at both ends."""
     count, trailing = knots.shape[0] - k - 1, values.shape[1:]
     rows, given = [], []
@@ -369,7 +373,7 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Tensor:
     return np.where(is_outside, 0.0, found) if ext == 1 else asarray(found)
 
 
-def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Any) -> Any:
+def tensor_product(grid: Sequence[Any], values: Any, k: int, points: Array) -> Any:
     """Return the values at points, shape (..., d), of the tensor product of splines through values on a grid."""
     c, places, bases = values, [], []
     for axis, coordinates in enumerate(grid):

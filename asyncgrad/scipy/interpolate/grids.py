@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from ...errors import ArgumentError
 from ..arguments import floating
 from .bsplines import make_interp_spline, tensor_product
 from .splines import CubicSpline, PchipInterpolator
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["RegularGridInterpolator", "interp1d", "interpn"]
 
@@ -254,7 +258,7 @@ class RegularGridInterpolator:
             result = result + weight * self.values[tuple(left + side for left, side in zip(lefts, corner, strict=True))]
         return result
 
-    def _monotonic(self, points: Any) -> Any:
+    def _monotonic(self, points: Array) -> Any:
         """Return values by piecewise cubic polynomials along one axis after the other, from the last to the first."""
         count = len(self.grid)
         flat = points.reshape((-1, count))

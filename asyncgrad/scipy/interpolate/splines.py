@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import linalg
@@ -12,6 +12,10 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ..arguments import floating
 from .piecewise import PiecewisePolynomial, check_as_many, sorted_points
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "CubicSpline", "PchipInterpolator", "pchip_interpolate"]
 
@@ -176,7 +180,7 @@ def _akima_slopes(x: Any, y: Any, is_modified: bool) -> Any:
 
 
 @primitive()
-def solve_tridiagonal_(lower: Any, middle: Any, upper: Any, b: Any) -> Any:
+def solve_tridiagonal_(lower: Any, middle: Array, upper: Any, b: Any) -> Any:
     """Return the solution of a tridiagonal system, for right-hand sides b of shape (n, m)."""
     bands = np.zeros((3, middle.shape[0]), np.result_type(lower, middle, upper))
     bands[0, 1:], bands[1], bands[2, :-1] = upper, middle, lower
@@ -184,22 +188,22 @@ def solve_tridiagonal_(lower: Any, middle: Any, upper: Any, b: Any) -> Any:
 
 
 @derivative(solve_tridiagonal_, "b")
-def _(g: Any, lower: Any, middle: Any, upper: Any) -> Any:
+def _(g: Array, lower: Any, middle: Any, upper: Any) -> Array:
     return solve_tridiagonal_.call(upper, middle, lower, g)
 
 
 @derivative(solve_tridiagonal_, "lower")
-def _(g: Any, lower: Any, middle: Any, upper: Any, out: Any) -> Any:
+def _(g: Array, lower: Array, middle: Any, upper: Any, out: Any) -> Array:
     return -np.sum(solve_tridiagonal_.call(upper, middle, lower, g)[1:] * out[:-1], 1)
 
 
 @derivative(solve_tridiagonal_, "middle")
-def _(g: Any, lower: Any, middle: Any, upper: Any, out: Any) -> Any:
+def _(g: Array, lower: Any, middle: Array, upper: Any, out: Any) -> Array:
     return -np.sum(solve_tridiagonal_.call(upper, middle, lower, g) * out, 1)
 
 
 @derivative(solve_tridiagonal_, "upper")
-def _(g: Any, lower: Any, middle: Any, upper: Any, out: Any) -> Any:
+def _(g: Array, lower: Any, middle: Any, upper: Array, out: Any) -> Array:
     return -np.sum(solve_tridiagonal_.call(upper, middle, lower, g)[:-1] * out[1:], 1)
 
 
@@ -243,7 +247,7 @@ class CubicSpline(PiecewisePolynomial):
         )
 
 
-def _conditions(bc_type: Any, y: Any) -> tuple[Any, Any]:
+def _conditions(bc_type: Any, y: Array) -> tuple[Any, Any]:
     """Return the condition at each end: None for not-a-knot, or the order and the value of a derivative."""
     both = (bc_type, bc_type) if isinstance(bc_type, str) else tuple(bc_type)
     if len(both) != 2:
@@ -266,7 +270,7 @@ def _conditions(bc_type: Any, y: Any) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
-def _spline_slopes(x: Any, y: Any, start: Any, end: Any) -> Any:
+def _spline_slopes(x: Any, y: Array, start: Any, end: Any) -> Any:
     """Return the slopes at the points that make the second derivative continuous."""
     widths, chords = _steps(x, y)
     count = x.size

@@ -5,7 +5,7 @@ The factors and eigenvalues are those of the whole matrix, which is made: the de
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +14,14 @@ from .spectral import eigh
 from .stacks import over_stacks
 from .systems import cholesky, solve_banded
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
+
 __all__ = ["cho_solve_banded", "cholesky_banded", "eig_banded", "eigvals_banded"]
 
 
-def _whole(bands: Any, lower: bool) -> Any:
+def _whole(bands: Array, lower: bool) -> Any:
     """Return the triangle that the bands lie in, as a matrix."""
     count, size = bands.shape
     rows, columns = np.indices((size, size))
@@ -26,7 +30,7 @@ def _whole(bands: Any, lower: bool) -> Any:
     return np.where(is_inside, bands[np.where(is_inside, places, 0), columns], 0)
 
 
-def _in_bands(matrix: Any, count: int, lower: bool) -> Any:
+def _in_bands(matrix: Array, count: int, lower: bool) -> Any:
     """Return the bands of a triangle."""
     size = matrix.shape[0]
     places, columns = np.indices((count, size))
@@ -81,7 +85,7 @@ def _solution(cb: Any, b: Any, lower: bool, check_finite: bool) -> Any:
     return solve_banded((0, count), second, half, check_finite=check_finite)
 
 
-def _transposed(bands: Any, lower: bool) -> Any:
+def _transposed(bands: Array, lower: bool) -> Any:
     """Return the bands of the conjugate transpose, on the other side."""
     count, size = bands.shape
     places, columns = np.indices((count, size))

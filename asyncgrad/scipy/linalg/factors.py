@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -17,6 +17,10 @@ from .spectral import qr
 from .stacks import over_stacks
 from .sylvester import solve_sylvester
 from .systems import mirrored
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "diagsvd",
@@ -55,7 +59,7 @@ def polar_(a: Any) -> Any:
 
 
 @joint_derivative(polar_)
-def _(gu: Any, gp: Any, u: Any, p: Any) -> Any:
+def _(gu: Any, gp: Any, u: Array, p: Any) -> Any:
     # As p is u.H @ a, its gradient flows by u, too.
     whole = 0.0 if gu is None else gu
     if gp is not None:

@@ -9,7 +9,7 @@ Source: Mathias, A Chain Rule for Matrix Functions, 1996; Higham, Functions of M
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import linalg
@@ -21,6 +21,10 @@ from ...errors import ArgumentError
 from ..arguments import matrices
 from .stacks import over_stacks
 from .sylvester import sylvester_solution
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "cosm",
@@ -38,7 +42,7 @@ __all__ = [
 ]
 
 
-def _doubled(a: Any) -> Any:
+def _doubled(a: Array) -> Any:
     """Return matrices in double precision, as SciPy computes some functions of those in single precision."""
     return a.astype(np.result_type(a.dtype, np.float64), copy=False)
 
@@ -60,7 +64,7 @@ def matrix_function_(a: Any, function: Callable[[Any], Any]) -> Any:
     return _of_each(function, a)
 
 
-def _of_each(function: Callable[[Any], Any], a: Any) -> Any:
+def _of_each(function: Callable[[Any], Any], a: Array) -> Any:
     """Return a function of each matrix; of no matrices, or of those without elements, what is as empty."""
     if a.ndim == 2:
         return np.asarray(function(a))
@@ -70,11 +74,11 @@ def _of_each(function: Callable[[Any], Any], a: Any) -> Any:
 
 
 @derivative(matrix_function_, "a")
-def _(g: Any, a: Any, function: Callable[[Any], Any]) -> Any:
+def _(g: Array, a: Array, function: Callable[[Any], Any]) -> Array:
     return _frechet(function, a.mT, g)
 
 
-def _frechet(function: Callable[[Any], Any], a: Any, e: Any) -> Any:
+def _frechet(function: Callable[[Any], Any], a: Array, e: Any) -> Any:
     """Return the derivative of a function of matrices in a direction."""
     size = a.shape[-1]
     return matrix_function_.call(_blocks(a, e), function)[..., :size, size:]
@@ -142,7 +146,7 @@ def square_root_(a: Any) -> Any:
 
 
 @derivative(square_root_, "a")
-def _(g: Any, out: Any) -> Any:
+def _(g: Array, out: Array) -> Array:
     return sylvester_solution.call(out.mT, out.mT, g)
 
 

@@ -6,12 +6,16 @@ They take arrays of equal dtypes, of one of the four kinds that LAPACK has, and 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import linalg
 
 from ...core.arrays.values import raw
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["refuse_infinity", "schur_form", "solve_by_schur_forms", "solve_triangle"]
 
@@ -46,7 +50,7 @@ def _no_order(*eigenvalue: Any) -> None:
     """Stand for the function that orders eigenvalues: none does."""
 
 
-def schur_form(a: Any) -> tuple[Any, Any]:
+def schur_form(a: Array) -> tuple[Any, Any]:
     """Return t and z with `a = z @ t @ z.conj().T`, as `scipy.linalg.schur` does.
 
     Raises:
@@ -81,7 +85,7 @@ def solve_by_schur_forms(a: Any, b: Any, q: Any) -> Any:
     return u.dot(scale * y).dot(right)
 
 
-def solve_triangle(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
+def solve_triangle(a: Array, b: Array, lower: bool, unit_diagonal: bool) -> Any:
     """Return x with `a @ x == b`, for a triangular matrix and a vector or matrix, as `scipy.linalg.solve_triangular`.
 
     Infinity and NaN are allowed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import linalg
@@ -14,6 +14,10 @@ from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
 from ..arguments import floating
 from .lapack import solve_by_schur_forms
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "solve_continuous_are",
@@ -27,7 +31,7 @@ __all__ = [
 
 
 @primitive(superlinear=True)
-def sylvester_solution(a: Any, b: Any, q: Any) -> Any:
+def sylvester_solution(a: Array, b: Array, q: Array) -> Any:
     """Return x with `a @ x + x @ b == q`."""
     if a.ndim == b.ndim == q.ndim == 2:
         return solve_by_schur_forms(a, b, q)
@@ -39,17 +43,17 @@ def sylvester_solution(a: Any, b: Any, q: Any) -> Any:
 
 
 @derivative(sylvester_solution, "a")
-def _(g: Any, a: Any, b: Any, out: Any) -> Any:
+def _(g: Array, a: Array, b: Any, out: Array) -> Array:
     return -product(_solution(a.mT, b.mT, g), out.mT)
 
 
 @derivative(sylvester_solution, "b")
-def _(g: Any, a: Any, b: Any, out: Any) -> Any:
+def _(g: Array, a: Any, b: Array, out: Array) -> Array:
     return -product(out.mT, _solution(a.mT, b.mT, g))
 
 
 @derivative(sylvester_solution, "q")
-def _(g: Any, a: Any, b: Any) -> Any:
+def _(g: Array, a: Any, b: Any) -> Array:
     return _solution(a.mT, b.mT, g)
 
 
@@ -66,7 +70,7 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
     return _checked_solution("solve_sylvester", *map(floating, (a, b, q)))
 
 
-def _checked_solution(name: str, a: Any, b: Any, q: Any) -> Any:
+def _checked_solution(name: str, a: Array, b: Array, q: Array) -> Any:
     if any(one.ndim < 2 for one in (a, b, q)) or a.shape[-2:] + b.shape[-2:] != (q.shape[-2],) * 2 + (q.shape[-1],) * 2:
         raise ValueError(
             f"scipy.linalg.{name} takes matrices of shapes (m, m), (n, n) and (m, n), not {a.shape}, {b.shape} and "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -17,6 +17,10 @@ from .lapack import refuse_infinity
 from .matrices import toeplitz
 from .stacks import over_stacks
 from .triangular import solve_triangular
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "cho_factor",
@@ -40,7 +44,7 @@ __all__ = [
 ]
 
 
-def mirrored(a: Any, lower: bool, is_hermitian: bool) -> Any:
+def mirrored(a: Array, lower: bool, is_hermitian: bool) -> Any:
     """Return the matrix of which one triangle is given."""
     half = np.tril(a, -1) if lower else np.triu(a, 1)
     whole = half + (adjoint(half) if is_hermitian else half.mT)
@@ -189,7 +193,7 @@ def pinvh(
     return (result, int((values > cutoff * values.max(initial=0.0)).sum())) if return_rank else result
 
 
-def _cutoff(matrix: Any, values: Any, atol: Any, rtol: Any) -> tuple[float, Any]:
+def _cutoff(matrix: Array, values: Any, atol: Any, rtol: Any) -> tuple[float, Any]:
     """Return the cutoff relative to the largest of singular values, and these."""
     largest = values.max(initial=0.0)
     absolute = 0.0 if atol is None else float(atol)
@@ -300,7 +304,7 @@ def lu_(a: Any) -> Any:
 
 
 @joint_derivative(lu_)
-def _(gp: Any, gl: Any, gu: Any, p: Any, l: Any, u: Any) -> Any:  # noqa: E741
+def _(gp: Any, gl: Any, gu: Any, p: Any, l: Array, u: Array) -> Any:  # noqa: E741
     # The first rows and columns are a square; the rows below it are those of l, and the columns beside it those of u,
     # that solve a triangular system.
     size = l.shape[-1]
@@ -410,7 +414,7 @@ def banded_solution_(ab: Any, b: Any, low: int, high: int) -> Any:
     return linalg.solve_banded((low, high), ab, b)
 
 
-def _transposed_bands(ab: Any, low: int, high: int) -> Any:
+def _transposed_bands(ab: Array, low: int, high: int) -> Any:
     """Return the bands of the transposed matrix."""
     size = ab.shape[1]
     # Each is the band on the other side, moved so that its elements lie in the columns that were their rows.
@@ -425,12 +429,12 @@ def _moved(row: Any, offset: int, size: int) -> Any:
 
 
 @derivative(banded_solution_, "b")
-def _(g: Any, ab: Any, low: int, high: int) -> Any:
+def _(g: Array, ab: Any, low: int, high: int) -> Array:
     return banded_solution_.call(_transposed_bands(ab, low, high), g, high, low)
 
 
 @derivative(banded_solution_, "ab")
-def _(g: Any, ab: Any, out: Any, low: int, high: int) -> Any:
+def _(g: Array, ab: Array, out: Any, low: int, high: int) -> Array:
     weights = banded_solution_.call(_transposed_bands(ab, low, high), g, high, low)
     size = ab.shape[1]
     rows = []

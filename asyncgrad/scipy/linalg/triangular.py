@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,10 @@ from ...core.ops.linear_algebra import product
 from ...core.recording.primitive import derivative, primitive
 from ..arguments import floating
 from .lapack import refuse_infinity, solve_triangle
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["solve_triangular"]
 
@@ -21,7 +25,7 @@ def triangular_solution(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any
 
 
 @derivative(triangular_solution, "a")
-def _(g: Any, a: Any, out: Any, lower: bool, unit_diagonal: bool) -> Any:
+def _(g: Array, a: Array, out: Array, lower: bool, unit_diagonal: bool) -> Array:
     slope = _solution(a.mT, g, not lower, unit_diagonal)
     whole = -(np.outer(slope, out) if out.ndim == 1 else product(slope, out.mT))
     # Only the triangle that is read has a gradient.
@@ -29,7 +33,7 @@ def _(g: Any, a: Any, out: Any, lower: bool, unit_diagonal: bool) -> Any:
 
 
 @derivative(triangular_solution, "b")
-def _(g: Any, a: Any, lower: bool, unit_diagonal: bool) -> Any:
+def _(g: Array, a: Any, lower: bool, unit_diagonal: bool) -> Array:
     return _solution(a.mT, g, not lower, unit_diagonal)
 
 

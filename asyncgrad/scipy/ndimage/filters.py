@@ -7,7 +7,7 @@ are linear; the transpose of the second is a correlation again, with the weights
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import ndimage
@@ -18,6 +18,10 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "convolve",
@@ -72,7 +76,7 @@ def continued(name: str, image: Any, widths: Sequence[tuple[int, int]], mode: st
 
 
 @primitive(superlinear=True)
-def correlate_(image: Any, weights: Any) -> Any:
+def correlate_(image: Array, weights: Array) -> Any:
     """Return the sums of products of an image and weights where these fit in wholly, in the dtype of the image."""
     # SciPy conjugates complex weights, and these are not.
     whole = ndimage.correlate(image, np.conj(weights) if weights.dtype.kind == "c" else weights, mode="constant")
@@ -85,12 +89,12 @@ def correlate_(image: Any, weights: Any) -> Any:
 
 
 @derivative(correlate_, "image")
-def _(g: Any, weights: Any) -> Any:
+def _(g: Array, weights: Array) -> Array:
     return correlate_.call(np.pad(g, [(length - 1, length - 1) for length in weights.shape]), np.flip(weights))
 
 
 @derivative(correlate_, "weights")
-def _(g: Any, image: Any) -> Any:
+def _(g: Array, image: Any) -> Array:
     return correlate_.call(image, g)
 
 
@@ -101,7 +105,7 @@ def _origins(origin: Any, ndim: int) -> tuple[int, ...]:
     return origins
 
 
-def _correlated(name: str, image: Any, weights: Any, mode: str, cval: Any, origins: Sequence[int]) -> Any:
+def _correlated(name: str, image: Array, weights: Array, mode: str, cval: Any, origins: Sequence[int]) -> Any:
     """Return the correlation with weights of as many axes as the image, of its shape."""
     if weights.ndim != image.ndim or not weights.size:
         raise ValueError(
@@ -166,11 +170,11 @@ def correlate(
     return _correlated("correlate", image, _conjugate(weights), mode, cval, _origins(origin, image.ndim))
 
 
-def _conjugate(weights: Any) -> Any:
+def _conjugate(weights: Array) -> Any:
     return np.conjugate(weights) if weights.dtype.kind == "c" else weights
 
 
-def _along_axes(image: Any, weights: Any, origin: Any, axes: Any) -> tuple[Any, Any]:
+def _along_axes(image: Array, weights: Array, origin: Any, axes: Any) -> tuple[Any, Any]:
     """Return weights with as many axes as the image, of length 1 where they are not among `axes`, and the origins."""
     if axes is None:
         return weights, origin
@@ -271,7 +275,7 @@ def convolve1d(
     return correlate1d(input, np.flip(weights), axis, output, mode, cval, -origin - (weights.size % 2 == 0))
 
 
-def _along(weights: Any, axis: int, ndim: int) -> Any:
+def _along(weights: Array, axis: int, ndim: int) -> Any:
     if weights.ndim != 1 or not weights.size:
         raise ValueError(f"weights along an axis must have the shape (n,), n > 0, not {weights.shape}")
     return weights.reshape([-1 if one == axis else 1 for one in range(ndim)])
@@ -518,7 +522,7 @@ def generic_laplace(
 
 
 def _parts(
-    image: Any, function: Callable[..., Any], mode: Any, cval: float, args: Any, kwargs: Any, axes: Any
+    image: Array, function: Callable[..., Any], mode: Any, cval: float, args: Any, kwargs: Any, axes: Any
 ) -> list[Any]:
     chosen = range(image.ndim) if axes is None else axis_tuple(axes, image.ndim)
     modes = zip(chosen, _each_axis(mode, len(chosen)), strict=True)
@@ -568,7 +572,7 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float =
     Source: scipy.ndimage.laplace.
     """
 
-    def second(image: Any, axis: int, output: Any, mode: str, cval: float) -> Any:
+    def second(image: Array, axis: int, output: Any, mode: str, cval: float) -> Any:
         return correlate1d(image, np.array([1, -2, 1], image.dtype), axis, output, mode, cval)
 
     return generic_laplace(input, second, output, mode, cval, axes=axes)

@@ -7,7 +7,7 @@ element is that of the piece after it, and at the last one that of the piece bef
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import ndimage
@@ -17,6 +17,10 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["affine_transform", "map_coordinates", "rotate", "shift", "spline_filter", "spline_filter1d", "zoom"]
 
@@ -227,7 +231,9 @@ def map_coordinates(
     return result.astype(dtype, copy=False)
 
 
-def _on_lines(name: str, image: Any, lines: Sequence[Any], order: int, mode: str, cval: float, prefilter: bool) -> Any:
+def _on_lines(
+    name: str, image: Array, lines: Sequence[Any], order: int, mode: str, cval: float, prefilter: bool
+) -> Any:
     """Return the values of the spline at a grid of coordinates, given those along each axis."""
     coefficients, moved = _prepared(name, image, order, mode, cval, prefilter)
     every: Any = np.zeros((1,) * image.ndim, bool)

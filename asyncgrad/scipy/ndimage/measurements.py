@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor
 from ..arguments import floating
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "center_of_mass",
@@ -63,7 +67,7 @@ def _sum(values: Any) -> Any:
     return np.sum(values)
 
 
-def _middle(values: Any) -> Any:
+def _middle(values: Array) -> Any:
     ordered, count = np.sort(values), values.shape[0]
     # Of an even number the mean of the two.
     return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else np.sum(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from ...core.arrays.values import refuse_complex
 from ...core.tensor import Tensor
 from ..arguments import floating
 from .filters import continued
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "black_tophat",
@@ -44,7 +48,9 @@ def _footprint(name: str, size: Any, footprint: Any, count: int) -> Any:
     return footprint
 
 
-def _windows(name: str, image: Any, footprint: Any, mode: Any, cval: float, origin: Any, axes: tuple[int, ...]) -> Any:
+def _windows(
+    name: str, image: Any, footprint: Array, mode: Any, cval: float, origin: Any, axes: tuple[int, ...]
+) -> Any:
     """Return the elements of the window around each element, along a new last axis."""
     refuse_complex(
         f"scipy.ndimage.{name}", "real images", image, "complex numbers have no order, so pass the real part"
@@ -89,7 +95,7 @@ def _filter(name: str, choose: Callable[..., Any]) -> Callable[..., Tensor]:
     return made
 
 
-def _middle(windows: Any) -> Any:
+def _middle(windows: Array) -> Any:
     # Of an even number the greater of the two.
     return np.sort(windows, -1)[..., windows.shape[-1] // 2]
 

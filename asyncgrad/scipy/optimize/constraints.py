@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from scipy import optimize
@@ -12,6 +12,10 @@ from ...errors import ArgumentError
 from ..arguments import floating
 from ..solutions import Parameters, array_of, call_differentiated
 from .implicit import Point
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["Constraint", "bounds_of", "free_elements", "plain_bounds", "read_constraints"]
 
@@ -40,7 +44,7 @@ class Constraint(NamedTuple):
             found = np.stack([np.reshape(asarray(one), ()) for one in found])
         return np.reshape(floating(found), -1)
 
-    def active(self, values: Any) -> Any:
+    def active(self, values: Array) -> Any:
         """Return for each value the bound that it has reached; NaN for none."""
         lower, upper = (np.broadcast_to(np.asarray(one, float), values.shape) for one in (self.lower, self.upper))
         return np.where(_is_at(values, lower), lower, np.where(_is_at(values, upper), upper, np.nan))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from ...errors import ArgumentError, ConvergenceWarning
 from ...transforms.arguments import gradient_rows, gradients, new_input, transform_scope, zeros_like_tensor
 from ..arguments import floating
 from ..solutions import Parameters, Problem, Tensors, array_of, call_differentiated
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "ElementwiseZero",
@@ -146,7 +150,7 @@ class Zero(Problem):
                 ConvergenceWarning,
             )
 
-    def _check_regular(self, jacobian: Any) -> None:
+    def _check_regular(self, jacobian: Array) -> None:
         scale = np.abs(jacobian).max()
         is_finite = np.isfinite(scale)
         if not is_finite or scale == 0 or np.linalg.cond(jacobian) > 0.1 / np.finfo(jacobian.dtype).eps:

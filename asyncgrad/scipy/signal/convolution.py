@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import signal
@@ -16,6 +16,10 @@ from scipy import signal
 from ...core.arrays.axes import axis_tuple
 from ...core.recording.primitive import derivative, primitive
 from ...core.tensor import Tensor, asarray
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", "oaconvolve"]
 
@@ -28,18 +32,18 @@ def convolve_(in1: Any, in2: Any, method: str) -> Any:
     return signal.convolve(in1, in2, "full", method)
 
 
-def _convolve_gradient(g: Any, other: Any, method: str) -> Any:
+def _convolve_gradient(g: Array, other: Array, method: str) -> Any:
     whole = convolve_.call(g, np.flip(other), method)
     return whole[tuple(slice(length - 1, size) for length, size in zip(other.shape, g.shape, strict=True))]
 
 
 @derivative(convolve_, "in1")
-def _(g: Any, in2: Any, method: str) -> Any:
+def _(g: Array, in2: Any, method: str) -> Array:
     return _convolve_gradient(g, in2, method)
 
 
 @derivative(convolve_, "in2")
-def _(g: Any, in1: Any, method: str) -> Any:
+def _(g: Array, in1: Any, method: str) -> Array:
     return _convolve_gradient(g, in1, method)
 
 
@@ -50,7 +54,7 @@ def convolve_by_fft_(in1: Any, in2: Any, axes: tuple[int, ...], in_pieces: bool)
     return function(in1, in2, "full", axes=axes)
 
 
-def _convolve_by_fft_gradient(g: Any, other: Any, axes: tuple[int, ...], in_pieces: bool) -> Any:
+def _convolve_by_fft_gradient(g: Array, other: Array, axes: tuple[int, ...], in_pieces: bool) -> Any:
     whole = convolve_by_fft_.call(g, np.flip(other, axes), axes, in_pieces)
     parts = [slice(None)] * g.ndim
     for axis in axes:
@@ -59,12 +63,12 @@ def _convolve_by_fft_gradient(g: Any, other: Any, axes: tuple[int, ...], in_piec
 
 
 @derivative(convolve_by_fft_, "in1")
-def _(g: Any, in2: Any, axes: tuple[int, ...], in_pieces: bool) -> Any:
+def _(g: Array, in2: Any, axes: tuple[int, ...], in_pieces: bool) -> Array:
     return _convolve_by_fft_gradient(g, in2, axes, in_pieces)
 
 
 @derivative(convolve_by_fft_, "in2")
-def _(g: Any, in1: Any, axes: tuple[int, ...], in_pieces: bool) -> Any:
+def _(g: Array, in1: Any, axes: tuple[int, ...], in_pieces: bool) -> Array:
     return _convolve_by_fft_gradient(g, in1, axes, in_pieces)
 
 
@@ -248,7 +252,7 @@ def _check_valid(name: str, first: tuple[int, ...], second: tuple[int, ...], mod
         )
 
 
-def _part(whole: Any, first: tuple[int, ...], second: tuple[int, ...], mode: str, axes: Sequence[int]) -> Any:
+def _part(whole: Array, first: tuple[int, ...], second: tuple[int, ...], mode: str, axes: Sequence[int]) -> Any:
     """Return the part of a whole convolution that the mode asks for."""
     if mode == "full":
         return whole
@@ -274,7 +278,7 @@ def _matrices(name: str, in1: Any, in2: Any) -> tuple[Any, Any]:
 
 
 @primitive(superlinear=True)
-def correlate_stacks_(kernels: Any, images: Any) -> Any:
+def correlate_stacks_(kernels: Array, images: Any) -> Array:
     """Return the valid correlation of kernels (m, d, *k) with images (n, d, *s), summed over d: (m, n, *s-k+1)."""
     axes = tuple(range(2, kernels.ndim))
     windows = np.lib.stride_tricks.sliding_window_view(images, kernels.shape[2:], axes)
@@ -283,19 +287,19 @@ def correlate_stacks_(kernels: Any, images: Any) -> Any:
 
 
 @derivative(correlate_stacks_, "kernels")
-def _(g: Any, images: Any) -> Any:
+def _(g: Array, images: Any) -> Array:
     return correlate_stacks_.call(g, images.swapaxes(0, 1))
 
 
 @derivative(correlate_stacks_, "images")
-def _(g: Any, kernels: Any) -> Any:
+def _(g: Array, kernels: Array) -> Array:
     axes = tuple(range(2, kernels.ndim))
     widths = [(0, 0), (0, 0), *((length - 1, length - 1) for length in kernels.shape[2:])]
     flipped = np.flip(kernels, axes).swapaxes(0, 1)
     return correlate_stacks_.call(flipped, np.pad(g.swapaxes(0, 1), widths)).swapaxes(0, 1)
 
 
-def _convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, dot_axes: Any) -> Tensor:
+def _convolve_axes(in1: Array, in2: Array, mode: str, axes: Any, dot_axes: Any) -> Tensor:
     """Return the convolution over pairs of axes, summed over others: see `convolve`."""
     if axes is None:
         raise ValueError("scipy.signal.convolve takes dot_axes only with axes: pass the pairs to convolve over, too")
@@ -321,7 +325,7 @@ def _convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, dot_axes: Any) -> T
     return result.reshape((*free1, *free2, *result.shape[2:]))
 
 
-def _stacked(array: Any, axes: Sequence[int], dot_axes: Sequence[int]) -> tuple[Any, tuple[Any, Any]]:
+def _stacked(array: Array, axes: Sequence[int], dot_axes: Sequence[int]) -> tuple[Any, tuple[Any, Any]]:
     """Return an array as (free axes, summed axes, *convolved axes), and the lengths of the free and convolved axes."""
     convolved, summed = axis_tuple(axes, array.ndim), axis_tuple(dot_axes, array.ndim)
     free = tuple(axis for axis in range(array.ndim) if axis not in (*convolved, *summed))

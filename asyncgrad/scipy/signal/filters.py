@@ -6,7 +6,7 @@ the same filter run backwards.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import signal
@@ -18,6 +18,10 @@ from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
 from .convolution import convolve
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "continue_ends",
@@ -47,22 +51,22 @@ def filter_(b: Any, a: Any, x: Any) -> Any:
 
 
 @derivative(filter_, "x")
-def _(g: Any, b: Any, a: Any) -> Any:
+def _(g: Array, b: Any, a: Any) -> Array:
     return np.flip(filter_.call(b, a, np.flip(g, -1)), -1)
 
 
 @derivative(filter_, "b")
-def _(g: Any, a: Any, x: Any, b_shape: tuple[int, ...]) -> Any:
+def _(g: Array, a: Any, x: Any, b_shape: tuple[int, ...]) -> Array:
     return delayed_products_.call(g, filter_.call(_one(a), a, x), b_shape[0])
 
 
 @derivative(filter_, "a")
-def _(g: Any, a: Any, out: Any, a_shape: tuple[int, ...]) -> Any:
+def _(g: Array, a: Array, out: Array, a_shape: tuple[int, ...]) -> Array:
     return -delayed_products_.call(g, filter_.call(_one(a), a, out), a_shape[0])
 
 
 @primitive()
-def delayed_products_(y: Any, x: Any, count: int) -> Any:
+def delayed_products_(y: Any, x: Any, count: int) -> Array:
     """Return the sums of products of `y` with `x` delayed along the last axis by 0 to `count - 1` elements."""
     length = x.shape[-1]
     sums = [np.sum(y[..., delay:] * x[..., : length - delay]) for delay in range(min(count, length))]
@@ -70,12 +74,12 @@ def delayed_products_(y: Any, x: Any, count: int) -> Any:
 
 
 @derivative(delayed_products_, "y")
-def _(g: Any, x: Any) -> Any:
+def _(g: Array, x: Any) -> Array:
     return filter_.call(g, _one(g), x)
 
 
 @derivative(delayed_products_, "x")
-def _(g: Any, y: Any) -> Any:
+def _(g: Array, y: Any) -> Array:
     return np.flip(filter_.call(g, _one(g), np.flip(y, -1)), -1)
 
 
@@ -126,7 +130,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return y.swapaxes(axis, -1), _last_state(b, a, x, y, zi).swapaxes(axis, -1)
 
 
-def _from_state(b: Any, a: Any, x: Any, zi: Any) -> Any:
+def _from_state(b: Any, a: Any, x: Array, zi: Any) -> Any:
     """Return the output of a filter from a state, which counts as an input that only the denominator filters."""
     length = x.shape[-1]
     zi = np.broadcast_to(zi, (*x.shape[:-1], zi.shape[-1]))
@@ -134,7 +138,7 @@ def _from_state(b: Any, a: Any, x: Any, zi: Any) -> Any:
     return filter_.call(b, a, x) + filter_.call(_one(a), a, entering)
 
 
-def _last_state(b: Any, a: Any, x: Any, y: Any, zi: Any) -> Any:
+def _last_state(b: Any, a: Any, x: Array, y: Any, zi: Any) -> Any:
     """Return the state of a filter after its input: what its last inputs and outputs add to the outputs to come."""
     order, length = zi.shape[-1], x.shape[-1]
     b, a = (np.pad(one, (0, order + 1 - one.size)) for one in (b, a))
@@ -263,7 +267,7 @@ def continue_ends(x: Any, padtype: str | None, edge: int) -> Any:
     return np.concatenate([before, x, after], -1)
 
 
-def _without_edges(x: Any, edge: int) -> Any:
+def _without_edges(x: Array, edge: int) -> Any:
     return x[..., edge : x.shape[-1] - edge]
 
 
@@ -382,7 +386,7 @@ def freqz(
     return asarray(frequencies), _response(b, a, frequencies, fs)
 
 
-def _frequencies(b: Any, a: Any, worN: Any, **options: Any) -> Any:
+def _frequencies(b: Array, a: Array, worN: Any, **options: Any) -> Any:
     return signal.freqz(np.ones(1, b.dtype), np.ones(1, a.dtype), raw(worN), **options)[0]
 
 

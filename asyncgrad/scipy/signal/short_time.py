@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import signal
@@ -22,6 +22,10 @@ from ..arguments import floating
 from .filters import continue_ends
 from .spectra import detrend as without_trend
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
+
 __all__ = ["coherence", "csd", "istft", "periodogram", "spectrogram", "stft", "welch"]
 
 
@@ -32,7 +36,7 @@ def segments_(x: Any, length: int, step: int) -> Any:
 
 
 @primitive()
-def overlapped_(parts: Any, step: int, total: int) -> Any:
+def overlapped_(parts: Array, step: int, total: int) -> Array:
     """Return the sum of segments, each `step` elements after the one before, in a signal of `total` elements."""
     count, length = parts.shape[-2:]
     blocks = -(-length // step)
@@ -49,12 +53,12 @@ def overlapped_(parts: Any, step: int, total: int) -> Any:
 
 
 @derivative(segments_, "x")
-def _(g: Any, x_shape: tuple[int, ...], step: int) -> Any:
+def _(g: Array, x_shape: tuple[int, ...], step: int) -> Array:
     return overlapped_.call(g, step, x_shape[-1])
 
 
 @derivative(overlapped_, "parts")
-def _(g: Any, parts_shape: tuple[int, ...], step: int) -> Any:
+def _(g: Array, parts_shape: tuple[int, ...], step: int) -> Array:
     return segments_.call(g, parts_shape[-1], step)[..., : parts_shape[-2], :]
 
 
@@ -357,7 +361,7 @@ def _powers(
     return _frequencies(layout, fs, onesided), asarray(times), _in_place(products, axis, max(x.ndim, y.ndim))
 
 
-def _averaged(name: str, powers: Any, average: str) -> Any:
+def _averaged(name: str, powers: Array, average: str) -> Any:
     if average not in ("mean", "median"):
         raise ValueError(f"scipy.signal.{name} takes average 'mean' or 'median', not {average!r}")
     count = powers.shape[-1]

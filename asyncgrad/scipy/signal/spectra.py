@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import signal
@@ -17,6 +17,10 @@ from ...errors import ArgumentError
 from ..arguments import floating
 from .convolution import convolve
 from .filters import sosfilt, sosfiltfilt
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["decimate", "detrend", "hilbert", "hilbert2", "resample", "resample_poly", "upfirdn"]
 
@@ -281,5 +285,5 @@ def resample_poly(
     return result[(slice(None),) * axis_index(axis, x.ndim) + (slice(removed, removed + length),)]
 
 
-def _along(weights: Any, axis: int, ndim: int) -> Any:
+def _along(weights: Array, axis: int, ndim: int) -> Any:
     return weights.reshape([-1 if one == axis else 1 for one in range(ndim)])

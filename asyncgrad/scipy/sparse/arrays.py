@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import sparse
@@ -16,6 +16,12 @@ from ..arguments import floating
 from .constants import pattern_of
 from .entries import arranged, matrix_product, merged, shared
 from .pattern import Pattern, multiply_dense
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "SparseArray",
@@ -263,7 +269,7 @@ tree.register(
 )
 
 
-def _add_at(base: Any, positions: Any, values: Any) -> Any:
+def _add_at(base: Array, positions: Any, values: Any) -> Any:
     """Return `base` with `values` added at `positions`, which may repeat."""
     size = base.size
     flat = np.ravel_multi_index(positions, base.shape) if len(positions) > 1 else positions[0]
@@ -292,7 +298,9 @@ def _in_dtype(array: SparseArray, dtype: Any) -> SparseArray:
     return array if dtype is None else array.astype(dtype)
 
 
-def csr_array(arg1: Any, shape: tuple[int, int] | None = None, dtype: Any = None, copy: bool = False) -> SparseArray:
+def csr_array(
+    arg1: Any, shape: tuple[int, int] | None = None, dtype: npt.DTypeLike | None = None, copy: bool = False
+) -> SparseArray:
     """Return a sparse array of its elements and their places, of SciPy's sparse matrix, or of a dense matrix.
 
     Args:
@@ -311,12 +319,16 @@ def csr_array(arg1: Any, shape: tuple[int, int] | None = None, dtype: Any = None
     return _in_dtype(_compressed(arg1, shape, "csr_array"), dtype)
 
 
-def csc_array(arg1: Any, shape: tuple[int, int] | None = None, dtype: Any = None, copy: bool = False) -> SparseArray:
+def csc_array(
+    arg1: Any, shape: tuple[int, int] | None = None, dtype: npt.DTypeLike | None = None, copy: bool = False
+) -> SparseArray:
     """Return a sparse array of `(data, indices, indptr)`, where `indices` are rows, or as `csr_array`."""
     return _in_dtype(_compressed(arg1, shape, "csc_array"), dtype)
 
 
-def coo_array(arg1: Any, shape: tuple[int, int] | None = None, dtype: Any = None, copy: bool = False) -> SparseArray:
+def coo_array(
+    arg1: Any, shape: tuple[int, int] | None = None, dtype: npt.DTypeLike | None = None, copy: bool = False
+) -> SparseArray:
     """Return a sparse array of `(data, (row, column))`, or as `csr_array`; its `data` are in the order of rows.
 
     Elements that occur several times are added.
@@ -354,7 +366,7 @@ def diags_array(
     offsets: Any = 0,
     shape: tuple[int, int] | None = None,
     format: str | None = None,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
 ) -> SparseArray:
     """Return the sparse array with these diagonals; one of length 1 is repeated, as SciPy's; `format` has no effect."""
     if np.ndim(offsets) == 0:

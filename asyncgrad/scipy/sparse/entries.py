@@ -7,25 +7,29 @@ added by products with sparse matrices of ones, which are differentiable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .pattern import Pattern, multiply_dense
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["arranged", "gathered", "matrix_product", "merged", "shared"]
 
 _product = multiply_dense.call
 
 
-def gathered(data: Any, places: Any) -> Any:
+def gathered(data: Array, places: Any) -> Any:
     """Return the elements of a vector at places, which may repeat."""
     count = len(places)
     pattern = Pattern(np.asarray(places), np.arange(count + 1), (count, data.shape[0]))
     return _product(np.ones(count, data.real.dtype), data, pattern)
 
 
-def merged(data: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[Any, Pattern]:
+def merged(data: Array, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[Any, Pattern]:
     """Return elements in the layout of csr, with those of one place added."""
     keys, inverse = np.unique(np.asarray(rows, np.int64) * max(shape[1], 1) + columns, return_inverse=True)
     found, places = np.divmod(keys, max(shape[1], 1))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import sparse
 
 from ...core.recording.primitive import derivative, primitive
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["Pattern", "multiply_dense", "sample_product"]
 
@@ -54,7 +58,7 @@ def multiply_dense(data: Any, x: Any, pattern: Any) -> Any:
 
 
 @primitive()
-def sample_product(x: Any, y: Any, pattern: Any) -> Any:
+def sample_product(x: Any, y: Any, pattern: Any) -> Array:
     """Return the elements of `x @ y.T` where the pattern has some; of vectors, those of their outer product."""
     rows, columns = pattern.positions()
     if x.ndim == 1:
@@ -67,22 +71,22 @@ def sample_product(x: Any, y: Any, pattern: Any) -> Any:
 
 
 @derivative(multiply_dense, "data")
-def _(g: Any, x: Any, pattern: Any) -> Any:
+def _(g: Array, x: Any, pattern: Any) -> Array:
     return sample(g, x, pattern)
 
 
 @derivative(multiply_dense, "x")
-def _(g: Any, data: Any, pattern: Any) -> Any:
+def _(g: Array, data: Any, pattern: Any) -> Array:
     return multiply(data, g, pattern.transpose())
 
 
 @derivative(sample_product, "x")
-def _(g: Any, y: Any, pattern: Any) -> Any:
+def _(g: Array, y: Any, pattern: Any) -> Array:
     return multiply(g, y, pattern)
 
 
 @derivative(sample_product, "y")
-def _(g: Any, x: Any, pattern: Any) -> Any:
+def _(g: Array, x: Any, pattern: Any) -> Array:
     return multiply(g, x, pattern.transpose())
 
 

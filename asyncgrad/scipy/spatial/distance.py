@@ -6,7 +6,7 @@ A distance has no derivative where two points coincide, but for its square; the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.spatial import distance as _scipy
@@ -19,6 +19,10 @@ from ...errors import ArgumentError
 from ..arguments import floating
 from ..error_names import name_errors
 from ..unsupported import refuse
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "braycurtis",
@@ -49,12 +53,12 @@ def euclidean_distances_(x: Any, y: Any) -> Any:
 
 
 @derivative(euclidean_distances_, "x")
-def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+def _(g: Array, x: Array, y: Any, out: Array) -> Array:
     return weighted_differences_.call(_slopes(g, out), x, y)
 
 
 @derivative(euclidean_distances_, "y")
-def _(g: Any, x: Any, y: Any, out: Any) -> Any:
+def _(g: Array, x: Any, y: Array, out: Array) -> Array:
     return weighted_differences_.call(_slopes(g, out).T, y, x)
 
 
@@ -69,17 +73,17 @@ def squared_distances_(x: Any, y: Any) -> Any:
 
 
 @derivative(squared_distances_, "x")
-def _(g: Any, x: Any, y: Any) -> Any:
+def _(g: Array, x: Array, y: Any) -> Array:
     return 2 * weighted_differences_.call(g, x, y)
 
 
 @derivative(squared_distances_, "y")
-def _(g: Any, x: Any, y: Any) -> Any:
+def _(g: Array, x: Any, y: Array) -> Array:
     return 2 * weighted_differences_.call(g.T, y, x)
 
 
 @primitive(superlinear=True)
-def weighted_differences_(weights: Any, x: Any, y: Any) -> Any:
+def weighted_differences_(weights: Any, x: Any, y: Any) -> Array:
     """Return for each row of `x` the sum of its differences from the rows of `y`, each times its weight.
 
     A product of matrices would lose the digits of points that are close to one another.
@@ -93,17 +97,17 @@ def weighted_differences_(weights: Any, x: Any, y: Any) -> Any:
 
 
 @derivative(weighted_differences_, "weights")
-def _(g: Any, x: Any, y: Any) -> Any:
+def _(g: Any, x: Any, y: Any) -> Array:
     return np.sum(g * x, 1)[:, np.newaxis] - g @ y.T
 
 
 @derivative(weighted_differences_, "x")
-def _(g: Any, weights: Any) -> Any:
+def _(g: Any, weights: Any) -> Array:
     return g * np.sum(weights, 1)[:, np.newaxis]
 
 
 @derivative(weighted_differences_, "y")
-def _(g: Any, weights: Any) -> Any:
+def _(g: Any, weights: Any) -> Array:
     return -(weights.T @ g)
 
 

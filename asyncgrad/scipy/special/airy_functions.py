@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import RULES, derivative, primitive
 from ..ufuncs import special
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["airy", "airye", "itairy"]
 
@@ -22,7 +26,7 @@ def airy_(z: Any, index: int) -> Any:
 
 
 @derivative(airy_, "z")
-def _(g: Any, z: Any, index: int) -> Any:
+def _(g: Any, z: Array, index: int) -> Array:
     return g * _unscaled_slope(airy_, z, index)
 
 
@@ -46,7 +50,7 @@ def airye_(z: Any, index: int) -> Any:
 
 
 @derivative(airye_, "z")
-def _(g: Any, z: Any, index: int, out: Any) -> Any:
+def _(g: Any, z: Array, index: int, out: Any) -> Array:
     if index < 2:
         # Of negative numbers SciPy's result is nan.
         root = np.sqrt(z if z.dtype.kind == "c" else np.where(raw(z) < 0, np.nan, z))
@@ -107,7 +111,7 @@ def itairy_(x: Any, index: int) -> Any:
 
 
 @derivative(itairy_, "x")
-def _(g: Any, x: Any, index: int, out: Any) -> Any:
+def _(g: Any, x: Any, index: int, out: Array) -> Array:
     is_end = np.isinf(raw(x)) & np.isfinite(raw(out))
     x = np.where(is_end, 0.0, x) if np.any(is_end) else x
     slope = airy_(x if index < 2 else -x, 2 * (index % 2))

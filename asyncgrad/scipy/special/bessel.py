@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import by_order, i_by_order, k_by_order
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "h1vp",
@@ -204,7 +208,7 @@ def _or_far(near: Callable[[Any], Any], v: Any, z: Any, out: Any, turn: complex)
     return np.where(is_far, out * slope, near(np.where(is_far, 1.0, z)))
 
 
-def _is_complex(z: Any) -> bool:
+def _is_complex(z: Array) -> bool:
     return bool(z.dtype.kind == "c")
 
 

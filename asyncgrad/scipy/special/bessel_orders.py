@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_array, raw
 from ..ufuncs import special
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["by_differences", "by_order", "double", "i_by_order", "k_by_order", "slope_by_differences"]
 
@@ -114,7 +118,7 @@ def _far_log_slope(v: Any, z: Any, turn: complex) -> Any:
 def _far_j_or_y(name: str, other: str, sign: int) -> Callable[[Any, Any], Any]:
     """Return the derivative of J or Y far from 0: they are half the sum and half the difference of Hankel functions."""
 
-    def slope(v: Any, z: Any) -> Any:
+    def slope(v: Any, z: Array) -> Any:
         first, second = _far_log_slope(v, z, 1j), _far_log_slope(v, z, -1j)
         mean, difference = (first + second) / 2, 0.5j * (first - second)
         if z.dtype.kind != "c":

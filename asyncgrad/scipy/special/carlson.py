@@ -7,7 +7,7 @@ one, too, with another exponent at t + x.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from ...core.recording.primitive import Primitive, derivative, primitive
 from ...errors import MissingDerivativeError
 from ..ufuncs import special
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["elliprc", "elliprd", "elliprf", "elliprg", "elliprj", "power_integral"]
 
@@ -26,7 +30,7 @@ _BLOCK = 1 << 18
 
 
 @primitive()
-def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -> Any:
+def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -> Array:
     """Return the integrals over t from 0 to infinity of t**power / product((t + points[i])**powers[i]).
 
     With t as an exponential the trapezoidal rule converges so fast that all digits of a double are right; all terms
@@ -71,7 +75,7 @@ def power_integral(points: Any, powers: tuple[float, ...], power: float = 0.0) -
 
 
 @derivative(power_integral, "points")
-def _(g: Any, points: Any, powers: tuple[float, ...], power: float) -> Any:
+def _(g: Any, points: Array, powers: tuple[float, ...], power: float) -> Array:
     slopes = [
         -exponent * power_integral.call(points, (*powers[:index], exponent + 1, *powers[index + 1 :]), power)
         for index, exponent in enumerate(powers)

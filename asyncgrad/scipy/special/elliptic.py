@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .carlson import power_integral
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "ellipe",
@@ -73,7 +77,7 @@ def complete_by_parameter(p: Any, order: int, second: bool) -> Any:
 
 
 @derivative(complete_by_parameter, "p")
-def _(g: Any, p: Any, order: int, second: bool) -> Any:
+def _(g: Any, p: Array, order: int, second: bool) -> Array:
     return -g * complete_by_parameter.call(p, order + 1, second)
 
 
@@ -93,13 +97,13 @@ def first_kind_by_parameter(phi: Any, m: Any, order: int) -> Any:
 
 
 @derivative(first_kind_by_parameter, "phi")
-def _(g: Any, phi: Any, m: Any, order: int) -> Any:
+def _(g: Any, phi: Array, m: Any, order: int) -> Array:
     square = np.square(np.sin(phi))
     return g * (_rising(0.5, order) * square**order * (1 - m * square) ** (-0.5 - order))
 
 
 @derivative(first_kind_by_parameter, "m")
-def _(g: Any, phi: Any, m: Any, order: int) -> Any:
+def _(g: Any, phi: Any, m: Array, order: int) -> Array:
     return g * first_kind_by_parameter.call(phi, m, order + 1)
 
 
@@ -114,13 +118,13 @@ def second_kind_by_parameter(phi: Any, m: Any, order: int) -> Any:
 
 
 @derivative(second_kind_by_parameter, "phi")
-def _(g: Any, phi: Any, m: Any, order: int) -> Any:
+def _(g: Any, phi: Array, m: Any, order: int) -> Array:
     square = np.square(np.sin(phi))
     return g * (_rising(-0.5, order) * square**order * (1 - m * square) ** (0.5 - order))
 
 
 @derivative(second_kind_by_parameter, "m")
-def _(g: Any, phi: Any, m: Any, order: int) -> Any:
+def _(g: Any, phi: Any, m: Array, order: int) -> Array:
     return g * second_kind_by_parameter.call(phi, m, order + 1)
 
 
@@ -170,42 +174,42 @@ def _amplitude_by_parameter(u: Any, m: Any) -> Any:
 
 
 @derivative(jacobi_amplitude, "u")
-def _(g: Any, u: Any, m: Any) -> Any:
+def _(g: Any, u: Array, m: Any) -> Array:
     return g * jacobi_delta.call(u, m)
 
 
 @derivative(jacobi_amplitude, "m")
-def _(g: Any, u: Any, m: Any) -> Any:
+def _(g: Any, u: Any, m: Array) -> Array:
     return g * _amplitude_by_parameter(u, m)
 
 
 @derivative(jacobi_sine, "u")
-def _(g: Any, u: Any, m: Any) -> Any:
+def _(g: Any, u: Array, m: Any) -> Array:
     return g * (jacobi_cosine.call(u, m) * jacobi_delta.call(u, m))
 
 
 @derivative(jacobi_sine, "m")
-def _(g: Any, u: Any, m: Any) -> Any:
+def _(g: Any, u: Any, m: Array) -> Array:
     return g * (jacobi_cosine.call(u, m) * _amplitude_by_parameter(u, m))
 
 
 @derivative(jacobi_cosine, "u")
-def _(g: Any, u: Any, m: Any) -> Any:
+def _(g: Any, u: Array, m: Any) -> Array:
     return -g * (jacobi_sine.call(u, m) * jacobi_delta.call(u, m))
 
 
 @derivative(jacobi_cosine, "m")
-def _(g: Any, u: Any, m: Any) -> Any:
+def _(g: Any, u: Any, m: Array) -> Array:
     return -g * (jacobi_sine.call(u, m) * _amplitude_by_parameter(u, m))
 
 
 @derivative(jacobi_delta, "u")
-def _(g: Any, u: Any, m: Any) -> Any:
+def _(g: Any, u: Array, m: Any) -> Array:
     return -g * (m * jacobi_sine.call(u, m) * jacobi_cosine.call(u, m))
 
 
 @derivative(jacobi_delta, "m")
-def _(g: Any, u: Any, m: Any, out: Any) -> Any:
+def _(g: Any, u: Any, m: Any, out: Any) -> Array:
     sine = jacobi_sine.call(u, m)
     change = sine / 2 + m * jacobi_cosine.call(u, m) * _amplitude_by_parameter(u, m)
     return -g * (sine * change / out)

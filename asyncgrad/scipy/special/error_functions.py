@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "dawsn",
@@ -37,13 +41,13 @@ _SLOPE = 2 / math.sqrt(math.pi)
 
 @primitive()
 @np.errstate(over="ignore")  # the square may be infinite: the result is then 0, which is right
-def gaussian_(x: Any, rate: float) -> Any:
+def gaussian_(x: Any, rate: float) -> Array:
     """Return exp(-rate * x**2)."""
     return np.exp(-rate * (x * x))
 
 
 @derivative(gaussian_, "x")
-def _(g: Any, x: Any, rate: float, out: Any) -> Any:
+def _(g: Any, x: Any, rate: float, out: Any) -> Array:
     # At infinity it is 0, as are all its derivatives.
     infinite = np.isinf(raw(x))
     return g * (-2.0 * rate * (np.where(infinite, 0.0, x) if np.any(infinite) else x) * out)
@@ -183,7 +187,7 @@ def hyperbolic_sine_integral(x: Any) -> Any:
 
 
 @derivative(hyperbolic_sine_integral, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g * _ratio(np.sinh, x, 1.0)
 
 
@@ -194,7 +198,7 @@ def hyperbolic_cosine_integral(x: Any) -> Any:
 
 
 @derivative(hyperbolic_cosine_integral, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Any) -> Array:
     return g * (np.cosh(x) / x)
 
 
@@ -205,7 +209,7 @@ def sine_integral(x: Any) -> Any:
 
 
 @derivative(sine_integral, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Array) -> Array:
     return g * _ratio(np.sin, x, 1.0)
 
 
@@ -216,7 +220,7 @@ def cosine_integral(x: Any) -> Any:
 
 
 @derivative(cosine_integral, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Any) -> Array:
     return g * (np.cos(x) / x)
 
 
@@ -227,7 +231,7 @@ def fresnel_sine(z: Any) -> Any:
 
 
 @derivative(fresnel_sine, "z")
-def _(g: Any, z: Any) -> Any:
+def _(g: Any, z: Any) -> Array:
     return g * np.sin(math.pi / 2 * (z * z))
 
 
@@ -238,7 +242,7 @@ def fresnel_cosine(z: Any) -> Any:
 
 
 @derivative(fresnel_cosine, "z")
-def _(g: Any, z: Any) -> Any:
+def _(g: Any, z: Any) -> Array:
     return g * np.cos(math.pi / 2 * (z * z))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
 from ..ufuncs import special
 from .rules import compute_where, differentiable, zeta_
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "beta",
@@ -44,7 +48,7 @@ def polygamma_(x: Any, n: Any) -> Any:
 
 
 @derivative(polygamma_, "x")
-def _(g: Any, x: Any, n: Any) -> Any:
+def _(g: Any, x: Array, n: Any) -> Array:
     return g * polygamma_.call(x, n + 1)
 
 
@@ -91,11 +95,11 @@ def _polygamma_on_the_right(z: Any, n: int) -> Any:
 
 
 @derivative(complex_polygamma, "z")
-def _(g: Any, z: Any, n: Any) -> Any:
+def _(g: Any, z: Array, n: Any) -> Array:
     return g * complex_polygamma.call(z, n + 1)
 
 
-def _trigamma(x: Any) -> Any:
+def _trigamma(x: Array) -> Any:
     return complex_polygamma.call(x, 1) if x.dtype.kind == "c" else polygamma_.call(x, 1)
 
 

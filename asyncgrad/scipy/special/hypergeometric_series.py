@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.recording.primitive import derivative, primitive
 from ...errors import MissingDerivativeError
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["series"]
 
@@ -113,11 +117,11 @@ def _fail(name: str, why: str) -> None:
 
 
 @derivative(_series, "parameters")
-def _(g: Any, parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], power: int, name: str) -> Any:
+def _(g: Any, parameters: Array, z: Any, numerators: int, orders: tuple[int, ...], power: int, name: str) -> Array:
     more = [(*orders[:index], order + 1, *orders[index + 1 :]) for index, order in enumerate(orders)]
     return np.stack([np.real(g * _series.call(parameters, z, numerators, one, power, name)) for one in more])
 
 
 @derivative(_series, "z")
-def _(g: Any, parameters: Any, z: Any, numerators: int, orders: tuple[int, ...], power: int, name: str) -> Any:
+def _(g: Any, parameters: Any, z: Array, numerators: int, orders: tuple[int, ...], power: int, name: str) -> Array:
     return g * _series.call(parameters, z, numerators, orders, power + 1, name)

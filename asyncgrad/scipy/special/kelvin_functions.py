@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,10 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..ufuncs import special
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["bei", "beip", "ber", "berp", "kei", "keip", "kelvin", "ker", "kerp", "over"]
 
@@ -41,7 +45,7 @@ def kelvin_(x: Any, index: int) -> Any:
 
 
 @derivative(kelvin_, "x")
-def _(g: Any, x: Any, index: int, out: Any) -> Any:
+def _(g: Any, x: Array, index: int, out: Array) -> Array:
     if index < 2:
         return g * kelvin_(x, index + 2)
     return g * (1j * kelvin_(x, index - 2) - over(out, x, 0.5j if index == 2 else -np.inf))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from ..arguments import floating
 from ..ufuncs import special
 from .polynomials_by_parameters import jacobi_slope
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "assoc_legendre_p",
@@ -87,7 +91,7 @@ def _count(function: str, name: str, number: Any) -> int:
 
 
 @primitive()
-def legendre_derivative(z: Any, n: Any, order: int) -> Any:
+def legendre_derivative(z: Array, n: Any, order: int) -> Any:
     """Return a derivative of the Legendre polynomial of degree n."""
     if order <= 2 and z.dtype.kind != "c":
         return special.legendre_p(n, z, diff_n=order)[order]
@@ -96,7 +100,7 @@ def legendre_derivative(z: Any, n: Any, order: int) -> Any:
 
 
 @derivative(legendre_derivative, "z")
-def _(g: Any, z: Any, n: Any, order: int) -> Any:
+def _(g: Any, z: Array, n: Any, order: int) -> Array:
     return g * legendre_derivative.call(z, n, order + 1)
 
 
@@ -150,7 +154,7 @@ def associated_derivative(z: Any, n: Any, m: Any, branch_cut: Any, norm: bool, o
 
 
 @derivative(associated_derivative, "z")
-def _(g: Any, z: Any, n: Any, m: Any, branch_cut: Any, norm: bool, order: int) -> Any:
+def _(g: Any, z: Array, n: Any, m: Any, branch_cut: Any, norm: bool, order: int) -> Array:
     if order == 3:
         raise MissingDerivativeError("scipy.special.assoc_legendre_p has derivatives up to the third order")
     return g * associated_derivative.call(z, n, m, branch_cut, norm, order + 1)
@@ -222,7 +226,7 @@ def _polar_slope(theta: Any, n: Any, m: Any) -> Any:
 
 
 @derivative(polar_part, "theta")
-def _(g: Any, theta: Any, n: Any, m: Any) -> Any:
+def _(g: Any, theta: Array, n: Any, m: Any) -> Array:
     return g * _polar_slope(theta, n, m)
 
 
@@ -286,12 +290,12 @@ def _harmonic_curvature(theta: Any, phi: Any, n: Any, m: Any) -> Any:
 
 
 @derivative(harmonic, "theta")
-def _(g: Any, theta: Any, phi: Any, n: Any, m: Any) -> Any:
+def _(g: Any, theta: Array, phi: Any, n: Any, m: Any) -> Array:
     return np.real(g * _harmonic_slope(theta, phi, n, m))
 
 
 @derivative(harmonic, "phi")
-def _(g: Any, m: Any, out: Any) -> Any:
+def _(g: Any, m: Any, out: Any) -> Array:
     return np.real(g * (1j * m * out))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +13,15 @@ from ...core.tensor import asarray
 from ..arguments import floating
 from ..ufuncs import special
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
+
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
 @primitive()
-def logsumexp_(a: Any, b: Any, axis: tuple[int, ...], sign: Any) -> Any:
+def logsumexp_(a: Any, b: Any, axis: tuple[int, ...], sign: Any) -> Array:
     """Return log(abs(sum(b * exp(a)))) along axes, which are kept; `sign` is that of the sums."""
     a = _counted(a, b)
     largest = _finite_largest(a, axis) if a.size else 0
@@ -25,7 +29,7 @@ def logsumexp_(a: Any, b: Any, axis: tuple[int, ...], sign: Any) -> Any:
         return np.log(np.sum(b * np.exp(a - largest), axis, keepdims=True) * np.conjugate(sign)) + largest
 
 
-def _counted(a: Any, b: Any) -> Any:
+def _counted(a: Array, b: Any) -> Any:
     """Return exponents, minus infinity for those whose factor is 0: they must not hide the others.
 
     `test_a_term_with_a_factor_of_zero_does_not_count_however_large` in tests/scipy/test_special_tails.py guards it.
@@ -40,7 +44,7 @@ def _finite_largest(a: Any, axis: Any) -> Any:
 
 
 @derivative(logsumexp_, "a")
-def _(g: Any, a: Any, b: Any, axis: tuple[int, ...], sign: Any, out: Any) -> Any:
+def _(g: Any, a: Array, b: Any, axis: tuple[int, ...], sign: Any, out: Array) -> Array:
     with np.errstate(over="ignore"):
         shares = _shares(a, b, axis, out)
     # Nothing of infinity is nothing.
@@ -49,7 +53,7 @@ def _(g: Any, a: Any, b: Any, axis: tuple[int, ...], sign: Any, out: Any) -> Any
 
 
 @derivative(logsumexp_, "b")
-def _(g: Any, a: Any, b: Any, axis: tuple[int, ...], sign: Any, out: Any) -> Any:
+def _(g: Any, a: Any, b: Array, axis: tuple[int, ...], sign: Any, out: Array) -> Array:
     return g * (np.conjugate(sign) * _shares(a, b, axis, out))
 
 
@@ -143,7 +147,7 @@ def softmax_(x: Any, axis: Any) -> Any:
 
 
 @derivative(softmax_, "x")
-def _(g: Any, out: Any, axis: Any) -> Any:
+def _(g: Any, out: Any, axis: Any) -> Array:
     weighted = g * out
     return weighted - out * np.sum(weighted, axis, keepdims=True)
 
@@ -170,5 +174,5 @@ def log_softmax_(x: Any, axis: Any) -> Any:
 
 
 @derivative(log_softmax_, "x")
-def _(g: Any, out: Any, axis: Any) -> Any:
+def _(g: Any, out: Array, axis: Any) -> Array:
     return g - np.exp(out) * np.sum(g, axis, keepdims=True)

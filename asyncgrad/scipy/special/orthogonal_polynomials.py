@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from ..ufuncs import special
 from .gamma_functions import rgamma_slope
 from .polynomials_by_parameters import is_whole, jacobi_slope, laguerre_slope
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "diric",
@@ -235,7 +239,7 @@ def dirichlet_kernel(x: Any, n: Any) -> Any:
 
 
 @derivative(dirichlet_kernel, "x")
-def _(g: Any, x: Any, n: Any) -> Any:
+def _(g: Any, x: Any, n: Any) -> Array:
     slope = _gegenbauer_by_x(np.asarray(n).astype(np.int64) - 1, 1.0, np.cos(x / 2))
     return g * (slope * np.sin(x / 2) / (-2 * np.asarray(n)))
 

@@ -6,7 +6,7 @@ Each solves a linear differential equation of the second order, from which the d
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from ...core.tensor import Tensor
 from ...errors import ArgumentTypeError
 from ..arguments import floating
 from ..ufuncs import special
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["lmbda", "lqmn", "lqn", "pbdv_seq", "pbvv_seq", "riccati_jn", "riccati_yn"]
 
@@ -32,17 +36,17 @@ def sequence_slope(x: Any, given: tuple[Any, ...], name: str) -> Any:
     return _call(x, given, name)[1]
 
 
-def _call(x: Any, given: tuple[Any, ...], name: str) -> Any:
+def _call(x: Array, given: tuple[Any, ...], name: str) -> Any:
     return getattr(special, name)(*given, x if x.ndim else x[()])
 
 
 @derivative(sequence_value, "x")
-def _(g: Any, x: Any, given: tuple[Any, ...], name: str) -> Any:
+def _(g: Any, x: Array, given: tuple[Any, ...], name: str) -> Array:
     return g * sequence_slope.call(x, given, name)
 
 
 @derivative(sequence_slope, "x")
-def _(g: Any, x: Any, given: tuple[Any, ...], name: str, out: Any) -> Any:
+def _(g: Any, x: Array, given: tuple[Any, ...], name: str, out: Array) -> Array:
     value = sequence_value.call(x, given, name)
     axes = np.ndim(raw(value)) - np.ndim(raw(x))
     degrees = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentTypeError
 from ..arguments import floating
 from ..ufuncs import special
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["spherical_in", "spherical_jn", "spherical_kn", "spherical_yn"]
 
@@ -32,7 +36,7 @@ def spherical(z: Any, n: Any, name: str, is_derivative: bool) -> Any:
 
 
 @derivative(spherical, "z")
-def _(g: Any, z: Any, n: Any, name: str, is_derivative: bool) -> Any:
+def _(g: Any, z: Array, n: Any, name: str, is_derivative: bool) -> Array:
     if not is_derivative:
         return g * spherical(z, n, name, True)
     _, below, above = _FUNCTIONS[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from .bessel_orders import by_differences, by_order, double
 from .gamma_functions import rgamma_slope
 from .kelvin_functions import over
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "besselpoly",
@@ -114,7 +118,7 @@ def integral(x: Any, name: str, index: int) -> Any:
 
 
 @derivative(integral, "x")
-def _(g: Any, x: Any, name: str, index: int) -> Any:
+def _(g: Any, x: Array, name: str, index: int) -> Array:
     return g * _INTEGRANDS[name][index](x)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from ..ufuncs import special
 from .elementary import exprel_slope
 from .error_functions import gaussian_
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["kolmogi", "kolmogorov", "owens_t", "smirnov", "smirnovi", "tklmbda"]
 
@@ -44,7 +48,7 @@ _BLOCK = 1 << 18
 
 
 @primitive()
-def smirnov_derivative(d: Any, n: Any, order: int) -> Any:
+def smirnov_derivative(d: Any, n: Any, order: int) -> Array:
     """Return the first or second derivative of smirnov(n, d)."""
     d, n = np.broadcast_arrays(np.asarray(d, float), np.floor(n))
     result = np.full(d.shape, np.nan)
@@ -78,7 +82,7 @@ def _smirnov_terms(d: Any, n: Any, v: Any, order: int) -> Any:
 
 
 @derivative(smirnov_derivative, "d")
-def _(g: Any, d: Any, n: Any, order: int) -> Any:
+def _(g: Any, d: Array, n: Any, order: int) -> Array:
     if order == 2:
         raise MissingDerivativeError("scipy.special.smirnov has derivatives up to the second order")
     return g * smirnov_derivative.call(d, n, 2)

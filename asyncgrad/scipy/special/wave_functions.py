@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from ..ufuncs import special
 from .cylinder import cylinder_by_order
 from .error_functions import wofz_slope
 from .rules import differentiable
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["mathieu_a", "mathieu_b", "modfresnelm", "modfresnelp", "obl_cv", "pro_cv"]
 
@@ -44,26 +48,26 @@ def _call(x: Any, parameter: Any, second: Any, whole: tuple[Any, ...], ufunc: np
 
 
 @derivative(solution_value, "x")
-def _(g: Any, x: Any, parameter: Any, second: Any, whole: tuple[Any, ...], ufunc: np.ufunc) -> Any:
+def _(g: Any, x: Array, parameter: Any, second: Any, whole: tuple[Any, ...], ufunc: np.ufunc) -> Array:
     return g * (_EQUATIONS[ufunc][1] * solution_slope.call(x, parameter, second, whole, ufunc))
 
 
 @derivative(solution_slope, "x")
-def _(g: Any, x: Any, parameter: Any, second: Any, whole: tuple[Any, ...], ufunc: np.ufunc, out: Any) -> Any:
+def _(g: Any, x: Array, parameter: Any, second: Any, whole: tuple[Any, ...], ufunc: np.ufunc, out: Array) -> Array:
     equation, scale = _EQUATIONS[ufunc]
     value = solution_value.call(x, parameter, second, whole, ufunc)
     return g * (scale * equation(x, value, out, whole, parameter, second))
 
 
 @derivative(solution_value, "parameter")
-def _(g: Any, x: Any, parameter: Any, ufunc: np.ufunc, out: Any) -> Any:
+def _(g: Any, x: Any, parameter: Array, ufunc: np.ufunc, out: Array) -> Array:
     if ufunc is not special.pbdv:
         raise _missing(ufunc)
     return g * cylinder_by_order(parameter, x, out)
 
 
 @derivative(solution_slope, "parameter")
-def _(g: Any, x: Any, parameter: Any, ufunc: np.ufunc) -> Any:
+def _(g: Any, x: Any, parameter: Any, ufunc: np.ufunc) -> Array:
     if ufunc is not special.pbdv:
         raise _missing(ufunc)
     # On the right the slope is v * D(v - 1) - x / 2 * D(v), on the left x / 2 * D(v) - D(v + 1).
@@ -77,7 +81,7 @@ def _(g: Any, x: Any, parameter: Any, ufunc: np.ufunc) -> Any:
 
 @derivative(solution_value, "second")
 @derivative(solution_slope, "second")
-def _(g: Any, ufunc: np.ufunc) -> Any:
+def _(g: Array, ufunc: np.ufunc) -> Any:
     raise _missing(ufunc)
 
 
@@ -177,7 +181,7 @@ def _no_second_derivative(name: str) -> Callable[[Any], Any]:
 
 
 @primitive()
-def mathieu_mean(q: Any, m: Any, ufunc: np.ufunc) -> Any:
+def mathieu_mean(q: Any, m: Any, ufunc: np.ufunc) -> Array:
     """Return the mean of 2 * cos(2 * x), weighted by the square of a periodic solution of Mathieu's equation."""
     degrees = np.arange(0.0, 360.0, 0.5).reshape(-1, *[1] * np.broadcast(q, m).ndim)
     squares = np.square(ufunc(m, q, degrees)[0])
@@ -203,7 +207,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(120)
 
 
 @primitive()
-def spheroidal_mean(c: Any, m: Any, n: Any, ufunc: np.ufunc) -> Any:
+def spheroidal_mean(c: Any, m: Any, n: Any, ufunc: np.ufunc) -> Array:
     """Return the mean of 2 * c * x**2, weighted by the square of a spheroidal wave function of an angle."""
     shape = -1, *[1] * np.broadcast(c, m, n).ndim
     x, weights = _NODES[60:].reshape(shape), _WEIGHTS[60:].reshape(shape)
@@ -242,7 +246,7 @@ def fresnel_tail(x: Any, sign: int) -> Any:
 
 
 @derivative(fresnel_tail, "x")
-def _(g: Any, x: Any, sign: int) -> Any:
+def _(g: Any, x: Array, sign: int) -> Array:
     return np.real(-g * np.exp(1j * sign * np.square(x)))
 
 
@@ -253,7 +257,7 @@ def fresnel_ratio(x: Any, sign: int) -> Any:
 
 
 @derivative(fresnel_ratio, "x")
-def _(g: Any, x: Any, sign: int) -> Any:
+def _(g: Any, x: Any, sign: int) -> Array:
     slope = 0.5 * _TURN * wofz_slope(_TURN * x)
     return np.real(g * (slope if sign > 0 else np.conjugate(slope)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import _ufuncs
@@ -16,6 +16,10 @@ from ..arguments import floating
 from ..ufuncs import special
 from .bessel_orders import double, slope_by_differences
 from .rules import differentiable, zeta_
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "agm",
@@ -59,7 +63,7 @@ def riemann_zeta(s: Any) -> Any:
 
 
 @derivative(riemann_zeta, "s")
-def _(g: Any, s: Any) -> Any:
+def _(g: Any, s: Array) -> Array:
     return g * _zeta_slope(s)
 
 
@@ -107,12 +111,12 @@ def hurwitz_zeta(s: Any, q: Any) -> Any:
 
 
 @derivative(hurwitz_zeta, "s")
-def _(g: Any, s: Any, q: Any) -> Any:
+def _(g: Any, s: Array, q: Any) -> Array:
     return g * _hurwitz_by_order(s, q)
 
 
 @derivative(hurwitz_zeta, "q")
-def _(g: Any, s: Any, q: Any) -> Any:
+def _(g: Any, s: Any, q: Array) -> Array:
     return -g * (s * hurwitz_zeta(s + 1, q))
 
 
@@ -177,7 +181,7 @@ def lambertw_(z: Any, k: Any, tol: float) -> Any:
 
 
 @derivative(lambertw_, "z")
-def _(g: Any, out: Any) -> Any:
+def _(g: Any, out: Any) -> Array:
     with np.errstate(invalid="ignore"):
         return g * (np.exp(-out) / (1 + out))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
@@ -15,6 +15,10 @@ from ..ufuncs import special
 from .discrete import binom
 from .multivariate import FrozenMultivariate, Multivariate
 from .shares import entropy_of_shares
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["categorical", "multinomial"]
 
@@ -158,7 +162,7 @@ class Categorical(_Choices):
         return self._chosen(x, np.log(np.where(raw(p) > 0, p, 1.0)), -np.inf, raw(p) > 0)
 
     @staticmethod
-    def _chosen(x: Any, values: Any, outside: float, possible: Any = None) -> Any:
+    def _chosen(x: Any, values: Array, outside: float, possible: Any = None) -> Any:
         x = np.asarray(raw(asarray(x)))
         shape, count = np.broadcast_shapes(x.shape, values.shape[:-1]), values.shape[-1]
         x = np.broadcast_to(x, shape)[..., np.newaxis]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.ops.linear_algebra import product
 from ..arguments import floating
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["Covariance"]
 
@@ -99,6 +103,6 @@ def _check_positive(function: str, what: str, found: Any) -> None:
         )
 
 
-def _check_square(function: str, matrix: Any) -> None:
+def _check_square(function: str, matrix: Array) -> None:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"scipy.stats.Covariance.{function} takes a matrix of shape (d, d), not {matrix.shape}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
@@ -13,6 +13,10 @@ from ..ufuncs import special
 from .discrete_distribution import DiscreteDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 from .supports import quotient
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["bernoulli", "betabinom", "binom", "geom", "hypergeom", "nbinom", "poisson"]
 
@@ -37,7 +41,7 @@ def poisson_logpmf_(k: Any, mu: Any) -> Any:
 
 
 @derivative(poisson_logpmf_, "mu")
-def _(g: Any, k: Any, mu: Any) -> Any:
+def _(g: Any, k: Any, mu: Array) -> Array:
     return g * (quotient(k, mu) - 1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,11 +10,15 @@ from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
+
 __all__ = ["distance_log_", "distance_power_"]
 
 
 @primitive()
-def distance_power_(distance: Any, exponent: Any) -> Any:
+def distance_power_(distance: Any, exponent: Any) -> Array:
     """Return a power of a distance, which may be 0; what is infinite then, in the derivatives too, warns of nothing."""
     with np.errstate(divide="ignore"):
         return np.power(distance, exponent)
@@ -28,12 +32,12 @@ def _slope(distance: Any, exponent: Any, reduced: Any) -> Any:
 
 
 @derivative(distance_power_, "distance")
-def _(g: Any, distance: Any, exponent: Any) -> Any:
+def _(g: Any, distance: Array, exponent: Any) -> Array:
     return g * _slope(distance, exponent, exponent - 1)
 
 
 @derivative(distance_power_, "exponent")
-def _(g: Any, distance: Any, exponent: Any, out: Any) -> Any:
+def _(g: Any, distance: Any, exponent: Array, out: Array) -> Array:
     is_zero = raw(distance) == 0
     at_zero = np.where(raw(exponent) > 0, 0.0, -np.inf)
     return g * np.where(is_zero, at_zero, np.where(is_zero, 1.0, out) * np.log(np.where(is_zero, 1.0, distance)))
@@ -47,10 +51,10 @@ def distance_log_(distance: Any, exponent: Any) -> Any:
 
 
 @derivative(distance_log_, "distance")
-def _(g: Any, distance: Any, exponent: Any) -> Any:
+def _(g: Any, distance: Array, exponent: Any) -> Array:
     return g * _slope(distance, exponent, -1.0)
 
 
 @derivative(distance_log_, "exponent")
-def _(g: Any, distance: Any) -> Any:
+def _(g: Any, distance: Any) -> Array:
     return g * distance_log_.call(distance, 1.0)

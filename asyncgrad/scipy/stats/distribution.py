@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from ...errors import ArgumentError
 from ..arguments import floating
 from ..error_names import name_errors_of_methods
 from ..unsupported import refuse_method
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["Frozen", "UnivariateDistribution", "check_plain", "holds_somewhere"]
 
@@ -291,7 +295,7 @@ def check_plain(func: Any, name: str) -> None:
         )
 
 
-def holds_somewhere(mask: Any) -> bool:
+def holds_somewhere(mask: Array) -> bool:
     """Return whether any element of a mask is true."""
     # A mask of one element is a bool of NumPy's, whose method takes as long as the functions themselves.
     return bool(mask) if mask.ndim == 0 else bool(mask.any())

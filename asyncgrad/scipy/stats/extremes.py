@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from ...core.recording.primitive import derivative, primitive
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .supports import bounded_exp, one_minus_exp_
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["genextreme", "genpareto", "gompertz"]
 
@@ -172,7 +176,7 @@ def scaled_exp1_(c: Any) -> Any:
 
 
 @derivative(scaled_exp1_, "c")
-def _(g: Any, c: Any, out: Any) -> Any:
+def _(g: Any, c: Any, out: Any) -> Array:
     return g * (out - 1 / c)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -18,24 +18,28 @@ from .continuous_distribution import ContinuousDistribution
 from .log_tails import log_beta_below, log_gamma_above, log_gamma_below
 from .supports import OnLine, Positive, quotient
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
+
 __all__ = ["beta", "chi2", "f", "gamma", "invgamma", "t"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
 @primitive()
-def student_logpdf_(y: Any, df: Any) -> Any:
+def student_logpdf_(y: Any, df: Any) -> Array:
     """Return the logarithm of the density of Student's distribution."""
     return -special.xlog1py((df + 1) / 2, y * y / df) - special.betaln(df / 2, 0.5) - 0.5 * np.log(df)
 
 
 @derivative(student_logpdf_, "y")
-def _(g: Any, y: Any, df: Any) -> Any:
+def _(g: Any, y: Any, df: Any) -> Array:
     return g * (-(df + 1) * y / (df + y * y))
 
 
 @derivative(student_logpdf_, "df")
-def _(g: Any, y: Any, df: Any) -> Any:
+def _(g: Any, y: Any, df: Any) -> Array:
     squares = y * y
     bulk = special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
     return g * (0.5 * (bulk - np.log1p(squares / df) + (df + 1) / df * (squares / (df + squares))))
@@ -48,12 +52,12 @@ def gamma_logpdf_(y: Any, a: Any) -> Any:
 
 
 @derivative(gamma_logpdf_, "y")
-def _(g: Any, y: Any, a: Any) -> Any:
+def _(g: Any, y: Array, a: Any) -> Array:
     return g * (quotient(a - 1, y) - 1)
 
 
 @derivative(gamma_logpdf_, "a")
-def _(g: Any, y: Any, a: Any) -> Any:
+def _(g: Any, y: Any, a: Array) -> Array:
     return g * (np.log(y) - special.psi(a))
 
 
@@ -64,12 +68,12 @@ def chi_squared_logpdf_(y: Any, df: Any) -> Any:
 
 
 @derivative(chi_squared_logpdf_, "y")
-def _(g: Any, y: Any, df: Any) -> Any:
+def _(g: Any, y: Array, df: Any) -> Array:
     return g * (quotient(df / 2 - 1, y) - 0.5)
 
 
 @derivative(chi_squared_logpdf_, "df")
-def _(g: Any, y: Any, df: Any) -> Any:
+def _(g: Any, y: Any, df: Any) -> Array:
     return g * (0.5 * (np.log(y) - special.psi(df / 2) - math.log(2)))
 
 
@@ -80,17 +84,17 @@ def beta_logpdf_(y: Any, a: Any, b: Any) -> Any:
 
 
 @derivative(beta_logpdf_, "y")
-def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+def _(g: Any, y: Any, a: Any, b: Any) -> Array:
     return g * (quotient(a - 1, y) - quotient(b - 1, 1 - y))
 
 
 @derivative(beta_logpdf_, "a")
-def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+def _(g: Any, y: Any, a: Any, b: Any) -> Array:
     return g * (np.log(y) - special.psi(a) + special.psi(a + b))
 
 
 @derivative(beta_logpdf_, "b")
-def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+def _(g: Any, y: Any, a: Any, b: Any) -> Array:
     return g * (np.log1p(-y) - special.psi(b) + special.psi(a + b))
 
 

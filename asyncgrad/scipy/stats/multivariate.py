@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
@@ -22,6 +22,10 @@ from .covariance import Covariance
 from .normal import norm
 from .supports import quotient
 
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
+
 __all__ = [
     "FrozenMultivariate",
     "Multivariate",
@@ -36,7 +40,7 @@ _LOG = math.log(2 * math.pi)
 
 
 @primitive(superlinear=True)
-def multivariate_normal_logpdf_(x: Any, mean: Any, cov: Any) -> Any:
+def multivariate_normal_logpdf_(x: Any, mean: Any, cov: Array) -> Array:
     """Return the logarithm of the density at points of shape (..., d)."""
     deviations = x - mean
     weighted = np.linalg.solve(cov, deviations.reshape(-1, cov.shape[0]).T).T.reshape(deviations.shape)
@@ -44,7 +48,7 @@ def multivariate_normal_logpdf_(x: Any, mean: Any, cov: Any) -> Any:
     return -0.5 * (cov.shape[0] * _LOG + np.linalg.slogdet(cov)[1] + squares)
 
 
-def _weighted(x: Any, mean: Any, cov: Any) -> Any:
+def _weighted(x: Any, mean: Any, cov: Array) -> Any:
     """Return the deviations from the mean times the inverse of the covariance, shape (..., d)."""
     deviations = x - mean
     rows = deviations.reshape((-1, cov.shape[0]))
@@ -52,24 +56,24 @@ def _weighted(x: Any, mean: Any, cov: Any) -> Any:
 
 
 @derivative(multivariate_normal_logpdf_, "x")
-def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
+def _(g: Array, x: Array, mean: Any, cov: Any) -> Array:
     return -np.expand_dims(g, -1) * _weighted(x, mean, cov)
 
 
 @derivative(multivariate_normal_logpdf_, "mean")
-def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
+def _(g: Array, x: Any, mean: Array, cov: Any) -> Array:
     return np.expand_dims(g, -1) * _weighted(x, mean, cov)
 
 
 @derivative(multivariate_normal_logpdf_, "cov")
-def _(g: Any, x: Any, mean: Any, cov: Any) -> Any:
+def _(g: Array, x: Array, mean: Any, cov: Array) -> Array:
     rows = _weighted(x, mean, cov).reshape((-1, cov.shape[0]))
     weights = np.broadcast_to(g, np.broadcast_shapes(g.shape, x.shape[:-1])).reshape((-1, 1))
     return 0.5 * (product((rows * weights).T, rows) - np.sum(g) * np.linalg.inv(cov).T)
 
 
 @primitive(superlinear=True)
-def multivariate_normal_cdf_(x: Any, cov: Any, options: Any) -> Any:
+def multivariate_normal_cdf_(x: Array, cov: Any, options: Any) -> Array:
     """Return the probability of values up to x, shape (..., d), for the mean 0; `options` are SciPy's."""
     found = scipy_stats.multivariate_normal.cdf(x, np.zeros(cov.shape[0]), (cov + cov.T) / 2, **options)
     return np.asarray(found).reshape(x.shape[:-1]).astype(x.dtype, copy=False)
@@ -88,21 +92,21 @@ def _conditional(x: Any, cov: Any, given: list[int], options: Any) -> Any:
     return density * _probability(x[..., others] - product(known, weights), rest, options)
 
 
-def _probability(x: Any, cov: Any, options: Any) -> Any:
+def _probability(x: Any, cov: Array, options: Any) -> Any:
     if cov.shape[0] == 1:
         return norm.cdf(x[..., 0], 0.0, np.sqrt(cov[0, 0]))
     return multivariate_normal_cdf_.call(x, cov, options)
 
 
 @derivative(multivariate_normal_cdf_, "x")
-def _(g: Any, x: Any, cov: Any, options: Any) -> Any:
+def _(g: Array, x: Array, cov: Array, options: Any) -> Array:
     slopes = [_conditional(x, cov, [index], options) for index in range(cov.shape[0])]
     return np.expand_dims(g, -1) * np.stack(slopes, -1)
 
 
 # Plackett's identity: by a covariance the derivative is that by both coordinates.
 @derivative(multivariate_normal_cdf_, "cov")
-def _(g: Any, x: Any, cov: Any, options: Any) -> Any:
+def _(g: Any, x: Any, cov: Any, options: Any) -> Array:
     size = cov.shape[0]
     second: list[list[Any]] = [[None] * size for _ in range(size)]
     for row in range(size):
@@ -119,7 +123,7 @@ def _(g: Any, x: Any, cov: Any, options: Any) -> Any:
     return np.stack([np.stack(row) for row in second])
 
 
-def _columns(alpha: Any, x: Any) -> Any:
+def _columns(alpha: Array, x: Array) -> Any:
     return alpha.reshape((-1,) + (1,) * (x.ndim - 1))
 
 
@@ -131,18 +135,18 @@ def dirichlet_logpdf_(x: Any, alpha: Any) -> Any:
 
 
 @derivative(dirichlet_logpdf_, "x")
-def _(g: Any, x: Any, alpha: Any) -> Any:
+def _(g: Any, x: Array, alpha: Any) -> Array:
     return g * quotient(_columns(alpha, x) - 1, x)
 
 
 @derivative(dirichlet_logpdf_, "alpha")
-def _(g: Any, x: Any, alpha: Any) -> Any:
+def _(g: Any, x: Any, alpha: Array) -> Array:
     logs = g * np.log(x)
     logs = logs if logs.ndim == 1 else logs.reshape((alpha.shape[0], -1)).sum(1)
     return logs - g.sum() * (special.psi(alpha) - special.psi(alpha.sum()))
 
 
-def squeezed(value: Any) -> Any:
+def squeezed(value: Array) -> Any:
     """Return the function of a batch of points without axes of one, as SciPy does."""
     return np.squeeze(value) if 1 in value.shape else value
 
@@ -264,7 +268,7 @@ class MultivariateNormal(Multivariate):
         return squeezed(multivariate_normal_logpdf_.call(x, mean, cov))
 
     @staticmethod
-    def _singular_logpdf(x: Any, mean: Any, cov: Any) -> Any:
+    def _singular_logpdf(x: Any, mean: Any, cov: Array) -> Any:
         """Return the logarithm of the density on the subspace of a covariance; -inf beside it."""
         values, vectors = np.linalg.eigh(cov)
         kept = values > 1e6 * np.finfo(cov.dtype).eps * np.abs(values).max()

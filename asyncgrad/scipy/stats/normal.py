@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from ..arguments import floating
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .supports import OnLine, Positive
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["halfnorm", "lognorm", "norm", "truncnorm"]
 
@@ -36,47 +40,47 @@ def _bounded_standard(x: Any, loc: Any, scale: Any) -> Any:
 
 
 @primitive()
-def normal_logpdf_(x: Any, loc: Any, scale: Any) -> Any:
+def normal_logpdf_(x: Any, loc: Any, scale: Any) -> Array:
     """Return the logarithm of the normal density."""
     y = _normal_standard(x, loc, scale)
     return -0.5 * y * y - _LOG_ROOT - np.log(scale)
 
 
 @derivative(normal_logpdf_, "x")
-def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
+def _(g: Any, x: Any, loc: Any, scale: Any) -> Array:
     return g * ((loc - x) / (scale * scale))
 
 
 @derivative(normal_logpdf_, "loc")
-def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
+def _(g: Any, x: Any, loc: Any, scale: Any) -> Array:
     return g * ((x - loc) / (scale * scale))
 
 
 @derivative(normal_logpdf_, "scale")
-def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
+def _(g: Any, x: Any, loc: Any, scale: Any) -> Array:
     y = _normal_standard(x, loc, scale)
     return g * ((y * y - 1) / scale)
 
 
 @primitive()
-def normal_pdf_(x: Any, loc: Any, scale: Any) -> Any:
+def normal_pdf_(x: Any, loc: Any, scale: Any) -> Array:
     """Return the normal density."""
     y = _normal_standard(x, loc, scale)
     return np.exp(-0.5 * y * y) / (math.sqrt(2 * math.pi) * scale)
 
 
 @derivative(normal_pdf_, "x")
-def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
+def _(g: Any, x: Array, loc: Any, scale: Any, out: Any) -> Array:
     return g * (-out * _bounded_standard(x, loc, scale) / scale)
 
 
 @derivative(normal_pdf_, "loc")
-def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
+def _(g: Any, x: Any, loc: Array, scale: Any, out: Any) -> Array:
     return g * (out * _bounded_standard(x, loc, scale) / scale)
 
 
 @derivative(normal_pdf_, "scale")
-def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Any:
+def _(g: Any, x: Any, loc: Any, scale: Any, out: Any) -> Array:
     y = _bounded_standard(x, loc, scale)
     return g * (out * (y * y - 1) / scale)
 
@@ -88,17 +92,17 @@ def normal_cdf_(x: Any, loc: Any, scale: Any) -> Any:
 
 
 @derivative(normal_cdf_, "x")
-def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
+def _(g: Any, x: Array, loc: Any, scale: Any) -> Array:
     return g * normal_pdf_.call(x, loc, scale)
 
 
 @derivative(normal_cdf_, "loc")
-def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
+def _(g: Any, x: Any, loc: Array, scale: Any) -> Array:
     return -g * normal_pdf_.call(x, loc, scale)
 
 
 @derivative(normal_cdf_, "scale")
-def _(g: Any, x: Any, loc: Any, scale: Any) -> Any:
+def _(g: Any, x: Any, loc: Any, scale: Array) -> Array:
     return -g * (normal_pdf_.call(x, loc, scale) * _bounded_standard(x, loc, scale))
 
 

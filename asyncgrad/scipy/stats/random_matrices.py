@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
@@ -16,6 +16,10 @@ from ..arguments import floating
 from ..ufuncs import special
 from .gamma_and_beta import chi2
 from .multivariate import FrozenMultivariate, Multivariate, squeezed
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["invwishart", "wishart"]
 
@@ -188,7 +192,7 @@ class InverseWishart(_Matrices):
 
     __slots__ = ()
 
-    def _log_density(self, x: Any, df: Any, scale: Any, size: int) -> Any:
+    def _log_density(self, x: Array, df: Any, scale: Any, size: int) -> Any:
         trace = np.trace(np.linalg.solve(x, np.broadcast_to(scale, x.shape)), axis1=-2, axis2=-1)
         normalizer = 0.5 * df * (size * _LOG_2 - _log_determinant(scale)) + _log_multigamma(df / 2, size)
         return -0.5 * (df + size + 1) * _log_determinant(x) - 0.5 * trace - normalizer
@@ -235,7 +239,7 @@ class InverseWishart(_Matrices):
         return self._follow(draws, root, standard) if scale.requires_grad else asarray(draws)
 
 
-def _squeezed(matrix: Any) -> Any:
+def _squeezed(matrix: Array) -> Any:
     """Return a matrix, or the number that a matrix of one element holds, as SciPy does."""
     return matrix[0, 0] if matrix.shape == (1, 1) else matrix
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
@@ -15,6 +15,10 @@ from ...core.tensor import asarray
 from ...numpy.random.shapes import vonmises_slope
 from ..ufuncs import special
 from .supports import OnLine
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["exponnorm", "skewnorm", "vonmises"]
 
@@ -108,18 +112,18 @@ class ExponentialNormal(_Implicit):
 
 
 @primitive()
-def skew_normal_cdf_(y: Any, a: Any) -> Any:
+def skew_normal_cdf_(y: Any, a: Any) -> Array:
     """Return the distribution function of the skew normal distribution."""
     return np.asarray(scipy_stats.skewnorm.cdf(y, a)).astype(np.result_type(y, a), copy=False)
 
 
 @derivative(skew_normal_cdf_, "y")
-def _(g: Any, y: Any, a: Any) -> Any:
+def _(g: Any, y: Any, a: Any) -> Array:
     return g * (2 * np.exp(-0.5 * y * y - _LOG_ROOT) * special.ndtr(a * y))
 
 
 @derivative(skew_normal_cdf_, "a")
-def _(g: Any, y: Any, a: Any) -> Any:
+def _(g: Any, y: Any, a: Any) -> Array:
     return -g * (np.exp(-0.5 * y * y * (1 + a * a)) / (math.pi * (1 + a * a)))
 
 
@@ -170,7 +174,7 @@ def mean_cosine_(kappa: Any) -> Any:
 
 
 @derivative(mean_cosine_, "kappa")
-def _(g: Any, kappa: Any) -> Any:
+def _(g: Any, kappa: Array) -> Array:
     return g * _variance_of_cosine(kappa)
 
 
@@ -188,34 +192,34 @@ def _variance_of_cosine(kappa: Any) -> Any:
 
 
 @primitive()
-def vonmises_logpdf_(y: Any, kappa: Any) -> Any:
+def vonmises_logpdf_(y: Any, kappa: Any) -> Array:
     """Return the logarithm of the density of the von Mises distribution."""
     return kappa * special.cosm1(y) - 2 * _LOG_ROOT - np.log(special.i0e(kappa))
 
 
 @derivative(vonmises_logpdf_, "y")
-def _(g: Any, y: Any, kappa: Any) -> Any:
+def _(g: Any, y: Array, kappa: Any) -> Array:
     return g * (-kappa * np.sin(y))
 
 
 @derivative(vonmises_logpdf_, "kappa")
-def _(g: Any, y: Any, kappa: Any) -> Any:
+def _(g: Any, y: Any, kappa: Array) -> Array:
     return g * (np.cos(y) - mean_cosine_.call(kappa))
 
 
 @primitive()
-def vonmises_cdf_(y: Any, kappa: Any) -> Any:
+def vonmises_cdf_(y: Any, kappa: Any) -> Array:
     """Return the distribution function of the von Mises distribution, which goes on beyond one turn."""
     return np.asarray(scipy_stats.vonmises.cdf(y, kappa)).astype(np.result_type(y, kappa), copy=False)
 
 
 @derivative(vonmises_cdf_, "y")
-def _(g: Any, y: Any, kappa: Any) -> Any:
+def _(g: Any, y: Array, kappa: Any) -> Array:
     return g * np.exp(vonmises_logpdf_.call(y, kappa))
 
 
 @derivative(vonmises_cdf_, "kappa")
-def _(g: Any, y: Any, kappa: Any) -> Any:
+def _(g: Any, y: Any, kappa: Array) -> Array:
     angle = y - 2 * math.pi * np.round(raw(y) / (2 * math.pi))
     return -g * (np.exp(vonmises_logpdf_.call(y, kappa)) * vonmises_slope(kappa, angle))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,12 @@ from ...errors import ArgumentError
 from ..arguments import floating
 from ..ufuncs import special
 from .shares import divergence_of_shares, entropy_of_shares
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ...core.arrays.array import Array
+
 
 __all__ = [
     "entropy",
@@ -39,7 +45,7 @@ _Axis = int | Sequence[int] | None
 _THIRD_QUARTILE = float(special.ndtri(0.75))
 
 
-def _data(function: str, a: Any, nan_policy: str, dtype: Any = None) -> Any:
+def _data(function: str, a: Any, nan_policy: str, dtype: npt.DTypeLike | None = None) -> Any:
     if nan_policy != "propagate":
         raise ArgumentError(
             f"asyncgrad.scipy.stats.{function} has the nan_policy 'propagate', not {nan_policy!r}: leave nan out first"
@@ -57,7 +63,7 @@ def _scale(function: str, scale: float | str, of_normal: float) -> float:
     return of_normal
 
 
-def _count(a: Any, axis: Any) -> int:
+def _count(a: Array, axis: Any) -> int:
     axes = range(a.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     return math.prod(a.shape[one] for one in axes)
 
@@ -204,7 +210,7 @@ def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
 def gmean(
     a: Any,
     axis: _Axis = 0,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     weights: Any = None,
     nan_policy: str = "propagate",
     *,
@@ -228,7 +234,7 @@ def gmean(
 def hmean(
     a: Any,
     axis: _Axis = 0,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     *,
     weights: Any = None,
     nan_policy: str = "propagate",
@@ -280,7 +286,7 @@ def pmean(
     p: Any,
     *,
     axis: _Axis = 0,
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     weights: Any = None,
     nan_policy: str = "propagate",
     keepdims: bool = False,

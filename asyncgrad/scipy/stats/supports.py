@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
 from .continuous_distribution import ContinuousDistribution
+
+if TYPE_CHECKING:
+    from ...core.arrays.array import Array
+
 
 __all__ = ["OnLine", "Positive", "bounded_exp", "one_minus_exp_", "quotient"]
 
@@ -34,13 +38,13 @@ class Positive(ContinuousDistribution):
 
 
 @primitive()
-def one_minus_exp_(x: Any) -> Any:
+def one_minus_exp_(x: Any) -> Array:
     """Return 1 - exp(-x); its derivative does not underflow before exp(-x) does, as that of np.expm1 does."""
     return -np.expm1(-x)
 
 
 @derivative(one_minus_exp_, "x")
-def _(g: Any, x: Any) -> Any:
+def _(g: Any, x: Any) -> Array:
     return g * np.exp(-x)
 
 

@@ -72,7 +72,7 @@ async def test_errors_are_those_of_the_function() -> None:
     with pytest.raises(KeyError, match="mine"):
         await ag.forward(fails)
     with pytest.raises(ArgumentTypeError, match=r"ag\.forward"):
-        await ag.forward(3)
+        await ag.forward(3)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("is_argument", [False, True])

@@ -176,7 +176,9 @@ def _fits(grad: Any, root: Node, input_nr: int) -> bool:
     return getattr(grad, "shape", None) == shape and grad.dtype is dtype
 
 
-def compiled_source(tensors: Any, *, inputs: Any = None) -> str:
+def compiled_source(
+    tensors: TensorBase | GradientEdge | Sequence[TensorBase | GradientEdge], *, inputs: object = None
+) -> str:
     """Return the source of the function that is compiled for a backward from these tensors.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy.sparse import linalg
@@ -26,6 +26,10 @@ from ...solutions import (
     record,
 )
 
+if TYPE_CHECKING:
+    from ....core.arrays.array import Array
+
+
 __all__ = ["solve_operator"]
 
 #: A coroutine function of a vector and of tensors, linear in the vector.
@@ -39,7 +43,7 @@ def operator_product(x: Any, operator: Any) -> Any:
 
 
 @derivative(operator_product, "x")
-def _(g: Any, operator: Any) -> Any:
+def _(g: Array, operator: Any) -> Array:
     return operator_product.call(g, operator.T)
 
 

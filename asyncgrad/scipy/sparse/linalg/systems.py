@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import sparse
@@ -18,6 +18,10 @@ from ..arrays import SparseArray, csr_array
 from ..pattern import Pattern, sample_product
 from .operators import solve_operator
 
+if TYPE_CHECKING:
+    from ....core.arrays.array import Array
+
+
 __all__ = ["bicgstab", "cg", "gmres", "spsolve"]
 
 
@@ -31,7 +35,7 @@ class Solver:
         self._pattern, self._iterate, self._order = pattern, iterate, order
         self._factors: Any = None
 
-    def solve(self, data: Any, b: Any, transposed: bool) -> Any:
+    def solve(self, data: Array, b: Array, transposed: bool) -> Any:
         """Return the solution of the system of the elements `data`, which are the same in each call."""
         if self._iterate is not None:
             matrix = (self._pattern.transpose() if transposed else self._pattern).matrix(data)
@@ -55,13 +59,13 @@ def sparse_solution(data: Any, b: Any, pattern: Any, solver: Any, transposed: bo
 
 
 @derivative(sparse_solution, "data")
-def _(g: Any, data: Any, out: Any, pattern: Any, solver: Any, transposed: bool) -> Any:
+def _(g: Array, data: Array, out: Array, pattern: Any, solver: Any, transposed: bool) -> Array:
     adjoint = _solution(data, g, pattern, solver, not transposed)
     return -(sample_product.call(out, adjoint, pattern) if transposed else sample_product.call(adjoint, out, pattern))
 
 
 @derivative(sparse_solution, "b")
-def _(g: Any, data: Any, pattern: Any, solver: Any, transposed: bool) -> Any:
+def _(g: Array, data: Any, pattern: Any, solver: Any, transposed: bool) -> Array:
     return _solution(data, g, pattern, solver, not transposed)
 
 
@@ -88,7 +92,7 @@ def _system(name: str, a: Any, b: Any) -> tuple[SparseArray, Any]:
     return SparseArray(data, a.pattern), _with_precision(b, precision)
 
 
-def _with_precision(value: Any, precision: Any) -> Any:
+def _with_precision(value: Array, precision: Any) -> Any:
     kind = np.result_type(precision, np.complex64) if value.dtype.kind == "c" else precision
     return value if value.dtype == kind else value.astype(kind)
 

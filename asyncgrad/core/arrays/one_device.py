@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import DeviceError
 from .tensor_base import TensorBase
 
-__all__ = ["check_one_device", "check_operands_beside", "mixed_devices", "several_met"]
+__all__ = ["check_one_device", "check_operands_share_device", "mixed_devices", "several_met"]
 
 #: Whether this process has asked for a second device. If not, there is nothing to check.
 several_met: list[bool] = [False]
@@ -34,7 +34,7 @@ def check_one_device(name: str, *values: Any) -> None:
         _check(name, values, None)
 
 
-def check_operands_beside(name: str, *operands: Any, constants: Any = None) -> None:
+def check_operands_share_device(name: str, *operands: Any, constants: Any = None) -> None:
     """Raise if tensors are on several devices, or a NumPy array is beside a tensor whose device has others.
 
     Args:

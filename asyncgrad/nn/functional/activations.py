@@ -18,7 +18,7 @@ import numpy as np
 
 from ...core.arrays.device_functions import COMPILED_TYPES
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.values import as_array, as_like, empty_like, raw
 from ...core.ops.composites import composite
 from ...core.ops.trigonometric import tanh as tanh_
@@ -776,7 +776,7 @@ def prelu(x: Tensor | np.ndarray, weight: Tensor | np.ndarray) -> Tensor | np.nd
         array([[-0.1, -0.5],
                [ 2. ,  2. ]])
     """
-    check_operands_beside("prelu", x, weight)
+    check_operands_share_device("prelu", x, weight)
     check_real("prelu", x=x, weight=weight)
     data, shape = array_of(x), array_of(weight).shape
     channels = data.shape[1] if data.ndim > 1 else 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.arrays.device_functions import no_function, own_function
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.values import as_like, is_device_array
 from ...core.ops.single_precision import by_single, holds_half
 from ...core.recording.kernels import kernel
@@ -155,7 +155,7 @@ def attend(
     query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: float | None, rng: Any
 ) -> tuple[Any, Any]:
     """Return what `scaled_dot_product_attention` returns, and the weights of the values, after dropout."""
-    check_operands_beside("scaled_dot_product_attention", query, key, value, attn_mask)
+    check_operands_share_device("scaled_dot_product_attention", query, key, value, attn_mask)
     if holds_half(query, key, value):
         options = (attn_mask, dropout_p, is_causal, scale, rng)
         return by_single(attend, None, query, key, value, *options)

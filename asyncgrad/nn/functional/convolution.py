@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from ...core.arrays.device_functions import own_function
-from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.values import empty_like, zeros_like
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
@@ -315,7 +315,7 @@ def conv2d(
         array([[[[ 8., 12.],
                  [20., 24.]]]])
     """
-    check_operands_beside("conv2d", x, weight, bias)
+    check_operands_share_device("conv2d", x, weight, bias)
     shape, filters = array_of(x).shape, array_of(weight).shape
     if len(shape) not in (3, 4) or len(filters) != 4:
         raise ArgumentError(
@@ -401,7 +401,7 @@ def conv1d(
         >>> nn.conv1d(np.arange(4.0).reshape(1, 1, 4), np.ones((1, 1, 2)))
         array([[[1., 3., 5.]]])
     """
-    check_operands_beside("conv1d", x, weight, bias)
+    check_operands_share_device("conv1d", x, weight, bias)
     shape, filters = array_of(x).shape, array_of(weight).shape
     if len(shape) not in (2, 3) or len(filters) != 3:
         raise ArgumentError(
@@ -450,7 +450,7 @@ def conv_transpose2d(
         >>> nn.conv_transpose2d(np.array([[[[1.0, 2.0]]]]), np.ones((1, 1, 1, 2)), stride=2)
         array([[[[1., 1., 2., 2.]]]])
     """
-    check_operands_beside("conv_transpose2d", x, weight, bias)
+    check_operands_share_device("conv_transpose2d", x, weight, bias)
     shape, filters = array_of(x).shape, array_of(weight).shape
     _check_transposed("conv_transpose2d", shape, filters, bias, groups)
     steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
@@ -529,7 +529,7 @@ def conv_transpose1d(
         >>> nn.conv_transpose1d(np.array([[[1.0, 2.0]]]), np.ones((1, 1, 2)), stride=2)
         array([[[1., 1., 2., 2.]]])
     """
-    check_operands_beside("conv_transpose1d", x, weight, bias)
+    check_operands_share_device("conv_transpose1d", x, weight, bias)
     shape, filters = array_of(x).shape, array_of(weight).shape
     if len(shape) not in (2, 3) or len(filters) != 3:
         raise ArgumentError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.one_device import check_operands_share_device
 from ...core.ops.single_precision import in_single
 from ..shared.arguments import array_of, check_real
 
@@ -65,7 +65,7 @@ def pairwise_distance(
         >>> nn.pairwise_distance(np.array([[3.0, 4.0]]), np.zeros(2), eps=0.0)
         array([5.])
     """
-    check_operands_beside("pairwise_distance", x1, x2)
+    check_operands_share_device("pairwise_distance", x1, x2)
     return _norm(x1 - x2 + eps, p, -1, keepdims)
 
 
@@ -92,7 +92,7 @@ def cosine_similarity(
         >>> nn.cosine_similarity(np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]))
         array([0.6])
     """
-    check_operands_beside("cosine_similarity", x1, x2)
+    check_operands_share_device("cosine_similarity", x1, x2)
     check_real("cosine_similarity", x1=x1, x2=x2)
     first, second = array_of(x1), array_of(x2)
     if first.ndim != second.ndim or first.shape[axis] != second.shape[axis]:

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.arrays.device_arrays import add_at
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_like
 from ...core.graph.saved_hooks import prepare_write
@@ -170,7 +170,7 @@ def embedding(
         array([[5., 6.],
                [1., 2.]])
     """
-    check_operands_beside("embedding", weight, constants=indices)
+    check_operands_share_device("embedding", weight, constants=indices)
     data = array_of(indices)
     table = array_of(weight)
     shape = table.shape

@@ -15,7 +15,7 @@ import numpy as np
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.half import single
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.values import arange_like, as_array, as_like
 from ...core.ops.composites import Composite, composite
 from ...core.ops.single_precision import by_single, holds_half, in_single
@@ -69,7 +69,7 @@ def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
         ArgumentError: the shapes do not broadcast.
         DeviceError: they are on two devices.
     """
-    check_operands_beside(function, input, target)
+    check_operands_share_device(function, input, target)
     first, second = array_of(input).shape, array_of(target).shape
     if first != second:
         try:
@@ -486,7 +486,7 @@ def binary_cross_entropy(
     """
     check_reduction(reduction)
     check_real("binary_cross_entropy", input=input, target=target, weight=weight)
-    check_operands_beside("binary_cross_entropy", input, target, weight)
+    check_operands_share_device("binary_cross_entropy", input, target, weight)
     data, shape = array_of(input), array_of(target).shape
     if data.shape != shape:
         raise ArgumentError(
@@ -702,7 +702,7 @@ def gaussian_nll_loss(
     """
     check_reduction(reduction)
     check_real("gaussian_nll_loss", input=input, target=target, var=var)
-    check_operands_beside("gaussian_nll_loss", input, target, var)
+    check_operands_share_device("gaussian_nll_loss", input, target, var)
     warn_if_broadcast("gaussian_nll_loss", input, target)
     shape, variances = array_of(input).shape, array_of(var)
     if variances.__class__ is np.ndarray and variances.size and variances.min() < 0:
@@ -844,7 +844,7 @@ def cross_entropy(
         array([0.12692801, 0.69314718])
     """
     check_reduction(reduction)
-    check_operands_beside("cross_entropy", logits, constants=(labels, weight))
+    check_operands_share_device("cross_entropy", logits, constants=(labels, weight))
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"label_smoothing must be from 0 to 1, not {label_smoothing}")
     truth = array_of(labels)
@@ -975,7 +975,7 @@ def nll_loss(
         array([1., 4.])
     """
     check_reduction(reduction)
-    check_operands_beside("nll_loss", input, constants=(target, weight))
+    check_operands_share_device("nll_loss", input, constants=(target, weight))
     labels = array_of(target)
     scores, samples = _canonicalize("nll_loss", input, labels)
     if not labels.size and reduction == "mean":
@@ -1032,7 +1032,7 @@ def hinge_embedding_loss(
         >>> nn.hinge_embedding_loss(np.array([0.3, 0.3, 2.0]), np.array([1, -1, -1]), reduction="none")
         array([0.3, 0.7, 0. ])
     """
-    check_operands_beside("hinge_embedding_loss", input, target)
+    check_operands_share_device("hinge_embedding_loss", input, target)
     check_reduction(reduction)
     check_real("hinge_embedding_loss", input=input, target=target)
     return _hinge_losses.reduced(reduction, input, target, margin)
@@ -1071,7 +1071,7 @@ def margin_ranking_loss(
         >>> nn.margin_ranking_loss(np.array([2.0, 2.0]), np.array([1.0, 1.0]), np.array([1, -1]), reduction="none")
         array([0., 1.])
     """
-    check_operands_beside("margin_ranking_loss", input1, input2, target)
+    check_operands_share_device("margin_ranking_loss", input1, input2, target)
     check_reduction(reduction)
     check_real("margin_ranking_loss", input1=input1, input2=input2, target=target)
     shapes = [array_of(one).shape for one in (input1, input2, target)]
@@ -1116,7 +1116,7 @@ def cosine_embedding_loss(
         >>> nn.cosine_embedding_loss(x, x[::-1], np.array([1, -1]), reduction="none")
         array([1., 0.])
     """
-    check_operands_beside("cosine_embedding_loss", input1, input2, target)
+    check_operands_share_device("cosine_embedding_loss", input1, input2, target)
     check_reduction(reduction)
     check_real("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     shapes = [array_of(one).shape for one in (input1, input2, target)]
@@ -1170,7 +1170,7 @@ def triplet_margin_loss(
         >>> float(nn.triplet_margin_loss(anchor, anchor + 3.0, anchor + 1.0).round(4))
         3.8284
     """
-    check_operands_beside("triplet_margin_loss", anchor, positive, negative)
+    check_operands_share_device("triplet_margin_loss", anchor, positive, negative)
     check_reduction(reduction)
     check_real("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
     if not margin > 0:
@@ -1222,7 +1222,7 @@ def multi_margin_loss(
         >>> nn.multi_margin_loss(np.array([[2.0, 1.5, 0.0]]), np.array([0]), reduction="none").round(4)
         array([0.1667])
     """
-    check_operands_beside("multi_margin_loss", input, constants=(target, weight))
+    check_operands_share_device("multi_margin_loss", input, constants=(target, weight))
     check_reduction(reduction)
     check_real("multi_margin_loss", input=input)
     if p not in (1, 2):
@@ -1278,7 +1278,7 @@ def multilabel_margin_loss(
         >>> float(nn.multilabel_margin_loss(scores, classes).round(4))
         0.85
     """
-    check_operands_beside("multilabel_margin_loss", input, constants=target)
+    check_operands_share_device("multilabel_margin_loss", input, constants=target)
     check_reduction(reduction)
     check_real("multilabel_margin_loss", input=input)
     data, labels = array_of(input), array_of(target)

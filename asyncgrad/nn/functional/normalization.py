@@ -34,7 +34,7 @@ import numpy as np
 
 from ...core.arrays.device_functions import COMPILED_TYPES, TableUpdate, compiler_of, own_function
 from ...core.arrays.interception import on_device_of_arguments
-from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_like, ones_like
 from ...core.graph.saved_hooks import prepare_write
@@ -320,7 +320,7 @@ def layer_norm(
                [ 0.     ,  0.     ]])
     """
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    check_operands_beside("layer_norm", x, weight, bias)
+    check_operands_share_device("layer_norm", x, weight, bias)
     data = real_floating("layer_norm", "x", array_of(x))
     if data.itemsize == 2 and holds_half(x):
         return by_single(layer_norm, None, x, normalized_shape, weight, bias, eps)
@@ -679,7 +679,7 @@ def batch_norm(
         array([[-0.99995,  0.     ],
                [ 0.99995,  0.     ]])
     """
-    check_operands_beside("batch_norm", x, weight, bias)
+    check_operands_share_device("batch_norm", x, weight, bias)
     data, n, channels, positions = _channels_of("batch_norm", x, 2)
     if data.itemsize == 2 and holds_half(x):
         # The running statistics stay as they are, to be written into.
@@ -767,7 +767,7 @@ def instance_norm(
         array([[[-0.99995,  0.99995],
                 [ 0.     ,  0.     ]]])
     """
-    check_operands_beside("instance_norm", x, running_mean, running_var, weight, bias)
+    check_operands_share_device("instance_norm", x, running_mean, running_var, weight, bias)
     data, n, channels, positions = _channels_of("instance_norm", x, 3)
     if data.itemsize == 2 and holds_half(x):
         options = {"use_input_stats": use_input_stats, "momentum": momentum, "eps": eps}
@@ -890,7 +890,7 @@ def group_norm(
         >>> nn.group_norm(np.array([[1.0, 3.0, 5.0, 5.0]]), 2, eps=0.0001)
         array([[-0.99995,  0.99995,  0.     ,  0.     ]])
     """
-    check_operands_beside("group_norm", x, weight, bias)
+    check_operands_share_device("group_norm", x, weight, bias)
     data, n, channels, positions = _channels_of("group_norm", x, 2)
     if data.itemsize == 2 and holds_half(x):
         return by_single(group_norm, None, x, num_groups, weight, bias, eps)
@@ -977,7 +977,7 @@ def rms_norm(
     length = math.prod(shape)
     eps = float(np.finfo(data.dtype).eps) if eps is None else eps
     rows = data.size // length if length else 0
-    check_operands_beside("rms_norm", x, weight)
+    check_operands_share_device("rms_norm", x, weight)
     if data.__class__ is not np.ndarray:
         flat = data.reshape(rows, length)
         found = own_function("rms_norm", flat)(flat, None if weight is None else array_of(weight), eps)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from ...core.arrays.device_functions import own_function
-from ...core.arrays.one_device import check_operands_beside
+from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import is_device_array
 from ...core.function.function import Function
@@ -630,7 +630,7 @@ def recur(cell: Cell, x: Any, weights: Weights, state: tuple[Any, ...]) -> tuple
         if runner is None:
             states = _Steps(cell, x, weights, state).states
             return np.stack([one[0] for one in states[1:]]), *states[-1][1:]
-    check_operands_beside("a recurrent layer", *given)
+    check_operands_share_device("a recurrent layer", *given)
     if not any(isinstance(one, TensorBase) for one in given):
         if runner is not None:
             hidden, rest, _ = _run_on_device(cell, runner, x, weights, state)

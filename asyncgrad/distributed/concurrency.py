@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from math import inf
 from typing import Any
 
 from ..core.engine.eager_task import EagerTask, start_task
@@ -25,8 +26,8 @@ __all__ = [
 _LARGE = 1 << 18
 
 
-async def compute(work: Callable[[], Any], size: int) -> Any:
-    """Return what a function returns, which looks at so many bytes: on a worker thread if that takes long.
+async def compute(work: Callable[[], Any], size: float = inf) -> Any:
+    """Return what a function returns: on a worker thread if it looks at many bytes, or nobody knows how long it takes.
 
     Only where somebody is told by the turns of the loop whether this process is alive.
     """

@@ -52,18 +52,17 @@ def finite_step(program: Program, options: Mapping[str, Any]) -> None:
     before = [array.copy() for array in arrays_of(leaves)]
     try:
         program.step(options)
+        now = arrays_of(pack(program.state(), "the state of a stage")[1])
+        if not all(map(_is_finite, now)):
+            raise InvalidGradientError(
+                "this step would make a parameter, or the optimizer's state, NaN or infinite, and has not been made: "
+                "call zero_grad(), and send smaller gradients"
+            )
     except BaseException:
         # An optimizer of the owner's own may have updated some parameters
         # (test_a_step_that_an_optimizer_fails_in_the_midst_of_is_not_made).
         program.load_state(unpack(skeleton, before))
         raise
-    now = arrays_of(pack(program.state(), "the state of a stage")[1])
-    if not all(map(_is_finite, now)):
-        program.load_state(unpack(skeleton, before))
-        raise InvalidGradientError(
-            "this step would make a parameter, or the optimizer's state, NaN or infinite, and has not been made: "
-            "call zero_grad(), and send smaller gradients"
-        )
 
 
 def _is_finite(array: Any) -> bool:

@@ -15,11 +15,9 @@ from functools import partial
 from typing import Any, final
 
 from ..core.engine.eager_task import EagerTask
-from ..core.engine.measured_calls import ALWAYS_ON_WORKER
-from ..core.engine.offloading import call_on_worker
 from ..errors import UnknownStageError
 from .collective import GroupHost
-from .concurrency import start_lasting, wait_until_done
+from .concurrency import compute, start_lasting, wait_until_done
 from .definition import Definition
 from .dropped import DroppedStages
 from .failures import describe_error
@@ -258,9 +256,8 @@ class StageHost:
     async def _make(self, client: str, name: str, definition: Definition, fields: dict[str, Any]) -> HostedStage:
         try:
             # An owner's class or optimizer may take long to make.
-            on_worker = ALWAYS_ON_WORKER.get()
             with owner_code():
-                program = await call_on_worker(definition.build) if on_worker else definition.build()
+                program = await compute(definition.build)
             stage = HostedStage(program, fields["definition"], self._allow_nonfinite)
             if fields["attempt"] <= self._dropped.attempt(client, name):
                 stage.close()

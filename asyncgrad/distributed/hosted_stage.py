@@ -20,8 +20,7 @@ from ..core.arrays.tensor_base import TensorBase
 from ..core.backward import grad as differentiate
 from ..core.engine.eager_task import EagerTask
 from ..core.engine.exec_info import count_reachable
-from ..core.engine.measured_calls import ALWAYS_ON_WORKER, MeasuredCalls
-from ..core.engine.offloading import call_on_worker
+from ..core.engine.measured_calls import MeasuredCalls
 from ..core.graph.leaf import get_gradient_edge
 from ..core.settings.context import GENERATOR, SeededGenerator, enable_grad, no_grad
 from ..core.tensor import Tensor, asarray
@@ -173,7 +172,7 @@ class HostedStage:
     async def _forward(self, fields: dict[str, Any], arrays: list[Any]) -> Reply:
         leaves: list[Any] = []
 
-        def compute() -> Any:
+        def run() -> Any:
             # Where the function runs: thousands of arrays, or numbers in lists, take long to make inputs of.
             leaves.extend(_leaf(array, needs) for array, needs in zip(arrays, fields["needs"], strict=True))
             params = leaves[: fields.get("params", 0)]
@@ -184,7 +183,7 @@ class HostedStage:
         saves = fields.get("saves", False)
         GENERATOR.set(SeededGenerator([self.program.definition.seed, fields["number"]]))
         with enable_grad() if saves else no_grad(), owner_code():
-            found = await self._forward_calls.call(compute)
+            found = await self._forward_calls.call(run)
         skeleton, outputs = pack(found, "a stage")
         is_tracked = [isinstance(one, TensorBase) and one._requires_grad() for one in outputs]
         reply = Reply({"outputs": skeleton, "differentiable": is_tracked}, arrays_of(outputs))
@@ -391,10 +390,7 @@ class HostedStage:
     async def _apply(self, effect: int, apply: Callable[[], None]) -> None:
         try:
             with owner_code():
-                if ALWAYS_ON_WORKER.get():
-                    await call_on_worker(apply)
-                else:
-                    apply()
+                await compute(apply)
         except BaseException as error:
             # Not the error itself, whose traceback refers to what it was raised in.
             self._effects[effect] = GraphError(f"effect {effect} of a stage raised {type(error).__name__} before")

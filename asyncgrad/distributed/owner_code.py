@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..core.engine.notes import add_note
+from ..core.settings.awaiting import is_cancelled
 from ..errors import RemoteError, UnknownCallError, UnknownStageError, WorkerLostError
 
 __all__ = ["owner_code"]
@@ -27,8 +28,7 @@ def owner_code() -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_cancelled(error):
             raise
         raise _own(error) from error
     except _OF_HOSTS as error:

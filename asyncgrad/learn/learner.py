@@ -23,6 +23,7 @@ from ..core.engine.device import Device, device
 from ..core.engine.eager_task import EagerTask, start_task
 from ..core.engine.measured_calls import MeasuredCalls
 from ..core.settings.arguments import check_function, describe, must_be, number, whole_number
+from ..core.settings.awaiting import is_cancelled
 from ..core.settings.context import GENERATOR, SeededGenerator, no_grad
 from ..core.tensor import Tensor, tensor
 from ..core.tree.structure import map as map_tree
@@ -45,7 +46,7 @@ from ..optim.optimizer import Optimizer
 from .directory import ModelDirectory
 from .pending import PendingExample, PendingExamples
 from .predictions import PredictionQueue
-from .raised import is_cancelled, told
+from .raised import told
 from .settings import Settings, apply_options, changed_groups, check_options, differences, options_of
 from .specs import check_specs, conform
 from .statistics import Statistics

@@ -10,11 +10,12 @@ from typing import Any, final
 import numpy as np
 
 from ..core.engine.eager_task import EagerTask, start_task
+from ..core.settings.awaiting import is_cancelled
 from ..core.tensor import Tensor
 from ..core.tree.structure import flatten, unflatten
 from ..data.stacking import stack
 from ..errors import ArgumentError, BusyError
-from .raised import is_cancelled, told
+from .raised import told
 
 __all__ = ["PredictionQueue", "batch_key"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
-__all__ = ["is_cancelled", "told"]
+__all__ = ["told"]
 
 
 def told(error: BaseException, what: str) -> Exception:
@@ -19,9 +17,3 @@ def told(error: BaseException, what: str) -> Exception:
     found = RuntimeError(f"{what} raised {type(error).__name__} by itself, and nothing has changed")
     found.__cause__ = error
     return found
-
-
-def is_cancelled(error: BaseException) -> bool:
-    """Return whether an error is a cancellation of this task, and was not raised by what it awaits by itself."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

@@ -7,13 +7,14 @@ is: they return an awaitable then, and the result itself otherwise.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from .loop_turn import keep_pace
 
-__all__ = ["NEVER_AWAITED", "call", "finish", "pass_through", "run_steps"]
+__all__ = ["NEVER_AWAITED", "call", "finish", "is_cancelled", "pass_through", "run_steps"]
 
 #: Types of which no object is an awaitable, for speed: to ask takes ten times as long. Tensor is added.
 NEVER_AWAITED: set[type] = {type(None), tuple}
@@ -27,6 +28,12 @@ async def finish(result: Any) -> Any:
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return the result of a call, awaited if it is an awaitable."""
     return await finish(function(*args, **kwargs))
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Tell whether an error is a cancellation of this task, and was not raised by what it awaits by itself."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
 
 
 def pass_through(functions: Iterable[Callable[[Any], Any]], value: Any) -> Any:

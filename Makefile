@@ -28,6 +28,9 @@ VERSIONS ?= 3.11 3.12 3.13
 
 BIN := $(VENV)/bin
 
+# The tests start hundreds of processes, each of which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos soak programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
 
 demo: $(VENV)/.demo

@@ -62,6 +62,7 @@ class SimulatedTransport:
         }
         self._dead: set[str] = set()
         self.on_message: Callable[[str, Request | Reply], int | None] | None = on_message
+        #: Of the loop that has awaited a call last.
         self._outbox: Outbox | None = None
 
     def host(self, worker: str) -> StageHost:
@@ -96,6 +97,9 @@ class SimulatedTransport:
 
     async def call(self, worker: str, request: Request) -> Reply:
         """Return the reply of a worker, after a yield to the loop on each way."""
+        loop = asyncio.get_running_loop()
+        if self._outbox is None or self._outbox.loop is not loop:
+            self._outbox = Outbox(loop, self.call)
         await asyncio.sleep(0)
         times = self._arrive(worker, request)
         message = Request(request.op, request.stage, request.fields, _carry(request.arrays))
@@ -107,15 +111,12 @@ class SimulatedTransport:
         return Reply(reply.fields, _carry(reply.arrays))
 
     def send(self, worker: str, request: Request) -> None:
-        """Have a request sent whose reply nobody needs, in a later turn of the loop that runs here, if any."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            # Nothing runs here that could carry it: the host drops what it would have dropped when its time is over.
-            return
-        if self._outbox is None or self._outbox.loop is not loop:
-            self._outbox = Outbox(loop, self.call)
-        self._outbox.put(worker, request)
+        """Have a request sent whose reply nobody needs, in a later turn of the loop that has awaited a call last.
+
+        Once that is closed, the host drops what it would have dropped when its time is over.
+        """
+        if self._outbox is not None:
+            self._outbox.put(worker, request)
 
     def _arrive(self, worker: str, message: Request | Reply) -> int:
         times = None if self.on_message is None else self.on_message(worker, message)

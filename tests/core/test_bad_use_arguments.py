@@ -249,6 +249,7 @@ FLAGS: dict[str, list[Any]] = {
 CALLS = [pytest.param(name, call, id=f"{name} {index}") for name in FLAGS for index, call in enumerate(FLAGS[name])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["false", "", "no", 2, -1, 1.0, [], [False], NOTHING, np.ones(2)], ids=repr)
 @pytest.mark.parametrize(("name", "call"), CALLS)
 def test_what_only_has_a_truth_value_is_refused_for_one(name, call, wrong):
@@ -261,6 +262,7 @@ def test_a_batch_of_gradients_is_asked_for_by_a_truth_value():
         run_grad(grad_outputs=np.ones(3), is_grads_batched="false")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", [True, False, np.True_, np.False_, 1, 0], ids=repr)
 @pytest.mark.parametrize(("name", "call"), CALLS)
 def test_true_and_false_are_taken_from_numpy_and_as_1_and_0_too(name, call, flag):

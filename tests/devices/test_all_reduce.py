@@ -34,6 +34,7 @@ def host(tensor: Any) -> Any:
     return tensor.to("cpu").numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64, np.complex128])
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize("order", ["C", "F"])

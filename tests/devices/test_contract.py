@@ -16,6 +16,7 @@ def place(request):
     return ag.device(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
 async def test_every_device_holds_the_law(place, check):
     await check(place)

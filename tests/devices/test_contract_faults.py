@@ -209,6 +209,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.__name__)
 def test_a_fault_is_found_and_named(monkeypatch, kind):
     monkeypatch.setattr(device_contract, "PATIENCE", 0.3)

@@ -56,6 +56,7 @@ def gpu(gpus: list[Any]) -> Any:
     return gpus[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", DEVICE_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("number", [0, 1])
 async def test_a_gpu_holds_the_law_of_all_devices(gpus: list[Any], number: int, check: Any) -> None:
@@ -937,6 +938,7 @@ def test_each_gpu_has_kernels_of_its_own(noted_cupy: Any) -> None:
 # Products by cuBLAS.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f", "d", "F", "i"])
 @pytest.mark.parametrize("x_order", ["C", "F", "strided"])
 @pytest.mark.parametrize("y_order", ["C", "F", "strided"])

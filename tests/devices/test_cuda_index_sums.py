@@ -106,6 +106,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.sampled
 @pytest.mark.parametrize("dtype", "efdFDiq")
@@ -219,6 +220,7 @@ def results(program: Callable[[Callable[[Any], Any], Any], Any], place: Any, dty
     return [one.to("cpu").numpy() for one in found]
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.sampled("program")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])

@@ -117,6 +117,7 @@ def drawn(kinds: list[Any], dtype: str, shape: tuple[int, ...] = (5, 7)) -> list
 # What the C computes.
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.sampled("function")
 @pytest.mark.parametrize("dtype", "efd")
@@ -145,6 +146,7 @@ UFUNCS = sorted(
 )
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.sampled("dtype")
 @pytest.mark.parametrize("dtype", "efdiB?")
@@ -170,6 +172,7 @@ def test_a_ufunc_gives_what_numpy_gives(kernels: CudaKernels, name: str, dtype: 
     assert kernels.launches or dtype in "iB?"
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.sampled("dtype")
 @pytest.mark.parametrize("dtype", "?bBhHiIlLefd")
@@ -185,6 +188,7 @@ def test_a_ufunc_of_any_dtype_gives_the_same_bits(kernels: CudaKernels, ufunc: n
     assert kernels.launches == 1
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.sampled("ufunc")
 @pytest.mark.parametrize("dtype", "efd")
@@ -355,6 +359,7 @@ def test_an_empty_array_needs_no_kernel(kernels: CudaKernels) -> None:
 # Numbers.
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.parametrize("number", [0.1, 2, -3, np.float32(0.1), np.float64(0.1), np.int64(3), 1e40, float("nan")])
 @pytest.mark.parametrize("dtype", "fi")
@@ -400,6 +405,7 @@ def test_a_formula_that_decides_by_a_number_has_a_kernel_for_it(kernels: CudaKer
     assert kernels.launches == bool(exponent)
 
 
+@pytest.mark.slow
 @needs_compilers
 def test_a_formula_that_decides_by_many_numbers_is_called(kernels: CudaKernels) -> None:
     formula = power.formulas["x"].function
@@ -551,6 +557,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 @pytest.mark.parametrize("function", [np.multiply, np.divide, np.logaddexp], ids=lambda ufunc: ufunc.__name__)
@@ -605,6 +612,7 @@ OF_SEVERAL_STEPS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.parametrize("name", OF_SEVERAL_STEPS)
 def test_a_function_of_several_steps_is_one_launch_and_so_is_its_backward(
@@ -639,6 +647,7 @@ def test_a_number_in_a_kernel_has_its_sign_even_if_it_is_zero(kernels: CudaKerne
     assert kernels.launches == 6
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize("approximate", ["none", "tanh"])

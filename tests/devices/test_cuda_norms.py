@@ -127,6 +127,7 @@ def assert_close(found: list[Any], expected: list[Any], dtype: Any) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("name", "dtype")
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

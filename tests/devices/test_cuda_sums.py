@@ -51,6 +51,7 @@ def drawn(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "dtype", "axis", "grid", "threads"), SUMS)
 def test_a_sum_is_that_of_numpy(
     functions: Functions, shape: tuple[int, ...], dtype: str, axis: int, grid: tuple[int, ...], threads: int

@@ -88,6 +88,7 @@ CONVOLUTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1 << 26, 1 << 11, 1])
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("dtype", "fd")

@@ -80,6 +80,7 @@ class Classifier:
 # Training.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("after", [None, 0])
 def test_a_training_has_the_bits_of_numpy(device: Any, optimizer: str, after: int | None) -> None:
@@ -231,6 +232,7 @@ def test_a_label_on_the_host_that_is_no_class_is_an_error_whatever_the_device(de
         nn.cross_entropy(ag.tensor(SCORES, device=device), np.array([0, 1, 3, 2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [None, np.array([1.0, 2.0, 0.5])])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])

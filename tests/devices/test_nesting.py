@@ -76,6 +76,7 @@ def nested_blocking(route, names):
     return inside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ROUTES, ids="-".join)
 def test_blocking_backwards_nest_to_depth_40_over_any_devices(route):
     seen, x = [], leaf(1.0, 2.0)

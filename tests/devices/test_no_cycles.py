@@ -53,6 +53,7 @@ async def worker_has_let_go(place):
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 async def test_an_awaited_backward_is_freed_with_its_graph(place):
     loss, seen = graph_there_and_back(place)
     await loss.backward()
@@ -62,6 +63,7 @@ async def test_an_awaited_backward_is_freed_with_its_graph(place):
     assert alive(seen) == []
 
 
+@pytest.mark.slow
 @on_each_loop
 def test_a_blocking_backward_is_freed_with_its_graph(run, place):
     loss, seen = graph_there_and_back(place)
@@ -73,6 +75,7 @@ def test_a_blocking_backward_is_freed_with_its_graph(run, place):
     assert alive(seen) == []
 
 
+@pytest.mark.slow
 @on_each_loop
 @pytest.mark.parametrize("blocks", [False, True], ids=["awaited", "blocking"])
 def test_a_backward_that_fails_is_freed_with_its_graph(run, place, blocks):

@@ -168,6 +168,7 @@ LOSSES: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_elementwise_function_is_one_kernel_and_so_is_each_of_its_derivatives(gpu: Any, name: str) -> None:
     function, count = FUNCTIONS[name]

@@ -113,6 +113,7 @@ def test_a_backward_without_memory_at_any_allocation_changes_nothing(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_a_forward_without_memory_at_any_allocation_keeps_none(gpu: Any, name: str) -> None:
     make, shape, call = MODELS[name]

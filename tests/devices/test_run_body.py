@@ -89,6 +89,7 @@ def grad_of(place, run, way):
     return run(main())
 
 
+@pytest.mark.slow
 @on_each_loop
 @pytest.mark.parametrize("most", [None, 1, 2])
 @pytest.mark.parametrize("waits", [False, True], ids=["calls", "awaits"])
@@ -169,6 +170,7 @@ async def test_of_the_bodies_that_wait_for_a_device_the_newest_is_next_and_deepe
     assert order == ["deep", "new", "old"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 5, 100])
 async def test_nested_backward_passes_on_devices_that_take_one_body_do_not_wait_for_each_other(depth):
     places = RunsBodies(1), Limited(1)

@@ -93,6 +93,7 @@ async def test_gradients_have_the_same_bits_on_any_mix_of_devices(seed, mix):
     assert await grads_on_devices(seed, MIXES[mix]) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("mix")
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("seed", range(3))
@@ -142,6 +143,7 @@ async def some_cancelled(seed: int, expected: dict[int, Any]) -> int:
     return cancelled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_cancelled_backward_passes_of_two_loops_leave_nothing_behind_and_disturb_no_other(seed):
     expected = {number: run_on("asyncio", grads_on_devices(number, inline_places(MIXES["all"]))) for number in range(6)}
@@ -176,6 +178,7 @@ async def left_on_workers() -> list[set[str]]:
     return [await ag.device(name).call(left) for name in (T0, T1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_two_loops_share_one_graph_over_several_devices(seed):
     leaves, total = mixed_graph(seed, MIXES["all"])

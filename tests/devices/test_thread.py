@@ -92,6 +92,7 @@ async def test_what_waits_runs_newest_node_first_and_calls_in_the_order_of_their
     assert order == ["c", "b", "a", 1, 2]
 
 
+@pytest.mark.slow
 async def test_suspended_bodies_go_on_while_very_many_wait():
     order = []
     device = ag.device(T0)
@@ -343,6 +344,7 @@ async def test_the_thread_of_a_closed_device_ends_once_what_it_runs_has():
 # Loops.
 
 
+@pytest.mark.slow
 @on_each_loop
 def test_one_worker_serves_loops_in_several_threads_and_each_gets_its_own(run):
     results, barrier = {}, threading.Barrier(4)

@@ -140,6 +140,7 @@ async def test_a_leaf_takes_over_a_large_gradient_that_has_come_home(client, wor
     )
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_no_bit(client, workers):
     async def main():
         scale = ag.tensor(1.5, requires_grad=True)
@@ -159,6 +160,7 @@ def test_a_killed_worker_changes_no_bit(client, workers):
     client.wait_for_workers(3)
 
 
+@pytest.mark.slow
 def test_a_stalled_worker_changes_no_bit(client, workers):
     async def main():
         scale = ag.tensor(1.5, requires_grad=True)
@@ -266,6 +268,7 @@ async def with_cluster_here(main):
         return await main(client, [worker.address for worker in cluster.workers.values()])
 
 
+@pytest.mark.slow
 @one_loop
 async def test_a_worker_that_retires_hands_its_state_on():
     async def main(client, workers):
@@ -285,6 +288,7 @@ async def test_a_worker_that_retires_hands_its_state_on():
     assert await with_cluster_here(main) == 7.0
 
 
+@pytest.mark.slow
 @one_loop
 async def test_a_cluster_closes_at_once_though_stages_were_not_closed(caplog):
     async def main(client):

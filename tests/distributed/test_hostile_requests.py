@@ -129,6 +129,7 @@ async def ask(transport, worker, op, name, **fields):
     return reply.fields.get("error", {}).get("type")
 
 
+@pytest.mark.slow
 @one_loop
 @pytest.mark.parametrize("others", [0, 5000])
 async def test_a_drop_that_overtakes_its_create_leaves_no_stage(others):

@@ -593,6 +593,7 @@ async def answering(replies):
         server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", BEFORE)
 @pytest.mark.parametrize("which", [*BROKEN, *ODD, None])
 async def test_what_is_no_reply_is_told_of_the_server_and_leaves_no_error_unretrieved(op, which):

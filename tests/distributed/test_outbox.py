@@ -117,6 +117,24 @@ async def test_a_finalizer_in_the_midst_of_a_simulated_request_starts_no_task():
     assert stack == ["ping", "free"]
 
 
+def test_what_is_freed_while_another_loop_runs_is_not_sent_on_that():
+    transport = SimulatedTransport(["a"])
+    arrived = []
+
+    async def use():
+        await transport.call("a", Request("ping", ""))
+
+    async def drop():
+        transport.on_message = lambda worker, message: arrived.append(message.op)
+        transport.send("a", Request("free", "one", {"keys": ["1"]}))
+        await settle()
+
+    asyncio.run(use())
+    asyncio.run(drop())
+
+    assert arrived == []
+
+
 class Deliveries:
     """Takes what an outbox delivers, and answers when it is told to."""
 

@@ -107,6 +107,7 @@ async def test_what_a_backward_of_the_owner_raises_is_told_once_and_no_gradient_
     assert (Raises.made - before, one.worker, x.grad, await one.grads()) == (1, "a", None, [None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*RAISED, ZeroDivisionError])
 async def test_a_step_that_an_optimizer_fails_in_the_midst_of_is_not_made(kind):
     class Fails(optim.ElementwiseOptimizer):

@@ -79,6 +79,7 @@ def test_connections_that_break_at_any_message_change_no_bit():
         explore(main, seeds=cases(100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["fifo", "shuffled"])
 def test_a_worker_that_dies_at_any_message_changes_no_bit(order):
     expected = ag.run(local_gradients())
@@ -167,6 +168,7 @@ def test_a_message_that_comes_twice_counts_once():
         explore(main, seeds=20)
 
 
+@pytest.mark.slow
 def test_a_failure_anywhere_leaves_every_gradient_as_it_was():
     async def main():
         seed = asyncio.get_running_loop().seed
@@ -202,6 +204,7 @@ def test_a_failure_anywhere_leaves_every_gradient_as_it_was():
         explore(main, seeds=cases(100))
 
 
+@pytest.mark.slow
 def test_a_cancelled_backward_leaves_every_gradient_and_worker_as_it_was():
     async def main():
         seed = asyncio.get_running_loop().seed

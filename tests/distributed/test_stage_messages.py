@@ -133,6 +133,7 @@ async def cancel_after_some_turns(task, draw):
     await asyncio.wait([task])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deaths", [0.0, 0.03])
 @pytest.mark.parametrize("losses", [0.0, 0.05])
 def test_late_copies_of_requests_change_nothing(losses, deaths):

@@ -130,6 +130,7 @@ def test_functions_with_the_name_of_their_module_are_among_those_tested():
     assert {each for name, each in NAMESAKES if name == "asyncgrad.distributed"} == {"http_app", "pipeline", "stage"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("facade", "name"), NAMESAKES)
 @pytest.mark.parametrize(
     "before",
@@ -189,6 +190,7 @@ def test_two_threads_that_use_a_name_first_at_the_same_time_get_the_same_object(
     assert run_python(program) == "2 True True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FACADES)
 def test_help_describes_each_public_function_of_a_facade(name):
     facade = importlib.import_module(name)
@@ -198,6 +200,7 @@ def test_help_describes_each_public_function_of_a_facade(name):
     assert [each for each in facade.__all__ if re.search(rf"\b{each}\b", page) is None] == []
 
 
+@pytest.mark.slow
 def test_each_facade_is_imported_first_without_a_warning():
     for name in FACADES:
         assert run_python(f"import warnings; warnings.simplefilter('error'); from {name} import *; print('ok')") == "ok"

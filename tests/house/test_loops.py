@@ -69,6 +69,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOOP_KINDS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_test_that_is_a_coroutine_function_fails_if(told, fault, kind):

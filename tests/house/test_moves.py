@@ -145,6 +145,7 @@ def _alternatives(pattern: str) -> list[str]:
     return [pattern] if found is None else [f"{found[1]}{each}{found[3]}" for each in found[2].split(",")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", paths_of_project())
 def test_each_path_in_the_settings_of_the_project_has_a_file(pattern):
     folder = pattern.partition("*")[0].rpartition("/")[0]
@@ -160,7 +161,7 @@ def logger_names(source: Source) -> list[str]:
     """Return the name of each logger that a module asks for, as it is written."""
     return [
         ast.unparse(node.args[0]) if node.args else ""
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "getLogger"
     ]
 
@@ -170,6 +171,7 @@ def documented_loggers() -> set[str]:
     return set(re.findall(r"^\| `(asyncgrad[.\w]*)` \|", page.partition("## Logs")[2], re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_each_logger_has_a_name_that_is_documented_whatever_its_module():
     known = {repr(name).replace("'", '"') for name in documented_loggers() | {"asyncgrad"}}
     asked = {(each.name, name.replace("'", '"')) for each in HOUSE.package for name in logger_names(each)}
@@ -178,6 +180,7 @@ def test_each_logger_has_a_name_that_is_documented_whatever_its_module():
     assert [each for each in sorted(asked) if each[1] not in known] == []
 
 
+@pytest.mark.slow
 def test_each_documented_logger_is_asked_for():
     asked = {name.strip("'") for each in HOUSE.package for name in logger_names(each)}
 
@@ -277,7 +280,7 @@ def compilations(source: Source) -> list[str]:
             node,
             f"{node.func.id}() of source: run it by asyncgrad.core.settings.source, so that tracebacks show its lines",
         )
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("exec", "compile", "eval")
@@ -302,6 +305,7 @@ def test_the_body_of_a_generated_function_is_indented_by_its_writer(body: list[s
     assert [line.removeprefix("    ").rstrip() for line in lines[1:]] == body
 
 
+@pytest.mark.slow
 def test_generated_source_is_run_in_one_place():
     found = [line for each in HOUSE.package if each.module not in COMPILES for line in compilations(each)]
 

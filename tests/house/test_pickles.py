@@ -54,6 +54,7 @@ def test_a_reader_of_pickles_is_found(source):
     assert readers_in(source)
 
 
+@pytest.mark.slow
 def test_pickles_are_read_on_dask_alone():
     files = [*(ROOT / "asyncgrad").rglob("*.py"), *(ROOT / "devices").rglob("*.py")]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.loops import LOOP_KINDS
 from tests.support.sampling import cases, sampled, some
 
 GRID = """
 import pytest
+
+from tests.support.loops import on_each_loop
 
 @pytest.mark.sampled("function")
 @pytest.mark.parametrize("number", range(10))
@@ -21,8 +24,16 @@ def test_few(number): pass
 @pytest.mark.parametrize("number", range(2))
 def test_all(number): pass
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_program(): pass
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(20))
+def test_slow(number): pass
+
+@on_each_loop
+@pytest.mark.parametrize("number", range(3))
+def test_begins_a_loop(run, number): pass
 """
 
 
@@ -79,12 +90,28 @@ def test_of_a_test_without_the_mark_at_most_so_many_cases_are_run_and_the_same_e
     run, left_out = sampled(items, 1.0, most=1)
 
     assert sum(name.startswith("test_all") for name in names(run)) == 1
-    assert len(left_out) == 1
+    assert sum(name.startswith("test_all") for name in names(left_out)) == 1
     assert run == sampled(items[::-1], 1.0, most=1)[0][::-1]
 
 
-def test_a_whole_program_is_left_out_where_the_share_is_small_and_other_files_are_run(items, request):
-    many = [*items, request.node]
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_where_the_share_is_small_slow_tests_are_left_out_but_for_a_tenth_of_many_cases(items, request, share):
+    found = names(sampled([*items, request.node], share)[0])
 
-    assert ["test_program" in names(sampled(many, share)[0]) for share in (0.1, 0.4)] == [False, True]
-    assert "test_program" in names(sampled(items, 0.1)[0])
+    assert ("test_program" in found) is (share == 0.4)
+    assert sum(name.startswith("test_slow") for name in found) == (20 if share == 0.4 else 2)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_where_the_share_is_small_each_case_is_run_on_one_kind_of_loop(items, request, share):
+    found = [name for name in names(sampled([*items, request.node], share)[0]) if name.startswith("test_begins_a_loop")]
+
+    assert len(found) == 3 * (len(LOOP_KINDS) if share == 0.4 else 1)
+    assert {number for number in range(3) if any(f"{number}" in name for name in found)} == {0, 1, 2}
+
+
+def test_all_tests_of_a_file_that_is_named_alone_are_run_whatever_the_share(items):
+    found = names(sampled(items, 0.1)[0])
+
+    assert "test_program" in found
+    assert sum(name.startswith("test_begins_a_loop") for name in found) == 3 * len(LOOP_KINDS)

@@ -47,6 +47,7 @@ def shown(output: dict[str, Any]) -> str:
     return f"<pre>{html.escape(''.join(output.get('text') or data['text/plain']))}</pre>"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_browser_shows_what_a_notebook_displays(tmp_path: Path) -> None:
     browser()

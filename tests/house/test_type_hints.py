@@ -28,7 +28,7 @@ def house() -> House:
 
 def _hints(source: Source) -> Iterator[ast.expr]:
     """Yield the type hints of parameters, results, attributes and variables."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             given = node.args
             every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
@@ -57,6 +57,7 @@ def _silenced(sources: Iterable[Source]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_share_of_hints_that_name_any_does_not_rise(house: House) -> None:
     assert _any_of_1000(house.package) <= MOST_ANY
 

@@ -27,7 +27,7 @@ KINDS = {
 def worded_here(source: Source, kind: str) -> list[str]:
     """Return where a module words a refusal of a kind by itself."""
     words, module = KINDS[kind]
-    texts = [node for node in ast.walk(source.tree) if isinstance(node, ast.JoinedStr)]
+    texts = [node for node in source.nodes if isinstance(node, ast.JoinedStr)]
     found = [text for text in texts if words.search(ast.unparse(text))]
     return [] if source.module == module else [source.at(text, f"call {module}.{kind}") for text in found]
 

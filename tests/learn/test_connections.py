@@ -55,6 +55,7 @@ async def connected(client: Any) -> Any:
             await writer.wait_closed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", HALVES, ids=["nothing", "a byte", "a line", "all but the end"])
 async def test_headers_that_do_not_end_are_not_waited_for(half):
     async with soon() as client, connected(client) as (reader, writer):
@@ -98,6 +99,7 @@ async def test_the_headers_of_a_second_request_are_timed_out_too():
     assert (first[:12], second[:12], rest) == (b"HTTP/1.1 404", b"HTTP/1.1 408", b"")
 
 
+@pytest.mark.slow
 async def test_a_request_that_takes_longer_than_headers_may_is_not_cut_off():
     learner = new_learner()
     protocol = http.connections(headers_timeout=0.1)
@@ -209,6 +211,7 @@ async def one_more(client, server, count):
         yield reader, writer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stuck", STUCK.values(), ids=STUCK)
 async def test_clients_that_keep_the_server_waiting_lock_nobody_out(stuck):
     learner = new_learner()
@@ -249,6 +252,7 @@ async def test_a_client_that_the_server_works_for_keeps_its_place():
     assert others == [b"HTTP/1.1 200 "] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stuck",
     [_send_half_of_a_body, _send_half_of_a_body_that_nobody_reads, ask_and_never_read],
@@ -264,6 +268,7 @@ async def test_a_client_that_neither_sends_nor_reads_is_disconnected(stuck):
         await turns_until(lambda: not server.server_state.connections)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_is_not_taken_does_not_keep_a_connection_that_is_closed():
     protocol = http.connections(write_timeout=0.2)
     async with (
@@ -277,6 +282,7 @@ async def test_an_answer_that_is_not_taken_does_not_keep_a_connection_that_is_cl
         await turns_until(lambda: not server.server_state.connections)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "status"), [(b"/learn", b"400"), (b"/nothing", b"404")], ids=["that is read", "after the answer"]
 )
@@ -340,6 +346,7 @@ async def test_of_those_who_ask_ahead_one_request_is_begun_in_each_turn_of_the_l
     assert max(turns.values()) == 1
 
 
+@pytest.mark.slow
 async def test_a_body_is_not_awaited_while_the_application_does_not_read():
     learner, go_on = new_learner(), asyncio.Event()
 

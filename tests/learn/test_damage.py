@@ -73,6 +73,7 @@ DAMAGES: list[Callable[[bytearray, random.Random], None]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_any_damage_of_a_checkpoint_is_refused_in_one_way(checkpoint, damage):
     whole, rng = checkpoint.read_bytes(), random.Random(damage.__name__)
@@ -164,6 +165,7 @@ async def test_a_checkpoint_of_something_else_is_refused_in_the_same_way(tmp_pat
 # --- the journal ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 50, 300])
 @pytest.mark.parametrize("filler", [b"\0", b"\xff", b"x"], ids=["zeros", "ones", "letters"])
 async def test_the_end_of_an_acknowledged_line_that_was_overwritten_is_refused(tmp_path, count, filler):

@@ -303,6 +303,7 @@ async def test_a_timeout_ends_nothing_once_a_line_is_being_written(tmp_path, mon
     await crash(learner)
 
 
+@pytest.mark.slow
 async def test_a_flipped_bit_anywhere_in_what_was_acknowledged_is_refused_and_nothing_is_cut_off(tmp_path):
     await learn(tmp_path, 1, 2)
     path = tmp_path / "journal"

@@ -114,6 +114,7 @@ def check(folder: Path, files: FailingFiles) -> list[str]:
     return refused
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["not done", "done"])
@@ -127,6 +128,7 @@ def test_whichever_call_fails_what_was_acknowledged_is_learned_once(tmp_path, na
         check(folder, FailingFiles(folder, (name,), first, for_good, is_done))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_done", [False, True], ids=["not done", "done"])
 def test_what_was_refused_is_not_learned_after_a_restart(tmp_path, is_done):
     names = ("fsync", "ftruncate")

@@ -47,6 +47,7 @@ async def predicted(client):
     return answer.json()
 
 
+@pytest.mark.slow
 async def test_a_service_answers_and_learns(framework, tmp_path):
     async with serving(new_learner(tmp_path), framework) as (client, _):
         before = await predicted(client)
@@ -57,6 +58,7 @@ async def test_a_service_answers_and_learns(framework, tmp_path):
     assert [before, after] == await answers([1])
 
 
+@pytest.mark.slow
 async def test_a_client_that_hangs_up_cancels_its_backward(framework, tmp_path):
     learner = new_learner(tmp_path)
     async with serving(learner, framework) as (client, _):
@@ -77,6 +79,7 @@ async def test_a_client_that_hangs_up_cancels_its_backward(framework, tmp_path):
     assert result == (await answers([2]))[-1]
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_done_now_is_told_with_the_status_for_it(framework, tmp_path, monkeypatch):
     async def main():
         found = []
@@ -126,6 +129,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 async def test_what_is_wrong_with_a_body_is_told_and_changes_nothing(framework):
     learner = new_learner()
     async with serving(learner, framework, max_bytes=200_000) as (client, _):
@@ -155,6 +159,7 @@ UNASKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/learn", "/predict"])
 async def test_what_a_web_page_may_send_unasked_is_not_read(framework, path):
     learner = new_learner()
@@ -168,6 +173,7 @@ async def test_what_a_web_page_may_send_unasked_is_not_read(framework, path):
         assert (learner.learned, learner.statistics().predicted) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     ["application/json", "Application/JSON; charset=utf-8", "application/json ;x=y", "application/vnd.mine+json"],
@@ -180,6 +186,7 @@ async def test_a_body_that_says_that_it_is_json_is_read(framework, kind):
     assert found == 200
 
 
+@pytest.mark.slow
 async def test_a_browser_that_asks_first_is_not_told_that_it_may_send_json(framework):
     async with serving(new_learner(), framework) as (client, _):
         asked = {"origin": "https://elsewhere.example", "access-control-request-method": "POST"}
@@ -189,6 +196,7 @@ async def test_a_browser_that_asks_first_is_not_told_that_it_may_send_json(frame
     assert found == (405, [])
 
 
+@pytest.mark.slow
 async def test_other_paths_and_methods_are_told_in_json_too(framework):
     async with serving(new_learner(), framework) as (client, _):
         found = [await client.get("/nothing"), await client.get("/learn")]
@@ -197,6 +205,7 @@ async def test_other_paths_and_methods_are_told_in_json_too(framework):
     assert result == [(404, {"error": "Not Found"}), (405, {"error": "Method Not Allowed"})]
 
 
+@pytest.mark.slow
 async def test_a_body_that_does_not_arrive_is_not_waited_for(framework):
     async with serving(new_learner(), framework, timeout=0.05) as (client, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
@@ -211,6 +220,7 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(framework):
     assert found.startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.slow
 async def test_a_body_in_chunks_is_held_to_the_limit_too(framework):
     async def chunks():
         for _ in range(30):
@@ -223,6 +233,7 @@ async def test_a_body_in_chunks_is_held_to_the_limit_too(framework):
     assert await main() == 413
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(errno.EMFILE, 503), (errno.ENFILE, 503), (errno.EIO, 500)])
 async def test_a_want_of_descriptors_is_told_and_other_errors_are_the_services_own(caplog, number, status):
     learner = new_learner()
@@ -250,6 +261,7 @@ async def test_a_timeout_of_the_works_own_is_told_as_it_is_where_there_is_no_lim
     assert str(found.value) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ETIMEDOUT])
 async def test_no_answer_names_a_file_of_the_service(number):
     learner = new_learner()
@@ -283,6 +295,7 @@ async def test_no_answer_names_the_directory_of_the_learner(tmp_path, monkeypatc
     }
 
 
+@pytest.mark.slow
 async def test_what_is_under_way_at_the_end_is_still_answered_and_saved(framework, tmp_path):
     learner = new_learner(tmp_path)
     async with serving(learner, framework) as (client, server):

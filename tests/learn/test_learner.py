@@ -232,6 +232,7 @@ async def test_who_goes_makes_room():
         assert (await first).learned == 1
 
 
+@pytest.mark.slow
 async def test_inputs_share_calls_of_the_model_within_the_delay():
     async with new_learner(prediction_delay=0.2, prediction_batch_size=4) as learner:
         rows = np.random.default_rng(0).standard_normal((10, 2))
@@ -430,6 +431,7 @@ async def test_a_loss_that_returns_no_scalar_tensor_is_told(returned, text):
             await learner.learn(example(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [optim.SGD, optim.Adam])
 @pytest.mark.parametrize("kind", DEVICES)
 async def test_a_model_on_another_device_learns_what_it_learns_on_the_cpu(tmp_path, kind, make):

@@ -60,6 +60,7 @@ async def test_what_a_loss_raises_is_told_to_who_waits_and_the_learning_goes_on(
         assert (await learner.learn(example(0))).learned == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RAISED)
 async def test_what_a_model_raises_is_told_to_who_asks_and_to_nobody_else(kind):
     model = Model()
@@ -74,6 +75,7 @@ async def test_what_a_model_raises_is_told_to_who_asks_and_to_nobody_else(kind):
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, Odd, ZeroDivisionError])
 async def test_what_an_evaluation_raises_is_logged_and_the_learning_goes_on(kind, caplog):
     async def evaluate(model):

@@ -37,11 +37,13 @@ def test_every_public_function_has_a_case() -> None:
     assert covered | others == {name for name in nn.__all__ if inspect.isfunction(getattr(nn, name))}
 
 
+@pytest.mark.slow
 @EACH_SMOOTH
 def test_first_and_second_derivatives_are_those_of_differences(one: Call) -> None:
     check_derivatives(one.function, one.case, order=2)
 
 
+@pytest.mark.slow
 @EACH_SMOOTH
 def test_third_derivatives_are_those_of_differences_of_the_second(one: Call) -> None:
     points = leaves_of(one.case)
@@ -76,6 +78,7 @@ def test_third_derivatives_are_those_of_differences_of_the_second(one: Call) -> 
     np.testing.assert_allclose(slope, (above - below) / (2 * step), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @EACH
 def test_float32_stays_float32(one: Call) -> None:
     case = in_dtype(one.case, np.float32)
@@ -88,6 +91,7 @@ def test_float32_stays_float32(one: Call) -> None:
     np.testing.assert_allclose(output.numpy(), expected, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.slow
 @EACH
 def test_a_call_on_bare_arrays_gives_a_bare_array_with_the_same_values(one: Call) -> None:
     (bare,) = call(one.function, one.case, leaves_of(one.case))
@@ -97,6 +101,7 @@ def test_a_call_on_bare_arrays_gives_a_bare_array_with_the_same_values(one: Call
     np.testing.assert_array_equal(output.numpy(), bare)
 
 
+@pytest.mark.slow
 @EACH
 def test_values_and_gradients_are_those_of_pytorch(one: Call) -> None:
     torch = pytest.importorskip("torch")

@@ -38,6 +38,7 @@ def results(name: str, device: Any) -> list[np.ndarray]:
     return [one.detach().to("cpu").numpy() for one in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DEVICES)
 @pytest.mark.parametrize("name", [*LAYERS, *OTHERS])
 def test_a_layer_gives_on_any_device_what_it_gives_on_the_cpu(kind: str, name: str) -> None:

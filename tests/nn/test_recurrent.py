@@ -38,6 +38,7 @@ def tensors(arguments: Any) -> list[Any]:
     return [one for one in arguments if one is not None]
 
 
+@pytest.mark.slow
 @EACH_CELL
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_first_and_second_derivatives_are_those_of_differences(cell: Cell, has_bias: bool) -> None:

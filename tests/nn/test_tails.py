@@ -24,6 +24,7 @@ def test_the_gradient_is_the_exact_derivative_far_out(reference: Reference, dtyp
     assert check_gradients(reference, dtype) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", SMOOTH)
 def test_the_second_derivative_is_the_exact_one_far_out_too(reference: Reference) -> None:
     assert check_second_derivatives(reference) == []

@@ -165,6 +165,7 @@ def test_a_view_of_a_parameter_that_a_snapshot_shares_is_not_written_into() -> N
     assert snapshot.first.tolist() == [1.0] * 3
 
 
+@pytest.mark.slow
 def test_readers_see_all_of_a_step_or_nothing_on_any_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncgrad.optim.optimizer._OFF_LOOP", 0)
     seen = set[float]()

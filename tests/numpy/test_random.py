@@ -82,6 +82,7 @@ def make(request: Any) -> tuple[Callable[[int], Any], Callable[[int], Any]]:
 # The same numbers.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [None, 3, (2, 3), (0, 2), ()])
 @pytest.mark.parametrize("name", sorted(CONTINUOUS))
 def test_a_draw_is_that_of_numpy(make: Any, name: str, size: Any):

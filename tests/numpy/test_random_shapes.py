@@ -180,6 +180,7 @@ def test_the_mills_ratio_is_scipys():
     np.testing.assert_allclose(mills_ratio(x), np.sqrt(np.pi / 2) * special.erfcx(x / np.sqrt(2)), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values", "place"), CASES)
 def test_a_draw_moves_so_that_its_rank_remains(name: str, values: tuple[float, ...], place: int):
     grad, _ = first(name, values, place)
@@ -191,6 +192,7 @@ def test_a_draw_moves_so_that_its_rank_remains(name: str, values: tuple[float, .
     np.testing.assert_allclose(grad, wanted, rtol=2e-6, atol=2e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values", "place"), CASES)
 def test_second_derivatives_are_those_of_the_first_along_the_draw(name: str, values: tuple[float, ...], place: int):
     grad, leaf = first(name, values, place, create_graph=True)

@@ -29,6 +29,7 @@ def trained(kind: type[optim.Optimizer], options: dict[str, Any], device: Any) -
     return [param.detach().to("cpu").numpy() for param in params]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device_kind", DEVICES)
 @EACH
 def test_an_optimizer_takes_on_any_device_the_steps_that_it_takes_on_the_cpu(

@@ -28,6 +28,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(faulty_transport, name, 0.001)
 
 
+@pytest.mark.slow
 @one_loop
 async def test_trainings_with_faulty_messages_end_right_or_lost_and_meet_the_cases_that_matter():
     counts, runs = Counter[str](), 0

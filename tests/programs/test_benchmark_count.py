@@ -57,7 +57,7 @@ def worktrees(root: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="counts with valgrind")
 @pytest.mark.timeout(180)
 def test_two_runs_count_the_same_and_only_what_is_asked_for():

@@ -48,7 +48,7 @@ def record() -> gpu_report.GpuRecord:
     )
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_every_model_is_trained_by_all_libraries_whose_gradients_agree() -> None:
     found = measured()
 
@@ -288,6 +288,7 @@ def test_a_page_without_markers_keeps_the_record_from_being_written(
     assert not (tmp_path / command.RAW).exists()
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_writes_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["conv", "--device", "cpu", "--quick", "--steps-only", "--json", str(tmp_path / "gpu.json")]
 

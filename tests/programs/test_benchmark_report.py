@@ -141,6 +141,7 @@ def test_a_case_is_a_group_of_bars_with_pytorch_as_one(record: Record):
     assert small.case == "small, 16"
 
 
+@pytest.mark.slow
 @needs_matplotlib
 def test_the_chart_is_the_same_each_time_and_marks_bars_that_it_cuts(record: Record):
     drawn = chart.draw(record.results)

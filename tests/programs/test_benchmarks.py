@@ -60,7 +60,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, value)
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", command.TOPICS)
 def test_peers_agree_on_every_gradient_and_are_timed_in_every_round(topic: str):
     benchmarks = import_module(f"benchmarks.{topic}").BENCHMARKS
@@ -96,6 +96,7 @@ def test_every_topic_is_a_file():
     assert set(command.TOPICS) == files - machinery - commands_of_their_own
 
 
+@pytest.mark.slow
 def test_overlap_is_timed_beside_waiting_without_it():
     pipeline, data_parallel = (ag.run(one(1)) for one in (overlap.measure_pipeline, overlap.measure_data_parallel))
 
@@ -211,7 +212,7 @@ def test_the_command_names_what_it_cannot_use(arguments: list[str], complaint: s
     assert complaint in capsys.readouterr().err
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", checkpoint.KINDS)
 def test_the_stack_holds_within_a_tenth_of_what_the_schedule_needs(kind: str, monkeypatch: pytest.MonkeyPatch):

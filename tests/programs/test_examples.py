@@ -132,7 +132,7 @@ def test_overlapped_reduction_has_all_its_exchanges_under_way_at_once():
     assert "12 gradients exchanged, at most 12 on their way at the same time" in finished.stdout
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_matplotlib
 def test_pipeline_keeps_fewer_graphs_in_1f1b_with_the_same_bits_and_draws_both(tmp_path: Path):
     picture = tmp_path / "new" / "timeline.png"
@@ -146,7 +146,7 @@ def test_pipeline_keeps_fewer_graphs_in_1f1b_with_the_same_bits_and_draws_both(t
     assert min(png_size(picture)) >= 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_data_parallel_learns_the_same_weights_at_both_replicas_which_fail_together():
     finished = run_example("data_parallel")
 
@@ -157,7 +157,7 @@ def test_data_parallel_learns_the_same_weights_at_both_replicas_which_fail_toget
     assert "gradients left behind: 0" in finished.stdout
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.skipif(
     any(find_spec(name) is None for name in ("starlette", "uvicorn", "httpx")),
     reason="needs Starlette, uvicorn and httpx: pip install 'asyncgrad[serve]'",
@@ -182,7 +182,7 @@ async def test_lost_worker_learns_the_same_bits_on_the_workers_that_are_left(cap
     assert "step  10: worker b is killed in the midst" in capsys.readouterr().out
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is one that Linux enforces")
 def test_train_deeper_than_memory_fails_in_memory_and_trains_on_disk_under_the_same_limit():
     finished = run_example("train_deeper_than_memory", "--steps", 5)
@@ -196,7 +196,7 @@ def test_train_deeper_than_memory_fails_in_memory_and_trains_on_disk_under_the_s
     assert figure(r"accuracy ([\d.]+)%", finished.stdout) > 50
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_demo
 def test_reentrant_checkpoint_shows_the_peak_against_the_depth_and_draws_it(tmp_path: Path):
     picture = tmp_path / "depth.png"
@@ -215,7 +215,7 @@ def test_reentrant_checkpoint_shows_the_peak_against_the_depth_and_draws_it(tmp_
     assert min(png_size(picture)) > 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_checkpoint_budget_keeps_to_its_budgets_and_names_the_least():
     finished = run_example("checkpoint_budget")
 
@@ -229,6 +229,7 @@ def test_checkpoint_budget_keeps_to_its_budgets_and_names_the_least():
     assert peaks == sorted(peaks, reverse=True)
 
 
+@pytest.mark.slow
 @needs_demo
 def test_inplace_and_views_finds_the_start_and_draws_it(tmp_path: Path):
     picture = tmp_path / "rod.png"
@@ -243,7 +244,7 @@ def test_inplace_and_views_finds_the_start_and_draws_it(tmp_path: Path):
     assert min(png_size(picture)) > 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_demo
 def test_many_models_learn_together_and_none_runs_ahead():
     finished = run_example("many_models", "--steps", 40)
@@ -258,6 +259,7 @@ def test_many_models_learn_together_and_none_runs_ahead():
     assert "model 0" not in finished.stderr
 
 
+@pytest.mark.slow
 @needs_demo
 def test_many_models_shows_a_bar_for_each_where_asked():
     finished = run_example("many_models", "--models", 3, "--steps", 4, "--each")
@@ -266,6 +268,7 @@ def test_many_models_shows_a_bar_for_each_where_asked():
     assert "3 models: 100%" in finished.stderr
 
 
+@pytest.mark.slow
 @needs_demo
 def test_many_models_fails_where_it_misses_its_target():
     finished = run_example("many_models", "--models", 5, "--steps", 1, "--quiet")
@@ -274,6 +277,7 @@ def test_many_models_fails_where_it_misses_its_target():
     assert finished.stderr == "above the target of 0.1: more steps help\n"
 
 
+@pytest.mark.slow
 @needs_demo
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
@@ -313,7 +317,7 @@ def test_train_digits_reaches_its_target_and_draws_its_curves(tmp_path: Path):
     assert min(png_size(picture)) > 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_demo
 def test_train_digits_fails_where_it_misses_its_target(tmp_path: Path):
     finished = run_example("train_digits", "--epochs", 1, "--batch-size", 512, "--quiet", "--out", tmp_path / "x.png")
@@ -323,7 +327,7 @@ def test_train_digits_fails_where_it_misses_its_target(tmp_path: Path):
     assert "loss=" not in finished.stderr
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_demo
 def test_train_digits_twice_from_one_seed_gives_one_result(tmp_path: Path):
     arguments = ("--epochs", 1, "--seed", 3, "--quiet", "--out", tmp_path / "x.png")
@@ -332,7 +336,7 @@ def test_train_digits_twice_from_one_seed_gives_one_result(tmp_path: Path):
     assert figure(r"accuracy +([\d.]+)%", first) == figure(r"accuracy +([\d.]+)%", second)
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.sampled
 @needs_demo
 @pytest.mark.parametrize(
@@ -350,7 +354,7 @@ def test_train_digits_names_the_option_it_cannot_use(arguments: tuple[str, ...],
     assert complaint in finished.stderr
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_train_digits_says_what_to_install(tmp_path: Path):
     (tmp_path / "sklearn.py").write_text("raise ModuleNotFoundError('no sklearn here', name='sklearn')\n")
 
@@ -360,7 +364,7 @@ def test_train_digits_says_what_to_install(tmp_path: Path):
     assert "needs sklearn, which is not installed: pip install 'asyncgrad[demo]'" in finished.stderr
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.skipif(
     any(find_spec(name) is None for name in ("scipy", "matplotlib")),
     reason="needs SciPy and matplotlib: pip install 'asyncgrad[demo]'",
@@ -378,7 +382,7 @@ def test_gaussian_process_finds_the_noise_within_its_standard_errors_and_draws_i
     assert min(png_size(picture)) >= 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_matplotlib
 def test_neural_ode_learns_while_the_loop_turns_and_draws_its_trajectories(tmp_path: Path):
     picture = tmp_path / "new" / "trajectories.png"
@@ -392,7 +396,7 @@ def test_neural_ode_learns_while_the_loop_turns_and_draws_its_trajectories(tmp_p
     assert min(png_size(picture)) >= 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_matplotlib
 def test_character_rnn_learns_and_writes_meanwhile(tmp_path: Path):
     picture, text = tmp_path / "new" / "lines.png", tmp_path / "text.txt"
@@ -411,7 +415,7 @@ def test_character_rnn_learns_and_writes_meanwhile(tmp_path: Path):
     assert min(png_size(picture)) >= 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_matplotlib
 def test_character_rnn_refuses_a_text_that_is_too_short(tmp_path: Path):
     text = tmp_path / "text.txt"
@@ -423,7 +427,7 @@ def test_character_rnn_refuses_a_text_that_is_too_short(tmp_path: Path):
     assert "--text needs 401 characters and a line break" in finished.stderr
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_demo
 def test_character_transformer_stops_early_and_writes(tmp_path: Path):
     picture, text = tmp_path / "new" / "losses.png", tmp_path / "text.txt"
@@ -443,7 +447,7 @@ def test_character_transformer_stops_early_and_writes(tmp_path: Path):
     assert min(png_size(picture)) >= 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_demo
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
@@ -462,7 +466,7 @@ def test_character_transformer_names_what_it_cannot_use(arguments: tuple[str, ..
     assert complaint in finished.stderr
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_matplotlib
 def test_survival_fit_finds_the_coefficients_within_their_standard_errors(tmp_path: Path):
     picture = tmp_path / "new" / "survival.png"
@@ -477,7 +481,7 @@ def test_survival_fit_finds_the_coefficients_within_their_standard_errors(tmp_pa
     assert min(png_size(picture)) >= 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_matplotlib
 def test_awaited_equation_learns_while_the_loop_turns(tmp_path: Path):
     picture = tmp_path / "new" / "boat.png"
@@ -490,7 +494,7 @@ def test_awaited_equation_learns_while_the_loop_turns(tmp_path: Path):
     assert min(png_size(picture)) >= 400
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @needs_matplotlib
 def test_optimum_sensitivities_agree_with_solving_again(tmp_path: Path):
     picture = tmp_path / "new" / "weights.png"

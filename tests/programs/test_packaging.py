@@ -64,7 +64,7 @@ def test_devices_at_the_top_are_linked_into_the_package():
     assert (ROOT / "asyncgrad" / "devices").readlink() == Path("../devices")
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_a_wheel_holds_the_package_with_its_devices_and_nothing_else(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
 
@@ -73,7 +73,7 @@ def test_a_wheel_holds_the_package_with_its_devices_and_nothing_else(wheel: Path
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"asyncgrad"}
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_the_version_is_that_of_the_wheel_and_of_the_citation(wheel: Path):
     citation = dict(re.findall(r"^([\w-]+): *(.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
 
@@ -81,7 +81,7 @@ def test_the_version_is_that_of_the_wheel_and_of_the_citation(wheel: Path):
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_a_wheel_holds_every_module(wheel: Path):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
     devices = {f"asyncgrad/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "devices").rglob("*.py")}
@@ -102,7 +102,7 @@ def test_a_plain_install_is_imported_from_anywhere(checkout: Path, tmp_path: Pat
     assert not (target / "devices").exists()
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_an_editable_install_is_imported_from_anywhere(checkout: Path, tmp_path: Path):
     target = tmp_path / "site"
     run_command(*PIP, "install", *OFFLINE, "--target", target, "--editable", checkout, cwd=tmp_path)

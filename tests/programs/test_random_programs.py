@@ -69,7 +69,7 @@ def test_a_random_program_has_the_values_and_the_derivatives_that_numpy_gives(pa
     assert lengths >= 4 * len(seeds), "too few lines make sense to the oracle"
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_programs_are_drawn_with_every_function_that_has_a_derivative() -> None:
     cases = {name.rpartition(".")[2] for name in worlds.CASE_NAMES}
     missing = set(cases)

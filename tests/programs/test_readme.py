@@ -46,7 +46,7 @@ def in_asyncios_shell(lines: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @each_example
 def test_an_example_of_the_readme_runs_in_python_m_asyncio(example: str, printed: str) -> None:
     if "'whole'" not in in_asyncios_shell("def f():\n    return 'whole'\n\nf()\n").stdout:

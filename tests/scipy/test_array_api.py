@@ -39,6 +39,7 @@ assert shape.grad.item() < 0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     tuple(map(int, SCIPY_VERSION.split(".")[:2])) < (1, 17), reason="SciPy before 1.17 takes arrays of fewer libraries"
 )

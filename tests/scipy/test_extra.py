@@ -37,6 +37,7 @@ print([name for name in sys.modules if name.split(".")[0] == "scipy" or name.sta
     assert _run(code) == "[]\n"
 
 
+@pytest.mark.slow
 def test_the_rules_are_there_at_the_first_call_of_a_ufunc_of_scipy() -> None:
     code = """
 import asyncgrad as ag

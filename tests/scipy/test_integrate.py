@@ -46,6 +46,7 @@ CASES: dict[str, list[Case]] = {
 CALLS = named_calls(integrate, scipy.integrate, CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_samples_have_scipys_values_and_derivatives_by_differences(name: str) -> None:
     ours, theirs, case = CALLS[name]
@@ -78,6 +79,7 @@ def solve_ivp(y0: Any, t: Any, growth: Any, death: Any, method: str = "DOP853") 
     return integrate.solve_ivp(prey, (t[0], t[-1]), y0, method, t, args=args, **EXACT).y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solve", [solve_odeint, solve_ivp])
 def test_solutions_have_derivatives_to_second_order(solve: Any) -> None:
     check_along_a_line(solve, (START, TIMES, 0.7, 0.3), **COARSE)
@@ -120,6 +122,7 @@ def test_complex_states_have_an_adjoint() -> None:
     assert sync.gradcheck(last, (leaf(np.array([1 + 2j])), leaf(np.array(0.3 - 0.5j))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["odeint", "solve_ivp"])
 def test_memory_does_not_grow_with_the_steps(solver: str) -> None:
     # In a process of its own: the threads of others, as of a Dask cluster of earlier tests, take memory meanwhile.
@@ -280,6 +283,7 @@ def test_nested_integrals_are_scipys_with_derivatives() -> None:
     check_along_a_line(several, (0.8, 1.3), order=1)
 
 
+@pytest.mark.slow
 def test_integrals_over_three_variables_have_derivatives() -> None:
     factor = leaf(1.3)
     # Of an infinite range, the first rule takes the fewest points.
@@ -293,6 +297,7 @@ def test_integrals_over_three_variables_have_derivatives() -> None:
     np.testing.assert_allclose([value.item(), gradient.item()], [1.3 * expected, expected], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_nested_integrals_over_infinite_ranges_have_derivatives() -> None:
     rate = leaf(2.0)
     ranges = [(-np.inf, np.inf), (np.inf, rate / 2)]
@@ -378,6 +383,7 @@ def landing(start: Any, args: Any, **options: Any) -> Any:
     return integrate.solve_ivp(fall, (0, 9), start, args=args, **options)
 
 
+@pytest.mark.slow
 def test_events_are_scipys_with_derivatives_to_second_order() -> None:
     def events(start: Any, drag: Any, height: Any) -> Any:
         found = landing(start, (drag, height))
@@ -435,6 +441,7 @@ async def test_an_awaited_event_is_that_of_plain_functions() -> None:
     np.testing.assert_allclose([time.item(), gradient.item()], [np.log(2) / 0.7, -np.log(2) / 0.49], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [(0.0, 1.5), (1.5, 0.0)])
 def test_dense_output_has_derivatives_to_second_order(ends: Any) -> None:
     def between(y0: Any, t: Any, growth: Any, death: Any) -> Any:

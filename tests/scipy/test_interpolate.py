@@ -186,6 +186,7 @@ def test_every_function_has_a_case() -> None:
     assert set(interpolate.__all__) == {name.partition("-")[0].partition(" ")[0] for name in CALLS}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name, (_, case) in CALLS.items() if case.smooth])
 def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:

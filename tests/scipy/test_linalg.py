@@ -27,6 +27,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "arguments", "options"), CASES)
 def test_values_and_derivatives(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     def function(*tensors: Any) -> Any:

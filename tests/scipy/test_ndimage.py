@@ -119,6 +119,7 @@ def test_every_function_has_a_case() -> None:
     assert set(ndimage.__all__) - of_others == set(CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CALLS)
 def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:

@@ -86,6 +86,7 @@ SOLUTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOLUTIONS)
 def test_solutions_have_derivatives_to_second_order(name: str) -> None:
     inputs = (leaf(PARAMETERS),)

@@ -151,6 +151,7 @@ def test_every_function_has_a_case() -> None:
     assert set(signal.__all__) == set(CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CALLS)
 def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:
@@ -174,6 +175,7 @@ def test_complex_convolutions_have_right_derivatives(name: str) -> None:
     assert sync.gradgradcheck(lambda *args: getattr(signal, name)(*args, mode="same"), (first, second.real))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_convolution_over_pairs_of_axes_is_a_sum_of_convolutions(mode: str, swapped: bool) -> None:

@@ -89,6 +89,7 @@ def test_complex_derivatives_are_right(name: str) -> None:
     assert sync.gradgradcheck(getattr(scipy.special, name), (z,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "parameters"),
     [

@@ -49,6 +49,7 @@ def test_every_ufunc_with_a_rule_has_a_case() -> None:
     assert [name for name in differentiable if UFUNCS[name] not in CASES] == []
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("function")
 @pytest.mark.parametrize(("function", "case"), SMOOTH)
 def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(
@@ -73,6 +74,7 @@ def test_values_and_dtypes_are_those_of_scipy(function: Callable[..., Any], case
         np.testing.assert_array_equal(result.numpy(), value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, ufunc in UFUNCS.items() if ufunc in CASES])
 def test_the_namespace_has_each_function_and_gives_tensors(name: str) -> None:
     case = CASES[UFUNCS[name]][0]

@@ -34,6 +34,7 @@ def test_the_stub_is_what_the_program_writes() -> None:
     assert stub == special_stubs.stub(), "write python -m tools.special_stubs"
 
 
+@pytest.mark.slow
 def test_mypy_finds_what_is_wrong_and_nothing_else(tmp_path: pathlib.Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -22,12 +22,14 @@ SMOOTH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("reference", EACH)
 def test_the_gradient_is_the_exact_derivative_at_every_size_of_number(reference: Reference, dtype: Any) -> None:
     assert check_gradients(reference, dtype) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", SMOOTH)
 def test_the_second_derivative_is_the_exact_one_far_out_too(reference: Reference) -> None:
     assert check_second_derivatives(reference) == []

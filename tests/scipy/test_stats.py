@@ -161,6 +161,7 @@ def test_every_family_has_cases() -> None:
     assert set(stats.__all__) - elsewhere - set(summaries.__all__) == {name for name, _, _ in CALLS.values()}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("call", [call for call in CALLS if call not in _KINKS | _SLOW])
 def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(call: str) -> None:
@@ -204,6 +205,7 @@ def test_the_entropy_of_parameters_that_are_none_is_nan() -> None:
     np.testing.assert_array_equal(found, [np.nan, 0.0, np.nan])
 
 
+@pytest.mark.slow
 def test_integrals_are_found_for_each_shape() -> None:
     c = ag.tensor([[0.5], [2.0]], requires_grad=True)
 

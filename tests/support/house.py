@@ -48,6 +48,11 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.name)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree, which many rules go through."""
+        return list(ast.walk(self.tree))
+
     @property
     def is_facade(self) -> bool:
         return self.name.endswith("__init__.py")
@@ -67,10 +72,10 @@ class Source:
         return f"{self.name}:{line}: {message}"
 
     def functions(self) -> Iterator[FunctionDef]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, FunctionDef))
+        return (node for node in self.nodes if isinstance(node, FunctionDef))
 
     def classes(self) -> Iterator[ast.ClassDef]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+        return (node for node in self.nodes if isinstance(node, ast.ClassDef))
 
 
 def bases_of(cls: ast.ClassDef) -> list[str]:
@@ -86,6 +91,8 @@ class House:
     def __init__(self, sources: list[Source]) -> None:
         self.sources = sources
         self.modules = frozenset(source.module for source in sources)
+        #: By module, what it imports.
+        self._imports: dict[str, list[Import]] = {}
 
     @classmethod
     def read(cls, root: Path) -> House:
@@ -118,6 +125,7 @@ class House:
         """Let go of what was parsed; it is parsed again when it is asked for."""
         for source in self.sources:
             vars(source).pop("tree", None)
+            vars(source).pop("nodes", None)
 
     @cached_property
     def bases(self) -> dict[str, list[str]]:
@@ -132,7 +140,11 @@ class House:
         return self._by_module[module]
 
     def imports(self, source: Source) -> list[Import]:
-        return [*_imports(source, self.modules), *_imports_by_string(source, self.modules)]
+        found = self._imports.get(source.module)
+        if found is None:
+            found = [*_imports(source, self.modules), *_imports_by_string(source, self.modules)]
+            self._imports[source.module] = found
+        return found
 
 
 def _imports(source: Source, known: frozenset[str]) -> Iterator[Import]:
@@ -170,7 +182,7 @@ def _imports_by_string(source: Source, known: frozenset[str]) -> Iterator[Import
     on the module as an import statement does. The names of loggers are only strings, and so are groups of entry points.
     """
     package = source.module if source.is_facade else source.module.rpartition(".")[0]
-    for node, text in _strings(source.tree):
+    for node, text in _strings(source.nodes):
         name = text.replace("{__package__}", package, 1)
         name = package + name if name.startswith(".") else name
         name = name.partition(".{")[0]
@@ -179,10 +191,10 @@ def _imports_by_string(source: Source, known: frozenset[str]) -> Iterator[Import
             yield Import(name, node.lineno, False, False, True)
 
 
-def _strings(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
+def _strings(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
     """Every string of a file that may name a module, and where it is; an f-string with its values in braces."""
     skipped: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             skipped.add(id(node.value))
         elif isinstance(node, ast.JoinedStr):

@@ -346,7 +346,7 @@ def process_effects(source: Source) -> list[str]:
     names = _names_of_others(source.tree)
     return [
         source.at(node, f"{effect} changes the process: do it in {HAS_EFFECTS}, which lists its effects")
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         for effect in (*_assigned(node, names), *_called(node, names))
     ]
 
@@ -419,7 +419,7 @@ def sizes(source: Source) -> list[str]:
 def task_creation(source: Source) -> list[str]:
     """asyncio tasks are made in one place, and loops are started in few."""
     found: list[str] = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         for name in _names_used(node):
             if source.module not in MAKES_TASKS and _makes_tasks(name):
                 found.append(source.at(node, f"{name} makes an asyncio task: only {sorted(MAKES_TASKS)} may"))
@@ -433,7 +433,7 @@ def one_place(source: Source) -> list[str]:
     elsewhere = {done: homes for done, homes in ONE_PLACE.items() if not _lies_in(source.module, homes)}
     return [
         source.at(node, f"{done} stands in {sorted(elsewhere[done])} alone: call what is there")
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         for done in (*_names_used(node), *_step_of(node))
         if done in elsewhere
     ]
@@ -472,7 +472,7 @@ def _names_used(node: ast.AST) -> Iterator[str]:
 def suspension(house: House, source: Source) -> list[str]:
     """A pure module neither awaits nor imports asyncio."""
     awaits = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
-    found = [source.at(node, "awaits") for node in ast.walk(source.tree) if isinstance(node, awaits)]
+    found = [source.at(node, "awaits") for node in source.nodes if isinstance(node, awaits)]
     imports = [found for found in house.imports(source) if found.target.split(".")[0] == "asyncio"]
     return found + [source.at(one, "imports asyncio") for one in imports]
 
@@ -537,7 +537,7 @@ def lazy_names(source: Source) -> list[str]:
     }
     made = {
         (name, home)
-        for call in ast.walk(source.tree)
+        for call in source.nodes
         if isinstance(call, ast.Call) and _is_name(call.func, "attach")
         for home, names in ast.literal_eval(call.args[1]).items()
         for name in names

@@ -1,8 +1,9 @@
 """How many of its cases a law is held to: a part in `make test`, all of them in `make test-all`.
 
 The environment variable ASYNCGRAD_CASES says which share of them: 1 is all, and 100 is a hundred times as many where
-they are drawn at random. A test with the mark `whole_program`, which runs a program for seconds, is run where the share
-is a fifth or more: others try in a moment what makes it up. ASYNCGRAD_MOST says of how many cases, at most, any other
+they are drawn at random. Where it is less than a fifth, a test with the mark `slow`, which takes a second or more, is
+left out, for others try in a moment what makes it up; if it has ten cases or more, a tenth of them is run. And each
+case is run on one kind of event loop, now this and now that. ASYNCGRAD_MOST says of how many cases, at most, any other
 test is run: `make test-compiled`, whose cases have all been run otherwise, sets it. The same part is run each time, and
 on every machine.
 """
@@ -20,13 +21,15 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["MOST", "SHARE", "WHOLE_PROGRAMS", "cases", "sampled", "some"]
+from tests.support.loops import run_on
+
+__all__ = ["MOST", "QUICK", "SHARE", "cases", "sampled", "some"]
 
 #: Without the variable, this is what `make test` runs.
 SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.1"))
 
-#: From which share on the tests of whole programs are run.
-WHOLE_PROGRAMS = 0.2
+#: Below this share, slow tests are left out, and each case is run on one kind of loop.
+QUICK = 0.2
 
 #: The most cases of a test that is not marked as `sampled`.
 MOST = int(os.environ.get("ASYNCGRAD_MOST", sys.maxsize))
@@ -52,24 +55,60 @@ def sampled(
     """Split tests into those to run and those to leave out: of a test marked `sampled`, a part of its cases is run.
 
     `sampled("function")` runs at least one case with each value of that parameter. Of a test without the mark, `most`
-    cases are run. A case is chosen by its name, so that a new one changes little about the others. Tests marked
-    `whole_program` are left out where the share is small, unless all are of one file: somebody has named it.
+    cases are run. A case is chosen by its name, so that a new one changes little about the others. Where the share is
+    small and the tests are not all of one file, which somebody has named, slow ones are left out, and all but one kind
+    of loop.
     """
+    is_quick = share < QUICK and len({item.path for item in items}) > 1
+    left_out = _on_other_loops(items) if is_quick else set()
     marked: dict[Hashable, list[pytest.Item]] = defaultdict(list)
     others: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
+        if item in left_out:
+            continue
         if item.get_closest_marker("sampled") is not None:
             marked[_law(item)].append(item)
         elif most < sys.maxsize:
-            others[item.nodeid.partition("[")[0]].append(item)
-    left_out: set[pytest.Item] = set()
-    if share < WHOLE_PROGRAMS and len({item.path for item in items}) > 1:
-        left_out.update(item for item in items if item.get_closest_marker("whole_program") is not None)
+            others[_name(item)].append(item)
     for ones in marked.values():
         left_out.update(_by_hash(ones)[math.ceil(len(ones) * share) :])
     for ones in others.values():
         left_out.update(_by_hash(ones)[most:])
+    if is_quick:
+        left_out |= _slow([item for item in items if item not in left_out])
     return [item for item in items if item not in left_out], [item for item in items if item in left_out]
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _slow(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the slow tests; of those that have ten cases, all but a tenth."""
+    slow: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            slow[_name(item)].append(item)
+    return {item for ones in slow.values() for item in _by_hash(ones)[len(ones) // 10 :]}
+
+
+def _on_other_loops(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return each case on all kinds of loops but one."""
+    loops: dict[Hashable, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        loops[_but_for_its_loop(item)].append(item)
+    return {item for ones in loops.values() for item in _by_hash(ones)[1:]}
+
+
+def _but_for_its_loop(item: pytest.Item) -> Hashable:
+    """Return what a test has in common with itself on other kinds of loops."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return item
+    on_a_loop = {"_asyncio_loop_factory"}
+    if getattr(item.callspec.params.get("run"), "func", None) is run_on:
+        on_a_loop.add("run")
+    others = [(name, id(one)) for name, one in sorted(item.callspec.params.items()) if name not in on_a_loop]
+    return _name(item), *others
 
 
 def _by_hash(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -82,4 +121,4 @@ def _law(item: pytest.Item) -> Hashable:
     assert mark is not None
     assert isinstance(item, pytest.Function)
     values = [item.callspec.params[name] for name in mark.args]
-    return item.nodeid.partition("[")[0], *(one if isinstance(one, Hashable) else id(one) for one in values)
+    return _name(item), *(one if isinstance(one, Hashable) else id(one) for one in values)

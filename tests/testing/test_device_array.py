@@ -162,6 +162,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cupy_refuses_is_refused_by_the_same_type_of_error(put: Callable[[Any], Any], name: str) -> None:
     call, error, words = REFUSED[name]

@@ -47,6 +47,7 @@ class Unlocked:
         pass
 
 
+@pytest.mark.slow
 @both_orders
 def test_a_lost_update_is_found_by_most_seeds(order):
     found = 0
@@ -59,6 +60,7 @@ def test_a_lost_update_is_found_by_most_seeds(order):
     assert found > 100
 
 
+@pytest.mark.slow
 @both_orders
 def test_with_a_lock_no_update_is_lost_on_any_schedule(order):
     def main():
@@ -68,6 +70,7 @@ def test_with_a_lock_no_update_is_lost_on_any_schedule(order):
     assert explore(main, seeds=1000, order=order).distinct > 50
 
 
+@pytest.mark.slow
 def test_explore_counts_schedules_and_those_that_differ():
     async def main():
         await asyncio.gather(*(asyncio.sleep(0) for _ in range(3)))
@@ -158,6 +161,7 @@ async def everything():
     return tuple(log)
 
 
+@pytest.mark.slow
 @both_orders
 def test_the_same_seed_gives_the_same_schedule(order):
     held = []

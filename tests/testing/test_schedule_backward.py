@@ -155,6 +155,7 @@ def test_a_backward_that_failed_is_freed_without_the_collector():
         gc.enable()
 
 
+@pytest.mark.slow
 def test_a_body_that_waits_for_ever_is_named_in_the_deadlock():
     class Stuck(ag.Function):
         @staticmethod

@@ -33,6 +33,7 @@ async def two_locks():
     await asyncio.gather(left(), asyncio.create_task(right(), name="on the right"))
 
 
+@pytest.mark.slow
 @both_orders
 def test_a_deadlock_is_reported_with_what_each_task_waits_for(order):
     with pytest.raises(DeadlockError) as caught:
@@ -48,6 +49,7 @@ def test_a_deadlock_is_reported_with_what_each_task_waits_for(order):
     assert "for right#2, left#3" in report or "for left#3, right#2" in report
 
 
+@pytest.mark.slow
 def test_a_wait_for_an_infinite_time_is_a_deadlock():
     async def main():
         await asyncio.sleep(inf)
@@ -56,6 +58,7 @@ def test_a_wait_for_an_infinite_time_is_a_deadlock():
         run_with_seed(main, 0)
 
 
+@pytest.mark.slow
 def test_a_future_that_nobody_resolves_is_a_deadlock():
     async def main():
         await asyncio.get_running_loop().create_future()
@@ -70,11 +73,13 @@ async def ignores_cancellation():
             await asyncio.Event().wait()
 
 
+@pytest.mark.slow
 def test_a_task_that_ignores_its_cancellation_is_reported():
     with pytest.raises(DeadlockError, match="cancelled, and has not ended"):
         run_with_seed(ignores_cancellation, 0)
 
 
+@pytest.mark.slow
 def test_what_a_deadlock_has_told_is_not_told_again(caplog):
     with (
         pytest.raises(DeadlockError),

@@ -95,6 +95,7 @@ def test_bare_yields_last_differently_long_in_different_schedules():
     assert any(log[:3] == ("c", "c", "c") for log in seen)
 
 
+@pytest.mark.slow
 def test_one_yield_may_outlast_dozens_of_another_task():
     async def main():
         log = []

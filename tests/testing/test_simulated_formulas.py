@@ -67,6 +67,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("device", "function")
 @pytest.mark.parametrize(("function", "case"), EVERY_CASE)
 def test_a_formula_gives_the_same_bits_on_another_type_of_array(

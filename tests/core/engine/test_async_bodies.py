@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import numpy as np
+import pytest
 
 import asyncgrad as ag
 from tests.support.functions import awaiting, calling
@@ -126,6 +127,7 @@ async def test_two_backwards_at_once_overlap():
     assert [x.grad.item() for x in leaves] == [1.0, 1.0]
 
 
+@pytest.mark.slow
 async def test_a_thousand_bodies_wait_at_once():
     gate, all_wait = asyncio.Event(), asyncio.Event()
     waiting = 0

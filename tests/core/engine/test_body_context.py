@@ -206,6 +206,7 @@ def test_a_plain_body_may_run_a_blocking_backward_that_does_not_suspend(run):
     assert w.grad.item() == 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suspends", [False, True])
 async def test_nesting_is_bounded_by_memory_alone(suspends):
     depths: list[int] = []

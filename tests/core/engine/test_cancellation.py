@@ -118,6 +118,7 @@ async def stop_after(count: int, made: StoppedGraph, how: str) -> BaseException 
     return task.exception()
 
 
+@pytest.mark.slow
 @each_scene
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
 async def test_a_backward_stopped_at_any_point_has_happened_or_not(scene, how):

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 both_drives = pytest.mark.parametrize("drive", ["awaited", "blocking"])
 
 
+@pytest.mark.slow
 @on_each_loop
 @both_drives
 @pytest.mark.parametrize("scene", SCENES)
@@ -29,6 +30,7 @@ def test_hooks_and_bodies_see_the_same_calls_in_the_same_order_with_the_same_bit
     assert told(run, drive, 0, SCENES[scene]) == told(run, drive, None, SCENES[scene])
 
 
+@pytest.mark.slow
 @on_each_loop
 @both_drives
 @pytest.mark.parametrize("scene", ALONE)
@@ -38,6 +40,7 @@ def test_a_repeated_backward_with_hooks_and_bodies_is_a_hit(run, cache, drive, s
     assert (cache.stats().hits, dict(cache.stats().reasons)) == (3, {"seen too seldom": 1})
 
 
+@pytest.mark.slow
 @on_each_loop
 @pytest.mark.parametrize("scene", ALONE)
 def test_hooks_and_bodies_see_the_same_where_the_loop_breathes_whenever_it_may(run, cache, scene):
@@ -81,6 +84,7 @@ def test_a_failure_in_any_hook_or_body_is_told_and_taken_back_as_by_the_engine(r
     assert failed(0) == failed(None)
 
 
+@pytest.mark.slow
 @on_each_loop
 @both_drives
 @pytest.mark.parametrize("scene", ALONE)
@@ -108,6 +112,7 @@ def test_given_inputs_and_captures_are_those_of_the_engine(run, drive, scene):
     assert grads(0) == grads(None)
 
 
+@pytest.mark.slow
 @on_each_loop
 @both_drives
 @pytest.mark.parametrize("scene", ALONE)

@@ -228,6 +228,7 @@ def without_numbers(note: str) -> str:
     return re.sub(r"#\d+", "", note)
 
 
+@pytest.mark.slow
 @on_each_loop
 @pytest.mark.parametrize("drive", ["awaited", "blocking"])
 @settings(max_examples=cases(120))

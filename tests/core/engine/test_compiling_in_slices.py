@@ -108,6 +108,7 @@ def test_a_blocking_backward_compiles_in_one_go(run, cache):
     assert (cache.stats().compilations, cache.stats().hits) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_cancelled_at_any_moment_of_compiling_it_leaves_nothing_behind(cache):
     lines = compiled_lines()
     nodes = 4
@@ -213,6 +214,7 @@ async def compiled_with(cache: Cache, out: Any, turns: int, meanwhile: Callable[
     return is_compiling
 
 
+@pytest.mark.slow
 @on_each_loop
 @pytest.mark.parametrize("keeps", [True, False])
 @pytest.mark.parametrize("turns", [5, NODES, 3 * NODES, 6 * NODES])
@@ -236,6 +238,7 @@ def test_another_backward_over_the_graph_that_is_being_compiled_is_as_one_before
     assert cache.stats().compilations == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["root", "middle", "leaf"])
 async def test_a_hook_added_at_any_moment_of_compiling_sees_its_gradient_once(cache, where):
     for turns in count(1, 7):
@@ -258,6 +261,7 @@ async def test_a_hook_added_at_any_moment_of_compiling_sees_its_gradient_once(ca
     assert turns > 50
 
 
+@pytest.mark.slow
 async def test_an_edge_changed_by_hand_at_any_moment_of_compiling_is_the_one_that_counts(cache):
     for turns in count(1, 3):
         x, other = leaf(0.5, 0.25), leaf(0.5, 0.25)

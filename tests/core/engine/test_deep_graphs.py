@@ -72,6 +72,7 @@ def test_a_deep_graph_that_never_ran_is_dropped(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_graph_runs_backward_and_is_dropped(somewhere):
     def work(depth):
@@ -84,6 +85,7 @@ def test_a_deep_graph_runs_backward_and_is_dropped(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_graph_that_is_kept_is_dropped(somewhere):
     def work(depth):
@@ -96,6 +98,7 @@ def test_a_deep_graph_that_is_kept_is_dropped(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_graph_runs_in_the_dependency_executor(somewhere):
     def work(depth):
@@ -107,6 +110,7 @@ def test_a_deep_graph_runs_in_the_dependency_executor(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_graph_is_limited_to_its_inputs(somewhere):
     def work(depth):
@@ -119,6 +123,7 @@ def test_a_deep_graph_is_limited_to_its_inputs(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_backward_is_recorded_and_dropped(somewhere):
     def work(depth):
@@ -132,6 +137,7 @@ def test_a_deep_backward_is_recorded_and_dropped(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 @pytest.mark.parametrize("function", [Same, SameAndAsync])
 def test_a_deep_chain_of_functions_runs_and_is_dropped(somewhere, function):
@@ -147,6 +153,7 @@ def test_a_deep_chain_of_functions_runs_and_is_dropped(somewhere, function):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_chain_of_functions_that_never_ran_is_dropped(somewhere):
     def work(depth):
@@ -158,6 +165,7 @@ def test_a_deep_chain_of_functions_that_never_ran_is_dropped(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_graph_that_failed_is_dropped(somewhere):
     def fail(grad):
@@ -174,6 +182,7 @@ def test_a_deep_graph_that_failed_is_dropped(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_graph_is_dropped_by_the_garbage_collector(somewhere):
     """A cycle through user code: what is left to the collector must not recurse either."""
@@ -201,6 +210,7 @@ def test_a_wide_graph_runs(somewhere):
     somewhere(work)
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_node_in_the_middle_outlives_both_ends(somewhere):
     """Dropping the output of a deep graph frees it down to a node that somebody holds, and no further."""

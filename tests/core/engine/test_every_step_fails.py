@@ -189,6 +189,7 @@ def test_any_graph_stopped_at_any_step_has_not_happened_and_runs_again(run, seed
         assert run(stop_at(seed, index, stop, breathes)) in ENDS[stop]
 
 
+@pytest.mark.slow
 @on_each_loop
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
 def test_a_backward_that_was_stopped_at_any_step_leaves_nothing_to_the_garbage_collector(run, stop):
@@ -214,6 +215,7 @@ def test_a_backward_that_was_stopped_at_any_step_leaves_nothing_to_the_garbage_c
         run(main())
 
 
+@pytest.mark.slow
 async def test_of_two_backwards_at_once_the_one_that_is_stopped_at_any_step_takes_back_its_own_part():
     """Both run over the same leaves, hooks included, so that one adds to a gradient that the other takes back from."""
 
@@ -322,6 +324,7 @@ def stopped_at_call(at: int, stopped: Stopped) -> tuple[bool, bool]:
     return interrupting.has_fired, False
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("seed", range(3))

@@ -54,6 +54,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["grad", "backward with inputs", "hooked"])
 async def test_the_loop_runs_while_a_deep_graph_is_walked_before_its_first_node_runs(way):
     seen = []

@@ -98,6 +98,7 @@ CALLABLES = {
 }
 
 
+@pytest.mark.slow
 @both_drives
 @every_sort
 @pytest.mark.parametrize("kind", CALLABLES)

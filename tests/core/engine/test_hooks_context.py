@@ -23,6 +23,7 @@ quiet = pytest.mark.filterwarnings("ignore:backward.. with create_graph")
 # Modes, node and task.
 
 
+@pytest.mark.slow
 @quiet
 @every_kind
 @both_drives

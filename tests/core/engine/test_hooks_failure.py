@@ -17,6 +17,7 @@ from tests.support.turns import Held
 PLACES = ["tensor hook", "pre-hook", "post-hook", "post-accumulate hook"]
 
 
+@pytest.mark.slow
 @every_kind
 @both_drives
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["first", "middle", "last"])

@@ -138,6 +138,7 @@ async def test_what_a_nested_backward_did_is_undone_where_the_outer_one_fails_la
     assert (inner.grad, x.grad) == (None, None)
 
 
+@pytest.mark.slow
 @both_drives
 async def test_hooks_that_nest_a_thousand_levels_deep_need_no_deep_stack(drive):
     x = leaf(1.0)

@@ -186,6 +186,7 @@ async def again_and_again(step: Callable[[], Awaitable[Any]]) -> None:
         await step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS_OF)
 async def test_the_loop_turns_beside_a_loop_of_small_steps(name):
     step = STEPS_OF[name]()
@@ -254,6 +255,7 @@ async def test_random_programs_of_small_steps_keep_the_loop_no_longer_than_the_b
     assert longest <= BUDGET + 4 * tasks + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", [2, 50])
 async def test_the_loop_turns_beside_loops_in_many_tasks(tasks):
     xs = [leaf(1.0, 2.0) for _ in range(tasks)]

@@ -257,6 +257,7 @@ async def test_a_tensor_is_freed_with_its_gradient():
     assert alive(references) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [3, 2 * MAX_OPS_PER_SEGMENT], ids=["one function", "a function per segment"])
 def test_a_compiled_function_that_is_dropped_leaves_nothing_to_the_garbage_collector(cache, length):
     def run_one_of(width: int) -> None:

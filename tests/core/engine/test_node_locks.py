@@ -41,6 +41,7 @@ async def test_a_body_and_its_release_run_alone_and_sums_are_whole(graph):
     assert is_at_rest(out)
 
 
+@pytest.mark.slow
 @each_graph
 def test_a_body_and_its_release_run_alone_and_sums_are_whole_in_a_thousand_schedules(graph):
     async def main():

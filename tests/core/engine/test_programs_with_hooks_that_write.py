@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
+
 from tests.core.engine.writing import run_program
 from tests.support.loops import on_each_loop
 from tests.support.sampling import cases
 
 
+@pytest.mark.slow
 @on_each_loop
 def test_what_is_written_into_kept_gradients_changes_no_result(run):
     with warnings.catch_warnings():

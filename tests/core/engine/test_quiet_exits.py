@@ -125,6 +125,7 @@ def check_quiet(stderr: str) -> None:
     assert stderr.count("Traceback (most recent call last)") <= 1 or "During handling of the above" in stderr
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("error", ["SystemExit", "KeyboardInterrupt"])
@@ -136,6 +137,7 @@ def test_an_exit_ends_the_program_with_its_status_and_leaves_nothing_to_be_told(
     check_quiet(finished.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", GOES_ON)
 def test_an_exit_in_a_store_is_its_failure_and_leaves_nothing_to_be_told(where):
     program, said = GOES_ON[where]
@@ -146,6 +148,7 @@ def test_an_exit_in_a_store_is_its_failure_and_leaves_nothing_to_be_told(where):
     check_quiet(finished.stderr)
 
 
+@pytest.mark.slow
 def test_noise_is_noticed():
     finished = run_program("async def never(): pass\nnever()", "SystemExit", "asyncio")
 

@@ -49,6 +49,7 @@ def grads_of(tensors: list[ag.Tensor]) -> list[Any]:
     return [None if tensor.grad is None else tensor.grad.tolist() for tensor in tensors]
 
 
+@pytest.mark.slow
 @given(programs(), st.data())
 @settings(max_examples=cases(150))
 async def test_a_random_graph_that_is_cancelled_has_not_happened_and_runs_again(program, data):

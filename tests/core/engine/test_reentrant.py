@@ -266,6 +266,7 @@ def test_a_nested_backward_may_run_the_very_graph_that_it_is_called_in(run, leve
     run(main())
 
 
+@pytest.mark.slow
 def test_nested_backwards_give_the_same_gradients_on_every_schedule():
     async def main():
         x, w = leaf(3.0), leaf(2.0)

@@ -54,6 +54,7 @@ def with_few_frames(work: Callable[[], Any]) -> None:
 each_stack = pytest.mark.parametrize("stack", [here, with_few_frames, on_a_small_stack])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("levels", "suspends", "stack"),
     [
@@ -79,6 +80,7 @@ def test_twenty_thousand_levels_of_awaited_backwards_run(levels, suspends, stack
     assert w.grad.item() == levels + 1
 
 
+@pytest.mark.slow
 @one_loop
 async def test_thousands_of_levels_through_one_graph_run():
     """Each enters the lock that the one around it has."""
@@ -95,6 +97,7 @@ async def test_thousands_of_levels_through_one_graph_run():
     assert is_at_rest(out)
 
 
+@pytest.mark.slow
 @one_loop
 async def test_two_thousand_levels_that_all_wake_up_at_once_go_on_from_the_deepest():
     ran: list[int] = []
@@ -124,6 +127,7 @@ async def test_two_thousand_levels_that_all_wake_up_at_once_go_on_from_the_deepe
     assert ran == list(range(1999, 0, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("stack")
 @each_stack
 @pytest.mark.parametrize("shared", [False, True])
@@ -155,6 +159,7 @@ def test_a_fan_of_five_thousand_nested_backwards_runs(stack, shared):
     assert is_at_rest(one)
 
 
+@pytest.mark.slow
 @one_loop
 async def test_a_fan_of_five_thousand_bodies_that_each_nest_runs():
     w = leaf(1.0)
@@ -174,6 +179,7 @@ async def test_a_fan_of_five_thousand_bodies_that_each_nest_runs():
     assert w.grad.item() == 5000
 
 
+@pytest.mark.slow
 @one_loop
 async def test_a_fan_of_nested_backwards_runs_through_the_graph_that_it_is_called_in():
     x, first = leaf(1.0), [True]
@@ -202,6 +208,7 @@ def blocking_levels(w: ag.Tensor, depth: int, deepest: Callable[[], Any]) -> ag.
     return calling(w, body if depth else last)
 
 
+@pytest.mark.slow
 @each_stack
 def test_two_thousand_levels_of_blocking_backwards_run(stack):
     w, deepest = leaf(1.0), []
@@ -215,6 +222,7 @@ def test_two_thousand_levels_of_blocking_backwards_run(stack):
     assert not [thread for thread in threading.enumerate() if "drive_in_thread" in thread.name]
 
 
+@pytest.mark.slow
 @on_each_loop
 def test_two_thousand_levels_of_blocking_backwards_run_beside_a_loop(run):
     async def main():
@@ -242,6 +250,7 @@ def test_an_async_body_deep_below_runs_on_a_loop_where_there_is_none(depth):
     assert (w.grad.item(), v.grad.item()) == (depth + 1, 1.0)
 
 
+@pytest.mark.slow
 @on_each_loop
 @pytest.mark.parametrize("depth", [1, 13, 14, 15, 16, 17, 31, 40])
 def test_an_async_body_deep_below_a_loop_is_refused_by_name_and_nothing_has_happened(run, depth):
@@ -321,6 +330,7 @@ def test_an_interrupt_while_a_deeper_thread_is_waited_for_ends_the_backward_afte
     assert w.grad.item() == depth + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [5, 15, 16, 50])
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_what_the_deepest_of_nested_blocking_backwards_raises_comes_out_as_it_is_and_nothing_has_happened(depth, error):
@@ -336,6 +346,7 @@ def test_what_the_deepest_of_nested_blocking_backwards_raises_comes_out_as_it_is
     assert w.grad is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("catches", [0, 7, 14, 15, 16, 31, 199])
 def test_what_a_body_catches_of_a_nested_blocking_backward_goes_no_further(catches):
     """The gradients of the levels below it are put back, and those above are whole."""

@@ -77,6 +77,7 @@ async def test_what_a_body_catches_of_a_nested_backward_goes_no_further(depth):
         assert w.grad.item() == catches + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 3, 17])
 async def test_a_backward_cancelled_at_any_turn_takes_all_that_is_nested_in_it_with_it(depth):
     turns, done = 0, False

@@ -27,6 +27,7 @@ def early_then_held(w: ag.Tensor, factor: float, held: Held) -> ag.Tensor:
 FACTORS = [0.1, 0.7, 1e16, -1e16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", [fails for fails in itertools.product([False, True], repeat=3) if any(fails)])
 @pytest.mark.parametrize("started", [None, 0.3], ids=["no grad", "with grad"])
 @pytest.mark.parametrize("ends", list(itertools.permutations(range(3))))

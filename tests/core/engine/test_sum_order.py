@@ -57,6 +57,7 @@ def test_the_sums_of_these_tests_have_other_bits_in_another_order():
     assert sum(numbers) != sum(numbers[::-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 async def test_sums_have_the_same_bits_under_any_schedule(seed):
     """Bodies end in an order drawn at random from those that have begun."""

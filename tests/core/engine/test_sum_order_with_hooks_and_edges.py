@@ -57,6 +57,7 @@ def shared_leaves(
     return leaves, total
 
 
+@pytest.mark.slow
 @on_each_loop
 @pytest.mark.parametrize("place", ["nowhere", "tensor", "node", "leaf"])
 @pytest.mark.parametrize("seed", range(8))

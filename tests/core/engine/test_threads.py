@@ -58,6 +58,7 @@ WAYS: dict[str, list[Callable[..., Callable[[], None]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_a_body_and_its_release_run_alone_among_threads_and_sums_are_whole(graph, way):
@@ -88,6 +89,7 @@ def many_nodes(x: ag.Tensor, watches: list[Watch]) -> ag.Tensor:
     return np.multiply(out, 2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_each_body_of_a_graph_of_many_nodes_runs_alone_among_threads_and_sums_are_whole(way):
     x, watches = leaf(1.0), []
@@ -120,6 +122,7 @@ def hooked_chain(x: ag.Tensor) -> ag.Tensor:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [plain_chain, hooked_chain, chain_of_functions])
 @pytest.mark.parametrize("way", ["loops", "blocking", "loops and blocking"])
 def test_without_retain_graph_one_succeeds_and_the_gradient_is_that_of_those_that_did(make, way):

@@ -55,6 +55,7 @@ LINKS: dict[str, Callable[[ag.Tensor], Any]] = {
 each_link = pytest.mark.parametrize("link", LINKS)
 
 
+@pytest.mark.slow
 @each_link
 async def test_the_loop_gets_turns_in_proportion_to_the_length_of_a_backward(budget, link):
     short = await turns_given(chain_of_links(200, LINKS[link]).backward())

@@ -39,6 +39,7 @@ def bits_without_workers(leaves: list[ag.Tensor], root: ag.Tensor) -> list[bytes
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_any_number_of_workers_gives_the_bits_of_none(seed):
     leaves, root = heavy_graph(seed)
@@ -52,6 +53,7 @@ async def test_any_number_of_workers_gives_the_bits_of_none(seed):
             leaf.grad = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_backward_cancelled_at_any_turn_leaves_no_gradient_and_no_work(seed):
     leaves, root = heavy_graph(seed)

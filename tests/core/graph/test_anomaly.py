@@ -262,6 +262,7 @@ async def test_tasks_side_by_side_are_searched_each_as_it_asked():
     assert (np.isnan(first.grad.item()), second.grad) == (True, None)
 
 
+@pytest.mark.slow
 async def test_a_deep_graph_runs_under_anomaly_mode():
     x = leaf(1.0)
 

@@ -319,6 +319,7 @@ def result_in_a_thread(work: Any) -> Any:
         return executor.submit(work).result()
 
 
+@pytest.mark.slow
 def test_a_deep_graph_is_made_and_freed_without_recursion():
     @ag.detect_anomaly()
     def make() -> Any:
@@ -335,6 +336,7 @@ def test_a_deep_graph_is_made_and_freed_without_recursion():
     assert (top(), depth) == (None, DEPTH)
 
 
+@pytest.mark.slow
 def test_a_long_line_of_parents_is_told_and_freed_without_recursion():
     node = first = PassingNode()
     for _ in range(DEPTH):

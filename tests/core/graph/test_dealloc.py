@@ -76,6 +76,7 @@ async def all_gone(references: list[weakref.ref[Any]]) -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "saved", "step"), STEPS.values(), ids=STEPS)
 def test_a_node_takes_250_bytes_at_most_and_what_it_saves_built_or_run_and_none_once_dropped(nodes, saved, step):
     # What is made once for all, plans of derivatives for example.
@@ -112,6 +113,7 @@ async def test_a_deep_graph_is_destroyed_over_many_turns_of_the_loop():
     assert len(counts) >= DEEP // DEALLOCATION_INTERVAL
 
 
+@pytest.mark.slow
 async def test_a_deep_graph_that_has_been_run_is_destroyed_over_many_turns_of_the_loop():
     _, y = leaf_and_chain(DEEP, lambda y, x: y * x + x)
     with ag.loop_budget(math.inf):
@@ -123,6 +125,7 @@ async def test_a_deep_graph_that_has_been_run_is_destroyed_over_many_turns_of_th
     await all_gone(references)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("place")
 @pytest.mark.parametrize("place", range(3))
 async def test_whichever_node_of_a_step_the_next_one_hangs_on_some_of_them_are_deallocation_checkpoints(place):
@@ -155,6 +158,7 @@ def test_without_an_event_loop_a_deep_graph_is_gone_at_once():
     assert count_alive(references) == 0
 
 
+@pytest.mark.slow
 def test_in_a_thread_with_a_small_stack_a_deep_graph_goes_without_recursion():
     left: list[int] = []
 
@@ -181,6 +185,7 @@ def test_what_a_loop_has_not_come_to_is_gone_when_the_loop_is(run):
     assert count_alive(run(main())) == 0
 
 
+@pytest.mark.slow
 async def test_a_loop_that_nobody_lets_turn_does_not_keep_one_dropped_graph_after_another():
     earlier: list[weakref.ref[Any]] = []
     # A hundred budgets have passed at once.

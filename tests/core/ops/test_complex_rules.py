@@ -138,6 +138,7 @@ def _unseen(primitives: Iterable[Primitive], seen: set[Primitive]) -> list[str]:
 # The law.
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("name")
 @pytest.mark.filterwarnings("ignore:invalid value encountered")  # a power of 0 and of infinity, in NumPy itself
 @pytest.mark.filterwarnings("ignore:Casting complex values")  # the widths of complex bins, in NumPy itself
@@ -158,6 +159,7 @@ def test_every_function_is_right_for_complex_arguments_or_refuses_them(name: str
         assert found == {Verdict.RIGHT}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPLEX_CALLS)
 def test_calls_with_complex_arguments_are_right(name: str) -> None:
     one = COMPLEX_CALLS[name]
@@ -181,6 +183,7 @@ def test_every_function_has_a_call_with_complex_arguments() -> None:
     assert _uncovered(functions, FUNCTIONS) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_every_primitive_is_part_of_a_complex_call_or_only_of_functions_that_refuse_them() -> None:
     seen: set[Primitive] = set()

@@ -78,6 +78,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", [False, True])
 @pytest.mark.parametrize(("one", "reduction"), CASES)
 def test_the_primitive_of_a_composite_gives_what_its_source_gives(one: Composite, reduction: str, flag: bool) -> None:

@@ -324,6 +324,7 @@ def test_every_formula_is_an_expression_save_those_that_take_decisions():
     assert called == CALLED
 
 
+@pytest.mark.slow
 def test_the_formulas_of_rules_ask_for_the_identity_of_none_alone():
     """A symbol sees no other; it refuses to tell its class."""
     path = Path(ag.__file__).parent

@@ -221,6 +221,7 @@ LAYERS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("name")
 @pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")  # NumPy's own values
 @pytest.mark.parametrize("create_graph", [False, True])
@@ -287,6 +288,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("function")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(

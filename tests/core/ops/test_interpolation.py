@@ -35,6 +35,7 @@ METHODS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("length", [1, 2, 5, 6])
 def test_a_quantile_by_any_method_has_numpys_value_and_the_derivative_of_differences(length: int, method: Any) -> None:
@@ -104,6 +105,7 @@ WEIGHTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("axis", "shape"), WEIGHTED.values(), ids=WEIGHTED)
 @pytest.mark.parametrize("function", [np.quantile, np.percentile, np.nanquantile, np.nanpercentile])
 def test_a_weighted_quantile_is_an_element_and_has_its_derivative(function: Any, axis: Any, shape: Any) -> None:

@@ -23,6 +23,7 @@ def small_whole_numbers(*shape: int) -> np.ndarray:
 SHAPES = [(3,), (2, 3), (3, 3), (2, 3, 3), (2, 1, 3, 3), (1, 3), (3, 1), (4, 2, 3), (0, 3), (3, 0), (2, 0, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [np.matmul, np.dot, np.inner, np.vecdot])
 @pytest.mark.parametrize("right", SHAPES, ids=str)
 @pytest.mark.parametrize("left", SHAPES, ids=str)

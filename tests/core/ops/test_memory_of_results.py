@@ -110,6 +110,7 @@ def test_every_function_with_a_rule_has_a_case_at_the_edge_of_what_it_takes() ->
     assert without == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     [function for function in rules_of_numpy() if function not in SAVING],
@@ -181,6 +182,7 @@ def test_every_method_that_an_ndarray_has_too_is_called() -> None:
     assert both == {*METHODS, *ATTRIBUTES, *OTHERS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_what_a_method_gives_lies_in_memory_as_numpys_own(name: str) -> None:
     def method(array: Any, *args: Any, **kwargs: Any) -> Any:
@@ -212,6 +214,7 @@ OPERATORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_an_operator_gives_lies_in_memory_as_numpys_own(name: str) -> None:
     pairs = [(form, other) for form in FORMS for other in (form, form + 1, ROW, SCALAR, 2, 2.5)]
@@ -267,6 +270,7 @@ def test_what_an_index_gives_lies_in_memory_as_numpys_own(index: str) -> None:
     assert _differences(lambda array: array[INDICES[index]], cases_degenerate.in_each_form()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [7.0, [7.0], ONE, SCALAR, ROW, np.zeros(0)], ids=repr)
 @pytest.mark.parametrize("index", INDICES)
 def test_a_write_by_an_index_changes_what_it_changes_in_numpy(index: str, value: Any) -> None:

@@ -97,6 +97,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operand", OPERANDS.values(), ids=OPERANDS)
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_no_function_gives_a_tensor_of_anything_but_numbers(function: Any, operand: Any) -> None:

@@ -35,6 +35,7 @@ def make_many() -> list[list[int]]:
     return [[number] for number in range(1_000_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="collections are incremental")
 def test_inside_the_block_no_full_collection_begins_and_younger_ones_do():
     before, younger = full_collections(), gc.get_stats()[1]["collections"]

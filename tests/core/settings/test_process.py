@@ -93,6 +93,7 @@ def test_each_effect_is_shown():
     assert SHOWN.keys() == EFFECTS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_an_effect_is_there_and_can_be_switched_off(effect):
     program = f"import asyncgrad as ag\n{dedent(SHOWN[effect])}"

@@ -174,7 +174,8 @@ def test_at_the_end_of_the_interpreter_a_body_that_runs_is_waited_for():
         + """
 import atexit, asyncio
 begun, over = threading.Event(), threading.Event()
-# Runs before what asyncgrad does at the end, which was registered earlier.
+ag.engine.statistics()
+# Runs before what asyncgrad does at the end, which was registered when the engine was first used.
 atexit.register(over.set)
 threading.Thread(target=backward, daemon=True).start()
 begun.wait(30)

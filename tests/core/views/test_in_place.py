@@ -324,6 +324,7 @@ CYCLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [False, True], ids=["dropped", "run backward"])
 @pytest.mark.parametrize("write", CYCLES.values(), ids=CYCLES)
 def test_a_graph_with_writes_is_freed_without_the_garbage_collector(write, runs):
@@ -343,6 +344,7 @@ def test_a_graph_with_writes_is_freed_without_the_garbage_collector(write, runs)
         gc.enable()
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_writes_is_run_and_dropped_without_recursion():
     x = leaf(1.0, 2.0, 3.0)
     t = x * 1

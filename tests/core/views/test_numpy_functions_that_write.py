@@ -71,6 +71,7 @@ def test_values_are_exactly_numpys_recorded_or_not(write):
     assert plain.tolist() == recorded.tolist() == array.tolist()
 
 
+@pytest.mark.slow
 @one_loop
 @pytest.mark.sampled("write")
 @pytest.mark.parametrize("form", ["itself", "a view", "a transposed view"])

@@ -55,6 +55,7 @@ def outcome_of_write(base: Any, name: str, place: Any, other: Any) -> tuple[Any,
     return (base.numpy() if isinstance(base, ag.Tensor) else base), error
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)

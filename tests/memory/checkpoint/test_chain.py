@@ -17,6 +17,7 @@ from tests.support.leaves import leaf, leaf_of
 from tests.support.loops import on_each_loop
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_with_twelve_states_recompute_no_more_than_the_optimum():
     calls, x = [], leaf(0.5)
 
@@ -36,6 +37,7 @@ def test_a_thousand_steps_with_twelve_states_recompute_no_more_than_the_optimum(
     assert x.grad.item() == plain.grad.item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("snapshots", "at_most"), [(3, 3), (12, 12), (None, 10), ("log", 10)])
 def test_a_chain_holds_no_more_states_than_snapshots(snapshots, at_most):
     """Alive at a time: the kept ones, and of the step that runs its input and its output."""
@@ -55,6 +57,7 @@ def test_a_chain_holds_no_more_states_than_snapshots(snapshots, at_most):
     assert most <= at_most + 2
 
 
+@pytest.mark.slow
 def test_a_chain_keeps_to_its_memory_budget():
     size = 100_000 * 8
 

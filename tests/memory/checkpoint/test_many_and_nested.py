@@ -31,6 +31,7 @@ def run_backward(y, blocking):
         asyncio.run(ag.backward(y))
 
 
+@pytest.mark.slow
 @each_kind
 @each_way
 def test_thousands_of_segments_run_in_one_backward(use_reentrant, blocking):
@@ -54,6 +55,7 @@ def test_thousands_of_segments_run_in_one_backward(use_reentrant, blocking):
     assert x.grad.item() == plain.grad.item()
 
 
+@pytest.mark.slow
 @one_loop
 async def test_thousands_of_async_segments_run_in_one_backward():
     async def fn(x):
@@ -82,6 +84,7 @@ def nested_checkpoints(depth, calls, use_reentrant):
     return fn
 
 
+@pytest.mark.slow
 @each_way
 def test_thousands_nested_one_inside_another_are_each_recomputed_once(blocking):
     calls, x, depth = [], leaf(0.5), LEVELS
@@ -95,6 +98,7 @@ def test_thousands_nested_one_inside_another_are_each_recomputed_once(blocking):
     assert len(calls) == 2 * (depth + 1)
 
 
+@pytest.mark.slow
 @each_way
 def test_hundreds_of_nested_reentrant_checkpoints_run(blocking):
     """Each runs those in it twice, once without recording."""
@@ -111,6 +115,7 @@ def test_hundreds_of_nested_reentrant_checkpoints_run(blocking):
     assert x.grad.item() == plain.grad.item()
 
 
+@pytest.mark.slow
 @each_way
 def test_thousands_of_reentrant_recomputations_run_one_inside_another(blocking):
     """Each backward inside of a backward makes the next checkpoint; in the forward there is no more than one."""
@@ -131,6 +136,7 @@ def test_thousands_of_reentrant_recomputations_run_one_inside_another(blocking):
     assert deepest == [LEVELS - 1]
 
 
+@pytest.mark.slow
 def test_async_functions_nested_two_thousand_deep_run():
     calls = []
 

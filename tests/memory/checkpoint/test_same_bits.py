@@ -31,6 +31,7 @@ def expected_bytes(name):
     return grad_bytes(model)
 
 
+@pytest.mark.slow
 @each_model
 @each_kind
 @each_function
@@ -61,6 +62,7 @@ def test_layers_in_segments_give_the_same_bits(model, use_reentrant, segments):
     assert grad_bytes(from_layers) == expected_bytes(model)
 
 
+@pytest.mark.slow
 @each_model
 @each_function
 @each_chain

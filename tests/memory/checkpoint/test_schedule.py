@@ -86,6 +86,7 @@ def random_costs(steps, seed):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("steps")
 @pytest.mark.parametrize("steps", [1, 2, 5, 30, 64, 150])
 @pytest.mark.parametrize("seed", range(3))

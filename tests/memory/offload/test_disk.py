@@ -82,6 +82,7 @@ async def test_a_graph_that_is_dropped_without_a_backward_leaves_no_file(tmp_pat
     assert is_empty(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
 async def test_a_backward_that_ends_early_leaves_no_file_once_the_graph_is_dropped(tmp_path: Path, how: str):
     chain = Chain(LINKS)
@@ -107,6 +108,7 @@ async def test_a_backward_that_ends_early_leaves_no_file_once_the_graph_is_dropp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_a_forward_that_fails_leaves_no_file(tmp_path: Path):
     chain = Chain(LINKS)
 
@@ -180,6 +182,7 @@ def test_without_permission_entering_raises(tmp_path: Path):
     assert caught.value.errno == errno.EACCES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
 async def test_a_disk_that_cannot_take_a_file_is_an_error_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -290,6 +293,7 @@ print(sum(len(files) for _, _, files in os.walk(sys.argv[1])), flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["pass", "sys.exit(3)", "raise KeyboardInterrupt", "1 / 0"])
 def test_no_file_is_left_when_a_process_ends(tmp_path: Path, end: str):
     finished = run_program(f"{SAVES}\n{end}\n", tmp_path)
@@ -300,6 +304,7 @@ def test_no_file_is_left_when_a_process_ends(tmp_path: Path, end: str):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_while_tensors_are_written_leaves_no_file(tmp_path: Path):
     finished = run_program(
         """
@@ -329,6 +334,7 @@ def test_what_a_crashed_process_has_left_is_removed_by_the_next(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @posix
 async def test_what_a_living_process_needs_is_left_alone(tmp_path: Path):
     chain = Chain(LINKS)
@@ -356,6 +362,7 @@ def test_other_files_in_the_directory_are_left_alone(tmp_path: Path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.slow
 @posix
 def test_a_child_process_reads_what_its_parent_has_stored_and_removes_only_its_own(tmp_path: Path):
     finished = run_program(

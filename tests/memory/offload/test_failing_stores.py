@@ -192,6 +192,7 @@ async def test_a_failing_delete_harms_nobody(caplog: pytest.LogCaptureFixture):
     assert chain.gradients() == chain.expected()
 
 
+@pytest.mark.slow
 async def test_a_failure_leaves_no_cycle():
     store = full(MemoryStore())
     seen: list[Any] = []

@@ -137,6 +137,7 @@ async def test_a_backward_that_is_cancelled_while_a_heavy_formula_waits_begins_n
     assert x.grad is None
 
 
+@pytest.mark.slow
 async def test_what_was_read_for_a_heavy_formula_is_freed_after_it():
     store, arrays = MemoryStore(), []
     x = saved_leaf()

@@ -166,6 +166,7 @@ SPARED: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPARED)
 def test_a_folder_whose_process_may_live_is_left_alone(tmp_path: Path, left: Path, kind: str):
     SPARED[kind](left)
@@ -251,6 +252,7 @@ def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, left: Path):
     assert listed(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_child_of_a_killed_process_keeps_what_it_reads(tmp_path: Path):
     finished = run_program(
         """
@@ -287,6 +289,7 @@ def test_a_child_of_a_killed_process_keeps_what_it_reads(tmp_path: Path):
     assert finished.stdout.split() == ["True"], finished.stderr
 
 
+@pytest.mark.slow
 def test_processes_that_begin_crash_and_clean_up_at_once_lose_nothing_that_they_need(tmp_path: Path):
     program = """
         import os, signal, sys

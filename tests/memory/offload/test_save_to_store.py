@@ -31,6 +31,7 @@ def all_of(store: Any, **options: Any) -> Any:
 # Gradients.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("benchmark", [*MLP, *TRANSFORMER, *LSTM], ids=lambda benchmark: benchmark.__name__)
 async def test_the_gradients_of_models_have_the_same_bits(benchmark: Any):
     problem = benchmark.problem()
@@ -242,6 +243,7 @@ async def test_objects_and_empty_arrays_stay_in_memory():
     assert store.calls == []
 
 
+@pytest.mark.slow
 async def test_the_memory_of_a_stored_tensor_is_freed():
     x, store = ag.tensor(np.ones((4, 4)), requires_grad=True), MemoryStore()
 
@@ -369,6 +371,7 @@ async def test_a_stored_tensor_is_deleted_when_its_node_has_run_or_the_graph_is_
     assert len(store) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
 async def test_a_backward_that_ends_early_leaves_nothing_there_once_the_graph_is_dropped(how: str):
     chain, store = Chain(LINKS), MemoryStore()
@@ -395,6 +398,7 @@ async def test_a_backward_that_ends_early_leaves_nothing_there_once_the_graph_is
     assert all(weight.grad is None for weight in chain.weights)
 
 
+@pytest.mark.slow
 async def test_a_forward_that_fails_leaves_nothing_there():
     chain, store = Chain(LINKS), MemoryStore()
 
@@ -413,6 +417,7 @@ async def test_a_forward_that_fails_leaves_nothing_there():
     assert len(store) == 0
 
 
+@pytest.mark.slow
 async def test_a_graph_in_a_reference_cycle_leaves_nothing_there_once_it_is_collected():
     """The collector tells the thread of the store to end, and only then drops what the store has to delete."""
     chain, store = Chain(LINKS), MemoryStore()

@@ -31,6 +31,7 @@ def boxes(dom: str) -> dict[str, tuple[float, float, float, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_boxes_do_not_overlap_and_each_edge_is_drawn(page, tmp_path):
     dom = run_page(page, tmp_path, "--dump-dom")
     corners = list(boxes(dom).values())
@@ -44,6 +45,7 @@ def test_boxes_do_not_overlap_and_each_edge_is_drawn(page, tmp_path):
             assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
 
 
+@pytest.mark.slow
 def test_folding_searching_and_choosing_do_what_they_say(page, tmp_path):
     script = """
     const say = [];
@@ -65,6 +67,7 @@ def test_folding_searching_and_choosing_do_what_they_say(page, tmp_path):
     assert said(dom) == '[true,1,true,"2 found",2,"ReluBackward × 47",true]'
 
 
+@pytest.mark.slow
 def test_a_screenshot_shows_the_page_in_dark(page, tmp_path):
     picture = tmp_path / "page.png"
     run_page(page, tmp_path / "profile", f"--screenshot={picture}", fragment="#dark&q=linear")

@@ -121,7 +121,7 @@ def test_what_was_acknowledged_under_load_is_there_after_kill_9(tmp_path: Path, 
     assert (tmp_path / "journal").read_bytes().count(b"\n") <= 7
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_service_with_everything_saved(tmp_path: Path, number: signal.Signals):
     async def main():
@@ -139,7 +139,7 @@ def test_a_signal_ends_the_service_with_everything_saved(tmp_path: Path, number:
     assert found == run_on("asyncio", answer_after(1))
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_a_second_process_cannot_have_the_directory_or_the_port(tmp_path: Path):
     async def main():
         async with server(SCRIPT, tmp_path, *OPTIONS) as first:
@@ -156,6 +156,7 @@ def test_a_second_process_cannot_have_the_directory_or_the_port(tmp_path: Path):
     assert same_port.stderr.startswith("cannot serve on 127.0.0.1 port ")
 
 
+@pytest.mark.slow
 def test_a_first_start_without_room_names_the_directory_and_leaves_nothing_behind(tmp_path: Path):
     program = """
 import os, subprocess, sys
@@ -186,7 +187,7 @@ def leave_descriptors(process: int, count: int) -> None:
     resource.prlimit(process, resource.RLIMIT_NOFILE, (most, most))
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="sets limits of another process, which Linux allows")
 def test_where_descriptors_run_out_nobody_gets_a_500_and_what_was_acknowledged_is_kept(tmp_path: Path):
     async def main():
@@ -229,7 +230,7 @@ def test_the_service_names_the_option_it_cannot_use(
     assert complaint in capsys.readouterr().err
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_under_load_nothing_acknowledged_is_lost_and_nothing_is_learned_twice(tmp_path: Path):
     load = Load(requests=240, connections=24, gone=6, kills=2)
 
@@ -255,7 +256,7 @@ def test_the_service_says_what_to_install(tmp_path: Path):
     assert "needs starlette, which is not installed: pip install 'asyncgrad[serve]'" in finished.stderr
 
 
-@pytest.mark.whole_program
+@pytest.mark.slow
 def test_the_demonstration_shows_what_the_head_promises():
     finished = run_with_refused("--demo", "--seconds", "0.3")
 

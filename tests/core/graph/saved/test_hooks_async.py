@@ -29,6 +29,7 @@ def gradient_without_hooks(x: Any) -> Any:
     return twin.grad.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pack", "unpack", "both"])
 async def test_gradients_are_those_without_hooks(kind: str):
     x = leaf(0.5, 1.0)
@@ -38,6 +39,7 @@ async def test_gradients_are_those_without_hooks(kind: str):
     assert x.grad.tolist() == gradient_without_hooks(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pack", "unpack", "both"])
 async def test_gradgradcheck_holds(kind: str):
     async def packed(x: Any) -> Any:
@@ -545,6 +547,7 @@ async def loading(ctx: Any, grad: Any) -> Any:
     return grad * 2.0 * x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backward", [square_backward, loading])
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])
 async def test_a_function_finds_what_was_packed(backward: Any, kind: str):
@@ -555,6 +558,7 @@ async def test_a_function_finds_what_was_packed(backward: Any, kind: str):
     assert (x.grad.tolist(), store.unpacked[0]) == ([6.0], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backward", [square_backward, loading])
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])
 def test_a_function_finds_what_was_packed_in_a_blocking_backward(backward: Any, kind: str):
@@ -608,6 +612,7 @@ def test_a_plain_unpack_that_turns_out_to_be_awaitable_says_to_load():
 # Nothing stays.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])
 async def test_release_drops_what_was_packed(kind: str):
     class CopyOnWriteEntry:
@@ -642,6 +647,7 @@ async def test_release_drops_what_was_packed(kind: str):
     assert loss.grad_fn is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "pack", "unpack", "both"])
 async def test_a_graph_with_packed_tensors_is_gone_when_it_is_dropped(kind: str):
     with saved_tensors_hooks(as_is, as_is) if kind == "plain" else Store().hooks(kind):

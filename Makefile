@@ -1,10 +1,10 @@
 # Needs Python >= 3.11 and make, and nothing set up beforehand.
 #   make demo    train the digits example
-#   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same, and of whole
-#                programs (examples, services, benchmarks, packages) one of each kind is run
+#   make test    lint, types, tests, doctests; laws of many cases are held to a part of them, always the same, slow tests are
+#                left out, and each case is run on one kind of event loop
 #   make test-compiled   the tests and doctests again, with every backward compiled whose graph has been seen before
 #   make test-all    lint, types, every case of the tests and the doctests, and make test-compiled with a twentieth of the cases;
-#                    CASES=0.5 for half of the cases of laws that have many
+#                    CASES=0.5 for half of the cases of laws that have many; below 0.2 as make test
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make docs        build the documentation with the reference of all names as a site, in build/docs

@@ -191,7 +191,7 @@ class StageHost:
             return Reply()
         reply = await stage.answer(request)
         # Time begins when it has ended: what has run for longer than `ttl` would be dropped at once
-        # (test_what_runs_for_longer_than_the_time_to_live_is_not_dropped).
+        # (test_a_client_whose_call_runs_for_longer_than_the_time_to_live_keeps_its_module).
         stage.touch_again(self._clock(), fields)
         return reply
 

@@ -24,7 +24,7 @@ class Record(NamedTuple):
     learned: int
     #: Those of the step, each a tree as `encode` takes it.
     examples: list[Any]
-    #: What holds from this step on, in the form of `settings.text_of`; None if nothing has changed.
+    #: What holds from this step on, in the form of `Settings.text`; None if nothing has changed.
     settings: str | None = None
     #: The loss of the step.
     loss: float | None = None

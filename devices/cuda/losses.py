@@ -1,6 +1,6 @@
 """Cross entropy, its gradient, and softmax of masked scores on a GPU, with a block of threads for each row.
 
-As in `_cuda_rows`, a function returns None for arrays that it has no kernel for.
+As in `rows`, a function returns None for arrays that it has no kernel for.
 """
 
 from __future__ import annotations

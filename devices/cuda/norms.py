@@ -1,7 +1,7 @@
 """Batch, group, instance and root mean square normalization and their gradients on a GPU, with a block for each row.
 
 A row is one of the middle axis of an array of shape (outer, rows, inner): its elements are those of all outer and inner
-places. As in `_cuda_rows`, a function returns None for arrays that it has no kernel for.
+places. As in `rows`, a function returns None for arrays that it has no kernel for.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def test_several_elements_are_no_number_with_grad_either(convert):
         convert(leaf(1.0, 2.0))
 
 
-#: What makes Python numbers, bytes or foreign arrays of a tensor to compute with, and has no place for a history.
+#: What makes Python numbers, bytes or arrays of another library of a tensor to compute with: none has a history.
 DROPPING = {
     "index": operator.index,
     "a function that calls float": lambda t: list(map(float, [t])),

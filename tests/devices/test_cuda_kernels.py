@@ -22,7 +22,7 @@ from asyncgrad.devices._kernel_source import NotCompilable, NotElementwise, writ
 from asyncgrad.devices._kernel_text import CUDA_MACROS, Operand, elementwise_text
 from asyncgrad.devices.cuda.kernels import CudaKernels
 from asyncgrad.optim import sgd
-from tests.core.ops.test_formula import all_primitives, own
+from tests.core.recording.test_formula import all_primitives, own
 from tests.devices.host_device import host_device
 from tests.devices.host_kernels import HOST_MACROS, HostArray, HostCupy, needs_compilers, on_host
 from tests.support.settings import compiled_after

@@ -31,6 +31,11 @@ def test_program(): pass
 @pytest.mark.parametrize("number", range(20))
 def test_slow(number): pass
 
+@pytest.mark.slow
+@pytest.mark.sampled
+@pytest.mark.parametrize("number", range(20))
+def test_both(number): pass
+
 @on_each_loop
 @pytest.mark.parametrize("number", range(3))
 def test_begins_a_loop(run, number): pass
@@ -100,6 +105,7 @@ def test_where_the_share_is_small_slow_tests_are_left_out_but_for_a_tenth_of_man
 
     assert ("test_program" in found) is (share == 0.4)
     assert sum(name.startswith("test_slow") for name in found) == (20 if share == 0.4 else 2)
+    assert sum(name.startswith("test_both") for name in found) == (8 if share == 0.4 else 1)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.4])

@@ -2,10 +2,10 @@
 
 The environment variable ASYNCGRAD_CASES says which share of them: 1 is all, and 100 is a hundred times as many where
 they are drawn at random. Where it is less than a fifth, a test with the mark `slow`, which takes a second or more, is
-left out, for others try in a moment what makes it up; if it has ten cases or more, a tenth of them is run. And each
-case is run on one kind of event loop, now this and now that. ASYNCGRAD_MOST says of how many cases, at most, any other
-test is run: `make test-compiled`, whose cases have all been run otherwise, sets it. The same part is run each time, and
-on every machine.
+left out, for others try in a moment what makes it up; if ten or more of its cases would be run, a tenth of them is, and
+if it is `sampled` too, one at least. And each case is run on one kind of event loop, now this and now that.
+ASYNCGRAD_MOST says of how many cases, at most, any other test is run: `make test-compiled` sets it, for all have been
+run otherwise. The same part is run each time, and on every machine.
 """
 
 from __future__ import annotations
@@ -84,12 +84,16 @@ def _name(item: pytest.Item) -> str:
 
 
 def _slow(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return the slow tests; of those that have ten cases, all but a tenth."""
+    """Return the slow tests, but for a tenth of the cases of those that have ten, and one of those that are sampled."""
     slow: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("slow") is not None:
             slow[_name(item)].append(item)
-    return {item for ones in slow.values() for item in _by_hash(ones)[len(ones) // 10 :]}
+    left_out: set[pytest.Item] = set()
+    for ones in slow.values():
+        least = int(ones[0].get_closest_marker("sampled") is not None)
+        left_out.update(_by_hash(ones)[max(least, len(ones) // 10) :])
+    return left_out
 
 
 def _on_other_loops(items: list[pytest.Item]) -> set[pytest.Item]:

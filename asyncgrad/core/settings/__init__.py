@@ -1,1 +1,1 @@
-"""The state of a context, checks of arguments, and what all other rooms may use."""
+"""The state of a context, checks of arguments, and what all other folders may use."""

@@ -12,7 +12,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.core.ops.composites import Composite, composite
-from tests.core.ops.test_formula import own
+from tests.core.recording.test_formula import own
 
 assert nn
 

@@ -273,6 +273,7 @@ PLOTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLOTS)
 def test_matplotlib_draws_tensors_without_grad_and_refuses_others(name: str) -> None:
     figures = pytest.importorskip("matplotlib.figure")

@@ -120,6 +120,7 @@ def test_a_cupy_that_is_broken_says_why(monkeypatch: pytest.MonkeyPatch) -> None
 # Copies.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [120, LARGE * 3])
 @pytest.mark.parametrize("dtype", ["?", "i4", "f2", "f8", "c16", ">f8"])
 def test_a_move_there_and_back_keeps_elements_and_their_order(gpu: Any, size: int, dtype: str) -> None:

@@ -61,6 +61,7 @@ def loss_and_gradient(where: Any, scores: Any, labels: Any, reduction: str) -> t
     return loss, leaf.grad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("labels_on", ["host", "device"])

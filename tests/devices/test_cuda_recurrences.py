@@ -80,6 +80,7 @@ def results_and_grads(cell: Cell, leaves: Any, used: slice, create_graph: bool =
     return [*results, *grads]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize(("cell", "size"), CASES.values(), ids=CASES)

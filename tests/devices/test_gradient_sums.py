@@ -109,6 +109,7 @@ PROGRAMS = (
 ADDING = (plain, retained, into_grads, of_weights_alone, of_computed_weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_sums_are_those_of_the_cpu(device: Device, program: Callable[[Any], list[Any]], compiled: bool) -> None:

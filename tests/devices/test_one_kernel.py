@@ -179,6 +179,7 @@ def test_an_elementwise_function_is_one_kernel_and_so_is_each_of_its_derivatives
     assert backward <= count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_is_one_kernel_and_one_for_its_sum_and_its_backward_is_one(gpu: Any, name: str, reduction: str) -> None:

@@ -68,6 +68,7 @@ def allocations() -> int:
     return 1_000_000 - Failure.room
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("blocks", [False, True], ids=["awaited", "blocking"])

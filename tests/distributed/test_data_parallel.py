@@ -248,6 +248,7 @@ async def test_a_failing_last_callback_at_one_replica_rolls_back_all():
     assert [grads(one.module) for one in parallel] == [[None] * LAYERS] * 2
 
 
+@pytest.mark.slow
 def test_a_cancellation_at_one_replica_at_any_moment_changes_all_gradients_or_none():
     mean = expected()
     seen = set()

@@ -236,6 +236,7 @@ async def test_1f1b_keeps_no_more_graphs_than_may_be_in_flight_and_gpipe_all(sch
     assert (highest, kept) == (most, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_stages_at_workers_have_the_bits_of_a_local_pipeline(schedule):
     async def main(stages):

@@ -34,6 +34,7 @@ from tests.distributed.parts import (
 from tests.support.loops import one_loop
 
 
+@pytest.mark.slow
 def test_gradients_have_the_bits_of_a_local_run_on_any_schedule():
     expected = ag.run(local_gradients())
 

@@ -359,6 +359,7 @@ async def test_a_worker_that_leaves_in_an_orderly_way_hands_its_state_on(backup)
     assert (one.worker, (await one.parameters())[0].item(), (await one.grads())[0].item()) == ("b", 1.5, 10.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backup", [True, False])
 def test_nothing_is_lost_of_what_a_worker_is_asked_for_while_it_leaves(backup):
     async def main():
@@ -455,6 +456,7 @@ def test_a_stage_that_may_not_move_is_lost_with_its_worker():
     ag.run(main())
 
 
+@pytest.mark.slow
 def test_no_state_is_left_after_many_backward_passes():
     async def main():
         transport = simulated()

@@ -38,6 +38,7 @@ examples = st.fixed_dictionaries(
 bodies = st.one_of(st.binary(max_size=50), (values | examples).map(lambda value: json.dumps(value).encode()))
 
 
+@pytest.mark.slow
 @settings(max_examples=cases(100))
 @given(st.lists(st.tuples(st.sampled_from(["/learn", "/predict"]), bodies), min_size=1, max_size=10))
 def test_any_body_gets_an_answer_and_the_model_stays_finite(posts: list[tuple[str, bytes]]) -> None:

@@ -424,6 +424,7 @@ def test_a_model_in_float32_computes_in_float32(make: Any, shape: Any) -> None:
     assert {grad.dtype for grad in grads} == {np.dtype(np.float32)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @EACH_MODEL
 def test_a_model_on_a_device_has_the_same_gradients(make: Any, shape: Any, device: str) -> None:

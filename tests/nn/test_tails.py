@@ -18,6 +18,7 @@ EACH = [pytest.param(one, id=getattr(name, "__name__", name)) for name, one in R
 SMOOTH = [pytest.param(one, id=getattr(name, "__name__", name)) for name, one in REFERENCES.items() if one.is_smooth]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("reference", EACH)
 def test_the_gradient_is_the_exact_derivative_far_out(reference: Reference, dtype: Any) -> None:

@@ -95,6 +95,7 @@ def test_solutions_have_derivatives_to_second_order(name: str) -> None:
     assert sync.gradgradcheck(SOLUTIONS[name], inputs, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", ["Nelder-Mead", "Powell", "CG", "BFGS", "TNC", "COBYLA", "trust-ncg", "trust-constr"]
 )
@@ -131,6 +132,7 @@ def decay(x: Any, a: Any, rate: Any) -> Any:
     return a * np.exp(-rate * x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["linear", "soft_l1", "huber", "cauchy", "arctan"])
 def test_least_squares_are_scipys_with_derivatives(loss: str) -> None:
     def residuals(p: Any, y: Any) -> Any:

@@ -181,6 +181,7 @@ def test_derivatives_with_respect_to_elements(name: str, kind: str) -> None:
     assert sync.gradgradcheck(function, [half, dense])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["cg", "gmres", "bicgstab"])
 def test_the_solution_of_a_function_has_derivatives_by_what_it_multiplies_with(method: str) -> None:
     matrix = ag.tensor(SQUARE + 0.25 * np.eye(3)[::-1], requires_grad=True)

@@ -73,6 +73,7 @@ _COMPLEX: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _COMPLEX)
 def test_complex_derivatives_are_right(name: str) -> None:
     z = ag.tensor(np.array([0.75 + 0.5j, -1.25 + 0.25j, 2.0 - 1.5j]), requires_grad=True)

@@ -65,6 +65,7 @@ CASES: dict[str, list[Case]] = {
 CALLS = named_calls(special, scipy.special, CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CALLS)
 def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(name: str) -> None:
@@ -394,6 +395,7 @@ def test_the_gradient_of_a_sum_of_nothing_is_zero() -> None:
     assert np.array_equal(x.grad.numpy(), [0.0, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "message"),
     [

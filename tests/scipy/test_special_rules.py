@@ -58,6 +58,7 @@ def test_derivatives_of_first_and_second_order_are_those_of_finite_differences(
     check_derivatives(function, case)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("function")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("function", "case"), EACH_CASE)

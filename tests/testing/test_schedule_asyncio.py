@@ -199,6 +199,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.slow
 @orders
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_asyncios_tools_keep_their_laws(law, order):

@@ -215,6 +215,7 @@ def test_writes_go_into_the_memory_of_a_view() -> None:
     assert x.tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
+@pytest.mark.slow
 def test_a_name_finds_an_accelerator_while_somebody_refers_to_it() -> None:
     device = SimulatedAccelerator()
     assert ag.device(device.name) is device

@@ -43,6 +43,7 @@ def of_one_input(which: int) -> None:
     sync.grad(below_three(np.dot(np.sin(x), np.cos(y))), [x])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 @pytest.mark.parametrize("row", [[4, 5], [4, 4, 5], [4, 5, 6], [4, 5, 6, 7, 8, 9]])
 @pytest.mark.parametrize("step", [of_shape, of_one_input])

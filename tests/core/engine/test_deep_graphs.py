@@ -63,6 +63,7 @@ class SameAndAsync(Same):
         return grad
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_deep_graph_that_never_ran_is_dropped(somewhere):
     def work(depth):

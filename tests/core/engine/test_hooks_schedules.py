@@ -98,6 +98,7 @@ def test_nothing_starts_while_a_hook_holds_others_up_on_any_schedule():
     assert explore(main, seeds=cases(1000)).distinct > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", [True, False])
 def test_a_hook_that_fails_leaves_no_hook_running_and_every_gradient_as_it_was_on_any_schedule(overlap):
     async def main() -> None:

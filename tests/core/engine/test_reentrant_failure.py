@@ -63,6 +63,7 @@ async def test_what_the_deepest_backward_raises_comes_out_as_it_is_and_nothing_h
     assert w.grad is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", DEPTHS)
 async def test_what_a_body_catches_of_a_nested_backward_goes_no_further(depth):
     """Gradients of the levels inside of it are put back, and those of the levels around it are whole."""

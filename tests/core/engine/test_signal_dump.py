@@ -162,6 +162,7 @@ ag.run(y.backward())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocks", "waits"])
 def test_a_process_whose_loop_is_blocked_or_waits_dumps_on_a_signal(kind: str, tmp_path: Path):
     program = tmp_path / "program.py"

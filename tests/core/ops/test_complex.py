@@ -41,12 +41,14 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", UNARY, ids=lambda function: function.__name__)
 def test_elementwise_functions_have_complex_derivatives_to_second_order(function: Any) -> None:
     assert sync.gradcheck(function, leaf_of(Z))
     assert sync.gradgradcheck(function, leaf_of(Z))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", BINARY, ids=lambda function: function.__name__)
 @pytest.mark.parametrize(("first", "second"), [(Z, W), (Z, R), (abs(R), W)], ids=["both", "first", "second"])
 def test_functions_of_two_have_complex_derivatives_to_second_order(

@@ -120,6 +120,7 @@ def test_derivatives_by_a_symmetric_matrix_are_those_of_differences(shape: tuple
     check_derivatives(decomposed, Case((RNG.normal(size=shape) + np.diag(np.arange(1.0, shape[-1] + 1)),)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("UPLO", ["L", "U"])
 @pytest.mark.parametrize("point", [REAL, COMPLEX, np.stack([REAL, SYMMETRIC])], ids=["real", "complex", "stacked"])
 def test_of_a_matrix_that_is_not_symmetric_the_gradient_lies_in_the_triangle_that_is_read(

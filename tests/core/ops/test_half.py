@@ -305,6 +305,7 @@ def test_every_gradient_of_float16_is_that_of_float64_rounded(function: Callable
     assert_near(found, expected, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled("function")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(

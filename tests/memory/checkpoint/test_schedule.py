@@ -125,6 +125,7 @@ def best(costs, begin, end, memory):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "seed"), [*itertools.product([2, 4, 6], range(4))])
 def test_the_schedule_for_unequal_steps_takes_the_least_time(steps, seed):
     costs = random_costs(steps, seed)

@@ -247,6 +247,7 @@ async def test_a_file_that_was_cut_off_is_an_error(tmp_path: Path):
         await loss.backward()
 
 
+@pytest.mark.slow
 @posix
 def test_a_limit_of_the_system_on_the_size_of_files_is_an_error_and_nothing_is_lost(tmp_path: Path):
     finished = run_program(

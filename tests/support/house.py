@@ -155,7 +155,7 @@ def _imports(source: Source, known: frozenset[str]) -> Iterator[Import]:
             for alias in node.names:
                 yield Import(alias.name, node.lineno, typing_only, deferred)
         elif isinstance(node, ast.ImportFrom):
-            base = _absolute(source, node)
+            base = absolute(source, node)
             for target in dict.fromkeys(_member(base, alias.name, known) for alias in node.names):
                 yield Import(target, node.lineno, typing_only, deferred)
         elif isinstance(node, ast.If) and _is_type_checking(node.test):
@@ -228,7 +228,8 @@ def _named_by(arguments: list[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
             yield argument, str(argument.value)
 
 
-def _absolute(source: Source, node: ast.ImportFrom) -> str:
+def absolute(source: Source, node: ast.ImportFrom) -> str:
+    """The module that an import takes names from, in full: `..graph` of a module of `asyncgrad.core.ops`."""
     if not node.level:
         return node.module or ""
     package = source.module.split(".")

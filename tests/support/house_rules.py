@@ -343,7 +343,7 @@ def process_effects(source: Source) -> list[str]:
     """Nothing of a module that is not ours is changed, and no hook of the process is set, but where all effects are."""
     if source.module == HAS_EFFECTS:
         return []
-    names = _names_of_others(source.tree)
+    names = _names_of_others(source.nodes)
     return [
         source.at(node, f"{effect} changes the process: do it in {HAS_EFFECTS}, which lists its effects")
         for node in source.nodes
@@ -351,10 +351,10 @@ def process_effects(source: Source) -> list[str]:
     ]
 
 
-def _names_of_others(tree: ast.Module) -> dict[str, str]:
+def _names_of_others(nodes: list[ast.AST]) -> dict[str, str]:
     """What the names stand for that a file has of modules which are not ours: `np` is numpy."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import final
 
-from tests.support.house import FunctionDef, House, Source
+from tests.support.house import FunctionDef, House, Source, absolute
 
 __all__ = ["Hint", "public_hints", "says_any"]
 
@@ -62,15 +62,9 @@ def definitions(house: House, module: str, name: str) -> Iterator[tuple[Source, 
         elif isinstance(statement, ast.ImportFrom):
             for alias in statement.names:
                 if (alias.asname or alias.name) == name:
-                    home = _home(source, statement)
+                    home = absolute(source, statement)
                     if f"{home}.{alias.name}" not in house.modules:
                         yield from definitions(house, home, alias.name)
-
-
-def _home(source: Source, statement: ast.ImportFrom) -> str:
-    package = source.module.split(".")
-    package = package[: len(package) - statement.level + source.is_facade] if statement.level else []
-    return ".".join([*package, statement.module] if statement.module else package)
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -15,7 +15,7 @@ import os
 import sys
 from binascii import crc32
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from random import Random
 from typing import TypeVar
 
@@ -35,6 +35,8 @@ QUICK = 0.2
 MOST = int(os.environ.get("ASYNCGRAD_MOST", sys.maxsize))
 
 T = TypeVar("T")
+#: How many cases of a law are run, of so many.
+Kept = Callable[[int], int]
 
 
 def cases(whole: int, share: float = SHARE) -> int:
@@ -60,48 +62,36 @@ def sampled(
     of loop.
     """
     is_quick = share < QUICK and len({item.path for item in items}) > 1
-    left_out = _on_other_loops(items) if is_quick else set()
-    marked: dict[Hashable, list[pytest.Item]] = defaultdict(list)
-    others: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item in left_out:
-            continue
-        if item.get_closest_marker("sampled") is not None:
-            marked[_law(item)].append(item)
-        elif most < sys.maxsize:
-            others[_name(item)].append(item)
-    for ones in marked.values():
-        left_out.update(_by_hash(ones)[math.ceil(len(ones) * share) :])
-    for ones in others.values():
-        left_out.update(_by_hash(ones)[most:])
+    left_out: set[pytest.Item] = set()
+
+    def leave_out(items: Iterable[pytest.Item], law: Callable[[pytest.Item], Hashable], kept: Kept) -> None:
+        laws: dict[Hashable, list[pytest.Item]] = defaultdict(list)
+        for item in items:
+            if item not in left_out:
+                laws[law(item)].append(item)
+        for ones in laws.values():
+            left_out.update(_by_hash(ones)[kept(len(ones)) :])
+
+    marked = [item for item in items if _has(item, "sampled")]
     if is_quick:
-        left_out |= _slow([item for item in items if item not in left_out])
+        leave_out(items, _but_for_its_loop, lambda count: 1)
+    leave_out(marked, _law, lambda count: math.ceil(count * share))
+    if most < sys.maxsize:
+        leave_out((item for item in items if not _has(item, "sampled")), _name, lambda count: most)
+    if is_quick:
+        # Of what is sampled and slow, a tenth of its part, and one at least.
+        leave_out((item for item in marked if _has(item, "slow")), _name, lambda count: max(1, count // 10))
+        slow = (item for item in items if _has(item, "slow") and not _has(item, "sampled"))
+        leave_out(slow, _name, lambda count: count // 10)
     return [item for item in items if item not in left_out], [item for item in items if item in left_out]
+
+
+def _has(item: pytest.Item, mark: str) -> bool:
+    return item.get_closest_marker(mark) is not None
 
 
 def _name(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
-
-
-def _slow(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return the slow tests, but for a tenth of the cases of those that have ten, and one of those that are sampled."""
-    slow: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("slow") is not None:
-            slow[_name(item)].append(item)
-    left_out: set[pytest.Item] = set()
-    for ones in slow.values():
-        least = int(ones[0].get_closest_marker("sampled") is not None)
-        left_out.update(_by_hash(ones)[max(least, len(ones) // 10) :])
-    return left_out
-
-
-def _on_other_loops(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return each case on all kinds of loops but one."""
-    loops: dict[Hashable, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        loops[_but_for_its_loop(item)].append(item)
-    return {item for ones in loops.values() for item in _by_hash(ones)[1:]}
 
 
 def _but_for_its_loop(item: pytest.Item) -> Hashable:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .observing.visualize import visualize as visualize
     from .testing import gradcheck as gradcheck
     from .testing import gradgradcheck as gradgradcheck
+    from .tracing.jit import jit as jit
 
 __all__ = [
     "Function",
@@ -94,6 +95,7 @@ __all__ = [
     "hvp",
     "is_grad_enabled",
     "jacobian",
+    "jit",
     "jvp",
     "learn",
     "loop_budget",
@@ -165,6 +167,7 @@ if not TYPE_CHECKING:
             ".core.settings.scheduling": ["loop_budget", "no_full_collections", "offload_threshold", "workers"],
             ".core.tensor": ["Tensor", "asarray", "tensor"],
             ".testing": ["gradcheck", "gradgradcheck"],
+            ".tracing.jit": ["jit"],
             ".observing.visualize": ["visualize"],
         },
         first=".core.tensor",

@@ -1381,7 +1381,10 @@ def asarray(
         placed = converted if device is None else converted.to(device)
         wants_grad = truth(requires_grad, "requires_grad") and not placed.requires_grad
         return placed.detach().requires_grad_() if wants_grad else placed
-    array = np.asarray(data, dtype) if data.__class__ is np.ndarray else array_of_data(data, dtype, copy=None)
+    if data.__class__ is np.ndarray:
+        array = data if dtype is None else data.astype(dtype, copy=False)
+    else:
+        array = array_of_data(data, dtype, copy=None)
     return _new_leaf(array, data, device, requires_grad)
 
 

@@ -41,6 +41,7 @@ LAYER_OF = {
     "asyncgrad.distributed": "distributed",
     "asyncgrad.learn": "learn",
     "asyncgrad.testing": "testing",
+    "asyncgrad.tracing": "tracing",
     "asyncgrad.engine": "facade",
     "asyncgrad.graph": "facade",
     "asyncgrad.devices": "devices",
@@ -61,7 +62,7 @@ ROWS = (
     ("tensor",),
     ("transforms", "numpy", "observing"),
     ("memory", "scipy", "nn", "optim", "data"),
-    ("learn", "distributed", "testing"),
+    ("learn", "distributed", "testing", "tracing"),
     ("facade",),
 )
 LAYERS = tuple(layer for row in ROWS for layer in row)
@@ -103,6 +104,7 @@ OPTIONAL = {
     "cupy_backends",
     "cupyx",
     "graphviz",
+    "llvmlite",
     "matplotlib",
     "opentelemetry",
     "rich",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from .tensor_base import TensorBase
-from .values import as_array, as_like, check_numbers, raw
+from .values import as_array, as_like, check_numbers, is_recorder, raw
 
 __all__ = [
     "tensor_like",
@@ -108,7 +108,7 @@ def spread(g: Any, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
         axis: the axes that were reduced, as NumPy takes them.
         keepdims: whether they were kept, with length 1.
     """
-    if g.__class__ is np.ndarray and not g.shape:
+    if type(g) is np.ndarray and not g.shape:
         # A tenth of the time of np.broadcast_to, and every loss ends in a sum or a mean.
         view: Any = np.ndarray(shape, g.dtype, g, 0, (0,) * len(shape))
         view.flags.writeable = False
@@ -116,7 +116,7 @@ def spread(g: Any, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
     kept = kept_shape(shape, axis)
     if not keepdims:
         g = g.reshape(kept)
-    if not isinstance(g, _NUMPYS) or not g.flags.c_contiguous or not g.size:
+    if type(g) not in _NUMPYS or not g.flags.c_contiguous or not g.size:
         return np.broadcast_to(g, shape)
     strides = [0 if length == 1 else stride for length, stride in zip(kept, g.strides, strict=True)]
     view = np.ndarray(shape, g.dtype, g, 0, strides)
@@ -158,6 +158,8 @@ def _laid(result: Any, make: Callable[[Any], Any]) -> Any:
     empty = make(array)
     if empty.strides == array.strides:
         return result
+    if is_recorder(array) and (empty.flags.c_contiguous or empty.flags.f_contiguous):
+        empty = np.empty_like(array, order="C" if empty.flags.c_contiguous else "F")
     np.copyto(empty, array)
     if not isinstance(result, TensorBase):
         return empty

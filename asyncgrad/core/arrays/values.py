@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Number
 from typing import Any, final
 
@@ -32,6 +32,7 @@ __all__ = [
     "check_numbers",
     "clone",
     "clone_like",
+    "contiguous",
     "counted",
     "empty_like",
     "given_on_device",
@@ -42,6 +43,7 @@ __all__ = [
     "is_labelled",
     "is_number_dtype",
     "is_writeable",
+    "makes_arrays",
     "memory_owner",
     "move",
     "moved_array",
@@ -54,6 +56,7 @@ __all__ = [
     "on_host",
     "ones_like",
     "raw",
+    "recorded_whole",
     "refuse_masked",
     "refuse_masked_within",
     "not_of_dtype",
@@ -124,6 +127,29 @@ def is_device_array(value: Any) -> bool:
     )
 
 
+def is_recorder(array: Any) -> bool:
+    """Tell whether an array records NumPy's calls: it says that it is an ndarray, and has no memory that NumPy sees."""
+    return type(array) is not np.ndarray and array.__class__ is np.ndarray
+
+
+def recorded_whole(function: Callable[..., Any], array: Any, *others: Any) -> Any:
+    """Return what a function of a recording array returns, recorded as one call: its way depends on the numbers."""
+    return array.call_whole(function, array, *others)
+
+
+def makes_arrays(value: Any) -> bool:
+    """Tell whether new arrays beside this one are made by its own type, as another library's are, and traced ones.
+
+    A traced array says that it is an `ndarray`, so that rules take NumPy's path; it is none.
+    """
+    kind = type(value)
+    return (
+        hasattr(kind, "__array_function__")
+        and not issubclass(kind, (np.ndarray, TensorBase))
+        and hasattr(value, "dtype")
+    )
+
+
 def is_writeable(array: Any) -> bool:
     """Tell whether an array may be written into, as one without the flag `writeable` always may."""
     return bool(getattr(array.flags, "writeable", True))
@@ -136,7 +162,9 @@ def as_array(value: Any) -> Any:
         ArgumentTypeError: the value is a masked array.
     """
     if value.__class__ is np.ndarray:
-        return value
+        recorder: Any = value
+        # It may stand for a number.
+        return value if type(value) is np.ndarray else recorder.as_array()
     refuse_masked(value)
     return value if is_device_array(value) else np.asarray(value)
 
@@ -179,14 +207,14 @@ def as_like(array: Any, other: Any) -> Any:
 
 def zeros_like(other: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
     """Return an array of zeros of the type and device of the array `other`, and of its dtype unless one is given."""
-    if other.__class__ is np.ndarray or not is_device_array(other):
+    if type(other) is np.ndarray or not makes_arrays(other):
         return np.zeros(shape, dtype or other.dtype)
     return _zeros(shape, dtype or other.dtype, like=other)
 
 
 def ones_like(other: Any, shape: int | tuple[int, ...]) -> Any:
     """Return an array of ones of the type, dtype and device of the array `other`."""
-    if other.__class__ is np.ndarray or not is_device_array(other):
+    if type(other) is np.ndarray or not makes_arrays(other):
         # The same as np.ones, in half of the time for a short array.
         ones = np.empty(shape, other.dtype)
         ones.fill(1)
@@ -204,7 +232,7 @@ def _device_ones(other: Any, shape: Any) -> Any:
 
 def arange_like(other: Any, length: int) -> Any:
     """Return the numbers below `length` as an array of the type and device of the array `other`."""
-    if other.__class__ is np.ndarray or not is_device_array(other):
+    if type(other) is np.ndarray or not makes_arrays(other):
         return np.arange(length)
     return _arange(length, like=other)
 
@@ -216,7 +244,7 @@ def empty_like(other: Any, shape: tuple[int, ...] | None = None, dtype: Any = No
     """
     if shape is None:
         shape = other.shape
-    if other.__class__ is np.ndarray or not is_device_array(other):
+    if type(other) is np.ndarray or not makes_arrays(other):
         return np.empty(shape, dtype or other.dtype)
     return _empty_like(other, dtype or other.dtype, order="C", shape=shape)
 
@@ -255,7 +283,8 @@ def array_interface(array: Any) -> Any:
 
     An array of another library has it as `__cuda_array_interface__`, which NumPy does not read as its own.
     """
-    return array.__array_interface__ if isinstance(array, np.ndarray) else array.__cuda_array_interface__
+    has_own = isinstance(array, np.ndarray) and not is_recorder(array)
+    return array.__array_interface__ if has_own else array.__cuda_array_interface__
 
 
 def on_device(array: np.ndarray, device: Any) -> Any:
@@ -368,6 +397,11 @@ def clone_like(value: Any, like: Any) -> Any:
     copy = np.empty_like(like, order="K" if is_dense(like) else "C", shape=np.shape(value))
     copy[...] = value
     return copy
+
+
+def contiguous(array: Any) -> Any:
+    """Return an array in C order: itself where it lies so, else a copy."""
+    return array if array.flags.c_contiguous else array.copy()
 
 
 def own_copy(array: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import ChangedTensorError, ReleasedGraphError
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import array_interface, has_memory, memory_owner
+from ..arrays.values import array_interface, has_memory, is_recorder, memory_owner
 from ..settings.context import GRAD_MODE
 from .naming import identify
 
@@ -208,7 +208,7 @@ class SavedMemory:
 
 def _bounds(array: Any) -> tuple[int, int]:
     """Return the address of the first byte of an array, and the address after its last byte."""
-    if isinstance(array, np.ndarray):
+    if isinstance(array, np.ndarray) and not is_recorder(array):
         found: tuple[int, int] = np.lib.array_utils.byte_bounds(array)
         return found
     first = array_interface(array)["data"][0]

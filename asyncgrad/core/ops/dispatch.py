@@ -223,7 +223,7 @@ def _where(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any, ...], o
         lambda target, *arrays: _run_masked(ufunc, arrays, (target,), mask), outs[0], *inputs
     ):
         return outs[0]
-    values = tuple(np.array(raw(one)) for one in outs)
+    values = tuple(np.copy(raw(one)) for one in outs)
     _run_masked(ufunc, tuple(map(raw, inputs)), values, mask)
     results: Any = values
     if any(is_recorded(one, *inputs) for one in outs):

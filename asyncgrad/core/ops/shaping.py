@@ -366,7 +366,7 @@ def copy_(a: Any, order: Literal["K", "A", "C", "F"] = "K", subok: bool = False)
     """Return a copy; gradients flow through it."""
     if is_device_array(a):
         return a.copy(order)
-    return np.array(a, order=order, copy=True)
+    return np.copy(a, order)
 
 
 @derivative(copy_, "a")

@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays.axes import inverse_permutation
 from ..arrays.device_functions import own_function
 from ..arrays.tensor_base import CreationMeta, TensorBase
-from ..arrays.values import is_device_array, raw, zeros_like
+from ..arrays.values import is_device_array, is_recorder, raw, zeros_like
 from ..graph.leaf import gradient_edge
 from ..graph.lowering import BodySource
 from ..graph.metadata import InputMetadata
@@ -164,7 +164,7 @@ class UnstackNode(PiecesNode):
         """Stack the gradients."""
         first, order = grads[0], self._order
         # Zeros among tensors may be a bare array.
-        if any(issubclass(kind, TensorBase) for kind in set(map(type, grads))):
+        if any(issubclass(kind, TensorBase) for kind in set(map(type, grads))) or is_recorder(first):
             return np.stack(grads)
         if not is_device_array(first):
             # Of arrays of one shape and dtype, the same as np.stack in a fraction of the time.

@@ -12,6 +12,7 @@ import linecache
 import logging
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -31,11 +32,12 @@ __all__ = [
     "set_collection_thresholds",
     "set_random_state",
     "set_signal_handler",
+    "set_trace_function",
     "silence_unconfigured_logs",
     "without_warnings",
 ]
 
-#: What happens, and why, by the name that switches it off. The last three happen by functions that the user calls.
+#: What happens, and why, by the name that switches it off. The last four happen by functions that the user calls.
 EFFECTS = {
     "warnings": "Python shows warnings by a function of asyncgrad, which names the line that called asyncgrad",
     "filters": "warnings are ignored while NumPy computes again what has warned before",
@@ -46,6 +48,7 @@ EFFECTS = {
     "random": "a recomputation of `ag.checkpoint` sets the state that `np.random` had before, and puts its own back",
     "signal": "`ag.engine.dump_on_signal` sets the handler of a signal, and puts the former one back",
     "collector": "`ag.no_full_collections` sets a threshold of the garbage collector, and puts the former one back",
+    "calls": "`ag.jit` has Python tell it which functions run in the traced run, and puts the former observer back",
 }
 
 
@@ -128,6 +131,14 @@ def set_collection_thresholds(young: int, middle: int, old: int) -> None:
     """Set the thresholds of Python's garbage collector."""
     if "collector" not in _OFF:
         gc.set_threshold(young, middle, old)
+
+
+def set_trace_function(function: Any) -> bool:
+    """Have Python call a function at the begin of each function of this thread; return whether it does."""
+    if "calls" in _OFF:
+        return False
+    sys.settrace(function)
+    return True
 
 
 def set_random_state(state: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from ...errors import InPlaceError
-from ..arrays.values import array_interface, is_device_array, is_writeable
+from ..arrays.values import array_interface, is_device_array, is_recorder, is_writeable, zeros_like
 from ..settings.arguments import truth
 from ..settings.context import Mode
 
@@ -185,6 +185,8 @@ class Slice(NamedTuple):
         if is_device_array(array):
             return self._copy_device_array(array)
         if self.is_contiguous:
+            if is_recorder(array):
+                return array.astype(self.base.dtype, "C")
             return np.array(array, self.base.dtype, order="C")
         low, high = self.base.reach()
         buffer = np.zeros(high - low, np.uint8)
@@ -207,6 +209,8 @@ class Slice(NamedTuple):
         if 0 in view.shape:
             return np.empty(view.shape, view.dtype)
         if self.is_contiguous:
+            if is_recorder(array):
+                return array.part(view.shape, view.dtype, view.offset, view.strides)
             return np.ndarray(view.shape, view.dtype, array, view.offset, view.strides)
         low, _ = self.base.reach()
         return np.ndarray(view.shape, view.dtype, array.base, view.offset - low, view.strides)
@@ -226,7 +230,7 @@ class Slice(NamedTuple):
     def scatter(self, values: Any) -> Any:
         """Return zeros with the memory layout of the base and with `values` added in the view."""
         base = self.base
-        total: Any = np.zeros(base.shape, base.dtype)
+        total: Any = zeros_like(values, base.shape, base.dtype)
         if not self.is_contiguous:
             total = self.copy_like_base(total)
         part = self.part(total)

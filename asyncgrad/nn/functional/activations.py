@@ -84,7 +84,8 @@ def relu_(x: Any) -> Array:
         raise complex_error("relu", "x", x)
     # NumPy uses vector instructions for a maximum with an array of zeros, but not with the number 0.
     if x.__class__ is np.ndarray:
-        zeros = np.zeros(x.shape, x.dtype) if x.flags.c_contiguous else np.zeros_like(x)
+        is_plain = type(x) is np.ndarray and x.flags.c_contiguous
+        zeros = np.zeros(x.shape, x.dtype) if is_plain else np.zeros_like(x)
         return np.maximum(x, zeros, out=zeros)
     return np.maximum(x, 0, out=empty_like(x))
 
@@ -231,9 +232,11 @@ def _(g: Any, x: Any, out: Any) -> Array:
     # results next to 1 (test_the_gradient_is_the_exact_derivative_far_out).
     rest = ONE.get(out.dtype.char, 1) - out
     flat = rest.ravel("K")
-    if flat.size and not flat.item(flat.argmin()) > _LITTLE:
+    # A number, unless a program is recorded: it compares again in each run.
+    least = flat.item(flat.argmin()) if flat.size and type(flat) is np.ndarray else flat.min(initial=1)
+    if flat.size and not least > _LITTLE:
         is_little = np.logical_not(rest > _LITTLE)
-        rest = np.asarray(rest)
+        rest = as_array(rest)
         rest[is_little] = logistic(-x[is_little])
     rest *= out
     rest *= g

@@ -59,7 +59,7 @@ class _Workspace(threading.local):
     def array(self, like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array of arbitrary content, to be used before the next call; for NumPy in the kept memory."""
         count = prod(shape) * dtype.itemsize
-        if like.__class__ is not np.ndarray or dtype.kind not in "fc" or count > LARGEST:
+        if type(like) is not np.ndarray or dtype.kind not in "fc" or count > LARGEST:
             return empty_like(like, shape, dtype)
         if self.memory is None or self.memory.size < count:
             self.memory = np.empty(count, np.uint8)

@@ -36,7 +36,7 @@ from ...core.arrays.device_functions import COMPILED_TYPES, TableUpdate, compile
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import as_like, ones_like
+from ...core.arrays.values import as_like, contiguous, ones_like
 from ...core.graph.saved_hooks import prepare_write
 from ...core.ops.composites import composite
 from ...core.ops.single_precision import by_single, holds_half
@@ -367,11 +367,11 @@ def _for_blocks(x: Array, *others: Any) -> tuple[Any, ...]:
     """
     if _is_outer_last(x):
         outer, rows, inner = x.shape
-        memory = np.empty((rows, inner, outer), x.dtype)
-        arrays = [np.ascontiguousarray(_rows_together(one)) for one in (x, *others)]
+        memory = np.empty_like(x, order="C", shape=(rows, inner, outer))
+        arrays = [contiguous(_rows_together(one)) for one in (x, *others)]
         return memory.transpose(2, 0, 1), memory.reshape(1, rows, inner * outer), *arrays
-    new = np.empty(x.shape, x.dtype)
-    return new, new, *(np.ascontiguousarray(one) for one in (x, *others))
+    new = np.empty_like(x, order="C")
+    return new, new, *(contiguous(one) for one in (x, *others))
 
 
 def _sums(x: Any) -> Any:

@@ -25,7 +25,7 @@ import numpy as np
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import is_device_array
+from ...core.arrays.values import contiguous, is_device_array
 from ...core.function.function import Function
 from ...core.settings.context import is_grad_enabled
 from ..shared.arguments import array_of
@@ -193,7 +193,7 @@ class Elman(Cell):
         """Go back through all steps."""
         every = np.empty_like(hidden)
         grad = np.zeros_like(state[0])
-        given, add, multiply, dot = grads[0], np.add, np.multiply, np.ascontiguousarray(weights.to_hidden.T).dot
+        given, add, multiply, dot = grads[0], np.add, np.multiply, contiguous(weights.to_hidden.T).dot
         for start, stop in _chunks_backward(len(hidden), _steps_at_once(hidden)):
             part = hidden[start:stop]
             slopes = (part > 0).astype(part.dtype) if self._is_relu else 1 - part * part
@@ -241,7 +241,7 @@ class Gru(Cell):
         """Run all steps; what is kept is r, z and n in one array, and the hidden products of n."""
         (h,) = state
         features, last = len(h), 2 * len(h)
-        hidden, products = (np.empty((len(sums), *h.shape), h.dtype) for _ in range(2))
+        hidden, products = (np.empty_like(h, order="C", shape=(len(sums), *h.shape)) for _ in range(2))
         product, work = np.empty_like(sums[0]), np.empty_like(h)
         to_both, to_fresh = product[:last], product[last:]
         parts = sums[:, :last], sums[:, :features], sums[:, features:last], sums[:, last:]
@@ -267,10 +267,10 @@ class Gru(Cell):
         length, features, n = hidden.shape
         by_gate = every.reshape(length, 3, features, n)
         grad, work = np.zeros_like(state[0]), np.empty_like(state[0])
-        add, multiply, dot = np.add, np.multiply, np.ascontiguousarray(weights.to_hidden.T).dot
+        add, multiply, dot = np.add, np.multiply, contiguous(weights.to_hidden.T).dot
         for start, stop in _chunks_backward(length, _steps_at_once(acts)):
             r, z, new = acts[start:stop].reshape(stop - start, 3, features, n).swapaxes(0, 1)
-            factors = np.empty((stop - start, 3, features, n), acts.dtype)
+            factors = np.empty_like(acts, order="C", shape=(stop - start, 3, features, n))
             to_r, to_z, to_n = factors.swapaxes(0, 1)
             fresh = (1 - z) * (1 - new * new)
             multiply(fresh, r, to_n)
@@ -332,7 +332,8 @@ class Lstm(Cell):
         """Run all steps; what is kept is i, f, o and g in one array, the cells after all steps, and their tanh."""
         h, c = state
         length, features = len(sums), len(c)
-        hidden, cells = np.empty((length, *h.shape), h.dtype), np.empty((length, *c.shape), h.dtype)
+        hidden = np.empty_like(h, order="C", shape=(length, *h.shape))
+        cells = np.empty_like(h, order="C", shape=(length, *c.shape))
         squashed = np.empty_like(cells)
         product, work, raw = np.empty_like(sums[0]), np.empty_like(c), np.empty_like(c)
         i, f, o, g = (sums[:, gate * features : (gate + 1) * features] for gate in range(4))
@@ -366,8 +367,8 @@ class Lstm(Cell):
         onto: Any = None
         if weights.projection is not None:
             raw, to_hiddens = np.empty_like(to_cell), np.empty_like(hidden)
-            onto = np.ascontiguousarray(weights.projection.T)
-        multiply, add, dot = np.multiply, np.add, np.ascontiguousarray(weights.to_hidden.T).dot
+            onto = contiguous(weights.projection.T)
+        multiply, add, dot = np.multiply, np.add, contiguous(weights.to_hidden.T).dot
         for start, stop in _chunks_backward(length, _steps_at_once(every)):
             factors, through, f = self._factors(acts, cells, squashed, state[1], start, stop)
             rows, inner, outer = every[start:stop], by_gate[start:stop, :3], by_gate[start:stop, 3]
@@ -398,7 +399,7 @@ class Lstm(Cell):
         """
         shape = stop - start, 4, *first.shape
         i, f, o, g = acts[start:stop].reshape(shape).swapaxes(0, 1)
-        factors = np.empty(shape, acts.dtype)
+        factors = np.empty_like(acts, order="C", shape=shape)
         to_i, to_f, to_g, to_o = factors.swapaxes(0, 1)
         flat = squashed[start:stop]
         through = 1 - flat * flat

@@ -795,6 +795,11 @@ class _Static:
         return self._attributes
 
     @property
+    def entries(self) -> list[tuple[str, Any]]:
+        """The attributes that are no children, as they are in the module."""
+        return self._entries
+
+    @property
     def differentiated(self) -> frozenset[str]:
         """The paths of parameters that transforms differentiate with respect to although they do not require grad."""
         return self._record.differentiated
@@ -807,6 +812,14 @@ class _Static:
 
     def __hash__(self) -> int:
         return hash(tuple([name for name, _ in self._entries]))
+
+
+def static_attributes(structure: TreeStructure) -> Iterator[tuple[type, list[tuple[str, Any]]]]:
+    """Yield the class of each module in a tree, and its attributes that are no children."""
+    if structure.cls is not None and issubclass(structure.cls, Module):
+        yield structure.cls, structure.aux_data[1].entries
+    for child in structure.children:
+        yield from static_attributes(child)
 
 
 def _unflatten_module(cls: type[Module], aux_data: Any, children: Sequence[Any]) -> Module:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.values import as_array, empty_like
+from ...core.arrays.values import as_array, empty_like, is_recorder, recorded_whole
 from ...core.recording.kernels import FusedFormula, kernel
 
 __all__ = ["erfc", "normal_cdf", "normal_pdf_into"]
@@ -143,6 +143,8 @@ def erfc(x: Any) -> Any:
     """
     if x.__class__ is not np.ndarray:
         return _erfc_everywhere(x)
+    if is_recorder(x):
+        return recorded_whole(erfc, x)
     size = np.abs(x)
     result = np.empty_like(size)
     near = size <= CENTRE
@@ -185,6 +187,8 @@ def _single_tail(x: Any) -> Any:
 
 
 def _single_normal_cdf(x: Any) -> Any:
+    if is_recorder(x):
+        return recorded_whole(_single_normal_cdf, x)
     value = _single_erf_of_scaled(x)
     value *= 0.5
     value += 0.5

@@ -40,7 +40,7 @@ def with_spaced_rows(x: Array) -> Any:
     The copy has a gap after what belongs to one index of the first axis, if all that would fall into few sets of the
     processor's cache: a copy of the transposed array takes a fifth of the time then.
     """
-    if x.__class__ is not np.ndarray or not x.flags.c_contiguous or not x.size or x.strides[0] % _ALIASED:
+    if type(x) is not np.ndarray or not x.flags.c_contiguous or not x.size or x.strides[0] % _ALIASED:
         return x
     rows = x.reshape(len(x), -1)
     wider = np.empty((len(x), rows.shape[1] + _LINE // x.itemsize), x.dtype)
@@ -51,7 +51,7 @@ def with_spaced_rows(x: Array) -> Any:
 
 def copy_images(target: Any, x: Any) -> None:
     """Copy images, or rows, into an array of their shape, which may lie in memory in another order."""
-    if x.__class__ is np.ndarray and len(x) <= _FEW:
+    if type(x) is np.ndarray and len(x) <= _FEW:
         for nr in range(len(x)):
             target[nr] = x[nr]
     else:
@@ -63,7 +63,7 @@ def images_last(x: Array) -> Any:
     last = x.transpose(1, 2, 3, 0)
     if last.flags.c_contiguous:
         return last
-    if x.__class__ is not np.ndarray:
+    if type(x) is not np.ndarray:
         return last.copy()
     copy = np.empty(last.shape, x.dtype)
     copy_images(copy.transpose(3, 0, 1, 2), x)

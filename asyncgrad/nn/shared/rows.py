@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.arrays.device_functions import own_function
-from ...core.arrays.values import add_into, is_device_array, ones_like
+from ...core.arrays.values import add_into, contiguous, is_device_array, ones_like
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 
@@ -59,7 +59,7 @@ def maximum_along(x: Array, axis: int) -> Any:
     length = x.shape[axis]
     if axis not in (-1, x.ndim - 1) or not 0 < length <= SHORT or x.size < 8 * length or is_device_array(x):
         return _largest_along(x, axis)
-    columns = np.ascontiguousarray(x.reshape(-1, length).T)
+    columns = contiguous(x.reshape(-1, length).T)
     return np.maximum.reduce(columns, axis=0).reshape(*x.shape[:-1], 1)
 
 

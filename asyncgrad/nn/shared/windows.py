@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.arrays.device_functions import own_function
-from ...core.arrays.values import is_device_array, zeros_like
+from ...core.arrays.values import is_device_array, is_recorder, zeros_like
 from ...errors import ArgumentError
 from .arguments import array_of
 from .layouts import copy_images, empty_laid_like, images_last
@@ -215,14 +215,12 @@ def sliding(padded: Any, window: Window) -> Any:
         return _sliding_by_numpy(padded, window)
     channel, row, column, image = padded.strides
     (step_down, step_right), (down, right) = window.dilation, window.stride
+    shape = (len(padded), *window.kernel, *window.size, padded.shape[3])
+    strides = (channel, row * step_down, column * step_right, row * down, column * right, image)
+    if is_recorder(padded):
+        return padded.part(shape, padded.dtype, 0, strides)
     # The same as np.lib.stride_tricks.as_strided, in a tenth of its time.
-    return np.ndarray(
-        (len(padded), *window.kernel, *window.size, padded.shape[3]),
-        padded.dtype,
-        padded,
-        0,
-        (channel, row * step_down, column * step_right, row * down, column * right, image),
-    )
+    return np.ndarray(shape, padded.dtype, padded, 0, strides)
 
 
 def _sliding_by_numpy(padded: Any, window: Window) -> Any:

@@ -86,6 +86,17 @@ SHOWN = {
         with ag.no_full_collections():
             print(gc.get_threshold() != before)
     """,
+    "calls": """
+        import io, sys
+        seen = io.StringIO()
+        def function(x):
+            seen.write("" if sys.gettrace() is None else "observed")
+            return x * 2
+        jitted = ag.jit(function)
+        for _ in range(3):
+            jitted(ag.tensor(1.0))
+        print(bool(seen.getvalue()) and sys.gettrace() is None)
+    """,
 }
 
 

@@ -1,0 +1,133 @@
+"""What must be the same for a program to be right: the arguments without their numbers, and the context."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..core.arrays.tensor_base import TensorBase
+from ..core.settings.arguments import must_be
+from ..core.settings.context import (
+    ANOMALY,
+    DEFAULT_DEVICE,
+    DEFAULT_DTYPE,
+    GRAD_MODE,
+    IN_TRANSFORM,
+    RECOMPUTING,
+    SAVED_TENSORS_HOOKS,
+)
+from ..core.tensor import Tensor
+from ..errors import ArgumentTypeError
+from .object_key import is_array, key_of
+
+__all__ = [
+    "Static",
+    "has_grad",
+    "key_of_context",
+    "key_of_leaf",
+    "needs_eager",
+    "places_of",
+    "whole_context",
+]
+
+
+@final
+class Static:
+    """A static argument, marked as such: its value is part of the key, by its own equality."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def has_grad(tensor: TensorBase) -> bool:
+    """Tell whether a tensor has a `.grad`."""
+    return tensor._meta is not None and tensor._meta.grad is not None
+
+
+def places_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
+    """Return for each leaf which of the arrays and tensors it is, each counted once; None for any other leaf."""
+    numbers: dict[int, int] = {}
+    return tuple([numbers.setdefault(id(leaf), len(numbers)) if is_array(leaf) else None for leaf in leaves])
+
+
+def needs_eager(leaves: Sequence[Any]) -> str | None:
+    """Return why a call runs as if it were not compiled; None if nothing speaks for it."""
+    if ANOMALY.get() is not None:
+        return "anomaly mode"
+    if GRAD_MODE.get() not in (True, False):
+        return "somebody looks at what is recorded, as a profile does"
+    if SAVED_TENSORS_HOOKS.get() is not None:
+        return "hooks of saved tensors"
+    if DEFAULT_DEVICE.get() is not None:
+        return "a default device"
+    for leaf in leaves:
+        reason = _why_not(leaf)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _why_not(leaf: Any) -> str | None:
+    array = leaf
+    if isinstance(leaf, TensorBase):
+        if type(leaf) is not Tensor:
+            return f"a tensor of class {type(leaf).__name__}"
+        if leaf._device is not None and str(leaf._device) != "cpu":
+            return f"device '{leaf._device}'"
+        array = leaf._data
+    if isinstance(array, np.ndarray):
+        if type(array) is not np.ndarray:
+            return f"an array of class {type(array).__name__}"
+        if array.dtype.kind not in "biufc" or not array.dtype.isnative:
+            return f"dtype {array.dtype}"
+    return None
+
+
+def whole_context() -> tuple[Any, ...]:
+    """Return all of the context that is looked at: two calls with equal ones run alike."""
+    return (
+        GRAD_MODE.get(),
+        DEFAULT_DTYPE.get(),
+        IN_TRANSFORM.get(),
+        ANOMALY.get(),
+        SAVED_TENSORS_HOOKS.get(),
+        DEFAULT_DEVICE.get(),
+        RECOMPUTING.get(),
+        *np.geterr().values(),
+    )
+
+
+def key_of_context() -> Hashable:
+    """Return the settings on which the program of a function depends."""
+    modes = GRAD_MODE.get(), DEFAULT_DTYPE.get(), IN_TRANSFORM.get(), RECOMPUTING.get()
+    return *modes, *np.geterr().values()
+
+
+def key_of_leaf(leaf: Any) -> Hashable:
+    """Return what must be equal for two leaves to run the same program: all but the numbers of an array."""
+    if isinstance(leaf, TensorBase):
+        array = leaf._data
+        flags = array.flags
+        place = leaf._requires_grad(), leaf._grad_fn is None, has_grad(leaf), flags.writeable
+        return type(leaf), place, array.shape, array.dtype, array.strides, flags.aligned, array.base is None
+    if isinstance(leaf, np.ndarray):
+        flags = leaf.flags
+        return type(leaf), leaf.shape, leaf.dtype, leaf.strides, flags.aligned, flags.writeable, leaf.base is None
+    if type(leaf) is Static:
+        try:
+            hash(leaf.value)
+        except TypeError:
+            raise ArgumentTypeError(
+                must_be(
+                    "a static argument of a compiled function",
+                    "hashable",
+                    leaf.value,
+                    "give its class __eq__ and __hash__",
+                )
+            ) from None
+        return Static, type(leaf.value), leaf.value
+    return key_of(leaf)

@@ -1,0 +1,156 @@
+"""What a function reads besides its arguments: closures and globals, its own and those of the functions that it calls.
+
+Tensors, arrays and modules that the function itself reads there are arguments of its program. What else there is must
+be the same for a program to be right: numbers, settings in a dict or an object, and other functions.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, final
+
+from .object_key import has_arrays, is_fixed, key_of
+from .reads import check_names, global_names, imported_modules, names_of_attributes
+
+__all__ = [
+    "MISSING",
+    "Captured",
+    "CapturedNames",
+    "Place",
+    "content_of",
+    "names_of",
+    "own_values_of",
+]
+
+#: Where something is read: "closure", "global", "import", "code", "default" or "attribute", and the name there.
+Place = tuple[str, str]
+
+
+@final
+class MISSING:
+    """What is in a cell that nothing was written into, or under a name that is gone."""
+
+
+@final
+class Captured:
+    """What a function has captured at a call.
+
+    Args:
+        values: what has numbers, by the place where it was found.
+        key: what else there is; two calls with equal keys read the same.
+    """
+
+    __slots__ = ("key", "values")
+
+    def __init__(self, values: dict[Place, Any], key: Hashable) -> None:
+        self.values = values
+        self.key = key
+
+
+@final
+class CapturedNames:
+    """Where a function reads what it has captured.
+
+    Args:
+        function: a function; of another callable nothing is known.
+    """
+
+    __slots__ = ("_code", "_function", "_imports", "_last", "_last_objects", "_names")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._last_objects: list[Any] | None = None
+        self._last: Captured = Captured({}, ())
+        self._code: types.CodeType | None = None
+
+    def read(self) -> Captured:
+        """Return what is there now.
+
+        Raises:
+            Untraceable: it is too much to compare in each call.
+        """
+        function = self._function
+        if not isinstance(function, types.FunctionType):
+            return self._last
+        last = self._last_objects
+        if last is not None:
+            objects = self._objects(function)
+            if len(last) == len(objects) and all(map(_is_same, objects, last)):
+                return self._last
+        code = function.__code__
+        if code is not self._code:
+            check_names(code)
+            self._code = code
+            self._names = sorted(global_names(code))
+            self._imports = [name for name, _ in imported_modules(code, function.__globals__)]
+        found = list(names_of(function))
+        values = {place: one for place, one in found if place[0] in ("closure", "global") and has_arrays(one)}
+        attributes = names_of_attributes(code)
+        keys = [(place, key_of(one, attributes)) for place, one in found if place not in values]
+        self._last = Captured(values, tuple(keys))
+        # What may change without being another object is looked at each time.
+        is_fixed_all = not values and all(is_fixed(key) for _, key in keys)
+        self._last_objects = self._objects(function) if is_fixed_all else None
+        return self._last
+
+    def _objects(self, function: types.FunctionType) -> list[Any]:
+        """Return what a function reads, in the same order each time."""
+        names = function.__globals__
+        found = [names.get(name, MISSING) for name in self._names]
+        found += [content_of(cell) for cell in function.__closure__ or ()]
+        found += [sys.modules.get(name) for name in self._imports]
+        found += [one for _, one in own_values_of(function)]
+        return found
+
+    def function_with(self, values: dict[Place, Any]) -> Callable[..., Any]:
+        """Return the function with other values where those with numbers were found."""
+        function = self._function
+        if not values:
+            return function
+        assert isinstance(function, types.FunctionType)
+        names = dict(function.__globals__)
+        names.update({place[1]: one for place, one in values.items() if place[0] == "global"})
+        cells = tuple(
+            types.CellType(values["closure", name]) if ("closure", name) in values else cell
+            for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        )
+        made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells)
+        made.__kwdefaults__ = function.__kwdefaults__
+        return made
+
+
+def names_of(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
+    """Yield each place at which a function reads what is not its own, and what is there."""
+    code, names = function.__code__, function.__globals__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        yield ("closure", name), content_of(cell)
+    for name in sorted(global_names(code)):
+        yield ("global", name), names.get(name, MISSING)
+    for name, module in imported_modules(code, names):
+        yield ("import", name), module
+    yield from own_values_of(function)
+
+
+def own_values_of(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
+    """Yield the code of a function, its defaults and its attributes, each with its place."""
+    yield ("code", ""), function.__code__
+    for index, default in enumerate(function.__defaults__ or ()):
+        yield ("default", f"{index}"), default
+    for name, default in (function.__kwdefaults__ or {}).items():
+        yield ("default", name), default
+    for name, value in vars(function).items():
+        yield ("attribute", name), value
+
+
+def content_of(cell: types.CellType) -> Any:
+    """Return what is in a cell; MISSING for one that is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other

@@ -1,0 +1,96 @@
+"""Random numbers that a traced function draws: the program draws them anew, in the same order from the same stream."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from ..core.settings.context import GENERATOR
+from ..random import generator
+from .trace import Trace, Untraceable
+
+__all__ = ["Draw", "TracedGenerator", "drawing_as_before", "traced_generator"]
+
+
+@final
+class Draw:
+    """A method of the current generator, which is that of the context in which the program runs."""
+
+    __slots__ = ("__name__", "method")
+
+    #: Its result is another one each time.
+    is_random = True
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.__name__ = f"generator.{method}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Draw."""
+        found: Any = generator()
+        return getattr(found.real if type(found) is TracedGenerator else found, self.method)(*args, **kwargs)
+
+
+@final
+class TracedGenerator:
+    """The generator of a trace, which notes what is drawn from the real one."""
+
+    __slots__ = ("_trace", "real")
+
+    def __init__(self, trace: Trace, real: np.random.Generator) -> None:
+        self._trace = trace
+        self.real: np.random.Generator = real
+
+    if not TYPE_CHECKING:
+        # Type checkers know of no object with two classes. Rules take it for NumPy's own.
+        @property
+        def __class__(self):
+            return np.random.Generator
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in ("bit_generator", "spawn", "shuffle"):
+            raise Untraceable(f"it uses generator.{name}")
+
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("out") is not None:
+                raise Untraceable(f"it draws random numbers into an array, by generator.{name}(out=...)")
+            found = self._trace.call(Draw(name), args, kwargs)
+            if not isinstance(found, np.ndarray):
+                raise Untraceable(f"it draws a single number, by generator.{name}")
+            return found
+
+        return draw
+
+
+@contextmanager
+def traced_generator(trace: Trace) -> Iterator[None]:
+    """Note what is drawn in the block, and leave the stream as it was."""
+    real = generator()
+    with drawing_as_before(trace):
+        recorder: Any = TracedGenerator(trace, real)
+        token = GENERATOR.set(recorder)
+        try:
+            yield
+        finally:
+            GENERATOR.reset(token)
+
+
+@contextmanager
+def drawing_as_before(trace: Trace | None = None) -> Iterator[None]:
+    """Put back, at the end of the block, what asyncgrad, NumPy and Python draw next without a given generator."""
+    found, legacy = generator(), np.random.mtrand.get_bit_generator()
+    state, legacy_state, of_python = found.bit_generator.state, legacy.state, random.getstate()
+    try:
+        yield
+    finally:
+        has_drawn = of_python != random.getstate() or repr(legacy_state) != repr(legacy.state)
+        found.bit_generator.state, legacy.state = state, legacy_state
+        random.setstate(of_python)
+        if trace is not None and has_drawn:
+            trace.broken = "it draws random numbers without ag.random"

@@ -1,0 +1,117 @@
+"""What `ag.jit.explain` shows: the program of a call, what must be the same for it, and why there is none."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from ..core.arrays.tensor_base import TensorBase
+from .call_key import needs_eager
+from .jitted import Jitted
+from .object_key import is_array
+from .program import Program, Step
+from .trace import Refusal, Untraceable, Value, map_values, name_of
+from .variant import trace_variant
+
+__all__ = ["Explanation", "explain"]
+
+
+@final
+class Explanation:
+    """The program of a call, or why there is none; `print` shows it.
+
+    Attributes:
+        reason: why the call is eager; None where it has a program.
+        forward: the calls of the forward, one a line.
+        backward: those of the backward.
+        guards: what must be the same for a call to run this program.
+        opaque: functions that make arrays of their own, which are then copied.
+    """
+
+    __slots__ = ("backward", "forward", "guards", "opaque", "reason")
+
+    def __init__(self, guards: list[str], program: Program | None, reason: str | None) -> None:
+        self.guards = guards
+        self.reason = reason
+        steps = [] if program is None else [program.forward, program.backward]
+        self.forward, self.backward = [[_line(step) for step in part] for part in steps] or [[], []]
+        self.opaque = sorted({name_of(step.function) for part in steps for step in part if step.results})
+
+    def __str__(self) -> str:
+        given = ["  " + guard for guard in self.guards]
+        if self.reason is not None:
+            return "\n".join([f"eager: {self.reason}; for arguments", *given])
+        calls = "call" if len(self.forward) == 1 else "calls"
+        head = f"a program of {len(self.forward)} {calls} forward and {len(self.backward)} backward, for arguments"
+        parts = [head, *given]
+        for name, lines in (("forward", self.forward), ("backward", self.backward)):
+            parts += [name, *["  " + line for line in lines]] if lines else []
+        if self.opaque:
+            parts.append(f"results are copied of {', '.join(self.opaque)}")
+        return "\n".join(parts)
+
+    __repr__ = __str__
+
+
+def explain(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+    """Trace a call of a compiled function, and return what comes of it."""
+    try:
+        call = jitted.new_call(args, kwargs)
+    except Untraceable as error:
+        return Explanation([], None, str(error))
+    guards = [_guard(leaf) for leaf in call.leaves]
+    reason = needs_eager(call.leaves)
+    if reason is not None:
+        return Explanation(guards, None, reason)
+    try:
+        variant = trace_variant(call.run_tree, call.leaves, call.structure, jitted.name, jitted.function)
+    except (Untraceable, Refusal) as error:
+        return Explanation(guards, None, str(error))
+    except Exception as error:
+        return Explanation(guards, None, f"{type(error).__name__} in the traced run: {error}")
+    return Explanation(guards, variant.program, None)
+
+
+def _guard(leaf: Any) -> str:
+    if not is_array(leaf):
+        return f"{leaf!r:.80}"
+    kind = "Tensor" if isinstance(leaf, TensorBase) else "array"
+    array: np.ndarray = leaf._data if isinstance(leaf, TensorBase) else leaf
+    grad = ", requires grad" if isinstance(leaf, TensorBase) and leaf._requires_grad() else ""
+    order = "" if array.flags.c_contiguous else f" and strides {array.strides}"
+    return f"{kind} of shape {array.shape} and dtype {array.dtype}{order}{grad}"
+
+
+def _line(step: Step) -> str:
+    """Return a call in the way of Python: the results, the function, the arguments."""
+    results = [value for value in (step.results or step.writes) if value is not None]
+    given = list(step.args)
+    if step.function is np.copyto:
+        # What it writes is what it is shown to return.
+        del given[0]
+    elif results and given and given[-1] is results[-1] and isinstance(step.function, np.ufunc):
+        del given[-1]
+    args = [_shown(one) for one in given]
+    args += [f"{name}={_shown(one)}" for name, one in step.kwargs.items() if name != "out"]
+    names = ", ".join(map(_shown, results))
+    return (
+        f"{names} = {name_of(step.function)}({', '.join(args)})"
+        if names
+        else f"{name_of(step.function)}({', '.join(args)})"
+    )
+
+
+def _shown(part: Any) -> str:
+    shown = map_values(part, lambda one: _Name(f"%{one.number}") if type(one) is Value else one)
+    return f"{shown!r:.60}"
+
+
+@final
+class _Name(str):
+    """A string that is shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)

@@ -1,0 +1,161 @@
+"""`ag.jit`: functions whose forward and backward become one program."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, final, overload
+
+import numpy as np
+
+from ..core.settings.arguments import must_be, takes
+from ..errors import ArgumentError, ArgumentTypeError
+from .explanation import Explanation, explain
+from .jitted import ALL, Jitted
+from .runner import missing_extra
+
+__all__ = ["Jit", "jit"]
+
+_BACKENDS = ("auto", "table", "runner")
+
+
+@final
+class Jit:
+    """Compile functions: `ag.jit(fn)` does what `fn` does, bit for bit, by one program for forward and backward.
+
+    The first call is eager. The second one runs `fn` over arrays that record NumPy's calls, forward and backward;
+    from then on these calls run by themselves, on memory that is there before. What `fn` does besides, such as to
+    print, happens only where it runs.
+
+    Args:
+        fn: a function of trees of tensors, arrays, modules and what else is the same in many calls.
+        static: the names of arguments that are compared by their own `==`; each value has a program.
+        backend: "runner", machine code that calls NumPy's inner loops, of the extra `jit`; "table", NumPy's functions
+            called by Python; "auto", the first where it is installed.
+        verify: how many runs of each program are compared with `fn`; one that differs in a bit is not used.
+
+    Returns:
+        A function with the arguments of `fn`; without `fn`, a decorator.
+
+    Raises:
+        ArgumentTypeError: `fn` is no function, or an `async def`.
+        ArgumentError: an option is invalid.
+
+    Source: jax.jit.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> @ag.jit
+        ... def loss(w, x):
+        ...     return (np.tanh(x @ w) ** 2).sum()
+        >>> w = ag.tensor([[1.0], [2.0]], requires_grad=True)
+        >>> for _ in range(5):
+        ...     value = loss(w, np.ones((3, 2)))
+        >>> ag.sync.backward(value)
+        >>> loss
+        <ag.jit of loss: 1 of 5 calls replayed>
+    """
+
+    __slots__ = ()
+
+    @overload
+    def __call__(
+        self, fn: None = None, *, static: str | Iterable[str] = (), backend: str = "auto", verify: int = 2
+    ) -> Callable[[Callable[..., Any]], Jitted]: ...
+
+    @overload
+    def __call__(
+        self, fn: Callable[..., Any], *, static: str | Iterable[str] = (), backend: str = "auto", verify: int = 2
+    ) -> Jitted: ...
+
+    def __call__(
+        self, fn: Any = None, *, static: str | Iterable[str] = (), backend: str = "auto", verify: int = 2
+    ) -> Any:
+        """Return the function, compiled; a decorator where no function is given."""
+        if fn is None:
+            return functools.partial(self, static=static, backend=backend, verify=verify)
+        if not callable(fn) or isinstance(fn, type):
+            raise ArgumentTypeError(takes("ag.jit", "a function", fn))
+        if inspect.iscoroutinefunction(fn):
+            raise ArgumentTypeError(
+                f"ag.jit takes plain functions, and {fn.__qualname__} is an async def: compile the functions that it "
+                "calls between its awaits"
+            )
+        if backend not in _BACKENDS:
+            raise ArgumentError(must_be("backend", " or ".join(map(repr, _BACKENDS)), backend))
+        if backend == "runner" and missing_extra() is not None:
+            raise ArgumentError(f"there is no backend 'runner': {missing_extra()}")
+        if not isinstance(verify, int) or isinstance(verify, bool) or verify < 0:
+            raise ArgumentError(must_be("verify", "a number of runs of at least 0", verify))
+        function, bound = _unbound(fn)
+        return Jitted(function, _static_names(function, static), backend, verify, bound)
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Return, by the name of each compiled function, how many calls were replayed, and why others were eager.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> @ag.jit
+            ... def double(x):
+            ...     return x * 2
+            >>> double(ag.tensor(1.0)).item()
+            2.0
+            >>> ag.jit.stats()["double"]
+            {'calls': 1, 'eager: not traced yet': 1}
+        """
+        return {one.name: dict(one.counts) for one in list(ALL)}
+
+    def explain(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+        """Return the program that a call of a function has, and its guards; where it has none, why.
+
+        Args:
+            fn: a function, compiled or not; it is traced with these arguments.
+            args: arguments for it.
+            kwargs: keyword arguments for it.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> print(ag.jit.explain(lambda x: x * x, ag.tensor(3.0, requires_grad=True)))
+            a program of 1 call forward and 4 backward, for arguments
+              Tensor of shape () and dtype float64, requires grad
+            forward
+              %1 = multiply(%0, %0)
+            backward
+              %4 = copyto(%3)
+              %5 = multiply(%4, %0)
+              %6 = multiply(%4, %0)
+              %7 = add(%5, %6)
+        """
+        return explain(fn if isinstance(fn, Jitted) else self(fn), args, kwargs)
+
+    def __repr__(self) -> str:
+        return "ag.jit"
+
+
+def _unbound(fn: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return a plain function, and the arguments that it is bound to: the object of a method, or one that is called."""
+    if isinstance(fn, types.MethodType):
+        return fn.__func__, (fn.__self__,)
+    if isinstance(fn, functools.partial):
+        raise ArgumentTypeError(takes("ag.jit", "a function", fn, "write a lambda that calls it"))
+    if isinstance(fn, (types.FunctionType, types.BuiltinFunctionType, np.ufunc)) or hasattr(fn, "__wrapped__"):
+        return fn, ()
+    called = type(fn).__call__
+    return (called, (fn,)) if isinstance(called, types.FunctionType) else (fn, ())
+
+
+def _static_names(fn: Callable[..., Any], static: str | Iterable[str]) -> list[str]:
+    names = [static] if isinstance(static, str) else list(static)
+    parameters = inspect.signature(fn).parameters
+    for name in names:
+        kind = getattr(parameters.get(name), "kind", None)
+        if kind in (None, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise ArgumentError(
+                f"static has {name!r}, and {getattr(fn, '__qualname__', fn)} has the parameters {', '.join(parameters)}"
+            )
+    return names
+
+
+jit = Jit()

@@ -1,0 +1,429 @@
+"""A compiled function: it is traced, and then runs as a program, or eagerly where that would not be right."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import types
+import weakref
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..core.arrays.tensor_base import TensorBase
+from ..core.graph.saved_hooks import prepare_write
+from ..core.settings.context import GENERATOR
+from ..core.tensor import Tensor
+from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
+from ..errors import ChangedTensorError, GraphError
+from ..random import generator
+from .call_key import Static, key_of_context, key_of_leaf, needs_eager, places_of
+from .captured import Captured, CapturedNames, Place
+from .draws import TracedGenerator, drawing_as_before
+from .last_call import LastCall
+from .object_key import is_array, key_of_structure
+from .program import CheckFailed
+from .replay import Lease, record
+from .runner import runner
+from .trace import Refusal, Untraceable
+from .variant import Output, Variant, trace_variant
+from .verifying import computed_by, verify
+
+__all__ = ["ALL", "Call", "Family", "Jitted"]
+
+#: Of how many calls of one key a function is traced in the last.
+_CALLS_BEFORE_TRACE = 2
+#: How many programs a function may have for calls of one key, and for how many keys it has some.
+_MOST_VARIANTS = 8
+#: Why a call is eager that may be compiled later.
+NOT_TRACED = "not traced yet"
+
+#: The compiled functions of this process.
+ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+
+@final
+class Family:
+    """What is known of the calls of one key."""
+
+    __slots__ = ("calls", "reason", "refusal", "variants")
+
+    def __init__(self) -> None:
+        self.calls: int = 0
+        #: The newest first.
+        self.variants: list[Variant] = []
+        #: Why these calls are eager for good.
+        self.reason: str | None = None
+        #: What each of these calls raises: a mistake in the function.
+        self.refusal: str | None = None
+
+
+@final
+class Call:
+    """One call of a compiled function: its arguments and what the function has captured, as leaves of a tree."""
+
+    __slots__ = (
+        "_captured_names",
+        "_function",
+        "args",
+        "captured",
+        "known",
+        "kwargs",
+        "leaves",
+        "numbered",
+        "places",
+        "structure",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        captured_names: CapturedNames,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        captured: Captured,
+        leaves: list[Any],
+        structure: TreeStructure,
+        like: LastCall | None = None,
+    ) -> None:
+        self._function = function
+        self._captured_names = captured_names
+        self.args = args
+        self.kwargs = kwargs
+        self.captured = captured
+        self.leaves = leaves
+        self.structure = structure
+        #: Its `state()`, where that is known.
+        self.known: Hashable = None
+        self.places: tuple[int | None, ...] = places_of(leaves) if like is None else like.places
+        #: The arrays and tensors among the leaves, each once.
+        self.numbered: list[Any] = (
+            list({id(leaf): leaf for leaf in leaves if is_array(leaf)}.values())
+            if like is None
+            else [leaves[index] for index in like.firsts]
+        )
+        if like is not None:
+            self.known = like.state
+
+    def key(self) -> Hashable:
+        """Return what is equal for calls that may run the same programs."""
+        leaves = tuple(map(key_of_leaf, self.leaves))
+        models = key_of_structure(self.structure)
+        return self.structure, models, self.places, leaves, self.captured.key, key_of_context()
+
+    def state(self) -> Hashable:
+        """Return what the function reads now, but for the numbers of arrays and the context."""
+        others = tuple([key_of_leaf(leaf) for leaf in self.leaves if not is_array(leaf)])
+        return others, key_of_structure(self.structure), self._captured_names.read().key
+
+    def run(self) -> Any:
+        """Return what the function returns, eagerly."""
+        return self._function(*self.args, **self.kwargs)
+
+    def run_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any], captured: dict[Place, Any]) -> Any:
+        """Return what the function returns for other arguments, with others in the place of what it has captured."""
+        function = self._captured_names.function_with(captured)
+        return function(*map(_without_mark, args), **{name: _without_mark(one) for name, one in kwargs.items()})
+
+    def run_with(self, numbered: Sequence[Any]) -> Any:
+        """Return what the function returns with others in the place of the arrays and tensors among the leaves."""
+        pairs = zip(self.leaves, self.places, strict=True)
+        return self.run_tree(*unflatten(self.structure, [leaf if nr is None else numbered[nr] for leaf, nr in pairs]))
+
+
+def _without_mark(argument: Any) -> Any:
+    return argument.value if type(argument) is Static else argument
+
+
+@final
+class StaticArguments:
+    """Which arguments of a function are static.
+
+    Args:
+        function: the function.
+        names: their names.
+    """
+
+    __slots__ = ("_names", "_signature")
+
+    def __init__(self, function: Callable[..., Any], names: Sequence[str]) -> None:
+        self._signature = inspect.signature(function)
+        self._names = names
+
+    def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call with each static one marked."""
+        bound = self._signature.bind(*args, **kwargs)
+        for name in self._names:
+            if name in bound.arguments:
+                bound.arguments[name] = Static(bound.arguments[name])
+        return bound.args, bound.kwargs
+
+
+@final
+class Jitted:
+    """What `ag.jit` returns: a function that runs as a program once it has been traced.
+
+    Args:
+        function: the function.
+        static: the names of the arguments that are no trees of arrays, each of whose values has a program of its own.
+        backend: as for `ag.jit`.
+        verify: how many runs of a program are compared with the function.
+        bound: its first arguments: the object of a method.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static: Sequence[str],
+        backend: str,
+        verify: int,
+        bound: tuple[Any, ...] = (),
+    ) -> None:
+        self._backend = backend
+        functools.update_wrapper(self, function)
+        self._bound = bound
+        self.function = function
+        self._static = StaticArguments(function, static) if static else None
+        self._verify = verify
+        self._captured_names = CapturedNames(function)
+        self._families: dict[Hashable, Family] = {}
+        #: Calls of more keys than are kept.
+        self._others = Family()
+        self._others.reason = f"more than {_MOST_VARIANTS} kinds of arguments"
+        self._last_call: LastCall | None = None
+        self._lock = threading.Lock()
+        #: How many calls there were, and what became of them.
+        self.counts: Counter[str] = Counter()
+        self._own_names: frozenset[str] = frozenset()
+        self._own_names = frozenset(vars(self))
+        ALL.add(self)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Return the function as a method of an instance."""
+        return self if instance is None or self._bound else types.MethodType(self, instance)
+
+    def __copy__(self) -> Jitted:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Jitted:
+        return self
+
+    def __reduce__(self) -> str:
+        # As a function: by its name.
+        return self.name
+
+    def __repr__(self) -> str:
+        done = f"{self.counts['replayed']} of {self.counts['calls']} calls replayed"
+        return f"<ag.jit of {self.name}: {done}>"
+
+    def attributes_of_users(self) -> dict[str, Any]:
+        """Return the attributes that are not its own."""
+        return {name: value for name, value in vars(self).items() if name not in self._own_names}
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return getattr(self.function, "__qualname__", repr(self.function))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns.
+
+        Raises:
+            GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
+        """
+        args = (*self._bound, *args)
+        if isinstance(GENERATOR.get(), TracedGenerator):
+            # Within another compiled function, which is traced: a part of that program.
+            return self.function(*args, **kwargs)
+        counts = self.counts
+        counts["calls"] += 1
+        try:
+            captured = self._captured_names.read()
+            last = self._last_call
+            found = None if last is None else last.match(args, kwargs, captured)
+            if last is not None and found is not None and last.variant.holds():
+                call = Call(self.function, self._captured_names, args, kwargs, captured, *found, last)
+                try:
+                    return self._run(last.variant, call)
+                except CheckFailed:
+                    # Other programs of the same key may do.
+                    pass
+                except Exception as error:
+                    return self._eagerly(f"{type(error).__name__} in its program", call.run)
+            call = self.new_call(args, kwargs)
+            reason = needs_eager(call.leaves)
+            family = self._others if reason is not None else self.family_of(call)
+        except Untraceable as error:
+            return self._eagerly(f"{error}", functools.partial(self.function, *args, **kwargs))
+        if reason is not None:
+            return self._eagerly(reason, call.run)
+        for variant in family.variants:
+            if not variant.holds():
+                continue
+            try:
+                return self._replay(variant, family, call)
+            except CheckFailed:
+                counts["failed checks"] += 1
+            except Exception as error:
+                # The function raises it too, or catches it.
+                return self._eagerly(f"{type(error).__name__} in its program", call.run)
+        family.calls += 1
+        if family.calls >= _CALLS_BEFORE_TRACE and family.reason is family.refusal is None:
+            self.trace(family, call)
+        if family.refusal is not None:
+            raise GraphError(family.refusal)
+        return self._eagerly(family.reason or NOT_TRACED, call.run)
+
+    def new_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return a call with these arguments.
+
+        Raises:
+            Untraceable: the function reads too much besides its arguments.
+        """
+        captured = self._captured_names.read()
+        given = (args, kwargs) if self._static is None else self._static.marked(args, kwargs)
+        leaves, structure = flatten((*given, captured.values))
+        return Call(self.function, self._captured_names, args, kwargs, captured, leaves, structure)
+
+    def _eagerly(self, reason: str, run: Callable[[], Any]) -> Any:
+        self.counts[f"eager: {reason}"] += 1
+        return run()
+
+    def family_of(self, call: Call) -> Family:
+        """Return what is known of calls like this one."""
+        key = call.key()
+        family = self._families.get(key)
+        if family is None:
+            with self._lock:
+                if len(self._families) >= _MOST_VARIANTS:
+                    return self._others
+                family = self._families.setdefault(key, Family())
+        return family
+
+    def trace(self, family: Family, call: Call) -> None:
+        """Trace the function for calls of a family, or note why that cannot be."""
+        self.counts["traces"] += 1
+        try:
+            variant = trace_variant(call.run_tree, call.leaves, call.structure, self.name, self.function)
+            variant.runner = runner() if self._backend != "table" else None
+        except Untraceable as error:
+            family.reason = str(error)
+        except Refusal as error:
+            family.refusal = str(error)
+        except Exception as error:
+            # What it raises eagerly, it raises then.
+            family.reason = f"{type(error).__name__} in the traced run: {error}"
+        else:
+            family.variants.insert(0, variant)
+            if len(family.variants) > _MOST_VARIANTS:
+                family.reason = f"more than {_MOST_VARIANTS} programs, by the numbers on which its way depends"
+                family.variants.clear()
+
+    def _replay(self, variant: Variant, family: Family, call: Call) -> Any:
+        if variant.verified < self._verify:
+            variant.verified += 1
+            self.counts["verified"] += 1
+            difference = verify(variant, call.numbered, call.run_with)
+            if difference is not None:
+                family.variants = [one for one in family.variants if one is not variant]
+                family.reason = difference
+            return self._eagerly("compared with its program", call.run)
+        result = self._run(variant, call)
+        if self._static is None:
+            self._last_call = LastCall(
+                variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, call.state()
+            )
+        return result
+
+    def _run(self, variant: Variant, call: Call) -> Any:
+        """Return what a call returns, by a program.
+
+        Raises:
+            CheckFailed: a number on which its way depends is another one.
+        """
+        lease = Lease(variant)
+        state = generator().bit_generator.state if variant.program.is_random else None
+        arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in call.numbered]
+        try:
+            outputs = lease.table.run_forward(arrays)
+        except BaseException:
+            if state is not None:
+                # What it has drawn is drawn again, by another program or by the function.
+                generator().bit_generator.state = state
+            raise
+        for index, array in lease.table.commits():
+            prepare_write(call.numbered[index])
+            np.copyto(call.numbered[index]._data, array)
+        self.counts["replayed"] += 1
+        recorded = None
+        if variant.wanted and variant.has_graph:
+            recorded = record(lease, _Again(variant, call, call.known or call.state(), state), call.numbered, outputs)
+        found: dict[int, Any] = {}
+        results = [_result(one, recorded, outputs, call.leaves, found) for one in variant.outputs]
+        return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)
+
+
+@final
+class _Again:
+    """Runs a call again, eagerly.
+
+    Args:
+        variant: the program that has run.
+        call: the call.
+        reads: what the function has read.
+        state: of the generator before it ran; None where it has drawn nothing.
+    """
+
+    __slots__ = ("_call", "_reads", "_state", "_variant")
+
+    def __init__(self, variant: Variant, call: Call, reads: Hashable, state: Any) -> None:
+        self._reads = reads
+        self._variant = variant
+        self._call = call
+        self._state = state
+
+    def __call__(self, numbered: Sequence[Any]) -> list[Any]:
+        """Return what the program computes, for others in the place of the arrays and tensors among the arguments.
+
+        Raises:
+            ChangedTensorError: the function now reads something else.
+        """
+        if self._call.state() != self._reads or not self._variant.guards.hold():
+            raise ChangedTensorError(
+                "the backward of a compiled function runs it again where create_graph is set, or where it begins at "
+                "other outputs than the traced one, and what the function reads besides its arguments has changed "
+                "since the call"
+            )
+        if self._state is None:
+            return computed_by(self._variant, self._call.run_with(numbered))
+        with drawing_as_before():
+            generator().bit_generator.state = self._state
+            return computed_by(self._variant, self._call.run_with(numbered))
+
+
+def _result(
+    output: Output,
+    recorded: Callable[[int], Tensor] | None,
+    arrays: Sequence[Any],
+    leaves: Sequence[Any],
+    found: dict[int, Any],
+) -> Any:
+    """Return a leaf of what a call returns; `found` has the tensors that were made before, by their numbers."""
+    if output.kind == "argument":
+        return leaves[output.index]
+    if output.kind == "constant":
+        return output.value
+    index = output.index
+    if output.kind == "array":
+        return arrays[index]
+    if output.kind == "number":
+        return arrays[index][()]
+    if index not in found:
+        if recorded is not None and output.requires_grad:
+            found[index] = recorded(index)
+        else:
+            found[index] = Tensor(arrays[index], None, 0, output.device)
+    return found[index]

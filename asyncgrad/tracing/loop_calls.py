@@ -1,0 +1,511 @@
+"""The calls of NumPy's inner loops that do what a call of a program does; not every call has some.
+
+A loop is called here as NumPy calls it: with dtypes that it takes as they are, and with operands that lie in memory as
+the result does, which NumPy passes at once. Where a ufunc rounds correctly, it does not matter in how many parts its
+loop is called. Products and reductions are tried, once for each layout, against NumPy's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from .inner_loops import InnerLoop, inner_loop
+from .loop_trials import Groups, product_agrees, reduction_agrees, reduction_axes
+from .program import Comparison, Step
+from .runner import ERRORS, MOST_AXES, MOST_OPERANDS, RECORD
+from .trace import Value
+
+__all__ = ["LoopCall", "LoopCalls"]
+
+#: The bits of their results do not depend on how their loops are called.
+_EXACT = {
+    *(np.add, np.subtract, np.multiply, np.divide, np.negative, np.positive, np.absolute, np.square, np.sqrt),
+    *(np.less, np.less_equal, np.equal, np.not_equal, np.greater, np.greater_equal),
+    *(np.logical_and, np.logical_or, np.logical_not, np.logical_xor),
+    *(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert),
+    *(np.isnan, np.isfinite, np.isinf, np.signbit, np.copysign, np.floor, np.ceil, np.trunc, np.rint),
+}
+#: The same of those of complex numbers.
+_EXACT_OF_COMPLEX = {np.add, np.subtract, np.negative, np.positive, np.equal, np.not_equal}
+#: Their loops do not clear the flags of floating-point errors.
+_KEEPS_FLAGS = {np.add, np.subtract, np.multiply, np.divide, np.positive, np.square, np.matmul}
+#: The ufunc that each of NumPy's reductions reduces by.
+_REDUCTIONS: dict[Any, np.ufunc] = {
+    **dict.fromkeys((np.sum, np.ndarray.sum), np.add),
+    **dict.fromkeys((np.prod, np.ndarray.prod), np.multiply),
+    **dict.fromkeys((np.max, np.ndarray.max), np.maximum),
+    **dict.fromkeys((np.min, np.ndarray.min), np.minimum),
+    **dict.fromkeys((np.all, np.ndarray.all), np.logical_and),
+    **dict.fromkeys((np.any, np.ndarray.any), np.logical_or),
+}
+#: What a reduction by them begins with; the others begin with the first elements.
+_BEGINNINGS: dict[np.ufunc, Any] = {np.add: 0, np.multiply: 1, np.logical_and: True, np.logical_or: False}
+
+
+@final
+class LoopCall:
+    """A call of a loop, once for each element of the axes around it; one without a loop does nothing.
+
+    Args:
+        loop: the loop.
+        operands: what it is called with; the last is the result.
+        outer: how many axes there are around it.
+        counts: the length of each of these, and the numbers that the loop takes.
+        steps: the steps of the operands along each axis, and those that the loop takes, in bytes.
+        ignored: the bits of the floating-point errors that nobody is to be told of.
+        clears: whether the loop may clear the flags of those before it.
+    """
+
+    __slots__ = ("clears", "collects", "counts", "ignored", "loop", "operands", "outer", "steps")
+
+    def __init__(
+        self,
+        loop: InnerLoop | None,
+        operands: Sequence[_Operand],
+        outer: int,
+        counts: list[int],
+        steps: list[int],
+        ignored: int,
+        clears: bool,
+    ) -> None:
+        self.loop = loop
+        self.operands = operands
+        self.outer = outer
+        self.counts = counts
+        self.steps = steps
+        self.ignored = ignored
+        self.clears = clears
+        #: Whether the flags are collected after it.
+        self.collects = clears
+
+    def record(self) -> tuple[Any, ...]:
+        """Return the record for the runner."""
+        assert self.loop is not None
+        return (
+            self.loop.function,
+            self.loop.data,
+            self.outer,
+            int(self.collects),
+            self.ignored,
+            _filled([one.base for one in self.operands], MOST_OPERANDS),
+            _filled([one.offset for one in self.operands], MOST_OPERANDS),
+            _filled(self.counts, RECORD["counts"].shape[0]),
+            _filled(self.steps, RECORD["steps"].shape[0]),
+        )
+
+
+@final
+class _Operand:
+    """Where an operand lies.
+
+    Args:
+        base: the number of the array that a call gives; 0 for one that is there before.
+        offset: how many bytes behind that it begins; of one that is there before, its address.
+        dtype: its dtype.
+        shape: its shape.
+        strides: its strides in bytes.
+    """
+
+    __slots__ = ("base", "dtype", "offset", "shape", "strides")
+
+    def __init__(
+        self, base: int, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> None:
+        self.base = base
+        self.offset = offset
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+    def is_flat(self) -> bool:
+        """Tell whether the elements lie one after the other, in C order."""
+        expected = self.dtype.itemsize
+        for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if length != 1 and stride != expected:
+                return False
+            expected *= length
+        return True
+
+    def step(self) -> int:
+        """Return the step along an array that is passed at once, as NumPy chooses it."""
+        return self.strides[0] if len(self.shape) == 1 else self.dtype.itemsize if self.shape else 0
+
+    def has_odd_step(self) -> bool:
+        """Tell whether it is one element of an axis with another step than the next one's."""
+        return len(self.shape) == 1 == self.shape[0] and self.strides[0] != self.dtype.itemsize
+
+    def part(self, axis: int, begin: int, length: int) -> _Operand:
+        """Return a part along an axis."""
+        shape = (*self.shape[:axis], length, *self.shape[axis + 1 :])
+        return _Operand(self.base, self.offset + begin * self.strides[axis], self.dtype, shape, self.strides)
+
+    def without(self, axis: int) -> _Operand:
+        """Return the first element along an axis, without the axis."""
+        shape, strides = list(self.shape), list(self.strides)
+        del shape[axis], strides[axis]
+        return _Operand(self.base, self.offset, self.dtype, tuple(shape), tuple(strides))
+
+
+@final
+class LoopCalls:
+    """Finds the calls of loops for the steps of a program.
+
+    Args:
+        given: the numbers of the arrays that each call gives, from 1.
+        array: returns the array of a Value that is there before.
+        errstate: how NumPy treats floating-point errors around the program.
+        check: the loop that compares bytes; it writes into the last operand where they differ.
+        failed: what that writes into.
+    """
+
+    __slots__ = ("_array", "_check", "_errstate", "_failed", "_given", "_kept")
+
+    def __init__(
+        self,
+        given: dict[Value, int],
+        array: Callable[[Value], np.ndarray],
+        errstate: dict[str, Any],
+        check: InnerLoop,
+        failed: np.ndarray,
+    ) -> None:
+        self._given = given
+        self._array = array
+        self._errstate = errstate
+        self._check = check
+        self._failed = failed
+        #: Arrays that only records refer to.
+        self._kept: list[np.ndarray] = []
+
+    def of(self, step: Step) -> list[LoopCall] | None:
+        """Return the calls that do what a step does; None where there are none."""
+        if isinstance(step.function, Comparison):
+            return self._comparison(step.function)
+        if step.results or len(step.writes) != 1:
+            return None
+        ways = {**self._errstate, **step.errstate}
+        ignored = sum(bit for name, bit in ERRORS.items() if ways[name] == "ignore")
+        found: list[LoopCall | None]
+        if step.function is np.copyto:
+            target, source = step.args
+            is_plain = not step.kwargs or step.kwargs == {"casting": "unsafe"}
+            is_plain = is_plain and not _overlaps((source, target), False)
+            found = [self._copy(source, self._operand(target), ignored) if is_plain else None]
+        elif step.function in (np.dot, np.ndarray.dot):
+            found = [self._dot(step, ignored)]
+        elif step.function in (np.concatenate, np.stack):
+            found = self._joined(step, ignored)
+        elif isinstance(step.function, np.ufunc):
+            found = [self._ufunc(step, ignored)]
+        else:
+            found = self._reduction(step, ignored)
+        present = [one for one in found if one is not None]
+        return present if len(present) == len(found) else None
+
+    def _operand(self, part: Any, dtype: np.dtype[Any] | None = None) -> _Operand | None:
+        """Return where an operand lies; None for one that a loop for this dtype cannot take as it is."""
+        if type(part) is not Value:
+            if not isinstance(part, (bool, int, float, complex, np.generic)) or dtype is None:
+                return None
+            try:
+                with np.errstate(all="raise"):
+                    return self._constant(np.array(part, dtype))
+            except FloatingPointError:
+                # NumPy warns of it in each call.
+                return None
+        if (dtype is not None and part.array.dtype != dtype) or not part.array.flags.aligned:
+            return None
+        if part.root in self._given:
+            offset = _address(part.array) - _address(part.root.array)
+            return _Operand(self._given[part.root], offset, part.array.dtype, part.array.shape, part.array.strides)
+        array = self._array(part)
+        return _Operand(0, _address(array), array.dtype, array.shape, array.strides)
+
+    def _constant(self, array: np.ndarray) -> _Operand:
+        self._kept.append(array)
+        return _Operand(0, _address(array), array.dtype, array.shape, array.strides)
+
+    def _comparison(self, function: Comparison) -> list[LoopCall] | None:
+        expected = function.expected_bytes()
+        value = self._operand(function.check.value)
+        if expected is None or value is None or not value.is_flat():
+            return None
+        operands = [value, self._constant(expected), self._constant(self._failed)]
+        return [LoopCall(self._check, operands, 0, [expected.nbytes], [], 0, False)]
+
+    def _copy(self, source: Any, target: _Operand | None, ignored: int) -> LoopCall | None:
+        if target is None:
+            return None
+        given = self._operand(source, target.dtype)
+        if given is None or len(given.shape) > len(target.shape):
+            return None
+        ufunc = np.positive if target.dtype.kind in "iufc" else np.logical_or
+        operands = [given, target] if ufunc is np.positive else [given, given, target]
+        loop = inner_loop(ufunc, f"{target.dtype.char * ufunc.nin}->{target.dtype.char}")
+        return None if loop is None else self._elementwise(ufunc, loop, operands, ignored)
+
+    def _ufunc(self, step: Step, ignored: int) -> LoopCall | None:
+        ufunc, parts = step.function, step.args
+        assert isinstance(ufunc, np.ufunc)
+        if ufunc.signature is not None and ufunc is not np.matmul:
+            return None
+        if step.kwargs or ufunc.nout != 1 or len(parts) != ufunc.nargs or len(parts) > MOST_OPERANDS:
+            return None
+        found = _loop_of(ufunc, parts)
+        if found is None or type(parts[-1]) is not Value or _overlaps(parts, ufunc is np.matmul):
+            return None
+        loop, dtypes = found
+        operands = [self._operand(one, dtype) for one, dtype in zip(parts, dtypes, strict=True)]
+        present = [one for one in operands if one is not None]
+        if len(present) < len(operands):
+            return None
+        if ufunc is np.matmul:
+            return self._product(loop, present, ignored) if all(len(one.shape) > 1 for one in present) else None
+        return self._elementwise(ufunc, loop, present, ignored)
+
+    def _elementwise(
+        self, ufunc: np.ufunc, loop: InnerLoop, operands: Sequence[_Operand], ignored: int
+    ) -> LoopCall | None:
+        axes = _axes(ufunc, operands)
+        if axes is None:
+            return None
+        return LoopCall(loop if operands[-1].size else None, operands, *axes, ignored, ufunc not in _KEEPS_FLAGS)
+
+    def _product(self, loop: InnerLoop, operands: Sequence[_Operand], ignored: int) -> LoopCall:
+        return LoopCall(loop if operands[-1].size else None, operands, *_axes_of_product(operands), ignored, False)
+
+    def _dot(self, step: Step, ignored: int) -> LoopCall | None:
+        """Return the call of the loop of matmul that has the bits of `dot`."""
+        parts = [*step.args, step.kwargs.get("out")]
+        if len(parts) != 3 or len(step.kwargs) != 1 or _overlaps(parts, True):
+            return None
+        kind = getattr(parts[-1], "array", np.empty(0)).dtype
+        loop = inner_loop(np.matmul, f"{kind.char * 2}->{kind.char}") if kind.kind == "f" else None
+        a, b, target = [self._operand(one, kind) for one in parts]
+        if loop is None or a is None or b is None or target is None or not target.size or not target.is_flat():
+            return None
+        if step.args[0].root is step.args[1].root or 1 in (*a.shape, *b.shape):
+            # BLAS has other functions for these.
+            return None
+        if len(a.shape) > 2 or len(b.shape) > 2 or not a.shape or not b.shape or a.size * b.size == 0:
+            return None
+        if not product_agrees(loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
+            return None
+        return self._product(loop, _as_matrices(a, b, target), ignored)
+
+    def _joined(self, step: Step, ignored: int) -> list[LoopCall | None]:
+        """Return the copies that concatenate or stack arrays."""
+        target = self._operand(step.kwargs.get("out"))
+        parts, axis = step.args[0], step.args[1] if len(step.args) > 1 else step.kwargs.get("axis", 0)
+        if target is None or set(step.kwargs) - {"out", "axis"} or not isinstance(axis, int):
+            return [None]
+        if not all(type(one) is Value and one.root is not step.kwargs["out"].root for one in parts):
+            return [None]
+        axis %= len(target.shape)
+        found: list[LoopCall | None] = []
+        begin = 0
+        for one in parts:
+            if step.function is np.stack:
+                into = target.part(axis, begin, 1).without(axis)
+                begin += 1
+            else:
+                into = target.part(axis, begin, one.array.shape[axis])
+                begin += one.array.shape[axis]
+            found.append(self._copy(one, into, ignored))
+        return found
+
+    def _reduction(self, step: Step, ignored: int) -> list[LoopCall | None]:
+        """Return what fills the result of a reduction with its beginning, and what reduces."""
+        ufunc = _REDUCTIONS.get(step.function)
+        if ufunc is None and getattr(step.function, "__name__", "") == "reduce":
+            ufunc = getattr(step.function, "__self__", None)
+        options = {name: one for name, one in step.kwargs.items() if name not in ("out", "keepdims", "axis")}
+        if not isinstance(ufunc, np.ufunc) or len(step.args) > 2 or set(options) - {"initial"}:
+            return [None]
+        value, out = step.args[0], step.kwargs.get("out")
+        axis = step.args[1] if len(step.args) > 1 else step.kwargs.get("axis", _default_axis(step.function))
+        out = out[0] if isinstance(out, tuple) else out
+        if type(value) is not Value or type(out) is not Value or value.root is out.root:
+            return [None]
+        kind, beginning = value.array.dtype, options.get("initial", _BEGINNINGS.get(ufunc))
+        loop = inner_loop(ufunc, f"{kind.char * 2}->{kind.char}")
+        source, target = self._operand(value), self._operand(out, kind)
+        if loop is None or source is None or target is None or not source.size or not source.is_flat():
+            return [None]
+        if kind.kind == "c":
+            return [None]
+        groups = _groups(source.shape, axis)
+        is_plain = isinstance(beginning, (int, float, np.generic)) or (beginning is None and ufunc not in _BEGINNINGS)
+        if groups is None or not target.is_flat() or not is_plain or not _fits(beginning, kind):
+            return [None]
+        if not reduction_agrees(ufunc, loop, kind, groups, beginning):
+            return [None]
+        return [
+            self._beginning(source, target, groups, beginning, ignored),
+            *self._reduced(loop, source, target, groups, beginning is None, ignored),
+        ]
+
+    def _beginning(
+        self, source: _Operand, target: _Operand, groups: Groups, beginning: Any, ignored: int
+    ) -> LoopCall | None:
+        kept, length, is_last = groups
+        flat = _Operand(target.base, target.offset, target.dtype, (kept,), (target.dtype.itemsize,))
+        if beginning is not None:
+            return self._copy(np.array(beginning, target.dtype)[()], flat, ignored)
+        item = source.dtype.itemsize
+        first = _Operand(source.base, source.offset, source.dtype, (kept,), (item * length if is_last else item,))
+        loop = inner_loop(np.positive, f"{source.dtype.char}->{source.dtype.char}")
+        return None if loop is None else self._elementwise(np.positive, loop, [first, flat], ignored)
+
+    def _reduced(
+        self, loop: InnerLoop, source: _Operand, target: _Operand, groups: Groups, skips: bool, ignored: int
+    ) -> list[LoopCall]:
+        outer, counts, steps, offset = reduction_axes(groups, source.dtype.itemsize, skips)
+        if groups[1] == skips:
+            # All of it is in the beginning.
+            return []
+        rest = _Operand(source.base, source.offset + offset, source.dtype, source.shape, source.strides)
+        return [LoopCall(loop, [target, rest, target], outer, counts, steps, ignored, True)]
+
+
+def _fits(number: Any, kind: np.dtype[Any]) -> bool:
+    """Tell whether a number has this dtype without a warning."""
+    try:
+        with np.errstate(all="raise"):
+            np.array(0 if number is None else number, kind)
+    except FloatingPointError:
+        return False
+    return True
+
+
+def _groups(shape: tuple[int, ...], axis: Any) -> Groups | None:
+    """Return what a reduction over axes reduces in an array in C order; None unless they are the first or the last."""
+    axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if not all(isinstance(one, int) for one in axes):
+        return None
+    reduced = {one % len(shape) for one in axes} if shape else set()
+    number = len(reduced)
+    kept = length = 1
+    for place, size in enumerate(shape):
+        if place in reduced:
+            length *= size
+        else:
+            kept *= size
+    if reduced == set(range(len(shape) - number, len(shape))):
+        return kept, length, True
+    return (kept, length, False) if reduced == set(range(number)) else None
+
+
+def _default_axis(function: Any) -> int | None:
+    return 0 if getattr(function, "__name__", "") == "reduce" else None
+
+
+def _address(array: np.ndarray) -> int:
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def _filled(numbers: list[int], size: int) -> list[int]:
+    return numbers + [0] * (size - len(numbers))
+
+
+def _loop_of(ufunc: np.ufunc, parts: Sequence[Any]) -> tuple[InnerLoop, tuple[np.dtype[Any], ...]] | None:
+    """Return the loop that a ufunc chooses for operands, and its dtypes."""
+    kinds = [one.array.dtype if type(one) is Value else type(one) for one in parts]
+    try:
+        given = tuple([kind if kind in (int, float, complex) else np.dtype(kind) for kind in kinds])
+        dtypes = ufunc.resolve_dtypes(given)
+    except (TypeError, ValueError):
+        return None
+    signature = "".join(one.char for one in dtypes[: ufunc.nin]) + "->" + dtypes[-1].char
+    loop = inner_loop(ufunc, signature)
+    return None if loop is None else (loop, dtypes)
+
+
+def _overlaps(parts: Sequence[Any], reads_all: bool) -> bool:
+    """Tell whether the result shares memory with an operand so that NumPy copies that.
+
+    Args:
+        parts: the operands; the last is the result.
+        reads_all: whether each element of the result depends on others than the same of the operands.
+    """
+    *inputs, target = parts
+    for one in inputs:
+        if type(one) is Value and type(target) is Value and one.root is target.root:
+            mine, theirs = one.array, target.array
+            same = _address(mine) == _address(theirs) and mine.strides == theirs.strides
+            if reads_all or not same or mine.shape != theirs.shape:
+                return True
+    return False
+
+
+def _axes(ufunc: np.ufunc, operands: Sequence[_Operand]) -> tuple[int, list[int], list[int]] | None:
+    """Return how many axes are around the loop, the length of each, and the steps of the operands along each."""
+    *inputs, target = operands
+    is_exact = ufunc in (_EXACT_OF_COMPLEX if any(one.dtype.kind == "c" for one in operands) else _EXACT)
+    if not is_exact and any(one.has_odd_step() for one in operands):
+        return None
+    if target.is_flat() and all(not one.shape or (one.shape == target.shape and one.is_flat()) for one in inputs):
+        # NumPy calls the loop once.
+        steps = [one.step() for one in inputs]
+        return 0, [target.size], _filled([*steps, target.step() or target.dtype.itemsize], MOST_OPERANDS)
+    if not is_exact:
+        return None
+    spread = [_spread(one.shape, one.strides, target.shape) for one in operands]
+    axes = [(length, [one[axis] for one in spread]) for axis, length in enumerate(target.shape) if length != 1]
+    axes.sort(key=lambda axis: -abs(axis[1][-1]))
+    merged: list[tuple[int, list[int]]] = []
+    for length, strides in axes:
+        if merged and all(outer == length * inner for outer, inner in zip(merged[-1][1], strides, strict=True)):
+            merged[-1] = merged[-1][0] * length, strides
+        else:
+            merged.append((length, strides))
+    merged = merged or [(1, [0] * len(operands))]
+    if len(merged) > MOST_AXES:
+        return None
+    steps = [step for _, strides in merged for step in _filled(strides, MOST_OPERANDS)]
+    return len(merged) - 1, [length for length, _ in merged], steps
+
+
+def _spread(shape: tuple[int, ...], strides: tuple[int, ...], onto: tuple[int, ...]) -> list[int]:
+    """Return the strides of an operand along the axes of the result."""
+    missing = len(onto) - len(shape)
+    return [0] * missing + [0 if length == 1 else stride for length, stride in zip(shape, strides, strict=True)]
+
+
+def _as_matrices(a: _Operand, b: _Operand, target: _Operand) -> list[_Operand]:
+    """Return the operands of a product with an axis of length 1 where one is a vector."""
+    item = a.dtype.itemsize
+    shape, strides = target.shape, target.strides
+    if len(a.shape) == 1:
+        a = _Operand(a.base, a.offset, a.dtype, (1, *a.shape), (a.shape[0] * a.strides[0], *a.strides))
+        shape, strides = (1, *shape), (item * target.size, *strides)
+    if len(b.shape) == 1:
+        b = _Operand(b.base, b.offset, b.dtype, (*b.shape, 1), (*b.strides, item))
+        shape, strides = (*shape, 1), (*strides, item)
+    return [a, b, _Operand(target.base, target.offset, target.dtype, shape, strides)]
+
+
+def _axes_of_product(operands: Sequence[_Operand]) -> tuple[int, list[int], list[int]]:
+    """Return the same as `_axes` for a product of matrices, whose loop runs along one axis of stacks of them."""
+    a, b, target = operands
+    stack = target.shape[:-2]
+    spread = [_spread(one.shape[:-2], one.strides[:-2], stack) for one in operands]
+    counts, steps = [], []
+    for axis, length in enumerate(stack[:-1]):
+        counts.append(length)
+        steps += _filled([one[axis] for one in spread], MOST_OPERANDS)
+    counts += [stack[-1] if stack else 1, a.shape[-2], a.shape[-1], b.shape[-1]]
+    steps += [one[-1] if stack else 0 for one in spread]
+    steps += [*a.strides[-2:], *b.strides[-2:], *target.strides[-2:]]
+    return (len(stack) - 1 if stack else 0), counts, steps

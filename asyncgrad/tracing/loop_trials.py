@@ -1,0 +1,153 @@
+"""Trials of inner loops: whether a loop, called in some way, has the bits of NumPy's product or reduction.
+
+How NumPy calls BLAS, and in which order it reduces, depends on shapes and strides, and on how it was built. So each
+layout is tried once in a process, on numbers that tell orders of additions apart, on zeros of both signs and on NaN.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .inner_loops import InnerLoop
+from .runner import MOST_OPERANDS
+
+__all__ = ["Groups", "call_loop", "product_agrees", "reduction_agrees", "reduction_axes"]
+
+#: Shape and strides.
+_Layout = tuple[tuple[int, ...], tuple[int, ...]]
+_LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+#: How many products are compared: sums in different orders may be equal by chance.
+_TRIALS = 4
+#: Larger arrays are tried by as many elements.
+_MOST_ELEMENTS = 1 << 22
+
+
+def call_loop(loop: InnerLoop, addresses: list[int], counts: list[int], steps: list[int]) -> None:
+    """Call a loop once; who calls keeps the arrays, and what a floating-point error does is not NumPy's to say."""
+    given = [(ctypes.c_int64 * len(one))(*one) for one in (addresses, counts, steps)]
+    _LOOP(loop.function)(*[ctypes.cast(one, ctypes.c_void_p) for one in given], loop.data or None)
+
+
+@functools.lru_cache(maxsize=4096)
+def product_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout) -> bool:
+    """Tell whether matmul's loop has the bits of `numpy.dot` for vectors or matrices that lie in memory as these."""
+    with np.errstate(all="ignore"):
+        return all(_product_agrees(loop, kind, a, b, seed) for seed in range(_TRIALS))
+
+
+def _product_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout, seed: int) -> bool:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    left, right = _laid(rng, kind, a), _laid(rng, kind, b)
+    if left is None or right is None:
+        return False
+    expected = np.dot(left, right)
+    found = np.empty_like(expected)
+    m = left.shape[0] if left.ndim == 2 else 1
+    n = right.shape[1] if right.ndim == 2 else 1
+    item = kind.itemsize
+    steps = [
+        *((left.strides[0] if left.ndim == 2 else left.shape[0] * left.strides[0]), left.strides[-1]),
+        *(right.strides[0], (right.strides[1] if right.ndim == 2 else item)),
+        *((n * item if left.ndim == 2 else expected.size * item), item),
+    ]
+    call_loop(loop, [_address(one) for one in (left, right, found)], [1, m, left.shape[-1], n], [0, 0, 0, *steps])
+    return bool(found.tobytes() == expected.tobytes())
+
+
+def _laid(rng: np.random.Generator, kind: np.dtype[Any], layout: _Layout) -> np.ndarray | None:
+    shape, strides = layout
+    item = kind.itemsize
+    if strides not in ((item,), (shape[-1] * item, item), (item, shape[0] * item)):
+        # NumPy copies what BLAS does not take.
+        return None
+    extent = 1 + sum((length - 1) * stride // kind.itemsize for length, stride in zip(shape, strides, strict=True))
+    if extent > _MOST_ELEMENTS:
+        return None
+    memory = rng.standard_normal(extent).astype(kind)
+    return np.lib.stride_tricks.as_strided(memory, shape, strides)
+
+
+#: Of a reduction: how many results there are, of how many elements each, and whether those lie one after the other.
+Groups = tuple[int, int, bool]
+
+
+def reduction_axes(groups: Groups, item: int, skips: bool) -> tuple[int, list[int], list[int], int]:
+    """Return how a loop is called for a reduction: the axes around it, counts and steps, and where the elements begin.
+
+    Args:
+        groups: what is reduced.
+        item: the size of an element in bytes.
+        skips: whether the first elements are in the result before.
+    """
+    kept, length, is_last = groups
+    unused = [0] * (MOST_OPERANDS - 3)
+    count = length - skips
+    if is_last:
+        steps = [item, item * length, item, *unused, 0, item, 0, *unused]
+        return 1, [kept, count], steps, item * skips
+    steps = [0, item * kept, 0, *unused, item, item, item, *unused]
+    return 1, [count, kept], steps, item * kept * skips
+
+
+@functools.lru_cache(maxsize=4096)
+def reduction_agrees(
+    ufunc: np.ufunc, loop: InnerLoop, kind: np.dtype[Any], groups: tuple[int, int, bool], beginning: Any
+) -> bool:
+    """Tell whether a loop has the bits of a reduction of an array in C order.
+
+    Args:
+        ufunc: what reduces.
+        loop: its loop.
+        kind: the dtype.
+        groups: how many results there are, of how many elements each, and whether those lie one after the other.
+        beginning: what the results begin with; None for the first elements.
+    """
+    kept, length, is_last = groups
+    if kept * length > _MOST_ELEMENTS:
+        return False
+    outer, counts, steps, offset = reduction_axes(groups, kind.itemsize, beginning is None)
+    with np.errstate(all="ignore"):
+        samples = list(_numbers(kind, kept * length))
+    for numbers in samples:
+        array = numbers.reshape((kept, length) if is_last else (length, kept))
+        axis = 1 if is_last else 0
+        options = {} if beginning is None else {"initial": beginning}
+        with np.errstate(all="ignore"):
+            expected = ufunc.reduce(array, axis=axis, **options)
+        found = np.full(kept, beginning, kind) if beginning is not None else array.take(0, axis=axis)
+        if expected.dtype != kind:
+            return False
+        places = [_address(found), _address(array) + offset, _address(found)]
+        for _ in range(counts[0] if outer else 1):
+            call_loop(loop, places, counts[outer:], steps[MOST_OPERANDS * outer :][:3])
+            places = [place + step for place, step in zip(places, steps, strict=False)]
+        if found.tobytes() != expected.tobytes():
+            return False
+    return True
+
+
+def _numbers(kind: np.dtype[Any], size: int) -> Iterator[np.ndarray]:
+    rng = np.random.Generator(np.random.PCG64(0))
+    if kind.kind == "b":
+        yield rng.random(size) < 0.5
+        yield np.zeros(size, bool)
+        yield np.ones(size, bool)
+        return
+    if kind.kind in "iu":
+        yield rng.integers(0, 100, size).astype(kind)
+        return
+    yield rng.standard_normal(size).astype(kind)
+    yield np.full(size, -0.0, kind)
+    for some in ([0.0, -0.0], [1.0, -1.0, 0.0, -0.0, np.inf], [1.0, -2.0, np.nan, -0.0, 1e30]):
+        with np.errstate(all="ignore"):
+            yield rng.choice(some, size).astype(kind)
+
+
+def _address(array: np.ndarray) -> int:
+    found: int = array.__array_interface__["data"][0]
+    return found

@@ -1,0 +1,60 @@
+"""Which results of a program may lie in the same memory, one after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from .program import Program
+from .trace import Value
+
+__all__ = ["arrays_of"]
+
+
+def arrays_of(program: Program) -> dict[Value, np.ndarray]:
+    """Return an array for each Value that owns memory and that a step writes.
+
+    What a step writes never lies where anything lies that it reads, nor where a later step reads something else. What
+    the forward has left for the backward stays, so that the backward can run again.
+    """
+    steps = [*program.forward, *program.backward]
+    cut = len(program.forward)
+    first: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    written: set[Value] = set()
+    for position, step in enumerate(steps):
+        written.update(value.root for value in step.writes)
+        for value in (*step.reads, *step.writes):
+            first.setdefault(value.root, position)
+            last[value.root] = position
+    committed = [value for _, value in program.commits]
+    for value in (*program.outputs, *committed, *(one for one in program.gradients if one is not None)):
+        # Read when the steps are done.
+        last[value.root] = len(steps)
+    given = {*program.arguments, *program.cotangents}
+    own = {root for root in written if root not in given}
+    begin, end = defaultdict(list), defaultdict(list)
+    for root in own:
+        begin[first[root]].append(root)
+        is_left = first[root] < cut <= last[root]
+        if not is_left and last[root] < len(steps):
+            end[last[root]].append(root)
+    found: dict[Value, np.ndarray] = {}
+    free: dict[int, list[np.ndarray]] = defaultdict(list)
+    memory: dict[Value, np.ndarray] = {}
+    for position in range(len(steps)):
+        for root in sorted(begin[position], key=lambda one: one.number):
+            size = root.array.nbytes
+            memory[root] = free[size].pop() if free[size] else np.empty(size, np.uint8)
+            found[root] = np.ndarray(root.array.shape, root.array.dtype, memory[root].data, 0, _strides(root.array))
+        for root in end[position]:
+            free[root.array.nbytes].append(memory[root])
+    return found
+
+
+def _strides(array: np.ndarray) -> tuple[int, ...]:
+    """Return the strides of a new array that lies in memory as this one."""
+    if array.flags.c_contiguous:
+        return array.strides
+    return np.empty_like(array).strides

@@ -1,0 +1,357 @@
+"""A program: the calls of a trace that matter, in NumPy's own functions, with memory that is known beforehand."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from .trace import Call, Check, Trace, Value
+
+__all__ = ["CheckFailed", "Comparison", "Program", "Step", "lower"]
+
+
+class CheckFailed(Exception):
+    """A number on which the traced run depended is another one now."""
+
+
+@final
+class Comparison:
+    """The function of a step that compares a number with that of the traced run."""
+
+    __slots__ = ("check",)
+
+    __name__ = "compare"
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+
+    def __call__(self, array: np.ndarray) -> None:
+        """Compare.
+
+        Raises:
+            CheckFailed: it is another one.
+        """
+        check = self.check
+        found = check.read(array)
+        # By what is shown of it: 0.0 is not -0.0, 1 is not True, and NaN is NaN.
+        if found is not check.expected and repr(found) != repr(check.expected):
+            raise CheckFailed(f"{check.expected!r} in the traced run, {found!r} now")
+
+    def expected_bytes(self) -> np.ndarray | None:
+        """Return an array whose bytes are those that are expected; None where others may do as well."""
+        expected, array = self.check.expected, self.check.value.array
+        numbers = expected if isinstance(expected, list) else [expected]
+        kinds = {bool: "b", int: "iu", float: "f"}
+        if any(array.dtype.kind not in kinds.get(type(one), "") or one != one for one in numbers):
+            return None
+        made = np.array(expected, array.dtype)
+        return made if made.shape == array.shape and made.tolist() == expected else None
+
+
+@final
+class OfNumbers:
+    """An operator of which some operands are NumPy's numbers, which lie in arrays of no axes.
+
+    Args:
+        function: the operator.
+        numbers: which operands are.
+    """
+
+    __slots__ = ("__name__", "function", "numbers")
+
+    def __init__(self, function: Callable[..., Any], numbers: Sequence[bool]) -> None:
+        self.function = function
+        self.numbers = numbers
+        self.__name__ = function.__name__
+
+    def __call__(self, *operands: Any) -> Any:
+        """Return the result."""
+        pairs = zip(operands, self.numbers, strict=True)
+        return self.function(*[one[()] if is_number else one for one, is_number in pairs])
+
+
+@final
+class Step:
+    """A call of a program, `function(*args, **kwargs)`, whose result is in one of its arguments, or is put there.
+
+    Args:
+        function: what is called.
+        args: its arguments, with Values in the place of arrays.
+        kwargs: its keyword arguments, likewise.
+        reads: the Values that it reads.
+        writes: the Values that it writes.
+        results: for each array that it returns, the Value that it is copied into, or None; empty where it writes by
+            itself.
+    """
+
+    __slots__ = ("args", "errstate", "function", "kwargs", "reads", "results", "writes")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None = None,
+        *,
+        reads: Iterable[Value] = (),
+        writes: Iterable[Value] = (),
+        results: Sequence[Value | None] = (),
+    ) -> None:
+        self.function = function
+        self.args = tuple(args)
+        self.kwargs = kwargs or {}
+        self.reads = list(reads)
+        self.writes = list(writes)
+        self.results = list(results)
+        #: How it treats floating-point errors otherwise than the caller.
+        self.errstate: dict[str, Any] = {}
+
+
+@final
+class Program:
+    """Steps, and the Values that go in and come out.
+
+    Args:
+        arguments: the Values that a caller gives, in order.
+        outputs: the Values of the forward's results.
+        cotangents: the Values of the gradients that a backward begins with.
+        gradients: the Values of what a backward returns; None where a gradient does not depend on anything.
+        forward: the steps of the forward.
+        backward: the steps of the backward.
+        views: by view, the call that makes it of its source.
+        commits: the arguments that the forward changes, by their numbers, and the Values of what is in them then.
+        errstate: how NumPy treats floating-point errors around it.
+    """
+
+    __slots__ = (
+        "arguments",
+        "backward",
+        "commits",
+        "cotangents",
+        "errstate",
+        "forward",
+        "gradients",
+        "is_random",
+        "kept",
+        "outputs",
+        "repeats",
+        "views",
+        "work",
+    )
+
+    def __init__(
+        self,
+        arguments: list[Value],
+        outputs: list[Value],
+        cotangents: list[Value],
+        gradients: list[Value | None],
+        forward: list[Step],
+        backward: list[Step],
+        views: dict[Value, Call],
+        commits: list[tuple[int, Value]],
+        errstate: dict[str, Any],
+    ) -> None:
+        self.errstate = errstate
+        self.commits = commits
+        self.arguments = arguments
+        self.outputs = outputs
+        self.cotangents = cotangents
+        self.gradients = gradients
+        self.forward = forward
+        self.backward = backward
+        self.views = views
+        read = {value.root for step in backward for value in step.reads} | _roots(one for one in gradients if one)
+        #: For each argument, whether the backward reads it.
+        self.kept: list[bool] = [argument in read for argument in arguments]
+        #: How many elements the backward reads and writes.
+        self.work: int = sum(value.array.size for step in backward for value in (*step.reads, *step.writes))
+        #: Whether it draws random numbers.
+        self.is_random: bool = any(getattr(step.function, "is_random", False) for step in (*forward, *backward))
+        computed = {value.root for step in forward for value in step.writes}
+        #: Whether the backward can run again: it writes into nothing that the forward has computed.
+        self.repeats: bool = not any(value.root in computed for step in backward for value in step.writes)
+
+
+#: NumPy's ufunc of each operator; a power chooses among several by its exponent, and stays as it is.
+_UFUNCS: dict[Any, np.ufunc] = {
+    operator.add: np.add,
+    operator.sub: np.subtract,
+    operator.mul: np.multiply,
+    operator.truediv: np.divide,
+    operator.floordiv: np.floor_divide,
+    operator.mod: np.remainder,
+    operator.matmul: np.matmul,
+    operator.and_: np.bitwise_and,
+    operator.or_: np.bitwise_or,
+    operator.xor: np.bitwise_xor,
+    operator.lshift: np.left_shift,
+    operator.rshift: np.right_shift,
+    operator.lt: np.less,
+    operator.le: np.less_equal,
+    operator.eq: np.equal,
+    operator.ne: np.not_equal,
+    operator.gt: np.greater,
+    operator.ge: np.greater_equal,
+    operator.neg: np.negative,
+    operator.pos: np.positive,
+    operator.abs: np.absolute,
+    operator.invert: np.invert,
+}
+#: What has an argument `out`, and the same bits with it.
+_TAKE_OUT: set[Any] = {
+    np.concatenate,
+    np.stack,
+    np.dot,
+    np.ndarray.dot,
+    np.clip,
+    np.ndarray.clip,
+    np.cumsum,
+    np.cumprod,
+}
+_TAKE_OUT |= {np.ndarray.cumsum, np.ndarray.cumprod, np.ndarray.sum, np.ndarray.max, np.ndarray.min, np.ndarray.prod}
+_TAKE_OUT |= {np.sum, np.max, np.min, np.prod, np.all, np.any, np.ndarray.all, np.ndarray.any}
+#: What makes arrays of nothing but shapes and numbers.
+_EMPTY: set[Any] = {np.empty, np.empty_like}
+#: What reads nothing of an array but its shape and dtype, and fills a new one with a number.
+_FILLED: dict[Any, int] = {np.zeros_like: 0, np.ones_like: 1, np.zeros: 0, np.ones: 1}
+
+
+def lower(
+    trace: Trace,
+    cut: int,
+    outputs: list[Value],
+    cotangents: list[Value],
+    gradients: list[Value | None],
+) -> Program:
+    """Return the program of a trace; `cut` is the number of the calls of its forward."""
+    views: dict[Value, Call] = {}
+    checks: dict[int, list[Check]] = {}
+    for check in trace.checks:
+        checks.setdefault(check.position, []).append(check)
+    written = {value.root for call in trace.calls for value in call.writes}
+    commits = trace.replace_written_arguments()
+    varying = {*trace.arguments, *cotangents}
+    varying |= {value for _, value in commits}
+    steps: list[Step | None] = []
+    for index, value in commits:
+        steps.append(Step(np.copyto, (value, trace.arguments[index]), reads=[trace.arguments[index]], writes=[value]))
+    for position, call in enumerate((*trace.calls, None)):
+        steps += [_check_step(check) for check in checks.get(position, ()) if check.value.root in varying]
+        if position == cut:
+            # What is decided by the last result of the forward is decided before the backward.
+            steps.append(None)
+        if call is None:
+            break
+        views.update((value, call) for value in call.results if value.call is call and value.source is not None)
+        if call.is_view:
+            continue
+        fills = call.function in _FILLED
+        if not call.writes and all(value.call is not call for value in call.results):
+            # It returned what it was given.
+            continue
+        is_constant = fills or (not call.writes and not any(value.root in varying for value in call.reads()))
+        if is_constant and not getattr(call.function, "is_random", False) and not _roots(call.results) & written:
+            # The same each time, and nobody writes into it: what the traced run made.
+            continue
+        varying |= _roots(call.results) | _roots(call.writes)
+        if fills:
+            filled = call.results[0]
+            steps.append(Step(np.copyto, (filled, _FILLED[call.function]), writes=(filled,)))
+        elif call.function not in _EMPTY:
+            step = _lowered(call)
+            step.errstate = call.errstate
+            steps.append(step)
+    at = steps.index(None)
+    forward, backward = [step for step in steps[:at] if step], [step for step in steps[at:] if step]
+    gradients = [value if value is None else _copied(value, backward) for value in gradients]
+    wanted = _roots(outputs) | {value for _, value in commits}
+    live = wanted | _roots(value for value in gradients if value is not None)
+    backward = _needed(backward, live)
+    forward = _needed(forward, live)
+    return Program(trace.arguments, outputs, cotangents, gradients, forward, backward, views, commits, trace.errstate)
+
+
+def _roots(values: Iterable[Value]) -> set[Value]:
+    return {value.root for value in values}
+
+
+def _copied(gradient: Value, steps: list[Step]) -> Value:
+    """Return what a gradient is a copy of, if that lies in memory as it does: the table copies it anyway."""
+    for step in steps:
+        if step.function is np.copyto and step.args[0] is gradient and not step.kwargs:
+            source = step.args[1]
+            made = {value for other in steps for value in other.writes}
+            if type(source) is Value and source in made and source.array.strides == gradient.array.strides:
+                return source if source.array.dtype == gradient.array.dtype else gradient
+    return gradient
+
+
+def _needed(steps: list[Step], live: set[Value]) -> list[Step]:
+    """Return the steps but for copies that nobody reads, and add to what is live what they read.
+
+    Any other call may raise, warn, draw a number, or have a result of another shape.
+    """
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if step.function is not np.copyto or _roots(step.writes) & live:
+            live |= _roots(step.reads)
+            kept.append(step)
+    return kept[::-1]
+
+
+def _check_step(check: Check) -> Step:
+    return Step(Comparison(check), (check.value,), reads=(check.value,))
+
+
+def _lowered(call: Call) -> Step:
+    """Return a step that does what a call does, and writes its result into memory that is there."""
+    function, args = call.function, call.args
+    kwargs = {name: value for name, value in call.kwargs.items() if value is not None or name not in ("out", "dtype")}
+    reads = [*call.reads()]
+    made = [value for value in call.results if value.call is call]
+    if call.writes and not made:
+        in_place = (
+            _UFUNCS.get(getattr(operator, function.__name__.removeprefix("i"), None))
+            if _is_in_place(function)
+            else None
+        )
+        if in_place is not None:
+            return Step(in_place, (*args, args[0]), reads=reads, writes=call.writes)
+        out = kwargs.get("out")
+        out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+        if isinstance(function, np.ufunc) and len(kwargs) == 1 and type(out) is Value and len(args) == function.nin:
+            return Step(function, (*args, out), reads=reads, writes=call.writes)
+        return Step(function, args, kwargs, reads=reads, writes=call.writes)
+    writes = [*call.writes, *made]
+    if len(made) == 1 and type(call.returned) is Value and not call.writes:
+        out = made[0]
+        if out.is_scalar and function in _UFUNCS and out.array.dtype.kind != "b":
+            # An operator of NumPy's numbers, which has warnings of its own.
+            numbers = [type(one) is Value and one.is_scalar for one in args]
+            return Step(OfNumbers(function, numbers), args, kwargs, reads=reads, writes=writes, results=[out])
+        ufunc = _UFUNCS.get(function, function)
+        if function is operator.pow and type(args[1]) in (int, float) and args[1] == 2 and out.array.dtype.kind == "f":
+            # What NumPy chooses for that exponent.
+            ufunc = np.square
+        if isinstance(ufunc, np.ufunc) and "subok" not in kwargs:
+            return Step(ufunc, (*args[: ufunc.nin], out), kwargs, reads=reads, writes=writes)
+        if _is_reduction(function) and len(args) <= 3:
+            return Step(function, args, {**kwargs, "out": out}, reads=reads, writes=writes)
+        if function in _TAKE_OUT and len(args) <= 2 and "dtype" not in kwargs:
+            return Step(function, args, {**kwargs, "out": out}, reads=reads, writes=writes)
+        if function is np.ndarray.copy or function is np.copy:
+            return Step(np.copyto, (out, args[0]), reads=reads, writes=writes)
+        if function is np.ndarray.astype:
+            return Step(np.copyto, (out, args[0]), {"casting": "unsafe"}, reads=reads, writes=writes)
+    places = [value if value.call is call and value.source is None else None for value in call.results]
+    return Step(function, args, kwargs, reads=reads, writes=writes, results=places)
+
+
+def _is_in_place(function: Callable[..., Any]) -> bool:
+    return getattr(operator, getattr(function, "__name__", ""), None) is function and function.__name__.startswith("i")
+
+
+def _is_reduction(function: Callable[..., Any]) -> bool:
+    return isinstance(getattr(function, "__self__", None), np.ufunc) and function.__name__ in ("reduce", "accumulate")

@@ -1,0 +1,123 @@
+"""The records by which the runner makes the calls of a program; what has none is called by Python between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from .loop_calls import LoopCall, LoopCalls
+from .program import CheckFailed, Program, Step
+from .runner import RECORD, Runner
+from .trace import Value
+
+__all__ = ["Records"]
+
+
+@final
+class Records:
+    """The records of a program, for the memory of one table.
+
+    Args:
+        program: the program.
+        runner: what runs them.
+        array: returns the array of a Value; of one that depends on an argument it is not asked.
+    """
+
+    __slots__ = (
+        "_base_address",
+        "_bases",
+        "_calls",
+        "_failed",
+        "_program",
+        "_run",
+        "_table",
+        "_table_address",
+        "backward",
+        "forward",
+    )
+
+    def __init__(self, program: Program, runner: Runner, array: Callable[[Value], np.ndarray]) -> None:
+        self._program = program
+        self._run = runner.run
+        given = {value: index + 1 for index, value in enumerate((*program.arguments, *program.cotangents))}
+        #: Not 0 once a number was another one than in the traced run.
+        self._failed = np.zeros(1, np.int64)
+        self._calls = LoopCalls(given, array, program.errstate, runner.check, self._failed)
+        calls: list[LoopCall] = []
+        #: Parts of the forward and of the backward: a range of records, or the number of a step that has none.
+        self.forward: list[tuple[int, int] | int] = self._parts(program.forward, calls)
+        # A backward that writes into what the forward has left could not be run again after an error.
+        self.backward: list[tuple[int, int] | int] = (
+            self._parts(program.backward, calls) if program.repeats else list(range(len(program.backward)))
+        )
+        self._table = np.array([one.record() for one in calls], RECORD)
+        self._bases = np.zeros(len(given) + 1, np.int64)
+        # The arrays stay where they are.
+        self._base_address: int = self._bases.ctypes.data
+        self._table_address: int = self._table.ctypes.data
+
+    def opaque(self) -> set[Step]:
+        """Return the steps that have no record."""
+        parts = ((self.forward, self._program.forward), (self.backward, self._program.backward))
+        return {steps[part] for found, steps in parts for part in found if isinstance(part, int)}
+
+    def run(
+        self,
+        parts: Sequence[tuple[int, int] | int],
+        rows: Sequence[Any],
+        arrays: Sequence[np.ndarray],
+        first: int,
+    ) -> int | None:
+        """Run a forward or a backward; return the place of a part with an error to be told of, after which it ends.
+
+        Args:
+            parts: `forward` or `backward`.
+            rows: the calls of the steps that have no record, by their numbers.
+            arrays: the arguments or the cotangents.
+            first: the number of the first among all that are given.
+
+        Raises:
+            CheckFailed: a number decides otherwise than in the traced run.
+        """
+        begin, end = first + 1, first + 1 + len(arrays)
+        self._bases[begin:end] = list(map(id, arrays))
+        address, table, run, failed = self._base_address, self._table_address, self._run, self._failed
+        for place, part in enumerate(parts):
+            if isinstance(part, tuple):
+                has_errors = run(address, table, *part, begin, end)
+                if failed[0]:
+                    failed[0] = 0
+                    raise CheckFailed("another number than in the traced run")
+                if has_errors:
+                    return place
+                # The addresses of the arrays stand there now.
+                begin = end
+            else:
+                function, args = rows[part]
+                function(*args)
+        return None
+
+    def _parts(self, steps: Sequence[Step], found: list[LoopCall]) -> list[tuple[int, int] | int]:
+        parts: list[tuple[int, int] | int] = []
+        begin = len(found)
+        for index, step in enumerate(steps):
+            calls = self._calls.of(step)
+            if calls is None:
+                if len(found) > begin:
+                    found[-1].collects = True
+                    parts.append((begin, len(found)))
+                parts.append(index)
+                begin = len(found)
+                continue
+            for call in calls:
+                if call.loop is None:
+                    continue
+                if len(found) > begin and (call.clears or found[-1].ignored != call.ignored):
+                    found[-1].collects = True
+                found.append(call)
+        if len(found) > begin:
+            found[-1].collects = True
+            parts.append((begin, len(found)))
+        return parts

@@ -1,0 +1,236 @@
+"""The node of a compiled call: the tensors that the call returns hang on it, and its body is the program's backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..core.arrays.tensor_base import TensorBase
+from ..core.graph.cost import LARGE, estimated_seconds
+from ..core.graph.leaf import gradient_edge
+from ..core.graph.lowering import CompiledArgs
+from ..core.graph.metadata import InputMetadata
+from ..core.graph.node import THREADS, next_order
+from ..core.graph.saved import check_version, released_error, version_of
+from ..core.recording.handwritten_node import HandwrittenNode
+from ..core.settings.context import GRAD_MODE, enable_grad
+from ..core.tensor import Tensor
+from ..errors import ChangedTensorError
+from ..sync import grad as blocking_grad
+from .program import CheckFailed
+from .stand_in import stand_in
+from .table import Table
+from .variant import Variant
+from .verifying import same_bits
+
+__all__ = ["Lease", "ReplayNode", "record"]
+
+#: Returns what the program computes, by the function itself, for others in the place of its arrays and tensors.
+Recompute = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@final
+class Lease:
+    """A table that a call uses until its graph is gone."""
+
+    __slots__ = ("has_run", "table", "variant")
+
+    def __init__(self, variant: Variant) -> None:
+        self.variant = variant
+        self.table: Table = variant.take_table()
+        #: Whether its backward has run.
+        self.has_run: bool = False
+
+    def __del__(self) -> None:
+        # A deque's append: it may be called in the midst of anything.
+        if hasattr(self, "table"):
+            self.variant.give_back(self.table)
+
+
+@final
+class ReplayNode(HandwrittenNode):
+    """The node of a compiled call.
+
+    Args:
+        lease: the table that has run the forward.
+        recompute: runs the call again by the function itself, for a backward that is recorded or unlike the traced one.
+        arguments: the arrays and tensors of the call.
+        outputs: what the program has computed.
+    """
+
+    __slots__ = ("_arguments", "_lease", "_metadata", "_recompute")
+
+    is_users = False
+
+    def __init__(
+        self, lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
+    ) -> None:
+        variant = lease.variant
+        edges = [gradient_edge(arguments[index]) for index in variant.wanted]
+        self.connect(
+            tuple([None if edge is None else edge[0] for edge in edges]),
+            tuple([0 if edge is None else edge[1] for edge in edges]),
+        )
+        self.order: int = next_order()
+        if len(THREADS) > 1:
+            self._note_thread()
+        self.meta = None
+        self.device: Any = arguments[variant.wanted[0]]._device
+        self._metadata: tuple[InputMetadata | None, ...] = ()
+        if len(outputs) == 1:
+            self.shape, self.dtype = outputs[0].shape, outputs[0].dtype
+        else:
+            self.shape = self.dtype = None
+            self._metadata = tuple([InputMetadata(one.shape, one.dtype, self.device) for one in outputs])
+        self._lease = lease
+        self._recompute = recompute
+        #: The arguments with their versions; None once released.
+        self._arguments: list[tuple[Any, int]] | None = [
+            (one, version_of(one) if isinstance(one, TensorBase) else 0) for one in arguments
+        ]
+
+    @property
+    def name(self) -> str:
+        """The name that errors and drawings show."""
+        return "ReplayBackward"
+
+    @property
+    def input_metadata(self) -> tuple[InputMetadata | None, ...]:
+        """The InputMetadata of each output of the program."""
+        if self.shape is None:
+            return self._metadata
+        return (InputMetadata(self.shape, self.dtype, self.device),)
+
+    @staticmethod
+    def may_be_heavy(node: HandwrittenNode, grad: Any) -> bool:
+        """Tell whether the backward of the program is long."""
+        return node.reads_large()
+
+    def reads_large(self) -> bool:
+        """Tell whether the backward of the program is long."""
+        return self._lease.variant.program.work >= LARGE
+
+    def cost_key(self, grads: Sequence[Any]) -> tuple[object, float]:
+        """Return a key that runs of about the same duration share, and an estimate of that duration in seconds."""
+        program = self._lease.variant.program
+        return (type(self), id(program)), estimated_seconds([program.work], 1, False)
+
+    def compiled_args(self, args: CompiledArgs) -> None:
+        """Collect what every node collects, and the program."""
+        super().compiled_args(args)
+        args.collect_exactly(self._lease.variant)
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the gradients of the arguments that require grad."""
+        return self.apply_generic(grads if self.shape is None else grads[0])
+
+    def apply_wanted(self, grad: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
+        """Return the gradients of the arguments that require grad, None for those that are not wanted."""
+        found = self.apply_generic(grad)
+        return tuple([one if is_wanted else None for one, is_wanted in zip(found, wanted, strict=True)])
+
+    def apply_generic(self, grad: Any) -> tuple[Any, ...]:
+        """Return the gradients of the arguments that require grad, given that of the output, or of all outputs."""
+        arguments = self._arguments
+        if arguments is None:
+            raise released_error(self)
+        grads: list[Any] = (
+            [grad] if self.shape is not None else [None] * len(self._metadata) if grad is None else list(grad)
+        )
+        lease = self._lease
+        if all(one is None for one in grads):
+            return (None,) * len(lease.variant.wanted)
+        with lease.table.lock:
+            return self._run_backward(arguments, grads)
+
+    def _run_backward(self, arguments: list[tuple[Any, int]], grads: list[Any]) -> tuple[Any, ...]:
+        lease = self._lease
+        variant = lease.variant
+        program = variant.program
+        runs = fits(variant, grads) and (program.repeats or not lease.has_run)
+        # How a rule treats floating-point errors is known by how that differs from what is around the call.
+        runs = runs and np.geterr() == program.errstate and variant.backward_guards.hold()
+        for is_kept, (argument, version) in zip(program.kept, arguments, strict=True):
+            # What the backward does not read may have been written into, as in the graph of the function.
+            if (is_kept or not runs) and isinstance(argument, TensorBase):
+                check_version(self, argument, version)
+        if runs:
+            lease.has_run = True
+            try:
+                return tuple(lease.table.run_backward([grads[index] for index in variant.seeded]))
+            except CheckFailed:
+                # A number on which its way depends is another one.
+                pass
+        return self._recomputed([argument for argument, _ in arguments], grads)
+
+    def _recomputed(self, arguments: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
+        """Run the function again, with a graph of its own, and return the gradients of its arguments."""
+        wanted, create_graph = self._lease.variant.wanted, GRAD_MODE.get() is not False
+        with enable_grad():
+            own = list(arguments)
+            for index, _ in self._lease.variant.program.commits:
+                # What the call has changed is not changed again.
+                own[index] = stand_in(own[index], own[index]._data.copy())
+            for index in wanted:
+                # A copy by an operation: hooks of the argument are not called here, and the graph leads to it.
+                own[index] = np.positive(own[index])
+            results = self._recompute(own)
+        for mine, theirs in zip(self._outputs(), results, strict=True):
+            if not same_bits(mine, getattr(theirs, "_data", theirs)):
+                raise ChangedTensorError(
+                    "the backward of a compiled function runs it again where create_graph is set, or where it begins "
+                    "at other outputs than the traced one, and it now gives another result: what it reads was changed "
+                    "since the call"
+                )
+        pairs = [(root, one) for root, one in zip(results, grads, strict=True) if one is not None and _has_graph(root)]
+        if not pairs:
+            return (None,) * len(wanted)
+        found = blocking_grad(
+            [root for root, _ in pairs],
+            [own[index] for index in wanted],
+            [one for _, one in pairs],
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+        return tuple([one if create_graph or one is None else one._data for one in found])
+
+    def _outputs(self) -> list[np.ndarray]:
+        """Return what the forward has computed, as it lies in the table."""
+        return self._lease.table.outputs()
+
+    def release_variables(self) -> None:
+        """Let go of the arguments; with several outputs, each of which may have a backward of its own, keep them."""
+        if self.shape is not None:
+            self._arguments = None
+
+
+def _has_graph(result: Any) -> bool:
+    return isinstance(result, TensorBase) and result._requires_grad()
+
+
+def fits(variant: Variant, grads: Sequence[Any]) -> bool:
+    """Tell whether gradients are those with which the backward was traced, and lie in memory as they did."""
+    cotangents = variant.program.cotangents
+    defined = [index for index, one in enumerate(grads) if one is not None]
+    if defined != variant.seeded:
+        return False
+    for index, value in zip(defined, cotangents, strict=True):
+        array = grads[index]
+        if type(array) is not np.ndarray or not array.flags.aligned:
+            return False
+        if array.strides != value.array.strides or array.dtype != value.array.dtype:
+            return False
+    return True
+
+
+def record(
+    lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
+) -> Callable[[int], Tensor]:
+    """Return what gives output number `index` of a program as a tensor whose history is one node."""
+    node = ReplayNode(lease, recompute, arguments, outputs)
+    mode = GRAD_MODE.get()
+    if mode is not True and mode is not False:
+        mode.created(node)
+    return lambda index: Tensor(outputs[index], node, index, node.device)

@@ -1,0 +1,273 @@
+"""The runner: a function in machine code that runs a table of calls of NumPy's inner loops, without the interpreter.
+
+It is written in the language of LLVM and compiled once in a process, by llvmlite; nothing is compiled for a program. A
+record of the table says which loop is called, with which arrays, how often and with which steps. Arrays are given by
+numbers of bases: base 0 is address 0, so that an offset is an address, and the others are what a call has brought.
+
+A record says whether the flags of floating-point errors are collected after its loop, and which of them nobody is to be
+told of. Where one is set, the caller makes the calls by NumPy's functions, which then warn or raise as they do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from .inner_loops import InnerLoop, are_loops_found, data_offset
+
+__all__ = ["ERRORS", "FIELDS", "MOST_AXES", "MOST_OPERANDS", "RECORD", "Runner", "missing_extra", "runner"]
+
+#: How many operands a loop may have, and how many axes there may be around it and in it.
+MOST_OPERANDS, MOST_AXES = 4, 8
+#: A record of the table; each field is a 64-bit integer, and the last four have several.
+FIELDS = {
+    "loop": 1,
+    "data": 1,
+    "outer": 1,
+    "collects": 1,
+    "ignored": 1,
+    "base": MOST_OPERANDS,
+    "offset": MOST_OPERANDS,
+    "counts": MOST_AXES + 4,
+    "steps": (MOST_AXES + 4) * MOST_OPERANDS,
+}
+_AT = {name: sum(list(FIELDS.values())[:index]) for index, name in enumerate(FIELDS)}
+RECORD = np.dtype([(name, np.int64, (size,) if size > 1 else ()) for name, size in FIELDS.items()])
+#: By machine, the bits of floating-point errors in <fenv.h>, by the names of np.errstate.
+_ERRORS = {
+    "x86_64": {"invalid": 1, "divide": 4, "over": 8, "under": 16},
+    "amd64": {"invalid": 1, "divide": 4, "over": 8, "under": 16},
+    "aarch64": {"invalid": 1, "divide": 2, "over": 4, "under": 8},
+    "arm64": {"invalid": 1, "divide": 2, "over": 4, "under": 8},
+}
+ERRORS: dict[str, int] = _ERRORS.get(platform.machine().lower(), {})
+
+
+@final
+class Runner:
+    """The compiled function; what it belongs to must live as long as it is called.
+
+    Attributes:
+        run: takes the addresses of the bases and of the table, the numbers of the first record and of the one after
+            the last, and those of the bases, from one up to another, that are arrays of Python, in whose place it puts
+            the addresses of their numbers; returns the flags of floating-point errors.
+        check: a loop that compares bytes of two operands, and writes 1 into the third where they differ.
+    """
+
+    __slots__ = ("_engine", "check", "run")
+
+    def __init__(self, engine: Any, address: int, check: int) -> None:
+        self._engine = engine
+        self.check = InnerLoop(check, 0)
+        number = ctypes.c_int64
+        # By ctypes the call lets other threads run Python meanwhile.
+        self.run = ctypes.CFUNCTYPE(*[number] * 7)(address)
+
+
+def missing_extra() -> str | None:
+    """Return why there is no runner; None where there is one."""
+    try:
+        import llvmlite  # noqa: F401  # optional, and slow to load
+    except ImportError:
+        return "llvmlite is not installed: pip install asyncgrad[jit]"
+    if not are_loops_found():
+        return "the inner loops of this NumPy are not found in memory"
+    return None if ERRORS else f"the floating-point errors of {platform.machine()} are not known"
+
+
+@functools.cache
+def runner() -> Runner | None:
+    """Return the runner of this process; None where it cannot be had."""
+    if missing_extra() is not None:
+        return None
+    from llvmlite import binding  # optional
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    module = binding.parse_assembly(_source())
+    module.verify()
+    machine = binding.Target.from_default_triple().create_target_machine(opt=2)
+    engine = binding.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return Runner(engine, engine.get_function_address("run"), engine.get_function_address("check"))
+
+
+def _source() -> str:
+    """Return the runner in LLVM's language."""
+    from llvmlite import ir  # optional
+
+    module = ir.Module("asyncgrad_runner")
+    number, pointer = ir.IntType(64), ir.IntType(64).as_pointer()
+    nest = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, pointer, number]), "nest")
+    nest.linkage = "internal"
+    _write_nest(nest)
+    run = ir.Function(module, ir.FunctionType(number, [number] * 6), "run")
+    _write_run(run, nest)
+    _write_check(ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number]), "check"))
+    return str(module)
+
+
+def _write_nest(nest: Any) -> None:
+    """Write `nest(record, addresses, axis)`: call the loop for each element of the axes from `axis` to `outer`."""
+    from llvmlite import ir  # optional
+
+    number = ir.IntType(64)
+    record, addresses, axis = nest.args
+    build = ir.IRBuilder(nest.append_basic_block("entry"))
+    innermost, around = nest.append_basic_block("innermost"), nest.append_basic_block("around")
+    own = build.alloca(number, MOST_OPERANDS)
+    for operand in range(MOST_OPERANDS):
+        at = [ir.Constant(number, operand)]
+        build.store(build.load(build.gep(addresses, at)), build.gep(own, at))
+    outer = _field(build, record, "outer")
+    build.cbranch(build.icmp_signed("==", axis, outer), innermost, around)
+
+    build.position_at_end(innermost)
+    _call_loop(build, record, own, axis)
+    build.ret_void()
+
+    build.position_at_end(around)
+    count = build.load(_place(build, record, "counts", axis))
+    done, again = nest.append_basic_block("done"), nest.append_basic_block("again")
+    build.cbranch(build.icmp_signed(">", count, ir.Constant(number, 0)), again, done)
+    start = build.block
+    build.position_at_end(again)
+    index = build.phi(number)
+    index.add_incoming(ir.Constant(number, 0), start)
+    build.call(nest, [record, own, build.add(axis, ir.Constant(number, 1))])
+    first = build.mul(axis, ir.Constant(number, MOST_OPERANDS))
+    for operand in range(MOST_OPERANDS):
+        at = build.gep(own, [ir.Constant(number, operand)])
+        step = build.load(_place(build, record, "steps", build.add(first, ir.Constant(number, operand))))
+        build.store(build.add(build.load(at), step), at)
+    following = build.add(index, ir.Constant(number, 1))
+    index.add_incoming(following, build.block)
+    build.cbranch(build.icmp_signed("<", following, count), again, done)
+    build.position_at_end(done)
+    build.ret_void()
+
+
+def _call_loop(build: Any, record: Any, addresses: Any, axis: Any) -> None:
+    from llvmlite import ir  # optional
+
+    number, pointer = ir.IntType(64), ir.IntType(64).as_pointer()
+    loop = ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number]).as_pointer()
+    counts = _place(build, record, "counts", axis)
+    steps = _place(build, record, "steps", build.mul(axis, ir.Constant(number, MOST_OPERANDS)))
+    function = build.inttoptr(_field(build, record, "loop"), loop)
+    build.call(function, [addresses, counts, steps, _field(build, record, "data")])
+
+
+def _write_check(check: Any) -> None:
+    """Write the loop that compares bytes."""
+    from llvmlite import ir  # optional
+
+    number, byte = ir.IntType(64), ir.IntType(8).as_pointer()
+    addresses, counts, _, _ = check.args
+    build = ir.IRBuilder(check.append_basic_block("entry"))
+    head, body, differs, end = (check.append_basic_block(name) for name in ("head", "body", "differs", "end"))
+    mine, theirs, failed = (build.load(build.gep(addresses, [ir.Constant(number, one)])) for one in range(3))
+    mine, theirs = build.inttoptr(mine, byte), build.inttoptr(theirs, byte)
+    count, start = build.load(counts), build.block
+    build.branch(head)
+    build.position_at_end(head)
+    index = build.phi(number)
+    index.add_incoming(ir.Constant(number, 0), start)
+    build.cbranch(build.icmp_signed("<", index, count), body, end)
+    build.position_at_end(body)
+    same = build.icmp_signed("==", build.load(build.gep(mine, [index])), build.load(build.gep(theirs, [index])))
+    index.add_incoming(build.add(index, ir.Constant(number, 1)), body)
+    build.cbranch(same, head, differs)
+    build.position_at_end(differs)
+    build.store(ir.Constant(number, 1), build.inttoptr(failed, number.as_pointer()))
+    build.branch(end)
+    build.position_at_end(end)
+    build.ret_void()
+
+
+def _write_run(run: Any, nest: Any) -> None:
+    """Write `run(bases, table, first, last, first_array, last_array)`."""
+    from llvmlite import ir  # optional
+
+    number, pointer, short = ir.IntType(64), ir.IntType(64).as_pointer(), ir.IntType(32)
+    bases, table, first, last, first_array, last_array = run.args
+    zero = ir.Constant(number, 0)
+    build = ir.IRBuilder(run.append_basic_block("entry"))
+    flags, addresses = build.alloca(number), build.alloca(number, MOST_OPERANDS)
+    build.store(zero, flags)
+    known = build.inttoptr(bases, pointer)
+    of_flags = ir.FunctionType(short, [short]).as_pointer()
+    test = build.inttoptr(ir.Constant(number, _address_of("fetestexcept")), of_flags)
+    clear = build.inttoptr(ir.Constant(number, _address_of("feclearexcept")), of_flags)
+    every = ir.Constant(short, sum(ERRORS.values()))
+
+    def find(index: Any) -> None:
+        # A base that is an array of Python is replaced by where its numbers are.
+        at = build.gep(known, [index])
+        place = build.add(build.load(at), ir.Constant(number, data_offset() or 0))
+        build.store(build.load(build.inttoptr(place, pointer)), at)
+
+    def step(index: Any) -> None:
+        place = build.mul(index, ir.Constant(number, sum(FIELDS.values())))
+        record = build.gep(build.inttoptr(table, pointer), [place])
+        for operand in range(MOST_OPERANDS):
+            at = ir.Constant(number, operand)
+            base = build.load(build.gep(known, [build.load(_place(build, record, "base", at))]))
+            offset = build.load(_place(build, record, "offset", at))
+            build.store(build.add(base, offset), build.gep(addresses, [at]))
+        with build.if_else(build.icmp_signed("==", _field(build, record, "outer"), zero)) as (flat, nested):
+            with flat:
+                _call_loop(build, record, addresses, zero)
+            with nested:
+                build.call(nest, [record, addresses, zero])
+        with build.if_then(build.icmp_signed("!=", _field(build, record, "collects"), zero)):
+            found = build.call(test, [every])
+            with build.if_then(build.icmp_signed("!=", found, ir.Constant(short, 0))):
+                kept = build.and_(build.zext(found, number), build.not_(_field(build, record, "ignored")))
+                build.store(build.or_(build.load(flags), kept), flags)
+                build.call(clear, [every])
+
+    _write_loop(build, first_array, last_array, find)
+    build.call(clear, [every])
+    _write_loop(build, first, last, step)
+    build.ret(build.load(flags))
+
+
+def _write_loop(build: Any, begin: Any, end: Any, body: Callable[[Any], None]) -> None:
+    """Write `for index in range(begin, end): body(index)`."""
+    from llvmlite import ir  # optional
+
+    head, block, after = (build.function.append_basic_block() for _ in range(3))
+    before = build.block
+    build.branch(head)
+    build.position_at_end(head)
+    index = build.phi(begin.type)
+    index.add_incoming(begin, before)
+    build.cbranch(build.icmp_signed("<", index, end), block, after)
+    build.position_at_end(block)
+    body(index)
+    index.add_incoming(build.add(index, ir.Constant(begin.type, 1)), build.block)
+    build.branch(head)
+    build.position_at_end(after)
+
+
+def _place(build: Any, record: Any, name: str, index: Any) -> Any:
+    from llvmlite import ir  # optional
+
+    return build.gep(record, [build.add(ir.Constant(ir.IntType(64), _AT[name]), index)])
+
+
+def _field(build: Any, record: Any, name: str) -> Any:
+    from llvmlite import ir  # optional
+
+    return build.load(build.gep(record, [ir.Constant(ir.IntType(64), _AT[name])]))
+
+
+def _address_of(name: str) -> int:
+    function = getattr(ctypes.CDLL(None), name, None) or getattr(ctypes.CDLL("libm.so.6"), name)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

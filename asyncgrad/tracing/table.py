@@ -1,0 +1,226 @@
+"""The table that runs a program: calls of NumPy's functions on arrays that are there before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..random import generator
+from .memory_plan import arrays_of
+from .program import CheckFailed, Program, Step
+from .records import Records
+from .runner import Runner
+from .trace import Value, map_values, values_in
+
+__all__ = ["Table"]
+
+Row = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@final
+class Table:
+    """The memory of one run of a program, and the calls that fill it.
+
+    Args:
+        program: the program.
+        runner: what runs calls that have a record; None for all calls by Python.
+
+    One run at a time uses it: from the forward to the end of the last backward.
+    """
+
+    __slots__ = (
+        "_arrays",
+        "_backward",
+        "_bound",
+        "_dependents",
+        "_forward",
+        "_opaque",
+        "_records",
+        "_stale",
+        "lock",
+        "program",
+    )
+
+    def __init__(self, program: Program, runner: Runner | None) -> None:
+        self.program = program
+        #: Held while it runs: backward passes of one graph may run in several threads.
+        self.lock = threading.RLock()
+        #: The array of each Value; missing where it depends on an argument that has not come yet.
+        self._arrays: dict[Value, np.ndarray] = arrays_of(program)
+        #: The arrays of the last run.
+        self._bound: dict[Value, np.ndarray] = {}
+        given = [*program.arguments, *program.cotangents]
+        roots = set(given)
+        self._forward: list[Row | None] = [None] * len(program.forward)
+        self._backward: list[Row | None] = [None] * len(program.backward)
+        #: By argument: the views of it, in order, and the rows that see it.
+        self._dependents: dict[Value, tuple[list[Value], list[tuple[list[Row | None], int, Step]]]] = {
+            value: ([], []) for value in given
+        }
+        for view in program.views:
+            if view.root in roots:
+                self._dependents[view.root][0].append(view)
+        for rows, steps in ((self._forward, program.forward), (self._backward, program.backward)):
+            for index, step in enumerate(steps):
+                seen = {value.root for value in (*step.reads, *step.writes)} & roots
+                for root in seen:
+                    self._dependents[root][1].append((rows, index, step))
+                if not seen:
+                    rows[index] = self._row(step)
+        self._records = None if runner is None else Records(program, runner, self._array)
+        #: The steps that are called by Python where there are records, and rows that are not up to date then.
+        self._opaque: set[Step] = set() if self._records is None else self._records.opaque()
+        self._stale: dict[Step, tuple[list[Row | None], int]] = {}
+
+    def _array(self, value: Value) -> np.ndarray:
+        found = self._arrays.get(value)
+        if found is None:
+            if value in self.program.views:
+                call = self.program.views[value]
+                made = call.function(*self._actual(call.args), **self._actual(call.kwargs))
+                for one, array in zip(values_in(call.returned), _arrays_in(made), strict=True):
+                    if one not in self.program.views:
+                        continue
+                    if one.array.flags.writeable and not array.flags.writeable:
+                        # As the traced run has set it: NumPy's diagonal is a view that may not be written into.
+                        array.flags.writeable = True
+                    self._arrays[one] = array
+                found = self._arrays[value]
+            else:
+                # What the traced run made, and nobody writes into.
+                found = self._arrays[value] = value.array
+        return found
+
+    def _actual(self, tree: Any) -> Any:
+        return map_values(tree, lambda part: self._array(part) if type(part) is Value else part)
+
+    def _row(self, step: Step) -> Row:
+        function, args = self._plain_row(step)
+        return (_call_under, (step.errstate, function, args)) if step.errstate else (function, args)
+
+    def _plain_row(self, step: Step) -> Row:
+        args, kwargs = self._actual(step.args), self._actual(step.kwargs)
+        if step.results:
+            into = [None if value is None else self._array(value) for value in step.results]
+            return _call_and_copy, (step.function, args, kwargs, into)
+        if step.function in (np.maximum, np.minimum) and len(args) > 2:
+            # They take it by its name alone.
+            return _call, (step.function, args[:2], {**kwargs, "out": args[2]})
+        if kwargs:
+            return _call, (step.function, args, kwargs)
+        return step.function, args
+
+    def _bind(self, values: Sequence[Value], arrays: Sequence[np.ndarray]) -> None:
+        for value, array in zip(values, arrays, strict=True):
+            if self._bound.get(value) is array:
+                continue
+            self._bound[value] = self._arrays[value] = array
+            views, rows = self._dependents[value]
+            for view in views:
+                self._arrays.pop(view, None)
+            for into, index, step in rows:
+                if self._records is not None and step not in self._opaque:
+                    self._stale[step] = into, index
+                elif self._is_bound(step):
+                    into[index] = self._row(step)
+
+    def _is_bound(self, step: Step) -> bool:
+        roots = [one.root for one in (*step.reads, *step.writes)]
+        return all(root in self._bound for root in roots if root in self._dependents)
+
+    def run_forward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Compute the outputs of these arguments; new arrays.
+
+        Raises:
+            CheckFailed: a number decides otherwise than in the traced run.
+        """
+        self._bind(self.program.arguments, arrays)
+        records = self._records
+        if records is None:
+            _run(self._forward)
+        else:
+            state = generator().bit_generator.state if self.program.is_random else None
+            at = records.run(records.forward, self._forward, arrays, 0)
+            if at is not None:
+                if state is not None:
+                    generator().bit_generator.state = state
+                self._run_again(self._forward, records.forward[:at])
+        return [array.copy("K") for array in self.outputs()]
+
+    def commits(self) -> list[tuple[int, np.ndarray]]:
+        """Return the numbers of the arguments that the last forward changes, and what is to be in them."""
+        return [(index, self._array(value)) for index, value in self.program.commits]
+
+    def outputs(self) -> list[np.ndarray]:
+        """Return the outputs of the last forward, as they lie here."""
+        return [self._array(value) for value in self.program.outputs]
+
+    def _run_again(self, rows: list[Any], done: Sequence[Any]) -> None:
+        """Run a forward or a backward by NumPy's own functions, which warn and raise as they do.
+
+        Args:
+            rows: the calls.
+            done: what has run before, after whose rows nobody is told of errors for a second time.
+        """
+        for step, (into, index) in self._stale.items():
+            if into is rows:
+                into[index] = self._row(step)
+        self._stale = {step: place for step, place in self._stale.items() if place[0] is not rows}
+        told = {part for part in done if isinstance(part, int)}
+        for index, (function, args) in enumerate(rows):
+            if index in told:
+                with np.errstate(all="ignore"):
+                    function(*args)
+            else:
+                function(*args)
+
+    def run_backward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
+        """Compute the gradients of the arguments of the last forward; new arrays."""
+        self._bind(self.program.cotangents, arrays)
+        records, first = self._records, len(self.program.arguments)
+        if records is None:
+            _run(self._backward)
+        else:
+            at = records.run(records.backward, self._backward, arrays, first)
+            if at is not None:
+                self._run_again(self._backward, records.backward[:at])
+        return [None if value is None else self._array(value).copy("K") for value in self.program.gradients]
+
+
+def _run(rows: list[Any]) -> None:
+    for function, args in rows:
+        function(*args)
+
+
+def _arrays_in(tree: Any) -> list[np.ndarray]:
+    if isinstance(tree, (tuple, list)):
+        return [array for part in tree for array in _arrays_in(part)]
+    return [np.asarray(tree)] if isinstance(tree, (np.ndarray, np.generic)) else []
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    function(*args, **kwargs)
+
+
+def _call_under(errstate: dict[str, Any], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    with np.errstate(**errstate):
+        function(*args)
+
+
+def _call_and_copy(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], into: list[np.ndarray | None]
+) -> None:
+    """Call a function that makes its own arrays, and copy them to where they are looked for.
+
+    Raises:
+        CheckFailed: they have other shapes or dtypes than in the traced run.
+    """
+    for target, array in zip(into, _arrays_in(function(*args, **kwargs)), strict=True):
+        if target is None:
+            continue
+        if array.shape != target.shape or array.dtype != target.dtype:
+            raise CheckFailed(f"shape {target.shape} of {target.dtype} in the traced run, {array.shape} now")
+        np.copyto(target, array)

@@ -1,0 +1,353 @@
+"""A variant: one program of a compiled function, for calls of one key, with what it returns and its memory."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..core.arrays.tensor_base import TensorBase
+from ..core.graph.node import LEAF_ORDER
+from ..core.graph.saved import version_of
+from ..core.tensor import Tensor, asarray
+from ..core.tree.structure import TreeStructure, flatten, unflatten
+from ..sync import grad
+from .call_key import has_grad
+from .captured import names_of
+from .draws import traced_generator
+from .guards import Guards, NotedFunctions
+from .object_key import is_array, is_immutable
+from .outside import refuse_arrays_of_others
+from .program import Program, lower
+from .runner import Runner
+from .stand_in import stand_in
+from .table import Table
+from .trace import Refusal, Trace, Untraceable, Value
+
+__all__ = ["Output", "Variant", "trace_variant"]
+
+#: What a program may return each time as it was in the traced run.
+_IMMUTABLE = (int, float, complex, str, bytes, bool, np.generic, np.dtype, type)
+#: How many tables wait for the next call; each call under way has one.
+_IDLE_TABLES = 4
+
+
+@final
+class Output:
+    """A leaf of what a function returns: an argument, a number of its program, or what was there in the traced run.
+
+    Args:
+        kind: "argument", "tensor", "array", "number" (of NumPy's) or "constant".
+        index: which argument, or which output of the program.
+        value: the constant.
+        requires_grad: whether the tensor requires grad.
+        device: that of the tensor.
+    """
+
+    __slots__ = ("device", "index", "kind", "requires_grad", "value")
+
+    def __init__(
+        self, kind: str, index: int = 0, value: Any = None, requires_grad: bool = False, device: Any = None
+    ) -> None:
+        self.kind = kind
+        self.index = index
+        self.value = value
+        self.requires_grad = requires_grad
+        self.device = device
+
+
+@final
+class Variant:
+    """A program, how its outputs are put together, and tables that run it."""
+
+    __slots__ = (
+        "_idle",
+        "backward_guards",
+        "guards",
+        "has_graph",
+        "outputs",
+        "program",
+        "runner",
+        "seeded",
+        "structure",
+        "verified",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        program: Program,
+        structure: TreeStructure,
+        outputs: list[Output],
+        wanted: list[int],
+        seeded: list[int],
+        has_graph: bool,
+    ) -> None:
+        self.program = program
+        self.structure = structure
+        self.outputs = outputs
+        #: Which arrays of the arguments have a gradient.
+        self.wanted = wanted
+        #: The outputs at which its backward begins.
+        self.seeded = seeded
+        #: What runs the calls of its tables; None for Python.
+        self.runner: Runner | None = None
+        #: Whether an output requires grad.
+        self.has_graph = has_graph
+        #: What else must be as it was, for the forward and for the backward.
+        self.guards: Guards
+        self.backward_guards: Guards
+        #: How many runs have been compared with eager ones.
+        self.verified: int = 0
+        self._idle: deque[Table] = deque(maxlen=_IDLE_TABLES)
+
+    def holds(self) -> bool:
+        """Tell whether what the functions read that have run is as it was."""
+        return self.guards.hold() and self.backward_guards.hold()
+
+    def take_table(self) -> Table:
+        """Return a table that nobody else uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return Table(self.program, self.runner)
+
+    def give_back(self, table: Table) -> None:
+        """Let another call use a table; may be called by a finalizer."""
+        self._idle.append(table)
+
+
+def trace_variant(
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
+    structure: TreeStructure,
+    name: str,
+    source: Callable[..., Any] | None = None,
+) -> Variant:
+    """Run a function over traced arrays, forward and backward, and return its program.
+
+    Args:
+        function: of the tree of the leaves.
+        leaves: the arguments of a call, and what the function has captured.
+        structure: their structure.
+        name: that of the function, for errors.
+        source: what the user has written, where `function` calls that.
+
+    Raises:
+        Untraceable: something in it cannot be recorded.
+        Refusal: it uses a leaf or an array that is no argument, or adds a hook.
+    """
+    trace = Trace()
+    noted, of_backward = NotedFunctions(), NotedFunctions()
+    with traced_generator(trace), noted.noting():
+        variant = _traced(trace, function, leaves, structure, name, source, of_backward)
+    trace.end()
+    if trace.broken is not None:
+        raise Untraceable(trace.broken)
+    refuse_arrays_of_others(trace, source or function, [leaf for leaf in leaves if not is_array(leaf)], name)
+    main = source if isinstance(source, types.FunctionType) else None
+    variant.guards, variant.backward_guards = Guards(noted, main), Guards(of_backward, main)
+    return variant
+
+
+def _traced(
+    trace: Trace,
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
+    structure: TreeStructure,
+    name: str,
+    source: Callable[..., Any] | None,
+    of_backward: NotedFunctions,
+) -> Variant:
+    once: dict[int, Any] = {}
+    for index, leaf in enumerate(leaves):
+        if id(leaf) not in once:
+            once[id(leaf)] = _lift(trace, leaf, f"{index}")
+    lifted = [once[id(leaf)] for leaf in leaves]
+    marks = [_marks(leaf) for leaf in once.values() if is_array(leaf)]
+    given = unflatten(structure, lifted)
+    result = function(*given)
+    cut = len(trace.calls)
+    if trace.broken is not None:
+        raise Untraceable(trace.broken)
+    left, left_structure = flatten(given)
+    if left_structure != structure or not all(map(operator.is_, left, lifted)):
+        raise Untraceable("it changes an argument, such as an attribute of a module or an entry of a list")
+    _refuse_objects_of_others(result, given, source)
+    found, out_structure = flatten(result)
+    outputs, values, roots = _outputs(trace, found, lifted)
+    numbered = [leaf for leaf in once.values() if is_array(leaf)]
+    _refuse_writes(trace, numbered, cut)
+    for leaf, before in zip(numbered, marks, strict=True):
+        if _marks(leaf) != before:
+            raise Untraceable("it changes the .grad, a hook or a flag of an argument")
+    wanted = [index for index, leaf in enumerate(numbered) if isinstance(leaf, TensorBase) and leaf._requires_grad()]
+    inputs = [numbered[index] for index in wanted]
+    cotangents: list[Value] = []
+    gradients: list[Value | None] = []
+    seeded = _seeded(roots)
+    if roots:
+        _refuse_hooks_and_other_leaves(list(roots.values()), inputs, name)
+        seeds = []
+        for root in seeded.values():
+            ones = np.ones(root.shape, root.dtype)
+            seed: Any = asarray(ones)
+            cotangents.append(trace.cotangent(ones))
+            seed._data = trace.traced(cotangents[-1])
+            seeds.append(seed)
+        with of_backward.noting():
+            found_grads = grad(list(seeded.values()), inputs, seeds, allow_unused=True)
+        if trace.broken is not None:
+            raise Untraceable(trace.broken)
+        gradients = [None if one is None else trace.value_of(one._data) for one in found_grads]
+    program = lower(trace, cut, values, cotangents, gradients)
+    return Variant(program, out_structure, outputs, wanted, list(seeded), bool(roots))
+
+
+def _marks(leaf: Any) -> Any:
+    """Return what a function may do to a tensor besides writing into it."""
+    if not isinstance(leaf, TensorBase):
+        return None
+    meta = leaf._autograd_meta()
+    return leaf._requires_grad(), id(meta.grad), meta.hooks, meta.post_accumulate_hooks, meta.retains_grad
+
+
+def _seeded(roots: dict[int, Any]) -> dict[int, Any]:
+    """Return the outputs at which a backward of the program begins: the loss, if there is one beside others."""
+    numbers = {index: root for index, root in roots.items() if root.shape == ()}
+    return numbers if len(numbers) == 1 else roots
+
+
+def _lift(trace: Trace, leaf: Any, name: str) -> Any:
+    if isinstance(leaf, TensorBase):
+        new = stand_in(leaf, trace.argument(leaf._data, name))
+        if has_grad(leaf):
+            kept = leaf._autograd_meta().grad
+            new._autograd_meta().grad = Tensor(trace.grad(kept._data), None, 0, kept._device)
+        return new
+    return trace.argument(leaf, name) if isinstance(leaf, np.ndarray) else leaf
+
+
+def _outputs(
+    trace: Trace, found: Sequence[Any], lifted: Sequence[Any]
+) -> tuple[list[Output], list[Value], dict[int, Any]]:
+    """Return the outputs, the Values of those that are computed, and the tensors that require grad by their number."""
+    outputs: list[Output] = []
+    values: list[Value] = []
+    roots: dict[int, Any] = {}
+    seen: dict[int, Output] = {}
+    arguments = {id(leaf): index for index, leaf in enumerate(lifted) if is_array(leaf)}
+    for leaf in found:
+        if id(leaf) in arguments:
+            outputs.append(Output("argument", arguments[id(leaf)]))
+            continue
+        if id(leaf) in seen:
+            outputs.append(seen[id(leaf)])
+            continue
+        if not is_array(leaf):
+            if not isinstance(leaf, _IMMUTABLE):
+                raise Untraceable(f"it returns an object of class {type(leaf).__name__}")
+            outputs.append(Output("constant", value=leaf))
+            continue
+        is_tensor = isinstance(leaf, TensorBase)
+        value = trace.value_of(leaf._data if is_tensor else leaf)
+        if value.root in trace.arguments or value.root in (one.root for one in values):
+            raise Untraceable("it returns a view of an argument, or of something else that it returns")
+        if np.empty_like(value.array).strides != value.array.strides:
+            raise Untraceable("it returns a part of an array, or one that is spread out")
+        requires_grad = is_tensor and leaf._requires_grad()
+        if requires_grad and leaf._grad_fn is None:
+            raise Untraceable("it returns a leaf that requires grad, and that it has made")
+        kind = "tensor" if is_tensor else "number" if value.is_scalar else "array"
+        device = leaf._device if is_tensor else None
+        seen[id(leaf)] = Output(kind, len(values), requires_grad=requires_grad, device=device)
+        outputs.append(seen[id(leaf)])
+        if requires_grad:
+            roots[len(values)] = leaf
+        values.append(value)
+    return outputs, values, roots
+
+
+def _refuse_objects_of_others(result: Any, given: Any, source: Callable[..., Any] | None) -> None:
+    """Raise if a container of a result is one that the caller has, or is there twice, or has attributes of its own.
+
+    Raises:
+        Untraceable: a program makes each container anew.
+    """
+    captured = [one for _, one in names_of(source)] if isinstance(source, types.FunctionType) else []
+    others = {id(one) for one in _containers([given, captured])}
+    seen: set[int] = set()
+    for one in _containers(result):
+        if id(one) in others or id(one) in seen:
+            raise Untraceable(f"it returns an object of class {type(one).__name__} that is there before, or twice")
+        seen.add(id(one))
+        structure = flatten(one)[1]
+        if structure.cls not in (tuple, list, dict) and not is_immutable(structure.aux_data):
+            raise Untraceable(f"it returns an object of class {type(one).__name__} with attributes of its own")
+
+
+def _containers(tree: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def note(container: Any) -> bool:
+        if container:
+            # An empty tuple is there once.
+            found.append(container)
+        return False
+
+    flatten(tree, note)
+    return [one for one in found if type(one) is not tuple]
+
+
+def _refuse_writes(trace: Trace, numbered: Sequence[Any], cut: int) -> None:
+    """Raise if a write into an argument is more than one into its array alone, as of running statistics.
+
+    Raises:
+        Untraceable: it is an array, or a tensor that requires grad, or the write raises its version.
+    """
+    by_value = dict(zip(trace.arguments, numbered, strict=True))
+    for position, call in enumerate(trace.calls):
+        for value in call.writes:
+            leaf = by_value.get(value.root)
+            if leaf is None:
+                continue
+            is_plain = isinstance(leaf, TensorBase) and leaf._grad_fn is None and not leaf._requires_grad()
+            if position >= cut or not is_plain or version_of(leaf) or not leaf._data.flags.c_contiguous:
+                raise Untraceable(f"it writes into argument {value.root.name}")
+
+
+def _refuse_hooks_and_other_leaves(roots: Sequence[Any], inputs: Sequence[Any], name: str) -> None:
+    """Raise if a node of the traced graph has a hook or waits, or if a leaf is none of the arguments.
+
+    Raises:
+        Refusal: the program would not call the hook, or not give the leaf its gradient.
+        Untraceable: a node is an `async def`.
+    """
+    own = {id(one) for one in inputs}
+    waiting, seen = [root._grad_fn for root in roots], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.order == LEAF_ORDER:
+            if id(node.variable) not in own:
+                raise Refusal(
+                    f"{name}, which ag.jit compiles, uses a leaf of shape {node.variable.shape} that is neither an "
+                    "argument nor read from its own closure or globals, and its program would give it no gradient: "
+                    "pass it as an argument"
+                )
+            continue
+        if node.is_async:
+            raise Untraceable(f"{node.name} waits for something")
+        meta = node.meta
+        if meta is not None and (meta.tensor_pre_hooks or meta.pre_hooks or meta.post_hooks or meta.retains_grad_hooks):
+            raise Refusal(
+                f"{name}, which ag.jit compiles, adds a hook to {node.name}, which its program would not call: add "
+                "hooks to its arguments or results"
+            )
+        waiting.extend(node.next_nodes)

@@ -1,0 +1,387 @@
+"""A compiled function gives the bits of the function, and its results hang on one node of an ordinary graph."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, sync
+from asyncgrad.errors import ChangedTensorError, ReleasedGraphError
+from tests.support.leaves import leaf
+from tests.tracing.running import bits, compiled, grads_of, same
+
+
+def loss(w, b, x):
+    hidden = np.tanh(x @ w + b)
+    return (hidden * hidden).sum()
+
+
+def arguments(seed):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape) for shape in ((3, 4), (4,), (5, 3))]
+
+
+def test_values_and_gradients_have_the_bits_of_the_function_on_other_numbers():
+    jitted = compiled(loss, *map(ag.tensor, arguments(0)))
+
+    for seed in range(1, 5):
+        assert same(loss, jitted, arguments(seed))
+
+
+def test_the_first_runs_of_a_program_are_compared_with_the_function():
+    jitted = ag.jit(loss)
+    for seed in range(6):
+        assert same(loss, jitted, arguments(seed))
+
+    assert dict(jitted.counts) == {
+        "calls": 6,
+        "eager: not traced yet": 2,
+        "traces": 1,
+        "verified": 2,
+        "eager: compared with its program": 2,
+        "replayed": 2,
+    }
+
+
+def test_what_a_call_returns_is_its_own():
+    jitted = compiled(lambda x: x * 2, leaf(1.0, 2.0))
+
+    first = jitted(leaf(1.0, 2.0))
+    second = jitted(leaf(3.0, 4.0))
+
+    assert (first.tolist(), second.tolist()) == ([2.0, 4.0], [6.0, 8.0])
+
+
+def test_trees_of_results_keep_their_structure_their_constants_and_what_is_an_argument():
+    def function(x):
+        doubled = x * 2
+        return {"twice": doubled, "again": doubled, "given": x, "name": "a", "array": np.ones(2)}
+
+    x = leaf(1.0)
+    found = compiled(function, x)(x)
+
+    assert found["twice"] is found["again"]
+    assert found["given"] is x
+    assert found["name"] == "a"
+    assert found["array"].tolist() == [1.0, 1.0]
+
+
+async def test_its_backward_is_awaited_as_any_other():
+    w, b, x = (ag.tensor(array, requires_grad=True) for array in arguments(1))
+    jitted = compiled(loss, w, b, x)
+
+    await jitted(w, b, x).backward()
+
+    assert [bits(one.grad) for one in (w, b, x)] == grads_of(loss, arguments(1))[1]
+
+
+def test_results_hang_on_one_node():
+    x = leaf(1.0, 2.0)
+    y = compiled(lambda x: np.sin(x * 2).sum(), x)(x)
+
+    assert y.grad_fn.name == "ReplayBackward"
+    assert [node and node.name for node in y.grad_fn.next_nodes if node] == ["AccumulateGrad"]
+
+
+def test_a_graph_that_is_kept_runs_again():
+    x = leaf(1.0, 2.0)
+    y = compiled(lambda x: np.exp(x).sum(), x)(x)
+
+    sync.backward(y, retain_graph=True)
+    sync.backward(y)
+
+    assert np.array_equal(x.grad.numpy(), 2 * np.exp([1.0, 2.0]))
+    with pytest.raises(ReleasedGraphError):
+        sync.backward(y)
+
+
+def test_a_backward_whose_program_writes_into_what_the_forward_has_left_runs_again_too():
+    def function(x):
+        y = x * 1
+        y[0] = y[0] * y[1]
+        y *= y
+        return y.sum()
+
+    x, other = leaf(2.0, 3.0), leaf(2.0, 3.0)
+    y, expected = compiled(function, x)(x), function(other)
+    for root in (y, expected):
+        sync.backward(root, retain_graph=True)
+        sync.backward(root)
+
+    assert bits(x.grad) == bits(other.grad)
+
+
+def test_second_derivatives_are_those_of_the_function():
+    jitted = compiled(lambda x: (x**3).sum(), leaf(1.0, 2.0))
+
+    found = sync.func.grad(lambda x: sync.func.grad(jitted)(x).sum())(np.array([1.0, 2.0]))
+
+    assert found.tolist() == [6.0, 12.0]
+
+
+def test_only_the_gradients_that_are_asked_for_arrive():
+    w, b, x = (ag.tensor(array, requires_grad=True) for array in arguments(1))
+
+    (found,) = sync.grad(compiled(loss, w, b, x)(w, b, x), [b])
+
+    assert bits(found) == grads_of(loss, arguments(1))[1][1]
+    assert w.grad is b.grad is x.grad is None
+
+
+def test_hooks_of_arguments_and_results_are_called():
+    seen = []
+    x = leaf(3.0)
+    x.register_hook(lambda g: seen.append(("x", g.item())))
+    jitted = compiled(lambda x: x * x, x)
+    y = jitted(x)
+    y.register_hook(lambda g: seen.append(("y", g.item())))
+
+    sync.backward(y)
+
+    assert seen == [("y", 1.0), ("x", 6.0)]
+
+
+def test_an_argument_that_was_computed_passes_its_gradient_on():
+    x = leaf(2.0)
+    jitted = compiled(lambda y: y * y, x * 3)
+
+    sync.backward(jitted(x * 3))
+
+    assert x.grad.item() == 36.0
+
+
+def test_an_argument_that_the_backward_reads_may_not_be_written_into_before_it():
+    x = leaf(1.0, 2.0)
+    y = compiled(lambda x: (x * x).sum(), x)(x)
+    with ag.no_grad():
+        x += 1.0
+
+    with pytest.raises(ChangedTensorError):
+        sync.backward(y)
+
+
+def test_an_argument_that_the_backward_does_not_read_may_be_written_into():
+    x = leaf(1.0, 2.0)
+    y = compiled(lambda x: (x * 3.0).sum(), x)(x)
+    with ag.no_grad():
+        x += 1.0
+
+    sync.backward(y)
+
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+def test_one_of_several_results_may_be_differentiated():
+    def function(x):
+        return (x * x).sum(), x * 3.0
+
+    x, other = leaf(1.0, 2.0), leaf(1.0, 2.0)
+    jitted = compiled(function, x)
+    for index in (0, 1):
+        sync.backward(jitted(x)[index], np.ones(jitted(x)[index].shape))
+        sync.backward(function(other)[index], np.ones(function(other)[index].shape))
+
+    assert bits(x.grad) == bits(other.grad)
+
+
+def test_under_no_grad_there_is_no_graph():
+    x = leaf(1.0, 2.0)
+    with ag.no_grad():
+        y = compiled(lambda x: x * 2, x)(x)
+
+    assert not y.requires_grad
+    assert y.grad_fn is None
+
+
+def test_calls_in_flight_have_memory_of_their_own():
+    jitted = compiled(lambda x: np.exp(np.sin(x)).sum(), leaf(1.0))
+    leaves = [leaf(float(number)) for number in range(20)]
+    roots = [jitted(x) for x in leaves]
+
+    for root in reversed(roots):
+        sync.backward(root)
+
+    assert [bits(x.grad) for x in leaves] == [
+        grads_of(lambda x: np.exp(np.sin(x)).sum(), [np.array([float(number)])])[1][0] for number in range(20)
+    ]
+
+
+def test_threads_may_call_it_at_once(threads_switch_often):
+    jitted = compiled(loss, *map(ag.tensor, arguments(0)))
+    wrong = []
+
+    def work(first):
+        wrong.extend(seed for seed in range(first, first + 10) if not same(loss, jitted, arguments(seed)))
+
+    threads = [threading.Thread(target=work, args=(10 * number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert wrong == []
+
+
+async def test_tasks_may_call_it_at_once():
+    jitted = compiled(loss, *map(ag.tensor, arguments(0)))
+
+    async def gradients(seed):
+        tensors = [ag.tensor(array, requires_grad=True) for array in arguments(seed)]
+        return [bits(one) for one in await ag.grad(jitted(*tensors), tensors)]
+
+    found = await asyncio.gather(*map(gradients, range(10)))
+
+    assert found == [grads_of(loss, arguments(seed))[1] for seed in range(10)]
+
+
+def test_a_cancelled_or_failed_backward_leaves_no_gradient():
+    x, z = leaf(1.0), leaf(1.0)
+
+    def fail(grad):
+        raise ValueError("no")
+
+    z.register_hook(fail)
+    root = compiled(lambda x: x * x, x)(x) + z
+
+    with pytest.raises(ValueError, match="no"):
+        sync.backward(root)
+    assert x.grad is None
+
+
+def test_value_and_grad_of_it_is_that_of_the_function():
+    jitted = compiled(loss, *[ag.tensor(array, requires_grad=index == 0) for index, array in enumerate(arguments(0))])
+    found = [sync.value_and_grad(one)(*arguments(1)) for one in (jitted, jitted, jitted, loss)]
+
+    assert all((bits(value), bits(gradient)) == tuple(map(bits, found[-1])) for value, gradient in found)
+
+
+def test_a_module_is_an_argument_whose_parameters_get_their_gradients():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    x = np.random.default_rng(0).standard_normal((5, 3))
+
+    def function(model, x):
+        return (model(x) ** 2).mean()
+
+    jitted = compiled(function, model, x)
+    sync.backward(jitted(model, x))
+    found = [bits(one.grad) for one in model.parameters()]
+    for one in model.parameters():
+        one.grad = None
+    sync.backward(function(model, x))
+
+    assert found == [bits(one.grad) for one in model.parameters()]
+
+
+def test_a_method_is_compiled_for_its_instance():
+    class Scaled:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @ag.jit
+        def apply(self, x):
+            return x * self.factor
+
+    two, three = Scaled(2.0), Scaled(3.0)
+    for _ in range(5):
+        assert (two.apply(leaf(1.0)).tolist(), three.apply(leaf(1.0)).tolist()) == ([2.0], [3.0])
+    two.factor = 5.0
+
+    assert two.apply(leaf(1.0)).tolist() == [5.0]
+
+
+def test_one_compiled_function_is_part_of_another():
+    inner = ag.jit(lambda x: np.sin(x) * 2, verify=0)
+    outer = compiled(lambda x: inner(x).sum(), leaf(1.0, 2.0))
+
+    assert same(lambda x: (np.sin(x) * 2).sum(), outer, [np.array([0.5, 0.25])])
+
+
+def test_one_tensor_in_two_places_gets_the_sum_that_the_function_gives_it():
+    def function(a, b):
+        return (a * 1.1 + np.exp(b) * 0.7 + a * 0.3).sum()
+
+    jitted = ag.jit(function)
+    for seed in range(6):
+        x, other = (ag.tensor(np.random.default_rng(seed).standard_normal(50), requires_grad=True) for _ in range(2))
+        sync.backward(jitted(x, x))
+        sync.backward(function(other, other))
+        assert bits(x.grad) == bits(other.grad)
+    assert jitted.counts["replayed"] == 2
+
+
+def test_a_module_with_a_layer_in_two_places_gets_the_gradients_that_the_function_gives_it():
+    layer = nn.Linear(3, 3)
+    model = nn.Sequential(layer, nn.Tanh(), layer, nn.Tanh(), layer)
+    x = np.linspace(0, 1, 6).reshape(2, 3)
+    jitted = compiled(lambda model, x: model(x).sum(), model, x)
+    found = []
+    for function in (jitted, jitted.function):
+        for one in model.parameters():
+            one.grad = None
+        sync.backward(function(model, x))
+        found.append([bits(one.grad) for one in model.parameters()])
+
+    assert found[0] == found[1]
+
+
+def test_a_backward_that_runs_the_function_again_finds_out_that_it_reads_something_else():
+    factors = [2.0]
+    x = leaf(1.0, 2.0)
+    y = compiled(lambda x: (x**3 * factors[0]).sum(), x)(x)
+    factors[0] = 5.0
+
+    with pytest.raises(ChangedTensorError, match="besides its arguments has changed since the call"):
+        sync.grad(y, [x], create_graph=True)
+
+
+def test_results_of_one_call_have_backwards_of_their_own():
+    x = leaf(1.0, 2.0)
+    y, z = compiled(lambda x: ((x * x).sum(), np.tanh(x) * 3), x)(x)
+
+    sync.backward(y)
+    sync.backward(z.sum())
+
+    assert np.allclose(x.grad.numpy(), 2 * np.array([1.0, 2.0]) + 3 / np.cosh([1.0, 2.0]) ** 2)
+
+
+def test_a_compiled_function_is_copied_and_pickled_as_a_function_is():
+    jitted = ag.jit(loss)
+
+    assert copy.deepcopy({"loss": jitted})["loss"] is copy.copy(jitted) is jitted
+
+
+def test_numpys_warnings_are_those_of_the_function():
+    jitted = compiled(lambda x: np.log(x).sum(), leaf(1.0))
+
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        jitted(leaf(0.0))
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        jitted(leaf(0.0))
+
+
+def test_a_graph_that_is_dropped_gives_its_memory_back(no_collector):
+    jitted = compiled(lambda x: np.exp(x).sum(), leaf(1.0))
+    y = jitted(leaf(1.0))
+    node = weakref.ref(y.grad_fn)
+
+    del y
+
+    assert node() is None
+
+
+def test_many_calls_take_no_more_memory_than_one():
+    jitted = compiled(lambda x: np.exp(x).sum(), leaf(1.0))
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(200):
+        sync.backward(jitted(leaf(1.0)))
+    gc.collect()
+
+    assert len(gc.get_objects()) <= before + 20

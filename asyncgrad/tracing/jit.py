@@ -117,16 +117,16 @@ class Jit:
 
         Example:
             >>> import asyncgrad as ag
-            >>> print(ag.jit.explain(lambda x: x * x, ag.tensor(3.0, requires_grad=True)))
+            >>> print(ag.jit.explain(lambda x: x * x, ag.tensor([3.0], requires_grad=True)))
             a program of 1 call forward and 4 backward, for arguments
-              Tensor of shape () and dtype float64, requires grad
+              Tensor of shape (1,) and dtype float64, requires grad
             forward
               %1 = multiply(%0, %0)
             backward
-              %4 = copyto(%3)
-              %5 = multiply(%4, %0)
-              %6 = multiply(%4, %0)
-              %7 = add(%5, %6)
+              %3 = copyto(%2)
+              %4 = multiply(%3, %0)
+              %5 = multiply(%3, %0)
+              %6 = add(%4, %5)
         """
         return explain(fn if isinstance(fn, Jitted) else self(fn), args, kwargs)
 

@@ -393,9 +393,9 @@ class _Again:
         """
         if self._call.state() != self._reads or not self._variant.guards.hold():
             raise ChangedTensorError(
-                "the backward of a compiled function runs it again where create_graph is set, or where it begins at "
-                "other outputs than the traced one, and what the function reads besides its arguments has changed "
-                "since the call"
+                "the backward of a compiled function runs it again where its gradient is differentiated, or where it "
+                "begins at other outputs than the traced one, and what the function reads besides its arguments has "
+                "changed since the call"
             )
         if self._state is None:
             return computed_by(self._variant, self._call.run_with(numbered))

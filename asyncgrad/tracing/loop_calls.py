@@ -41,6 +41,8 @@ _REDUCTIONS: dict[Any, np.ufunc] = {
     **dict.fromkeys((np.all, np.ndarray.all), np.logical_and),
     **dict.fromkeys((np.any, np.ndarray.any), np.logical_or),
 }
+#: What copies an array in C order where it cannot be looked at in another shape.
+_COPYING = {np.reshape, np.ndarray.reshape, np.ravel, np.ndarray.ravel, np.ndarray.flatten}
 #: What a reduction by them begins with; the others begin with the first elements.
 _BEGINNINGS: dict[np.ufunc, Any] = {np.add: 0, np.multiply: 1, np.logical_and: True, np.logical_or: False}
 
@@ -166,10 +168,11 @@ class LoopCalls:
         array: returns the array of a Value that is there before.
         errstate: how NumPy treats floating-point errors around the program.
         check: the loop that compares bytes; it writes into the last operand where they differ.
+        casts: loops that convert numbers, by the characters of both dtypes.
         failed: what that writes into.
     """
 
-    __slots__ = ("_array", "_check", "_errstate", "_failed", "_given", "_kept")
+    __slots__ = ("_array", "_casts", "_check", "_errstate", "_failed", "_given", "_kept")
 
     def __init__(
         self,
@@ -177,12 +180,14 @@ class LoopCalls:
         array: Callable[[Value], np.ndarray],
         errstate: dict[str, Any],
         check: InnerLoop,
+        casts: dict[str, InnerLoop],
         failed: np.ndarray,
     ) -> None:
         self._given = given
         self._array = array
         self._errstate = errstate
         self._check = check
+        self._casts = casts
         self._failed = failed
         #: Arrays that only records refer to.
         self._kept: list[np.ndarray] = []
@@ -191,12 +196,14 @@ class LoopCalls:
         """Return the calls that do what a step does; None where there are none."""
         if isinstance(step.function, Comparison):
             return self._comparison(step.function)
-        if step.results or len(step.writes) != 1:
+        if len(step.writes) != 1 or (step.results and step.function not in _COPYING):
             return None
         ways = {**self._errstate, **step.errstate}
         ignored = sum(bit for name, bit in ERRORS.items() if ways[name] == "ignore")
         found: list[LoopCall | None]
-        if step.function is np.copyto:
+        if step.results:
+            found = [self._in_other_shape(step, ignored)]
+        elif step.function is np.copyto:
             target, source = step.args
             is_plain = not step.kwargs or step.kwargs == {"casting": "unsafe"}
             is_plain = is_plain and not _overlaps((source, target), False)
@@ -206,7 +213,7 @@ class LoopCalls:
         elif step.function in (np.concatenate, np.stack):
             found = self._joined(step, ignored)
         elif isinstance(step.function, np.ufunc):
-            found = [self._ufunc(step, ignored)]
+            found = self._ufunc(step, ignored)
         else:
             found = self._reduction(step, ignored)
         present = [one for one in found if one is not None]
@@ -254,24 +261,56 @@ class LoopCalls:
         loop = inner_loop(ufunc, f"{target.dtype.char * ufunc.nin}->{target.dtype.char}")
         return None if loop is None else self._elementwise(ufunc, loop, operands, ignored)
 
-    def _ufunc(self, step: Step, ignored: int) -> LoopCall | None:
+    def _in_other_shape(self, step: Step, ignored: int) -> LoopCall | None:
+        """Return the call that copies an array in C order, whose result has another shape."""
+        source, target = step.args[0], self._operand(step.writes[0])
+        is_in_order = step.kwargs.get("order", "C") == "C" and not set(step.kwargs) - {"order", "shape", "newshape"}
+        if type(source) is not Value or target is None or not is_in_order or not target.is_flat():
+            return None
+        shape, strides = source.array.shape, [target.dtype.itemsize]
+        for length in reversed(shape[1:]):
+            strides.insert(0, strides[0] * length)
+        strides = strides if shape else []
+        spread = _Operand(target.base, target.offset, target.dtype, shape, tuple(strides))
+        return self._copy(source, spread, ignored) if source.array.size == target.size else None
+
+    def _cast(self, part: Any, dtype: np.dtype[Any]) -> tuple[LoopCall, _Operand] | None:
+        """Return the call that converts an operand exactly, and what it writes into."""
+        given = self._operand(part) if type(part) is Value else None
+        loop = None if given is None else self._casts.get(f"{given.dtype.char.replace('?', 'B')}{dtype.char}")
+        if given is None or loop is None or given.dtype == np.uint8:
+            return None
+        made = self._constant(np.empty(given.shape, dtype))
+        axes = _axes(np.positive, [given, made])
+        return None if axes is None else (LoopCall(loop, [given, made], *axes, 0, False), made)
+
+    def _ufunc(self, step: Step, ignored: int) -> list[LoopCall | None]:
         ufunc, parts = step.function, step.args
         assert isinstance(ufunc, np.ufunc)
         if ufunc.signature is not None and ufunc is not np.matmul:
-            return None
+            return [None]
         if step.kwargs or ufunc.nout != 1 or len(parts) != ufunc.nargs or len(parts) > MOST_OPERANDS:
-            return None
-        found = _loop_of(ufunc, parts)
-        if found is None or type(parts[-1]) is not Value or _overlaps(parts, ufunc is np.matmul):
-            return None
-        loop, dtypes = found
-        operands = [self._operand(one, dtype) for one, dtype in zip(parts, dtypes, strict=True)]
-        present = [one for one in operands if one is not None]
-        if len(present) < len(operands):
-            return None
+            return [None]
+        chosen = _loop_of(ufunc, parts)
+        if chosen is None or type(parts[-1]) is not Value or _overlaps(parts, ufunc is np.matmul):
+            return [None]
+        loop, dtypes = chosen
+        before: list[LoopCall | None] = []
+        operands: list[_Operand] = []
+        for part, dtype in zip(parts, dtypes, strict=True):
+            operand = self._operand(part, dtype)
+            if operand is None and ufunc in _EXACT and part is not parts[-1]:
+                # NumPy converts in parts, which does not matter where the ufunc rounds correctly.
+                cast = self._cast(part, dtype)
+                if cast is not None:
+                    before.append(cast[0])
+                    operand = cast[1]
+            if operand is None:
+                return [None]
+            operands.append(operand)
         if ufunc is np.matmul:
-            return self._product(loop, present, ignored) if all(len(one.shape) > 1 for one in present) else None
-        return self._elementwise(ufunc, loop, present, ignored)
+            return [self._product(loop, operands, ignored) if all(len(one.shape) > 1 for one in operands) else None]
+        return [*before, self._elementwise(ufunc, loop, operands, ignored)]
 
     def _elementwise(
         self, ufunc: np.ufunc, loop: InnerLoop, operands: Sequence[_Operand], ignored: int

@@ -44,7 +44,7 @@ class Records:
         given = {value: index + 1 for index, value in enumerate((*program.arguments, *program.cotangents))}
         #: Not 0 once a number was another one than in the traced run.
         self._failed = np.zeros(1, np.int64)
-        self._calls = LoopCalls(given, array, program.errstate, runner.check, self._failed)
+        self._calls = LoopCalls(given, array, program.errstate, runner.check, runner.casts, self._failed)
         calls: list[LoopCall] = []
         #: Parts of the forward and of the backward: a range of records, or the number of a step that has none.
         self.forward: list[tuple[int, int] | int] = self._parts(program.forward, calls)

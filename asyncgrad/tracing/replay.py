@@ -20,6 +20,7 @@ from ..core.tensor import Tensor
 from ..errors import ChangedTensorError
 from ..sync import grad as blocking_grad
 from .program import CheckFailed
+from .replayed_gradients import recorded_gradients
 from .stand_in import stand_in
 from .table import Table
 from .variant import Variant
@@ -142,63 +143,87 @@ class ReplayNode(HandwrittenNode):
         lease = self._lease
         if all(one is None for one in grads):
             return (None,) * len(lease.variant.wanted)
-        with lease.table.lock:
-            return self._run_backward(arguments, grads)
+        create_graph = GRAD_MODE.get() is not False
+        arrays = [one._data if type(one) is Tensor else one for one in grads] if create_graph else grads
+        found = self._run_program(arguments, arrays)
+        if found is None:
+            given = [argument for argument, _ in arguments]
+            return self._data_of(self._differentiated(self._own(given), grads, create_graph), create_graph)
+        if not create_graph:
+            return tuple(found)
+        return recorded_gradients(
+            self._differentiated_again, arguments, lease.variant.wanted, grads, found, self.device
+        )
 
-    def _run_backward(self, arguments: list[tuple[Any, int]], grads: list[Any]) -> tuple[Any, ...]:
+    def _run_program(self, arguments: list[tuple[Any, int]], grads: Sequence[Any]) -> Sequence[Any] | None:
+        """Return the gradients by the program; None where it cannot run."""
         lease = self._lease
         variant = lease.variant
         program = variant.program
-        runs = fits(variant, grads) and (program.repeats or not lease.has_run)
-        # How a rule treats floating-point errors is known by how that differs from what is around the call.
-        runs = runs and np.geterr() == program.errstate and variant.backward_guards.hold()
-        for is_kept, (argument, version) in zip(program.kept, arguments, strict=True):
-            # What the backward does not read may have been written into, as in the graph of the function.
-            if (is_kept or not runs) and isinstance(argument, TensorBase):
-                check_version(self, argument, version)
-        if runs:
+        with lease.table.lock:
+            runs = fits(variant, grads) and (program.repeats or not lease.has_run)
+            # How a rule treats floating-point errors is known by how that differs from what is around the call.
+            runs = runs and np.geterr() == program.errstate and variant.backward_guards.hold()
+            for is_kept, (argument, version) in zip(program.kept, arguments, strict=True):
+                # What the backward does not read may have been written into, as in the graph of the function.
+                if (is_kept or not runs) and isinstance(argument, TensorBase):
+                    check_version(self, argument, version)
+            if not runs:
+                return None
             lease.has_run = True
             try:
-                return tuple(lease.table.run_backward([grads[index] for index in variant.seeded]))
+                return lease.table.run_backward([grads[index] for index in variant.seeded])
             except CheckFailed:
                 # A number on which its way depends is another one.
-                pass
-        return self._recomputed([argument for argument, _ in arguments], grads)
+                return None
 
-    def _recomputed(self, arguments: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
-        """Run the function again, with a graph of its own, and return the gradients of its arguments."""
-        wanted, create_graph = self._lease.variant.wanted, GRAD_MODE.get() is not False
+    def _own(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the arguments with those that are wanted as results of an operation."""
+        own = list(arguments)
         with enable_grad():
-            own = list(arguments)
-            for index, _ in self._lease.variant.program.commits:
-                # What the call has changed is not changed again.
-                own[index] = stand_in(own[index], own[index]._data.copy())
-            for index in wanted:
-                # A copy by an operation: hooks of the argument are not called here, and the graph leads to it.
+            for index in self._lease.variant.wanted:
+                # Hooks of the argument are not called here, and the graph leads to it.
                 own[index] = np.positive(own[index])
-            results = self._recompute(own)
+        return own
+
+    def _differentiated_again(self, own: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        return self._differentiated(own, grads, True)
+
+    def _differentiated(self, own: Sequence[Any], grads: Sequence[Any], create_graph: bool) -> Sequence[Any]:
+        """Run the function again, with a graph of its own, and return the gradients of its arguments."""
+        wanted, given = self._lease.variant.wanted, list(own)
+        for index, _ in self._lease.variant.program.commits:
+            # What the call has changed is not changed again.
+            given[index] = stand_in(given[index], given[index]._data.copy())
+        with enable_grad():
+            results = self._recompute(given)
         for mine, theirs in zip(self._outputs(), results, strict=True):
             if not same_bits(mine, getattr(theirs, "_data", theirs)):
                 raise ChangedTensorError(
-                    "the backward of a compiled function runs it again where create_graph is set, or where it begins "
-                    "at other outputs than the traced one, and it now gives another result: what it reads was changed "
-                    "since the call"
+                    "the backward of a compiled function runs it again where its gradient is differentiated, or where "
+                    "it begins at other outputs than the traced one, and it now gives another result: what it reads "
+                    "was changed since the call"
                 )
         pairs = [(root, one) for root, one in zip(results, grads, strict=True) if one is not None and _has_graph(root)]
         if not pairs:
             return (None,) * len(wanted)
-        found = blocking_grad(
+        found: Sequence[Any] = blocking_grad(
             [root for root, _ in pairs],
             [own[index] for index in wanted],
             [one for _, one in pairs],
             create_graph=create_graph,
             allow_unused=True,
         )
+        return found
+
+    @staticmethod
+    def _data_of(found: Sequence[Any], create_graph: bool) -> tuple[Any, ...]:
         return tuple([one if create_graph or one is None else one._data for one in found])
 
     def _outputs(self) -> list[np.ndarray]:
         """Return what the forward has computed, as it lies in the table."""
-        return self._lease.table.outputs()
+        with self._lease.table.lock:
+            return [array.copy() for array in self._lease.table.outputs()]
 
     def release_variables(self) -> None:
         """Let go of the arguments; with several outputs, each of which may have a backward of its own, keep them."""

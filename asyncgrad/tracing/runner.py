@@ -38,6 +38,8 @@ FIELDS = {
 }
 _AT = {name: sum(list(FIELDS.values())[:index]) for index, name in enumerate(FIELDS)}
 RECORD = np.dtype([(name, np.int64, (size,) if size > 1 else ()) for name, size in FIELDS.items()])
+#: Conversions by loops of the runner: the characters of both dtypes.
+_CASTS = ("Bf", "Bd", "fd", "id")
 #: By machine, the bits of floating-point errors in <fenv.h>, by the names of np.errstate.
 _ERRORS = {
     "x86_64": {"invalid": 1, "divide": 4, "over": 8, "under": 16},
@@ -57,13 +59,15 @@ class Runner:
             the last, and those of the bases, from one up to another, that are arrays of Python, in whose place it puts
             the addresses of their numbers; returns the flags of floating-point errors.
         check: a loop that compares bytes of two operands, and writes 1 into the third where they differ.
+        casts: by the characters of two dtypes, a loop that converts numbers of the first into the second, exactly.
     """
 
-    __slots__ = ("_engine", "check", "run")
+    __slots__ = ("_engine", "casts", "check", "run")
 
-    def __init__(self, engine: Any, address: int, check: int) -> None:
+    def __init__(self, engine: Any, address: int, check: int, casts: dict[str, int]) -> None:
         self._engine = engine
         self.check = InnerLoop(check, 0)
+        self.casts: dict[str, InnerLoop] = {pair: InnerLoop(place, 0) for pair, place in casts.items()}
         number = ctypes.c_int64
         # By ctypes the call lets other threads run Python meanwhile.
         self.run = ctypes.CFUNCTYPE(*[number] * 7)(address)
@@ -94,7 +98,8 @@ def runner() -> Runner | None:
     machine = binding.Target.from_default_triple().create_target_machine(opt=2)
     engine = binding.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    return Runner(engine, engine.get_function_address("run"), engine.get_function_address("check"))
+    address = engine.get_function_address
+    return Runner(engine, address("run"), address("check"), {pair: address(f"cast_{pair}") for pair in _CASTS})
 
 
 def _source() -> str:
@@ -109,6 +114,9 @@ def _source() -> str:
     run = ir.Function(module, ir.FunctionType(number, [number] * 6), "run")
     _write_run(run, nest)
     _write_check(ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number]), "check"))
+    loop = ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number])
+    for pair in _CASTS:
+        _write_cast(ir.Function(module, loop, f"cast_{pair}"), pair)
     return str(module)
 
 
@@ -187,6 +195,33 @@ def _write_check(check: Any) -> None:
     build.store(ir.Constant(number, 1), build.inttoptr(failed, number.as_pointer()))
     build.branch(end)
     build.position_at_end(end)
+    build.ret_void()
+
+
+def _write_cast(cast: Any, pair: str) -> None:
+    """Write a loop that converts numbers; B stands for bool, of which any byte but 0 is True."""
+    from llvmlite import ir  # optional
+
+    number = ir.IntType(64)
+    types = {"B": ir.IntType(8), "i": ir.IntType(32), "f": ir.FloatType(), "d": ir.DoubleType()}
+    source, target = types[pair[0]], types[pair[1]]
+    addresses, counts, steps, _ = cast.args
+    build = ir.IRBuilder(cast.append_basic_block("entry"))
+    given, made = (build.load(build.gep(addresses, [ir.Constant(number, one)])) for one in range(2))
+    step, next_step = (build.load(build.gep(steps, [ir.Constant(number, one)])) for one in range(2))
+
+    def convert(index: Any) -> None:
+        place = build.inttoptr(build.add(given, build.mul(index, step)), source.as_pointer())
+        value = build.load(place)
+        if pair[0] == "f":
+            found = build.fpext(value, target)
+        elif pair[0] == "B":
+            found = build.uitofp(build.icmp_unsigned("!=", value, ir.Constant(source, 0)), target)
+        else:
+            found = build.sitofp(value, target)
+        build.store(found, build.inttoptr(build.add(made, build.mul(index, next_step)), target.as_pointer()))
+
+    _write_loop(build, ir.Constant(number, 0), build.load(counts), convert)
     build.ret_void()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import io
 import threading
 import weakref
 
@@ -335,10 +336,75 @@ def test_a_backward_that_runs_the_function_again_finds_out_that_it_reads_somethi
     factors = [2.0]
     x = leaf(1.0, 2.0)
     y = compiled(lambda x: (x**3 * factors[0]).sum(), x)(x)
+    (grad,) = sync.grad(y, [x], create_graph=True)
     factors[0] = 5.0
 
     with pytest.raises(ChangedTensorError, match="besides its arguments has changed since the call"):
-        sync.grad(y, [x], create_graph=True)
+        sync.grad(grad.sum(), [x])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w, x: (np.tanh(x @ w) ** 3).sum(),
+        lambda w, x: np.exp(w * x[0, 0]).mean() * x.sum(),
+        lambda w, x: (x @ w, (w * w).sum()),
+        lambda w, x: np.where(w > 0, w**3, np.sin(w)).sum() + 0 * x.sum(),
+        lambda w, x: x @ w,
+    ],
+    ids=range(5),
+)
+def test_derivatives_of_any_order_are_those_of_the_function(function):
+    def orders(run):
+        w, x = leaf(*np.linspace(-1, 1, 6)), leaf(*np.linspace(0.5, 1, 6))
+        given = w.reshape(3, 2), x.reshape(2, 3)
+        results = run(*given)
+        results = results if isinstance(results, tuple) else (results,)
+        seed = [ag.tensor(np.full(one.shape, 0.5), requires_grad=True) for one in results]
+        found = []
+        values, inputs = list(results), [w, x, *seed]
+        grads = seed
+        for _ in range(3):
+            first = sync.grad(values, inputs, grads, create_graph=True, allow_unused=True)
+            found += [None if one is None else one.tolist() for one in first]
+            values = [(one * (index + 1.5)).sum() for index, one in enumerate(first) if one is not None]
+            values, grads = [one for one in values if one.requires_grad], None
+        return found
+
+    given = [ag.tensor(np.ones(6), requires_grad=True).reshape(shape) for shape in ((3, 2), (2, 3))]
+    jitted = compiled(function, *given)
+
+    for mine, theirs in zip(orders(jitted), orders(function), strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            np.testing.assert_allclose(mine, theirs, rtol=1e-13, atol=1e-13)
+    assert jitted.counts["replayed"] > 1
+
+
+def test_a_gradient_that_is_recorded_and_not_differentiated_does_not_run_the_function_again():
+    ran = io.StringIO()
+
+    def function(x):
+        ran.write("x")
+        return (x**3).sum()
+
+    x = leaf(1.0, 2.0)
+    jitted = compiled(function, x)
+    before = ran.tell()
+    (grad,) = sync.grad(jitted(x), [x], create_graph=True)
+
+    assert grad.tolist() == [3.0, 12.0]
+    assert ran.tell() == before
+    assert sync.grad(grad.sum(), [x])[0].tolist() == [6.0, 12.0]
+    assert ran.tell() == before + 1
+
+
+def test_gradcheck_and_gradgradcheck_of_a_compiled_function_pass():
+    x = leaf(0.3, 0.7, -0.2)
+    jitted = compiled(lambda x: np.exp(x) * np.tanh(x), x)
+
+    assert sync.gradcheck(jitted, [x])
+    assert sync.gradgradcheck(jitted, [x])
 
 
 def test_results_of_one_call_have_backwards_of_their_own():

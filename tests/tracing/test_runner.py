@@ -122,8 +122,11 @@ LAYOUTS = {
         lambda a, b: np.where(a > b, a, b).astype(np.float32) + np.float32(1),
         lambda a, b: (a > 0) & (b > 0) | ~(a == b),
         lambda a, b: a**2 + np.square(b) - np.add(a, b, out=np.empty_like(a)),
+        lambda a, b: a * (b > 0) + (a > b) * b[0],
+        lambda a, b: np.float64(2) * a + b.astype(np.float32) * np.float64(3) + (b * 3).astype(np.int32) * 1.5,
+        lambda a, b: (a.T * 2).reshape(-1) + (b * 1).ravel(),
     ],
-    ids=range(17),
+    ids=range(20),
 )
 def test_a_call_of_the_runner_has_the_bits_of_numpys(function, layout):
     rng = np.random.default_rng(1)
@@ -342,3 +345,19 @@ def test_backward_passes_of_one_graph_in_several_threads(backend):
         thread.join()
 
     assert found == [expected] * 120
+
+
+def test_booleans_and_copies_in_another_shape_are_the_runners():
+    def function(a, b):
+        return a * (b > 0) + (a * 2).T.reshape(a.shape)
+
+    rng = np.random.default_rng(0)
+
+    assert in_lockstep(function, rng.standard_normal((4, 5)), rng.standard_normal((4, 5))) == []
+
+
+def test_any_byte_but_zero_is_true():
+    flags = np.array([0, 1, 2, 255], np.uint8).view(bool)
+    jitted = compiled(lambda x, flags: x * flags, np.ones(4), flags)
+
+    assert jitted(np.ones(4), flags).tolist() == [0.0, 1.0, 1.0, 1.0]

@@ -190,11 +190,11 @@ def test_a_grad():
     assert found == [3.0] * 6 + [6.0] * 4
 
 
-class Config(dict):
+class Config(dict[str, float]):
     """A dict of a class of its own."""
 
 
-class Names(list):
+class Names(list[str]):
     """A list of a class of its own."""
 
 
@@ -286,7 +286,7 @@ def test_the_default_of_a_method():
     assert results_follow(ag.jit(lambda x: scaling.run(x)), scaling.run, leaf(1.0), lambda: settings.update(number=3.0))
 
 
-PLACE = {"array": np.ones(3), "number": 2.0}
+PLACE: dict[str, Any] = {"array": np.ones(3), "number": 2.0}
 
 
 def with_place(x):
@@ -345,7 +345,7 @@ def test_a_module_that_is_imported_in_the_function(monkeypatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
     def function(x):
-        import settings_of_a_test
+        import settings_of_a_test  # type: ignore[import-not-found]
 
         return x * settings_of_a_test.number
 
@@ -544,7 +544,7 @@ def test_another_function_of_the_same_lines():
 
 def with_late_name(x):
     try:
-        return x * LATE
+        return x * LATE  # type: ignore[name-defined]
     except NameError:
         return x
 

@@ -92,7 +92,7 @@ def in_lockstep(function: Any, *args: np.ndarray) -> list[str]:
     ]
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "C": lambda a: a,
     "F": np.asfortranarray,
     "columns": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],

@@ -19,6 +19,8 @@ from asyncgrad.tracing.runner import runner
 from tests.support.sampling import cases
 from tests.tracing.running import bits, compiled, same
 
+pytest.importorskip("llvmlite")
+
 UFUNCS = {
     name: ufunc
     for name in sorted(dir(np))

@@ -89,19 +89,10 @@ def _why_not(leaf: Any) -> str | None:
 
 def whole_context() -> tuple[Any, ...]:
     """Return all of the context that is looked at: two calls with equal ones run alike."""
-    return (
-        GRAD_MODE.get(),
-        DEFAULT_DTYPE.get(),
-        IN_TRANSFORM.get(),
-        ANOMALY.get(),
-        SAVED_TENSORS_HOOKS.get(),
-        DEFAULT_DEVICE.get(),
-        RECOMPUTING.get(),
-        *np.geterr().values(),
-    )
+    return *key_of_context(), ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), DEFAULT_DEVICE.get()
 
 
-def key_of_context() -> Hashable:
+def key_of_context() -> tuple[Hashable, ...]:
     """Return the settings on which the program of a function depends."""
     modes = GRAD_MODE.get(), DEFAULT_DTYPE.get(), IN_TRANSFORM.get(), RECOMPUTING.get()
     return *modes, *np.geterr().values()

@@ -96,7 +96,7 @@ class CapturedNames:
         return self._last
 
     def _objects(self, function: types.FunctionType) -> list[Any]:
-        """Return what a function reads, in the same order each time."""
+        """Return what `names_of` yields without the places, in the same order each time; each call asks for it."""
         names = function.__globals__
         found = [names.get(name, MISSING) for name in self._names]
         found += [content_of(cell) for cell in function.__closure__ or ()]

@@ -19,7 +19,7 @@ from typing import Any, final
 from ..core.settings.callers import is_own_file
 from ..core.settings.process import set_trace_function
 from .captured import MISSING, content_of, own_values_of
-from .object_key import LIBRARIES, is_array, is_fixed, key_of
+from .object_key import is_array, is_fixed, is_library_name, key_of
 from .reads import check_names, global_names, imported_modules, names_of_attributes
 from .trace import Untraceable
 
@@ -73,11 +73,10 @@ class NotedFunctions:
             return
         self._seen.add(key)
         name = frame.f_globals.get("__name__")
-        is_of_a_library = isinstance(name, str) and name.partition(".")[0] in LIBRARIES
         if isinstance(name, str) and name.startswith("namedtuple_"):
             # The constructor of a named tuple, which is made of text.
             return
-        if not is_of_a_library and not is_own_file(code.co_filename) and not _is_collecting(frame):
+        if not is_library_name(name) and not is_own_file(code.co_filename) and not _is_collecting(frame):
             self.found.append((code, frame.f_globals, values))
 
 
@@ -97,7 +96,7 @@ class Guards:
 
     def __init__(self, noted: NotedFunctions, main: types.FunctionType | None) -> None:
         #: How to read something, what it was, its key unless it cannot change, and what is read of modules.
-        self._reads: list[tuple[_Read, Any, Hashable, frozenset[str] | None]] = []
+        self._reads: list[tuple[_Read, Any, Hashable, frozenset[str]]] = []
         codes = {code for code, _, _ in noted.found}
         inner = {one for code in codes for one in code.co_consts if isinstance(one, types.CodeType)}
         functions = _functions_of(codes)
@@ -121,13 +120,13 @@ class Guards:
             for function in ran:
                 self._add_function(function, attributes, code in inner)
 
-    def _add_globals(self, code: types.CodeType, names: dict[str, Any], attributes: frozenset[str] | None) -> None:
+    def _add_globals(self, code: types.CodeType, names: dict[str, Any], attributes: frozenset[str]) -> None:
         for name in sorted(global_names(code)):
             self._add(_reader(names, name), attributes, f"global {name} of {code.co_name}")
         for name, _ in imported_modules(code, names):
             self._add(_reader(sys.modules, name), attributes, f"module {name}")
 
-    def _add_function(self, function: types.FunctionType, attributes: frozenset[str] | None, is_inner: bool) -> None:
+    def _add_function(self, function: types.FunctionType, attributes: frozenset[str], is_inner: bool) -> None:
         for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
             try:
                 self._add(functools.partial(content_of, cell), attributes, f"closure {name} of {function.__qualname__}")
@@ -138,7 +137,7 @@ class Guards:
         for place, _ in own_values_of(function):
             self._add(_own_reader(function, place), attributes, f"{place[0]} {place[1]} of {function.__qualname__}")
 
-    def _add(self, read: _Read, attributes: frozenset[str] | None, what: str) -> None:
+    def _add(self, read: _Read, attributes: frozenset[str], what: str) -> None:
         value = read()
         try:
             key = key_of(value, attributes, _LARGEST)

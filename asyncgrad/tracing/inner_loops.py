@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-__all__ = ["InnerLoop", "are_loops_found", "data_offset", "inner_loop"]
+__all__ = ["InnerLoop", "address_of", "are_loops_found", "data_offset", "inner_loop"]
 
 
 @final
@@ -66,9 +66,14 @@ def data_offset() -> int | None:
     """Return where in the memory of an array, as an object of Python, the address of its numbers is."""
     places = set(range(0, 8 * ctypes.sizeof(ctypes.c_void_p), ctypes.sizeof(ctypes.c_void_p)))
     for array in (np.arange(5.0), np.arange(7)[3:], np.zeros((2, 3), np.float32)):
-        address = array.__array_interface__["data"][0]
-        places = {at for at in places if ctypes.c_void_p.from_address(id(array) + at).value == address}
+        places = {at for at in places if ctypes.c_void_p.from_address(id(array) + at).value == address_of(array)}
     return places.pop() if len(places) == 1 else None
+
+
+def address_of(array: np.ndarray) -> int:
+    """Return the address of the first element of an array."""
+    found: int = array.__array_interface__["data"][0]
+    return found
 
 
 @functools.lru_cache(maxsize=4096)

@@ -96,8 +96,8 @@ class Call:
         self.captured = captured
         self.leaves = leaves
         self.structure = structure
-        #: Its `state()`, where that is known.
-        self.known: Hashable = None
+        #: What `state()` returned at the call; None where it was not asked.
+        self.known: Hashable = None if like is None else like.state
         self.places: tuple[int | None, ...] = places_of(leaves) if like is None else like.places
         #: The arrays and tensors among the leaves, each once.
         self.numbered: list[Any] = (
@@ -105,8 +105,6 @@ class Call:
             if like is None
             else [leaves[index] for index in like.firsts]
         )
-        if like is not None:
-            self.known = like.state
 
     def key(self) -> Hashable:
         """Return what is equal for calls that may run the same programs."""
@@ -118,6 +116,12 @@ class Call:
         """Return what the function reads now, but for the numbers of arrays and the context."""
         others = tuple([key_of_leaf(leaf) for leaf in self.leaves if not is_array(leaf)])
         return others, key_of_structure(self.structure), self._captured_names.read().key
+
+    def known_state(self) -> Hashable:
+        """Return what `state()` returned first."""
+        if self.known is None:
+            self.known = self.state()
+        return self.known
 
     def run(self) -> Any:
         """Return what the function returns, eagerly."""
@@ -334,7 +338,7 @@ class Jitted:
         result = self._run(variant, call)
         if self._static is None:
             self._last_call = LastCall(
-                variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, call.state()
+                variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, call.known_state()
             )
         return result
 
@@ -360,7 +364,7 @@ class Jitted:
         self.counts["replayed"] += 1
         recorded = None
         if variant.wanted and variant.has_graph:
-            recorded = record(lease, _Again(variant, call, call.known or call.state(), state), call.numbered, outputs)
+            recorded = record(lease, _Again(variant, call, call.known_state(), state), call.numbered, outputs)
         found: dict[int, Any] = {}
         results = [_result(one, recorded, outputs, call.leaves, found) for one in variant.outputs]
         return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)

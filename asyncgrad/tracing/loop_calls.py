@@ -8,11 +8,12 @@ loop is called. Products and reductions are tried, once for each layout, against
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, final
 
 import numpy as np
 
-from .inner_loops import InnerLoop, inner_loop
+from .inner_loops import InnerLoop, address_of, inner_loop
 from .loop_trials import Groups, product_agrees, reduction_agrees, reduction_axes
 from .program import Comparison, Step
 from .runner import ERRORS, MOST_AXES, MOST_OPERANDS, RECORD
@@ -125,10 +126,7 @@ class _Operand:
     @property
     def size(self) -> int:
         """How many elements it has."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return prod(self.shape)
 
     def is_flat(self) -> bool:
         """Tell whether the elements lie one after the other, in C order."""
@@ -224,23 +222,19 @@ class LoopCalls:
         if type(part) is not Value:
             if not isinstance(part, (bool, int, float, complex, np.generic)) or dtype is None:
                 return None
-            try:
-                with np.errstate(all="raise"):
-                    return self._constant(np.array(part, dtype))
-            except FloatingPointError:
-                # NumPy warns of it in each call.
-                return None
+            number = _of_dtype(part, dtype)
+            return None if number is None else self._constant(number)
         if (dtype is not None and part.array.dtype != dtype) or not part.array.flags.aligned:
             return None
         if part.root in self._given:
-            offset = _address(part.array) - _address(part.root.array)
+            offset = address_of(part.array) - address_of(part.root.array)
             return _Operand(self._given[part.root], offset, part.array.dtype, part.array.shape, part.array.strides)
         array = self._array(part)
-        return _Operand(0, _address(array), array.dtype, array.shape, array.strides)
+        return _Operand(0, address_of(array), array.dtype, array.shape, array.strides)
 
     def _constant(self, array: np.ndarray) -> _Operand:
         self._kept.append(array)
-        return _Operand(0, _address(array), array.dtype, array.shape, array.strides)
+        return _Operand(0, address_of(array), array.dtype, array.shape, array.strides)
 
     def _comparison(self, function: Comparison) -> list[LoopCall] | None:
         expected = function.expected_bytes()
@@ -251,11 +245,12 @@ class LoopCalls:
         return [LoopCall(self._check, operands, 0, [expected.nbytes], [], 0, False)]
 
     def _copy(self, source: Any, target: _Operand | None, ignored: int) -> LoopCall | None:
-        if target is None:
+        given = None if target is None else self._operand(source, target.dtype)
+        if target is None or given is None or len(given.shape) > len(target.shape):
             return None
-        given = self._operand(source, target.dtype)
-        if given is None or len(given.shape) > len(target.shape):
-            return None
+        return self._copy_of_operand(given, target, ignored)
+
+    def _copy_of_operand(self, given: _Operand, target: _Operand, ignored: int) -> LoopCall | None:
         ufunc = np.positive if target.dtype.kind in "iufc" else np.logical_or
         operands = [given, target] if ufunc is np.positive else [given, given, target]
         loop = inner_loop(ufunc, f"{target.dtype.char * ufunc.nin}->{target.dtype.char}")
@@ -377,15 +372,15 @@ class LoopCalls:
         if type(value) is not Value or type(out) is not Value or value.root is out.root:
             return [None]
         kind, beginning = value.array.dtype, options.get("initial", _BEGINNINGS.get(ufunc))
-        loop = inner_loop(ufunc, f"{kind.char * 2}->{kind.char}")
+        loop = inner_loop(ufunc, f"{kind.char * 2}->{kind.char}") if kind.kind != "c" else None
         source, target = self._operand(value), self._operand(out, kind)
         if loop is None or source is None or target is None or not source.size or not source.is_flat():
             return [None]
-        if kind.kind == "c":
-            return [None]
         groups = _groups(source.shape, axis)
         is_plain = isinstance(beginning, (int, float, np.generic)) or (beginning is None and ufunc not in _BEGINNINGS)
-        if groups is None or not target.is_flat() or not is_plain or not _fits(beginning, kind):
+        if groups is None or not target.is_flat() or not is_plain:
+            return [None]
+        if beginning is not None and _of_dtype(beginning, kind) is None:
             return [None]
         if not reduction_agrees(ufunc, loop, kind, groups, beginning):
             return [None]
@@ -403,28 +398,26 @@ class LoopCalls:
             return self._copy(np.array(beginning, target.dtype)[()], flat, ignored)
         item = source.dtype.itemsize
         first = _Operand(source.base, source.offset, source.dtype, (kept,), (item * length if is_last else item,))
-        loop = inner_loop(np.positive, f"{source.dtype.char}->{source.dtype.char}")
-        return None if loop is None else self._elementwise(np.positive, loop, [first, flat], ignored)
+        return self._copy_of_operand(first, flat, ignored)
 
     def _reduced(
         self, loop: InnerLoop, source: _Operand, target: _Operand, groups: Groups, skips: bool, ignored: int
     ) -> list[LoopCall]:
-        outer, counts, steps, offset = reduction_axes(groups, source.dtype.itemsize, skips)
+        counts, steps, offset = reduction_axes(groups, source.dtype.itemsize, skips)
         if groups[1] == skips:
             # All of it is in the beginning.
             return []
         rest = _Operand(source.base, source.offset + offset, source.dtype, source.shape, source.strides)
-        return [LoopCall(loop, [target, rest, target], outer, counts, steps, ignored, True)]
+        return [LoopCall(loop, [target, rest, target], 1, counts, steps, ignored, True)]
 
 
-def _fits(number: Any, kind: np.dtype[Any]) -> bool:
-    """Tell whether a number has this dtype without a warning."""
+def _of_dtype(number: Any, kind: np.dtype[Any]) -> np.ndarray | None:
+    """Return a number as an array of a dtype; None where NumPy warns of that, which it does in each call."""
     try:
         with np.errstate(all="raise"):
-            np.array(0 if number is None else number, kind)
+            return np.array(number, kind)
     except FloatingPointError:
-        return False
-    return True
+        return None
 
 
 def _groups(shape: tuple[int, ...], axis: Any) -> Groups | None:
@@ -434,12 +427,8 @@ def _groups(shape: tuple[int, ...], axis: Any) -> Groups | None:
         return None
     reduced = {one % len(shape) for one in axes} if shape else set()
     number = len(reduced)
-    kept = length = 1
-    for place, size in enumerate(shape):
-        if place in reduced:
-            length *= size
-        else:
-            kept *= size
+    length = prod([shape[place] for place in reduced])
+    kept = prod(shape) // length
     if reduced == set(range(len(shape) - number, len(shape))):
         return kept, length, True
     return (kept, length, False) if reduced == set(range(number)) else None
@@ -447,11 +436,6 @@ def _groups(shape: tuple[int, ...], axis: Any) -> Groups | None:
 
 def _default_axis(function: Any) -> int | None:
     return 0 if getattr(function, "__name__", "") == "reduce" else None
-
-
-def _address(array: np.ndarray) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
 
 
 def _filled(numbers: list[int], size: int) -> list[int]:
@@ -482,7 +466,7 @@ def _overlaps(parts: Sequence[Any], reads_all: bool) -> bool:
     for one in inputs:
         if type(one) is Value and type(target) is Value and one.root is target.root:
             mine, theirs = one.array, target.array
-            same = _address(mine) == _address(theirs) and mine.strides == theirs.strides
+            same = address_of(mine) == address_of(theirs) and mine.strides == theirs.strides
             if reads_all or not same or mine.shape != theirs.shape:
                 return True
     return False

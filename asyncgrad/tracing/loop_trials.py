@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .inner_loops import InnerLoop
+from .inner_loops import InnerLoop, address_of
 from .runner import MOST_OPERANDS
 
 __all__ = ["Groups", "call_loop", "product_agrees", "reduction_agrees", "reduction_axes"]
@@ -55,7 +55,7 @@ def _product_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout
         *(right.strides[0], (right.strides[1] if right.ndim == 2 else item)),
         *((n * item if left.ndim == 2 else expected.size * item), item),
     ]
-    call_loop(loop, [_address(one) for one in (left, right, found)], [1, m, left.shape[-1], n], [0, 0, 0, *steps])
+    call_loop(loop, [address_of(one) for one in (left, right, found)], [1, m, left.shape[-1], n], [0, 0, 0, *steps])
     return bool(found.tobytes() == expected.tobytes())
 
 
@@ -76,8 +76,8 @@ def _laid(rng: np.random.Generator, kind: np.dtype[Any], layout: _Layout) -> np.
 Groups = tuple[int, int, bool]
 
 
-def reduction_axes(groups: Groups, item: int, skips: bool) -> tuple[int, list[int], list[int], int]:
-    """Return how a loop is called for a reduction: the axes around it, counts and steps, and where the elements begin.
+def reduction_axes(groups: Groups, item: int, skips: bool) -> tuple[list[int], list[int], int]:
+    """Return the counts and the steps of a loop and of the axis around it, by which it reduces, and where it begins.
 
     Args:
         groups: what is reduced.
@@ -89,42 +89,37 @@ def reduction_axes(groups: Groups, item: int, skips: bool) -> tuple[int, list[in
     count = length - skips
     if is_last:
         steps = [item, item * length, item, *unused, 0, item, 0, *unused]
-        return 1, [kept, count], steps, item * skips
+        return [kept, count], steps, item * skips
     steps = [0, item * kept, 0, *unused, item, item, item, *unused]
-    return 1, [count, kept], steps, item * kept * skips
+    return [count, kept], steps, item * kept * skips
 
 
 @functools.lru_cache(maxsize=4096)
-def reduction_agrees(
-    ufunc: np.ufunc, loop: InnerLoop, kind: np.dtype[Any], groups: tuple[int, int, bool], beginning: Any
-) -> bool:
+def reduction_agrees(ufunc: np.ufunc, loop: InnerLoop, kind: np.dtype[Any], groups: Groups, beginning: Any) -> bool:
     """Tell whether a loop has the bits of a reduction of an array in C order.
 
     Args:
         ufunc: what reduces.
         loop: its loop.
         kind: the dtype.
-        groups: how many results there are, of how many elements each, and whether those lie one after the other.
+        groups: what is reduced.
         beginning: what the results begin with; None for the first elements.
     """
     kept, length, is_last = groups
     if kept * length > _MOST_ELEMENTS:
         return False
-    outer, counts, steps, offset = reduction_axes(groups, kind.itemsize, beginning is None)
-    with np.errstate(all="ignore"):
-        samples = list(_numbers(kind, kept * length))
-    for numbers in samples:
+    counts, steps, offset = reduction_axes(groups, kind.itemsize, beginning is None)
+    axis, options = int(is_last), {} if beginning is None else {"initial": beginning}
+    for numbers in _numbers(kind, kept * length):
         array = numbers.reshape((kept, length) if is_last else (length, kept))
-        axis = 1 if is_last else 0
-        options = {} if beginning is None else {"initial": beginning}
         with np.errstate(all="ignore"):
             expected = ufunc.reduce(array, axis=axis, **options)
         found = np.full(kept, beginning, kind) if beginning is not None else array.take(0, axis=axis)
         if expected.dtype != kind:
             return False
-        places = [_address(found), _address(array) + offset, _address(found)]
-        for _ in range(counts[0] if outer else 1):
-            call_loop(loop, places, counts[outer:], steps[MOST_OPERANDS * outer :][:3])
+        places = [address_of(found), address_of(array) + offset, address_of(found)]
+        for _ in range(counts[0]):
+            call_loop(loop, places, counts[1:], steps[MOST_OPERANDS:])
             places = [place + step for place, step in zip(places, steps, strict=False)]
         if found.tobytes() != expected.tobytes():
             return False
@@ -141,13 +136,9 @@ def _numbers(kind: np.dtype[Any], size: int) -> Iterator[np.ndarray]:
     if kind.kind in "iu":
         yield rng.integers(0, 100, size).astype(kind)
         return
-    yield rng.standard_normal(size).astype(kind)
     yield np.full(size, -0.0, kind)
-    for some in ([0.0, -0.0], [1.0, -1.0, 0.0, -0.0, np.inf], [1.0, -2.0, np.nan, -0.0, 1e30]):
+    some = ([0.0, -0.0], [1.0, -1.0, 0.0, -0.0, np.inf], [1.0, -2.0, np.nan, -0.0, 1e30])
+    for wide in (rng.standard_normal(size), *[rng.choice(one, size) for one in some]):
         with np.errstate(all="ignore"):
-            yield rng.choice(some, size).astype(kind)
-
-
-def _address(array: np.ndarray) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
+            narrow = wide.astype(kind)
+        yield narrow

@@ -10,6 +10,8 @@ import numpy as np
 
 __all__ = [
     "COMPARING",
+    "EMPTY",
+    "FILLED",
     "MAKING",
     "QUIET",
     "VIEWING",
@@ -36,8 +38,12 @@ COMPARING: dict[Any, Callable[..., Any]] = {
     np.allclose: lambda *args, **kwargs: np.all(np.isclose(*args, **kwargs)),
     np.array_equal: lambda a, b, equal_nan=False: np.shape(a) == np.shape(b) and np.all(_equal(a, b, equal_nan)),
 }
-#: What makes arrays of which it reads nothing but the shape and the dtype of others.
-MAKING = {np.empty, np.empty_like, np.zeros, np.zeros_like, np.ones, np.ones_like}
+#: What makes arrays, of other arrays reads nothing but the shape and the dtype, and fills them: with this number.
+FILLED: dict[Any, int] = {np.zeros_like: 0, np.ones_like: 1, np.zeros: 0, np.ones: 1}
+#: The same without filling them.
+EMPTY: set[Any] = {np.empty, np.empty_like}
+#: All of both.
+MAKING = {*EMPTY, *FILLED}
 #: What writes into its first argument, and the name of that.
 WRITING = {
     np.copyto: "dst",

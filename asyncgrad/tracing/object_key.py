@@ -29,16 +29,16 @@ from ..core.arrays.tensor_base import TensorBase
 from ..core.engine.device import Device
 from ..core.tree.registry import container_type
 from ..core.tree.structure import TreeStructure, flatten
-from ..nn.modules.module import Module
+from ..nn.modules.module import Module, static_entries
 from .trace import Untraceable
 
 __all__ = [
-    "LIBRARIES",
     "Same",
     "has_arrays",
     "is_array",
     "is_fixed",
     "is_immutable",
+    "is_library_name",
     "is_of_a_library",
     "key_of",
     "key_of_structure",
@@ -46,22 +46,7 @@ __all__ = [
 
 
 #: Packages of which nothing is looked at: what their functions read does not change.
-LIBRARIES = {"asyncgrad", "numpy", "scipy"} | set(sys.stdlib_module_names) - {"__main__"}
-#: What each class has of its own.
-_OF_CLASSES = {
-    "__dict__",
-    "__weakref__",
-    "__module__",
-    "__doc__",
-    "__annotations__",
-    "__slots__",
-    "__static_attributes__",
-    "__firstlineno__",
-    # Of dataclasses and of abstract classes: made once, or a memory of instance checks.
-    "__dataclass_fields__",
-    "__dataclass_params__",
-    "_abc_impl",
-}
+_LIBRARIES = {"asyncgrad", "numpy", "scipy"} | set(sys.stdlib_module_names) - {"__main__"}
 #: How many objects may lie one in another.
 _DEPTH = 5
 
@@ -137,18 +122,20 @@ def has_arrays(value: Any) -> bool:
 def is_of_a_library(value: Any) -> bool:
     """Tell whether a function, a class or a module belongs to a library, whose own state does not change."""
     if isinstance(value, types.ModuleType):
-        return _package(value.__name__) in LIBRARIES
+        return is_library_name(value.__name__)
     if isinstance(value, (type, types.FunctionType)):
-        return _package(value.__module__) in LIBRARIES
+        return is_library_name(value.__module__)
     if isinstance(value, types.BuiltinFunctionType):
         # Such as the method `get` of a dict, which is bound to it; `__self__` of others is their module, or None.
         return value.__self__ is None or isinstance(value.__self__, types.ModuleType)
     # An object of asyncgrad that is called, as a function is.
-    return callable(value) and container_type(type(value)) is None and _package(type(value).__module__) == "asyncgrad"
+    home = type(value).__module__.partition(".")[0]
+    return callable(value) and container_type(type(value)) is None and home == "asyncgrad"
 
 
-def _package(name: Any) -> str:
-    return name.partition(".")[0] if isinstance(name, str) else ""
+def is_library_name(name: Any) -> bool:
+    """Tell whether a module of this name belongs to a library."""
+    return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES
 
 
 def key_of(value: Any, names: frozenset[str] | None = None, largest: int = -1) -> Hashable:
@@ -305,7 +292,7 @@ class _Walk:
             return ()
         own: tuple[Hashable, ...] = ()
         if issubclass(cls, Module):
-            entries = structure.aux_data[1].entries
+            entries = static_entries(structure)
             own = self.of_class(cls, depth), tuple([(name, self.part(one, depth)) for name, one in entries])
         elif cls is dict:
             if not all(type(key) is str for key in structure.labels):
@@ -348,13 +335,14 @@ class _Walk:
             return Same(cls)
         self._classes.add(cls)
         found: list[Hashable] = [Same(cls)]
-        if _package(type(cls).__module__) not in LIBRARIES:
+        if not is_library_name(type(cls).__module__):
             found.append(self.of_class(type(cls), depth))
         for one in cls.__mro__:
-            if _package(one.__module__) in LIBRARIES:
+            if is_library_name(one.__module__):
                 continue
             for name, value in list(vars(one).items()):
-                if name in _OF_CLASSES or (name.startswith("__") and not isinstance(value, types.FunctionType)):
+                # Other names of two underlines are made with the class, and the memory of instance checks changes.
+                if name == "_abc_impl" or (name.startswith("__") and not isinstance(value, types.FunctionType)):
                     continue
                 one_value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
                 found.append((name, Same(value) if _is_descriptor(value) else self.part(one_value, depth)))

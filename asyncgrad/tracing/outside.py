@@ -19,7 +19,7 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.tree.structure import flatten
 from .captured import names_of
-from .object_key import is_of_a_library
+from .object_key import has_arrays, is_array, is_of_a_library
 from .trace import Refusal, Trace
 
 __all__ = ["refuse_arrays_of_others"]
@@ -69,12 +69,8 @@ def _arrays_read_by(function: Callable[..., Any], leaves: Iterable[Any]) -> Iter
         seen.add(id(function))
         for _, value in names_of(function):
             # What it reads itself is an argument of its program, if it is a tree of arrays.
-            if not _has_arrays(value):
+            if not has_arrays(value):
                 yield from _arrays_in(value, f"an object of class {type(value).__name__}", seen, _DEPTH)
-
-
-def _has_arrays(value: Any) -> bool:
-    return any(isinstance(leaf, (np.ndarray, TensorBase)) for leaf in flatten(value)[0])
 
 
 def _arrays_in(value: Any, owner: str, seen: set[int], depth: int) -> Iterator[tuple[int, str]]:
@@ -100,7 +96,7 @@ def _arrays_of(leaf: Any, seen: set[int], depth: int) -> Iterator[tuple[int, str
             yield from _arrays_in(value, owner, seen, depth)
     elif isinstance(leaf, types.ModuleType):
         for name, value in vars(leaf).items():
-            if isinstance(value, (np.ndarray, TensorBase)):
+            if is_array(value):
                 yield from _arrays_in(value, f"{name} of module {leaf.__name__}", seen, 0)
     elif not isinstance(leaf, type) and type(getattr(leaf, "__dict__", None)) is dict:
         for value in list(vars(leaf).values()):

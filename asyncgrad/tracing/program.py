@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from .numpy_calls import EMPTY, FILLED
 from .trace import Call, Check, Trace, Value
 
 __all__ = ["CheckFailed", "Comparison", "Program", "Step", "lower"]
@@ -212,10 +213,6 @@ _TAKE_OUT: set[Any] = {
 }
 _TAKE_OUT |= {np.ndarray.cumsum, np.ndarray.cumprod, np.ndarray.sum, np.ndarray.max, np.ndarray.min, np.ndarray.prod}
 _TAKE_OUT |= {np.sum, np.max, np.min, np.prod, np.all, np.any, np.ndarray.all, np.ndarray.any}
-#: What makes arrays of nothing but shapes and numbers.
-_EMPTY: set[Any] = {np.empty, np.empty_like}
-#: What reads nothing of an array but its shape and dtype, and fills a new one with a number.
-_FILLED: dict[Any, int] = {np.zeros_like: 0, np.ones_like: 1, np.zeros: 0, np.ones: 1}
 
 
 def lower(
@@ -247,7 +244,7 @@ def lower(
         views.update((value, call) for value in call.results if value.call is call and value.source is not None)
         if call.is_view:
             continue
-        fills = call.function in _FILLED
+        fills = call.function in FILLED
         if not call.writes and all(value.call is not call for value in call.results):
             # It returned what it was given.
             continue
@@ -258,8 +255,8 @@ def lower(
         varying |= _roots(call.results) | _roots(call.writes)
         if fills:
             filled = call.results[0]
-            steps.append(Step(np.copyto, (filled, _FILLED[call.function]), writes=(filled,)))
-        elif call.function not in _EMPTY:
+            steps.append(Step(np.copyto, (filled, FILLED[call.function]), writes=(filled,)))
+        elif call.function not in EMPTY:
             step = _lowered(call)
             step.errstate = call.errstate
             steps.append(step)

@@ -102,22 +102,23 @@ class Records:
     def _parts(self, steps: Sequence[Step], found: list[LoopCall]) -> list[tuple[int, int] | int]:
         parts: list[tuple[int, int] | int] = []
         begin = len(found)
+
+        def end_range() -> None:
+            if len(found) > begin:
+                found[-1].collects = True
+                parts.append((begin, len(found)))
+
         for index, step in enumerate(steps):
             calls = self._calls.of(step)
             if calls is None:
-                if len(found) > begin:
-                    found[-1].collects = True
-                    parts.append((begin, len(found)))
+                end_range()
                 parts.append(index)
                 begin = len(found)
-                continue
-            for call in calls:
+            for call in calls or ():
                 if call.loop is None:
                     continue
                 if len(found) > begin and (call.clears or found[-1].ignored != call.ignored):
                     found[-1].collects = True
                 found.append(call)
-        if len(found) > begin:
-            found[-1].collects = True
-            parts.append((begin, len(found)))
+        end_range()
         return parts

@@ -12,15 +12,13 @@ from ..core.graph.cost import LARGE, estimated_seconds
 from ..core.graph.leaf import gradient_edge
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
-from ..core.graph.node import THREADS, next_order
 from ..core.graph.saved import check_version, released_error, version_of
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE, enable_grad
 from ..core.tensor import Tensor
 from ..errors import ChangedTensorError
-from ..sync import grad as blocking_grad
 from .program import CheckFailed
-from .replayed_gradients import recorded_gradients
+from .replayed_gradients import GradientsNode, bare_unless, gradients_of, own_copy
 from .stand_in import stand_in
 from .table import Table
 from .variant import Variant
@@ -69,14 +67,7 @@ class ReplayNode(HandwrittenNode):
         self, lease: Lease, recompute: Recompute, arguments: Sequence[Any], outputs: Sequence[np.ndarray]
     ) -> None:
         variant = lease.variant
-        edges = [gradient_edge(arguments[index]) for index in variant.wanted]
-        self.connect(
-            tuple([None if edge is None else edge[0] for edge in edges]),
-            tuple([0 if edge is None else edge[1] for edge in edges]),
-        )
-        self.order: int = next_order()
-        if len(THREADS) > 1:
-            self._note_thread()
+        self._connect([gradient_edge(arguments[index]) for index in variant.wanted])
         self.meta = None
         self.device: Any = arguments[variant.wanted[0]]._device
         self._metadata: tuple[InputMetadata | None, ...] = ()
@@ -127,11 +118,6 @@ class ReplayNode(HandwrittenNode):
         """Return the gradients of the arguments that require grad."""
         return self.apply_generic(grads if self.shape is None else grads[0])
 
-    def apply_wanted(self, grad: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
-        """Return the gradients of the arguments that require grad, None for those that are not wanted."""
-        found = self.apply_generic(grad)
-        return tuple([one if is_wanted else None for one, is_wanted in zip(found, wanted, strict=True)])
-
     def apply_generic(self, grad: Any) -> tuple[Any, ...]:
         """Return the gradients of the arguments that require grad, given that of the output, or of all outputs."""
         arguments = self._arguments
@@ -147,13 +133,12 @@ class ReplayNode(HandwrittenNode):
         arrays = [one._data if type(one) is Tensor else one for one in grads] if create_graph else grads
         found = self._run_program(arguments, arrays)
         if found is None:
-            given = [argument for argument, _ in arguments]
-            return self._data_of(self._differentiated(self._own(given), grads, create_graph), create_graph)
+            return bare_unless(create_graph, self._differentiated(arguments, grads, create_graph)[0])
         if not create_graph:
             return tuple(found)
-        return recorded_gradients(
-            self._differentiated_again, arguments, lease.variant.wanted, grads, found, self.device
-        )
+        node = GradientsNode(self._differentiated, arguments, lease.variant.wanted, grads, found, self.device)
+        _tell_of(node)
+        return node.gradients(found)
 
     def _run_program(self, arguments: list[tuple[Any, int]], grads: Sequence[Any]) -> Sequence[Any] | None:
         """Return the gradients by the program; None where it cannot run."""
@@ -177,22 +162,17 @@ class ReplayNode(HandwrittenNode):
                 # A number on which its way depends is another one.
                 return None
 
-    def _own(self, arguments: Sequence[Any]) -> list[Any]:
-        """Return the arguments with those that are wanted as results of an operation."""
-        own = list(arguments)
-        with enable_grad():
-            for index in self._lease.variant.wanted:
-                # Hooks of the argument are not called here, and the graph leads to it.
-                own[index] = np.positive(own[index])
-        return own
-
-    def _differentiated_again(self, own: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
-        return self._differentiated(own, grads, True)
-
-    def _differentiated(self, own: Sequence[Any], grads: Sequence[Any], create_graph: bool) -> Sequence[Any]:
-        """Run the function again, with a graph of its own, and return the gradients of its arguments."""
-        wanted, given = self._lease.variant.wanted, list(own)
-        for index, _ in self._lease.variant.program.commits:
+    def _differentiated(
+        self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], create_graph: bool
+    ) -> tuple[Sequence[Any], list[Any]]:
+        """Run the function again, with a graph of its own; return the gradients of its arguments, and those."""
+        variant = self._lease.variant
+        own = [argument for argument, _ in arguments]
+        for index in variant.wanted:
+            # Hooks of the argument are not called here, and the graph leads to it.
+            own[index] = own_copy(own[index])
+        given = list(own)
+        for index, _ in variant.program.commits:
             # What the call has changed is not changed again.
             given[index] = stand_in(given[index], given[index]._data.copy())
         with enable_grad():
@@ -204,21 +184,8 @@ class ReplayNode(HandwrittenNode):
                     "it begins at other outputs than the traced one, and it now gives another result: what it reads "
                     "was changed since the call"
                 )
-        pairs = [(root, one) for root, one in zip(results, grads, strict=True) if one is not None and _has_graph(root)]
-        if not pairs:
-            return (None,) * len(wanted)
-        found: Sequence[Any] = blocking_grad(
-            [root for root, _ in pairs],
-            [own[index] for index in wanted],
-            [one for _, one in pairs],
-            create_graph=create_graph,
-            allow_unused=True,
-        )
-        return found
-
-    @staticmethod
-    def _data_of(found: Sequence[Any], create_graph: bool) -> tuple[Any, ...]:
-        return tuple([one if create_graph or one is None else one._data for one in found])
+        wanted = [own[index] for index in variant.wanted]
+        return gradients_of(results, wanted, grads, create_graph), wanted
 
     def _outputs(self) -> list[np.ndarray]:
         """Return what the forward has computed, as it lies in the table."""
@@ -229,10 +196,6 @@ class ReplayNode(HandwrittenNode):
         """Let go of the arguments; with several outputs, each of which may have a backward of its own, keep them."""
         if self.shape is not None:
             self._arguments = None
-
-
-def _has_graph(result: Any) -> bool:
-    return isinstance(result, TensorBase) and result._requires_grad()
 
 
 def fits(variant: Variant, grads: Sequence[Any]) -> bool:
@@ -255,7 +218,12 @@ def record(
 ) -> Callable[[int], Tensor]:
     """Return what gives output number `index` of a program as a tensor whose history is one node."""
     node = ReplayNode(lease, recompute, arguments, outputs)
+    _tell_of(node)
+    return lambda index: Tensor(outputs[index], node, index, node.device)
+
+
+def _tell_of(node: HandwrittenNode) -> None:
+    """Tell those who look at what is recorded of a new node."""
     mode = GRAD_MODE.get()
     if mode is not True and mode is not False:
         mode.created(node)
-    return lambda index: Tensor(outputs[index], node, index, node.device)

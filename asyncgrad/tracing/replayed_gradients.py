@@ -14,47 +14,33 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.leaf import gradient_edge
 from ..core.graph.metadata import InputMetadata
-from ..core.graph.node import THREADS, next_order
 from ..core.graph.saved import check_version
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE, enable_grad
 from ..core.tensor import Tensor
 from ..sync import grad as blocking_grad
 
-__all__ = ["recorded_gradients"]
+__all__ = ["GradientsNode", "bare_unless", "gradients_of", "own_copy"]
 
-#: Returns gradients with a graph, for others in the place of the arguments and of the incoming gradients.
-Differentiate = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+#: Returns the gradients for arguments with their versions and for incoming gradients, with a graph if it is told so,
+#: and the tensors in the place of the arguments to which that graph leads.
+Differentiate = Callable[[Sequence[tuple[Any, int]], Sequence[Any], bool], tuple[Sequence[Any], list[Any]]]
 
 
-def recorded_gradients(
-    differentiate: Differentiate,
-    arguments: Sequence[tuple[Any, int]],
-    wanted: Sequence[int],
-    grads: Sequence[Any],
-    arrays: Sequence[Any],
-    device: Any,
-) -> tuple[Any, ...]:
-    """Return what a program's backward has computed as tensors with a history.
+@final
+class GradientsNode(HandwrittenNode):
+    """The node of gradients that a program has computed.
 
     Args:
-        differentiate: computes the same with a graph.
+        differentiate: computes the same by the function.
         arguments: the arguments of the call with their versions.
         wanted: which of them have a gradient.
         grads: the incoming gradients, Tensors or None.
         arrays: the gradients; None where there is none.
         device: theirs.
     """
-    node = _GradientsNode(differentiate, arguments, wanted, grads, arrays, device)
-    mode = GRAD_MODE.get()
-    if mode is not True and mode is not False:
-        mode.created(node)
-    return tuple([None if one is None else Tensor(one, node, index, device) for index, one in enumerate(arrays)])
 
-
-@final
-class _GradientsNode(HandwrittenNode):
-    __slots__ = ("_arguments", "_differentiate", "_grads", "_metadata", "_wanted")
+    __slots__ = ("_arguments", "_differentiate", "_grads", "_metadata")
 
     is_users = False
 
@@ -68,14 +54,7 @@ class _GradientsNode(HandwrittenNode):
         device: Any,
     ) -> None:
         edges = [gradient_edge(arguments[index][0]) for index in wanted]
-        edges += [None if one is None else gradient_edge(one) for one in grads]
-        self.connect(
-            tuple([None if edge is None else edge[0] for edge in edges]),
-            tuple([0 if edge is None else edge[1] for edge in edges]),
-        )
-        self.order: int = next_order()
-        if len(THREADS) > 1:
-            self._note_thread()
+        self._connect([*edges, *[None if one is None else gradient_edge(one) for one in grads]])
         self.meta = None
         self.device: Any = device
         self.shape = self.dtype = None
@@ -84,7 +63,6 @@ class _GradientsNode(HandwrittenNode):
         )
         self._differentiate = differentiate
         self._arguments = arguments
-        self._wanted = wanted
         self._grads = grads
 
     @property
@@ -97,14 +75,14 @@ class _GradientsNode(HandwrittenNode):
         """The InputMetadata of each gradient."""
         return self._metadata
 
+    def gradients(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the gradients as tensors with this history."""
+        pairs = enumerate(arrays)
+        return tuple([None if one is None else Tensor(one, self, index, self.device) for index, one in pairs])
+
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradients of the arguments and of the incoming gradients."""
         return self.apply_generic(grads)
-
-    def apply_wanted(self, grad: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
-        """Return what `apply` does, with None for what is not wanted."""
-        found = self.apply_generic(grad)
-        return tuple([one if is_wanted else None for one, is_wanted in zip(found, wanted, strict=True)])
 
     def apply_generic(self, grad: Any) -> tuple[Any, ...]:
         """Return the gradients of the arguments and of the incoming gradients, given those of all gradients."""
@@ -113,34 +91,41 @@ class _GradientsNode(HandwrittenNode):
         for argument, version in self._arguments:
             if isinstance(argument, TensorBase):
                 check_version(self, argument, version)
-        with enable_grad():
-            own: list[Any] = [argument for argument, _ in self._arguments]
-            for index in self._wanted:
-                own[index] = np.positive(own[index])
-            grads = [_copied(one) for one in self._grads]
-            found = self._differentiate(own, grads)
-        pairs = [
-            (one, outer)
-            for one, outer in zip(found, given, strict=True)
-            if one is not None and outer is not None and one._requires_grad()
-        ]
-        places = [own[index] for index in self._wanted] + grads
-        inputs = [one for one in places if isinstance(one, TensorBase) and one._requires_grad()]
-        if not pairs:
-            return (None,) * len(places)
-        second = blocking_grad(
-            [one for one, _ in pairs],
-            inputs,
-            [outer for _, outer in pairs],
-            create_graph=create_graph,
-            allow_unused=True,
-        )
-        by_input = {id(one): two for one, two in zip(inputs, second, strict=True)}
-        results = [by_input.get(id(one)) for one in places]
-        return tuple([one if create_graph or one is None else one._data for one in results])
+        grads = [own_copy(one) if _has_graph(one) else one for one in self._grads]
+        found, arguments = self._differentiate(self._arguments, grads, True)
+        places = [*arguments, *grads]
+        inputs = [one for one in places if _has_graph(one)]
+        by_input = dict(zip(map(id, inputs), gradients_of(found, inputs, given, create_graph), strict=True))
+        return bare_unless(create_graph, [by_input.get(id(one)) for one in places])
 
 
-def _copied(grad: Any) -> Any:
-    """Return an incoming gradient as the result of an operation, where it has a history."""
-    has_history = isinstance(grad, TensorBase) and grad._requires_grad()
-    return np.positive(grad) if has_history else grad
+def own_copy(tensor: Any) -> Any:
+    """Return a tensor as the result of an operation, so that a graph leads to it."""
+    with enable_grad():
+        return np.positive(tensor)
+
+
+def gradients_of(
+    results: Sequence[Any], inputs: Sequence[Any], grads: Sequence[Any], create_graph: bool
+) -> Sequence[Any]:
+    """Return the gradients for inputs; results without a graph, and those without an incoming gradient, add none."""
+    pairs = [(one, grad) for one, grad in zip(results, grads, strict=True) if grad is not None and _has_graph(one)]
+    if not pairs:
+        return (None,) * len(inputs)
+    found: Sequence[Any] = blocking_grad(
+        [one for one, _ in pairs],
+        inputs,
+        [grad for _, grad in pairs],
+        create_graph=create_graph,
+        allow_unused=True,
+    )
+    return found
+
+
+def bare_unless(create_graph: bool, grads: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what a node returns: tensors where they are recorded, arrays else."""
+    return tuple([one if create_graph or one is None else one._data for one in grads])
+
+
+def _has_graph(value: Any) -> bool:
+    return isinstance(value, TensorBase) and value._requires_grad()

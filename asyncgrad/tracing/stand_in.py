@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, final
 
 from ..core.graph.metadata import InputMetadata
-from ..core.graph.node import next_order
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.tensor import Tensor
 
@@ -29,8 +28,7 @@ class _Argument(HandwrittenNode):
     __slots__ = ()
 
     def __init__(self, array: Any, device: Any) -> None:
-        self.connect((), ())
-        self.order: int = next_order()
+        self._connect(())
         self.meta = None
         self.device: Any = device
         self.shape, self.dtype = array.shape, array.dtype

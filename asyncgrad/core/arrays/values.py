@@ -142,12 +142,7 @@ def makes_arrays(value: Any) -> bool:
 
     A traced array says that it is an `ndarray`, so that rules take NumPy's path; it is none.
     """
-    kind = type(value)
-    return (
-        hasattr(kind, "__array_function__")
-        and not issubclass(kind, (np.ndarray, TensorBase))
-        and hasattr(value, "dtype")
-    )
+    return is_recorder(value) or is_device_array(value)
 
 
 def is_writeable(array: Any) -> bool:

@@ -69,6 +69,11 @@ class HandwrittenNode(TraceableNode):
         """Return the gradient of each array, given that of the result, or a list of those of several results."""
         raise NotImplementedError(f"{type(self).__name__} must implement apply_generic(grad)")
 
+    def apply_wanted(self, grad: Any, wanted: Sequence[bool]) -> tuple[Any, ...]:
+        """Return what `apply_generic` does, with None for each gradient that is not wanted."""
+        found = self.apply_generic(grad)
+        return tuple([one if is_wanted else None for one, is_wanted in zip(found, wanted, strict=True)])
+
     def body_source(self, wanted: Sequence[bool] | None, defined: Sequence[bool]) -> BodySource | None:
         """Return a call of the body."""
         if self.meta is not None:

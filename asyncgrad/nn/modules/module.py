@@ -814,12 +814,10 @@ class _Static:
         return hash(tuple([name for name, _ in self._entries]))
 
 
-def static_attributes(structure: TreeStructure) -> Iterator[tuple[type, list[tuple[str, Any]]]]:
-    """Yield the class of each module in a tree, and its attributes that are no children."""
-    if structure.cls is not None and issubclass(structure.cls, Module):
-        yield structure.cls, structure.aux_data[1].entries
-    for child in structure.children:
-        yield from static_attributes(child)
+def static_entries(structure: TreeStructure) -> list[tuple[str, Any]]:
+    """Return the attributes that are no children of the module whose structure it is, as they are in the module."""
+    found: list[tuple[str, Any]] = structure.aux_data[1].entries
+    return found
 
 
 def _unflatten_module(cls: type[Module], aux_data: Any, children: Sequence[Any]) -> Module:

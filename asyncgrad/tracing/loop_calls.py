@@ -259,7 +259,9 @@ class LoopCalls:
     def _in_other_shape(self, step: Step, ignored: int) -> LoopCall | None:
         """Return the call that copies an array in C order, whose result has another shape."""
         source, target = step.args[0], self._operand(step.writes[0])
-        is_in_order = step.kwargs.get("order", "C") == "C" and not set(step.kwargs) - {"order", "shape", "newshape"}
+        # The order may be given by its position, which is another one in each of these functions.
+        orders = [one for one in (*step.args, *step.kwargs.values()) if isinstance(one, str)]
+        is_in_order = all(one == "C" for one in orders) and not set(step.kwargs) - {"order", "shape", "newshape"}
         if type(source) is not Value or target is None or not is_in_order or not target.is_flat():
             return None
         shape, strides = source.array.shape, [target.dtype.itemsize]
@@ -328,10 +330,10 @@ class LoopCalls:
         a, b, target = [self._operand(one, kind) for one in parts]
         if loop is None or a is None or b is None or target is None or not target.size or not target.is_flat():
             return None
+        if len(a.shape) > 2 or len(b.shape) > 2 or not a.shape or not b.shape or a.size * b.size == 0:
+            return None
         if step.args[0].root is step.args[1].root or 1 in (*a.shape, *b.shape):
             # BLAS has other functions for these.
-            return None
-        if len(a.shape) > 2 or len(b.shape) > 2 or not a.shape or not b.shape or a.size * b.size == 0:
             return None
         if not product_agrees(loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
             return None

@@ -225,8 +225,10 @@ class _Walk:
         if isinstance(value, _UNCHANGING) or id(value) in self._seen:
             return Same(value)
         self._seen[id(value)] = value
+        if isinstance(value, (type, types.FunctionType)) and is_of_a_library(value):
+            return Same(value)
         if isinstance(value, types.FunctionType):
-            return Same(value) if is_of_a_library(value) else self._of_user_function(value, value, vars(value), depth)
+            return self._of_user_function(value, value, vars(value), depth)
         if hasattr(kind, "attributes_of_users"):
             # A compiled function.
             return self._of_user_function(value, value.function, value.attributes_of_users(), depth)

@@ -169,8 +169,8 @@ class ReplayNode(HandwrittenNode):
         variant = self._lease.variant
         own = [argument for argument, _ in arguments]
         for index in variant.wanted:
-            # Hooks of the argument are not called here, and the graph leads to it.
-            own[index] = own_copy(own[index])
+            # Hooks of the argument are not called here. A leaf stays one, unless a graph is to lead to it.
+            own[index] = own_copy(own[index]) if create_graph else stand_in(own[index], own[index]._data)
         given = list(own)
         for index, _ in variant.program.commits:
             # What the call has changed is not changed again.

@@ -349,6 +349,33 @@ def test_backward_passes_of_one_graph_in_several_threads(backend):
     assert found == [expected] * 120
 
 
+@pytest.mark.parametrize("order", ["C", "F", "A", "K"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, order: np.ravel(x * 2, order),
+        lambda x, order: (x * 2).ravel(order),
+        lambda x, order: (x * 2).flatten(order=order),
+        lambda x, order: np.reshape((x * 2).T, (-1,), order if order != "K" else "C"),
+        lambda x, order: (x * 2).T.reshape(6, order=order if order != "K" else "C"),
+    ],
+    ids=["np.ravel", "ravel", "flatten", "np.reshape", "reshape"],
+)
+def test_an_array_in_another_shape_is_read_in_the_order_that_is_asked_for(function, order):
+    x = np.arange(6.0).reshape(2, 3)
+
+    for given in (x + 0, np.asfortranarray(x) + 0):
+        jitted = compiled(lambda x: function(x, order) + 0, given)
+        assert bits(jitted(given + 1)) == bits(function(given + 1, order) + 0)
+        assert jitted.counts["replayed"] == 2
+
+
+def test_a_product_with_a_number_is_numpys():
+    jitted = compiled(lambda x: np.dot(2.0, x * 1), np.ones(3))
+
+    assert jitted(np.arange(3.0)).tolist() == [0.0, 2.0, 4.0]
+
+
 def test_booleans_and_copies_in_another_shape_are_the_runners():
     def function(a, b):
         return a * (b > 0) + (a * 2).T.reshape(a.shape)

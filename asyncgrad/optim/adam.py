@@ -63,7 +63,7 @@ class _AdamFamily(ElementwiseOptimizer):
         l2 = group["weight_decay"] if adds_decay else 0.0
         shrink = 1.0 - group["lr"] * group["weight_decay"] if shrinks else 1.0
         numbers = _fused_numbers(l2, shrink, *group["betas"], step, group["eps"], group["lr"])
-        formula = _fused_formula(bool(l2), amsgrad)
+        formula = _fused_formula(bool(l2), shrinks, amsgrad)
         return FusedUpdate(formula, (param, *arrays.values(), grad), 1 + len(names), numbers, {"step": step, **arrays})
 
     def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
@@ -146,10 +146,12 @@ def _fused_numbers(
 
 
 @cache
-def _fused_formula(has_l2: bool, amsgrad: bool) -> Callable[..., tuple[Any, ...]]:
+def _fused_formula(has_l2: bool, shrinks: bool, amsgrad: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the update of one parameter as elementwise operations, in the order of `_updater`."""
 
-    def moved(param: Any, mean: Any, square: Any, root: float, eps: float, rate: float) -> Any:
+    def moved(param: Any, shrink: float, mean: Any, square: Any, root: float, eps: float, rate: float) -> Any:
+        if shrinks:
+            param = param * shrink
         return param - mean / (np.sqrt(square) / root + eps) * rate
 
     def adam(
@@ -170,7 +172,7 @@ def _fused_formula(has_l2: bool, amsgrad: bool) -> Callable[..., tuple[Any, ...]
             grad = param * l2 + grad
         mean = mean + (grad - mean) * share
         square = square * beta2 + grad * grad * square_share
-        return moved(param * shrink, mean, square, root, eps, rate), mean, square
+        return moved(param, shrink, mean, square, root, eps, rate), mean, square
 
     def amsgrad_adam(
         param: Any,
@@ -192,7 +194,7 @@ def _fused_formula(has_l2: bool, amsgrad: bool) -> Callable[..., tuple[Any, ...]
         mean = mean + (grad - mean) * share
         square = square * beta2 + grad * grad * square_share
         largest = np.maximum(largest, square)
-        return moved(param * shrink, mean, largest, root, eps, rate), mean, square, largest
+        return moved(param, shrink, mean, largest, root, eps, rate), mean, square, largest
 
     return amsgrad_adam if amsgrad else adam
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, final
 
@@ -18,7 +18,7 @@ from ..core.tree.structure import Tree, TreeStructure, first_places, flatten, pa
 from ..errors import InvalidGradientError
 from .gradients import check_array
 
-__all__ = ["clip_grad_norm", "clip_grad_value"]
+__all__ = ["clip_grad_norm", "clip_grad_value", "clipped_array", "norm_and_scale"]
 
 
 def clip_grad_norm(parameters: Tree, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = True) -> Any:
@@ -108,13 +108,38 @@ def clip_grad_value(parameters: Tree, clip_value: float) -> Any:
                 "step, or find where it comes from by `with ag.detect_anomaly():`"
             )
 
-    def clip(array: Any) -> Any:
-        if array.dtype.kind == "c":
-            return np.clip(array.real, -most, most) + 1j * np.clip(array.imag, -most, most)
-        return np.clip(array, -most, most)
-
-    gradients.replace(clip)
+    gradients.replace(lambda array: _clipped(array, most))
     return gradients.clipped()
+
+
+def norm_and_scale(arrays: Sequence[Any], max_norm: float) -> tuple[float, float]:
+    """Return the 2-norm of gradients together, and what `clip_grad_norm` multiplies them by.
+
+    Raises:
+        InvalidGradientError: the norm is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = _norm(np.array(_norms(list(arrays), 2.0), float), 2.0) if arrays else 0.0
+    if not math.isfinite(total):
+        raise InvalidGradientError(f"the norm of all gradients is {total}")
+    return total, min(max_norm / (total + 1e-6), 1.0)
+
+
+def clipped_array(array: Any, most: float) -> Any:
+    """Return a gradient as `clip_grad_value` limits it.
+
+    Raises:
+        InvalidGradientError: an element is NaN.
+    """
+    if _any_nan(array):
+        raise InvalidGradientError(f"a gradient of shape {array.shape} has NaN")
+    return _clipped(array, most)
+
+
+def _clipped(array: Any, most: float) -> Any:
+    if array.dtype.kind == "c":
+        return np.clip(array.real, -most, most) + 1j * np.clip(array.imag, -most, most)
+    return np.clip(array, -most, most)
 
 
 @final

@@ -25,7 +25,7 @@ from ..errors import ArgumentError, OverlappingStepsError
 from .fused import FusedSteps, FusedUpdate
 from .optimizer import Entries, Group, Optimizer, Steps
 
-__all__ = ["ElementwiseOptimizer", "Scratch", "Update", "as_scalars", "real_view"]
+__all__ = ["ElementwiseOptimizer", "NewValues", "Scratch", "Update", "as_scalars", "real_view"]
 
 #: Returns for each parameter the array and the state to update; takes also the states of those that have none.
 Places = Callable[[Entries, dict[Tensor, dict[str, Any]]], Iterable[tuple[Any, dict[str, Any]]]]
@@ -129,7 +129,7 @@ class ElementwiseOptimizer(Optimizer):
         loss = (yield None) if has_closure else None
         found = self._gradients(grads)
         if off_loop is not None and _is_large(found, off_loop):
-            values = _NewValues(found, self.state, self._spares)
+            values = NewValues(found, self.state, self._spares)
             # The options of now: a schedule may set others while the worker reads them.
             yield functools.partial(self._apply, found, values.places, [*map(dict, self.param_groups)])
             values.publish(self.state)
@@ -213,6 +213,14 @@ class ElementwiseOptimizer(Optimizer):
         """
         return None
 
+    def _has_bits_of_formula(self, group: Group) -> bool:
+        """Tell whether `_updater` computes NumPy's arrays as `_fused_update` says, bit for bit."""
+        return True
+
+    def _new_values(self, params: Iterable[Tensor]) -> NewValues:
+        """Return what collects new values of parameters and their states, to be published all at once."""
+        return NewValues([[(param, None) for param in params]], self.state, self._spares)
+
     def _check_state(self, number: int, param: Tensor, state: Mapping[str, Any], group: Group) -> None:
         if missing := [name for name in on_device_of(param._data, self._new_state, group) if name not in state]:
             raise ArgumentError(
@@ -244,17 +252,22 @@ class _Spares(dict[Tensor, tuple[Any, ...]]):
 
     def copy_of(self, param: Tensor, number: int, array: Any) -> Any:
         """Return a copy of an array of a parameter: in the spare array of that number if nobody else has it."""
-        spares = self.get(param, ())
         if not isinstance(array, np.ndarray):
             return array
+        copy = self.memory_for(param, number, array)
+        np.copyto(copy, array)
+        return copy
+
+    def memory_for(self, param: Tensor, number: int, array: np.ndarray) -> np.ndarray:
+        """Return an array like an array of a parameter, of any content: the spare one of that number if it is free."""
+        spares = self.get(param, ())
         if number < len(spares):
-            spare = spares[number]
+            spare: np.ndarray = spares[number]
             same = spare.shape == array.shape and spare.dtype == array.dtype and spare.strides == array.strides
             # Held by the tuple, the variable and the argument.
             if same and spare.base is None and getrefcount(spare) == _SPARE:
-                np.copyto(spare, array)
                 return spare
-        return array.copy(order="K")
+        return np.empty_like(array)
 
 
 #: The result of `getrefcount` for a spare that nobody else has.
@@ -262,7 +275,7 @@ _SPARE = 3
 
 
 @final
-class _NewValues:
+class NewValues:
     """New values of parameters and their states, which a worker computes and the loop publishes.
 
     Args:
@@ -289,9 +302,17 @@ class _NewValues:
                 state = fresh[param]
             else:
                 state = {name: copy_of(param, number, value) for number, (name, value) in enumerate(old.items(), 1)}
-            self._spares.pop(param, None)
-            self._places.append((param, data, state))
+            self.put(param, data, state)
             yield data, state
+
+    def memory_for(self, param: Tensor, number: int, array: np.ndarray) -> np.ndarray:
+        """Return an array of any content, like that of a parameter (number 0) or of its state (from 1)."""
+        return self._spares.memory_for(param, number, array)
+
+    def put(self, param: Tensor, data: Any, state: dict[str, Any]) -> None:
+        """Note the new values of a parameter and its state."""
+        self._spares.pop(param, None)
+        self._places.append((param, data, state))
 
     def publish(self, states: dict[Tensor, dict[str, Any]]) -> None:
         """Put the new values in place of the old ones, all at once.

@@ -17,7 +17,7 @@ from ..core.tree.registry import container_type
 from ..core.tree.structure import TreeStructure, in_models, leaves_like, paths
 from ..errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["ParameterTree", "check_array", "gradients_like"]
+__all__ = ["Evaluation", "ParameterGradients", "ParameterTree", "check_array", "gradients_like"]
 
 
 def check_array(name: str, leaf: Any) -> None:
@@ -28,6 +28,36 @@ def check_array(name: str, leaf: Any) -> None:
     """
     if not isinstance(leaf, (Tensor, np.ndarray, np.generic)) and not is_device_array(leaf):
         raise ArgumentTypeError(must_be(name, "a tensor or an array", leaf))
+
+
+@final
+class ParameterGradients:
+    """Gradients of parameters that somebody has computed for an optimizer, in the place of a tree like its parameters.
+
+    Args:
+        pairs: parameters, each with the array of its gradient.
+    """
+
+    __slots__ = ("_by_param",)
+
+    def __init__(self, pairs: Iterable[tuple[Tensor, Any]]) -> None:
+        self._by_param: dict[int, Any] = {id(param): array for param, array in pairs}
+
+    def of_groups(self, groups: Iterable[dict[str, Any]]) -> list[list[tuple[Tensor, Any]]]:
+        """Return for each group the parameters that have a gradient, and the array of it."""
+        found = self._by_param
+        return [[(param, found[id(param)]) for param in group["params"] if id(param) in found] for group in groups]
+
+
+@final
+class Evaluation:
+    """What a closure may give an optimizer in the place of the loss: the loss, and gradients that are in no `.grad`."""
+
+    __slots__ = ("gradients", "loss")
+
+    def __init__(self, loss: Any, gradients: ParameterGradients) -> None:
+        self.loss = loss
+        self.gradients = gradients
 
 
 @final

@@ -18,6 +18,7 @@ from ..core.tensor import Tensor
 from ..core.tree.structure import Tree
 from ..errors import ArgumentError
 from .elementwise import real_view
+from .gradients import Evaluation
 from .line_search import Point, strong_wolfe
 from .optimizer import Group, Optimizer, Steps, check_range
 
@@ -89,6 +90,8 @@ class LBFGS(Optimizer):
         }
         super().__init__(params, defaults)
 
+    _evaluates_again = True
+
     def add_param_group(self, group: Group) -> None:
         """Add the only group.
 
@@ -152,7 +155,7 @@ class _Iterations:
 
     def run(self, has_closure: bool) -> Steps:
         """Iterate until one of the limits is reached; return the first loss."""
-        first_loss = (yield None) if has_closure else None
+        first_loss = self._evaluated((yield None)) if has_closure else None
         self._evaluations = 1
         start = self._values()
         try:
@@ -214,9 +217,16 @@ class _Iterations:
             return point
 
     def _evaluate(self) -> Generator[None, Any, tuple[float, Any]]:
-        loss = yield
+        loss = self._evaluated((yield))
         self._evaluations += 1
         return _as_float(loss), self._grad()
+
+    def _evaluated(self, found: Any) -> Any:
+        """Return the loss that a closure has computed, and take the gradients that came with it."""
+        if type(found) is not Evaluation:
+            return found
+        (self._grads,) = found.gradients.of_groups([self._group])
+        return found.loss
 
     def _direction(self, grad: Any) -> Any:
         """Return the direction of the next step: the gradient times the estimated inverse of the Hessian, negative.

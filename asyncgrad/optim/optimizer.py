@@ -25,7 +25,7 @@ from ..core.tensor import Tensor
 from ..core.tree.registry import container_type
 from ..core.tree.structure import Tree, flatten, leaves
 from ..errors import ArgumentError, ArgumentTypeError
-from .gradients import ParameterTree, gradients_like
+from .gradients import ParameterGradients, ParameterTree, gradients_like
 from .overlaps import StepTracker
 
 __all__ = ["Entries", "Group", "Optimizer", "Steps", "check_betas", "check_range"]
@@ -112,6 +112,9 @@ class Optimizer(ABC):
                 f"no parameter of this {type(self).__name__} requires grad, so no backward gives it a gradient: make "
                 "them by ag.tensor(..., requires_grad=True), or call .requires_grad_() on them"
             )
+
+    #: Whether a step evaluates its closure more than once, each time at other parameters.
+    _evaluates_again: bool = False
 
     def _check_options(self, group: Group) -> None:
         self._check(group)
@@ -244,21 +247,25 @@ class Optimizer(ABC):
         grads, closure = _split_closure(grads, closure)
         await keep_pace()
         async with self._tracker.turn():
-            steps = self._steps(grads, closure is not None, _OFF_LOOP if WORKERS.get().limit else None)
-            try:
-                wanted = next(steps)
-                while True:
-                    if wanted is not None:
-                        wanted = steps.send(await call_on_worker(wanted))
-                        continue
-                    with enable_grad():
-                        # The generator asks for a loss only if there is a closure.
-                        loss = await call(closure)  # type: ignore[arg-type]
-                    wanted = steps.send(loss)
-            except StopIteration as end:
-                return end.value
-            finally:
-                steps.close()
+            return await self._step_in_turn(grads, closure)
+
+    async def _step_in_turn(self, grads: Any, closure: Callable[[], object] | None) -> Any:
+        """Update as `step_async` does, for who has waited for the turn of the optimizer."""
+        steps = self._steps(grads, closure is not None, _OFF_LOOP if WORKERS.get().limit else None)
+        try:
+            wanted = next(steps)
+            while True:
+                if wanted is not None:
+                    wanted = steps.send(await call_on_worker(wanted))
+                    continue
+                with enable_grad():
+                    # The generator asks for a loss only if there is a closure.
+                    loss = await call(closure)  # type: ignore[arg-type]
+                wanted = steps.send(loss)
+        except StopIteration as end:
+            return end.value
+        finally:
+            steps.close()
 
     @abstractmethod
     def _steps(self, grads: Tree, has_closure: bool, off_loop: int | None) -> Steps:
@@ -278,7 +285,9 @@ class Optimizer(ABC):
 
     def _gradients(self, grads: Tree) -> list[Entries]:
         """Return for each group the parameters that have a gradient, in `grads` or else in `.grad`, and its array."""
-        if grads is not None:
+        if type(grads) is ParameterGradients:
+            found = grads.of_groups(self.param_groups)
+        elif grads is not None:
             trees = _trees_of_groups(grads, len(self.param_groups))
             found = [
                 gradients_like(tree, group["params"], given, index, self._grad_name(index))

@@ -128,7 +128,8 @@ class RMSprop(ElementwiseOptimizer):
         if state and not set(names) <= set(state):
             return None
         arrays = {name: state[name] if state else np.zeros_like(param) for name in names}
-        numbers = (group["weight_decay"], group["alpha"], group["eps"], group["momentum"], group["lr"])
+        decay = group["alpha"]
+        numbers = (group["weight_decay"], decay, 1 - decay, group["eps"], group["momentum"], group["lr"])
         formula = _fused_formula(bool(group["weight_decay"]), bool(group["momentum"]), bool(group["centered"]))
         new_state = {"step": state.get("step", 0) + 1, **arrays}
         return FusedUpdate(formula, (param, *arrays.values(), grad), 1 + len(names), numbers, new_state)
@@ -146,13 +147,16 @@ def _state_names(group: Group) -> list[str]:
 @cache
 def _fused_formula(has_l2: bool, has_momentum: bool, centered: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the update of one parameter as elementwise operations, in the order of `_updater`."""
+    return _centered_formula(has_l2, has_momentum) if centered else _plain_formula(has_l2, has_momentum)
 
+
+def _plain_formula(has_l2: bool, has_momentum: bool) -> Callable[..., tuple[Any, ...]]:
     def plain(
-        param: Any, square: Any, grad: Any, l2: float, decay: float, eps: float, factor: float, lr: float
+        param: Any, square: Any, grad: Any, l2: float, decay: float, share: float, eps: float, factor: float, lr: float
     ) -> tuple[Any, ...]:
         if has_l2:
             grad = param * l2 + grad
-        square = square * decay + grad * grad * (1.0 - decay)
+        square = square * decay + grad * grad * share
         return param - grad / (np.sqrt(square) + eps) * lr, square
 
     def with_momentum(
@@ -162,23 +166,37 @@ def _fused_formula(has_l2: bool, has_momentum: bool, centered: bool) -> Callable
         grad: Any,
         l2: float,
         decay: float,
+        share: float,
         eps: float,
         factor: float,
         lr: float,
     ) -> tuple[Any, ...]:
         if has_l2:
             grad = param * l2 + grad
-        square = square * decay + grad * grad * (1.0 - decay)
+        square = square * decay + grad * grad * share
         direction = direction * factor + grad / (np.sqrt(square) + eps)
         return param - direction * lr, square, direction
 
+    return with_momentum if has_momentum else plain
+
+
+def _centered_formula(has_l2: bool, has_momentum: bool) -> Callable[..., tuple[Any, ...]]:
     def with_mean(
-        param: Any, square: Any, mean: Any, grad: Any, l2: float, decay: float, eps: float, factor: float, lr: float
+        param: Any,
+        square: Any,
+        mean: Any,
+        grad: Any,
+        l2: float,
+        decay: float,
+        share: float,
+        eps: float,
+        factor: float,
+        lr: float,
     ) -> tuple[Any, ...]:
         if has_l2:
             grad = param * l2 + grad
-        square = square * decay + grad * grad * (1.0 - decay)
-        mean = mean + (grad - mean) * (1.0 - decay)
+        square = square * decay + grad * grad * share
+        mean = mean + (grad - mean) * share
         return param - grad / (np.sqrt(square - mean * mean) + eps) * lr, square, mean
 
     def with_both(
@@ -189,17 +207,16 @@ def _fused_formula(has_l2: bool, has_momentum: bool, centered: bool) -> Callable
         grad: Any,
         l2: float,
         decay: float,
+        share: float,
         eps: float,
         factor: float,
         lr: float,
     ) -> tuple[Any, ...]:
         if has_l2:
             grad = param * l2 + grad
-        square = square * decay + grad * grad * (1.0 - decay)
-        mean = mean + (grad - mean) * (1.0 - decay)
+        square = square * decay + grad * grad * share
+        mean = mean + (grad - mean) * share
         direction = direction * factor + grad / (np.sqrt(square - mean * mean) + eps)
         return param - direction * lr, square, direction, mean
 
-    if has_momentum:
-        return with_both if centered else with_momentum
-    return with_mean if centered else plain
+    return with_both if has_momentum else with_mean

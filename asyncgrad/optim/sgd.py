@@ -149,6 +149,11 @@ class SGD(ElementwiseOptimizer):
 
         return descend
 
+    def _has_bits_of_formula(self, group: Group) -> bool:
+        # BLAS rounds otherwise.
+        is_plain = not group["momentum"] and not group["weight_decay"] and group["lr"]
+        return not is_plain or all(one.size < LEAST or find_axpy(one.dtype) is None for one in group["params"])
+
     def _fused_update(self, param: Any, grad: Any, state: Mapping[str, Any], group: Group) -> FusedUpdate | None:
         l2, momentum = group["weight_decay"], group["momentum"]
         if not momentum:

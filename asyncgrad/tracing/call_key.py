@@ -30,6 +30,7 @@ __all__ = [
     "needs_eager",
     "places_of",
     "whole_context",
+    "without_mark",
 ]
 
 
@@ -41,6 +42,11 @@ class Static:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+def without_mark(argument: Any) -> Any:
+    """Return an argument as the function gets it."""
+    return argument.value if type(argument) is Static else argument
 
 
 def has_grad(tensor: TensorBase) -> bool:

@@ -10,11 +10,13 @@ from typing import Any, final, overload
 
 import numpy as np
 
-from ..core.settings.arguments import must_be, takes
+from ..core.settings.arguments import check_function, must_be, number, takes, truth
 from ..errors import ArgumentError, ArgumentTypeError
+from ..optim.optimizer import Optimizer
 from .explanation import Explanation, explain
 from .jitted import ALL, Jitted
 from .runner import missing_extra
+from .train_step import Clipping, TrainStep
 
 __all__ = ["Jit", "jit"]
 
@@ -76,21 +78,69 @@ class Jit:
         """Return the function, compiled; a decorator where no function is given."""
         if fn is None:
             return functools.partial(self, static=static, backend=backend, verify=verify)
-        if not callable(fn) or isinstance(fn, type):
-            raise ArgumentTypeError(takes("ag.jit", "a function", fn))
-        if inspect.iscoroutinefunction(fn):
-            raise ArgumentTypeError(
-                f"ag.jit takes plain functions, and {fn.__qualname__} is an async def: compile the functions that it "
-                "calls between its awaits"
-            )
-        if backend not in _BACKENDS:
-            raise ArgumentError(must_be("backend", " or ".join(map(repr, _BACKENDS)), backend))
-        if backend == "runner" and missing_extra() is not None:
-            raise ArgumentError(f"there is no backend 'runner': {missing_extra()}")
-        if not isinstance(verify, int) or isinstance(verify, bool) or verify < 0:
-            raise ArgumentError(must_be("verify", "a number of runs of at least 0", verify))
+        _check(fn, "ag.jit", backend, verify)
         function, bound = _unbound(fn)
         return Jitted(function, _static_names(function, static), backend, verify, bound)
+
+    def train_step(
+        self,
+        loss_fn: Callable[..., Any],
+        optimizer: Optimizer,
+        *,
+        clip_grad_norm: float | None = None,
+        clip_grad_value: float | None = None,
+        has_aux: bool = False,
+        static: str | Iterable[str] = (),
+        backend: str = "auto",
+        verify: int = 2,
+    ) -> TrainStep:
+        """Return a training step: `await step(*args)` computes the loss, its gradients and the update by one program.
+
+        A step does what these lines do, bit for bit: `loss = loss_fn(*args)`, the gradients of the parameters of the
+        optimizer, which are clipped if that is asked for, and `await optimizer.step_async(gradients)`. It neither reads
+        nor changes a `.grad`. A step that takes longer than `ag.loop_budget` runs on a worker. Parameters get their
+        new values at the end, all at once, in new arrays; a step that fails or is cancelled before changes none.
+
+        Args:
+            loss_fn: a function that returns the loss, a tensor of one number. Its model is an argument, or read from
+                its closure or globals.
+            optimizer: what updates the parameters; a schedule goes on setting its options. What cannot be a part of the
+                program, as the steps of LBFGS, it does by itself.
+            clip_grad_norm: the largest norm of all gradients together, as for `optim.clip_grad_norm`.
+            clip_grad_value: the largest absolute value in a gradient, as for `optim.clip_grad_value`.
+            has_aux: whether `loss_fn` returns a pair of the loss and something else, which the step then returns too.
+            static, backend, verify: as for `ag.jit`.
+
+        Returns:
+            An object that is called with the arguments of `loss_fn`, and awaited. Its `grad_norm` is the norm of the
+            last step before it was clipped.
+
+        Raises:
+            ArgumentTypeError: `loss_fn` is no function, or an `async def`; `optimizer` is no Optimizer.
+            ArgumentError: an option is invalid.
+
+        Example:
+            >>> import numpy as np, asyncgrad as ag
+            >>> from asyncgrad import optim
+            >>> w = ag.tensor([2.0, 1.0], requires_grad=True)
+            >>> def loss_fn(x, y):
+            ...     return ((x @ w - y) ** 2).mean()
+            >>> step = ag.jit.train_step(loss_fn, optim.Adam([w], lr=0.5))
+            >>> async def main():
+            ...     for _ in range(8):
+            ...         loss = await step(np.eye(2), np.array([1.0, -1.0]))
+            ...     return loss.item() < 0.5
+            >>> ag.run(main())
+            True
+            >>> step
+            <ag.jit.train_step of loss_fn, by Adam: 3 of 8 steps by a program>
+        """
+        _check_step(loss_fn, optimizer)
+        _check(loss_fn, "ag.jit.train_step", backend, verify)
+        clipping = _clipping(clip_grad_norm, clip_grad_value)
+        function, bound = _unbound(loss_fn)
+        names = _static_names(function, static)
+        return TrainStep(function, optimizer, clipping, truth(has_aux, "has_aux"), names, backend, verify, bound)
 
     def stats(self) -> dict[str, dict[str, int]]:
         """Return, by the name of each compiled function, how many calls were replayed, and why others were eager.
@@ -111,7 +161,7 @@ class Jit:
         """Return the program that a call of a function has, and its guards; where it has none, why.
 
         Args:
-            fn: a function, compiled or not; it is traced with these arguments.
+            fn: a function, compiled or not, or a training step; it is traced with these arguments, and changes nothing.
             args: arguments for it.
             kwargs: keyword arguments for it.
 
@@ -128,10 +178,44 @@ class Jit:
               %5 = multiply(%3, %0)
               %6 = add(%4, %5)
         """
+        if isinstance(fn, TrainStep):
+            return explain(*fn.compiled(args, kwargs))
         return explain(fn if isinstance(fn, Jitted) else self(fn), args, kwargs)
 
     def __repr__(self) -> str:
         return "ag.jit"
+
+
+def _check(fn: Any, name: str, backend: str, verify: int) -> None:
+    if not callable(fn) or isinstance(fn, type):
+        raise ArgumentTypeError(takes(name, "a function", fn))
+    if inspect.iscoroutinefunction(fn):
+        raise ArgumentTypeError(
+            f"{name} takes plain functions, and {fn.__qualname__} is an async def: compile the functions that it "
+            "calls between its awaits"
+        )
+    if backend not in _BACKENDS:
+        raise ArgumentError(must_be("backend", " or ".join(map(repr, _BACKENDS)), backend))
+    if backend == "runner" and missing_extra() is not None:
+        raise ArgumentError(f"there is no backend 'runner': {missing_extra()}")
+    if not isinstance(verify, int) or isinstance(verify, bool) or verify < 0:
+        raise ArgumentError(must_be("verify", "a number of runs of at least 0", verify))
+
+
+def _check_step(loss_fn: Any, optimizer: Any) -> None:
+    check_function(loss_fn, "ag.jit.train_step", optimizer)
+    if not isinstance(optimizer, Optimizer):
+        hint = "write ag.jit.train_step(loss_fn, optim.Adam(params))"
+        raise ArgumentTypeError(takes("ag.jit.train_step", "an Optimizer as its second argument", optimizer, hint))
+
+
+def _clipping(norm: float | None, value: float | None) -> Clipping:
+    if norm is not None and value is not None:
+        raise ArgumentError("gradients are clipped by clip_grad_norm or by clip_grad_value: give one of the two")
+    return Clipping(
+        None if norm is None else number(norm, "clip_grad_norm", 0),
+        None if value is None else number(value, "clip_grad_value", 0),
+    )
 
 
 def _unbound(fn: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -8,8 +8,8 @@ import threading
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, final
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..core.tensor import Tensor
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
 from ..errors import ChangedTensorError, GraphError
 from ..random import generator
-from .call_key import Static, key_of_context, key_of_leaf, needs_eager, places_of
+from .call_key import Static, key_of_context, key_of_leaf, needs_eager, places_of, without_mark
 from .captured import Captured, CapturedNames, Place
 from .draws import TracedGenerator, drawing_as_before
 from .last_call import LastCall
@@ -32,7 +32,7 @@ from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
 from .verifying import computed_by, verify
 
-__all__ = ["ALL", "Call", "Family", "Jitted"]
+__all__ = ["ALL", "Around", "Attempt", "Call", "Computed", "Family", "Jitted"]
 
 #: Of how many calls of one key a function is traced in the last.
 _CALLS_BEFORE_TRACE = 2
@@ -40,6 +40,7 @@ _CALLS_BEFORE_TRACE = 2
 _MOST_VARIANTS = 8
 #: Why a call is eager that may be compiled later.
 NOT_TRACED = "not traced yet"
+COMPARED = "compared with its program"
 
 #: The compiled functions of this process.
 ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
@@ -61,11 +62,23 @@ class Family:
         self.refusal: str | None = None
 
 
+class Around(Protocol):
+    """What is compiled around a function that somebody has written, as a training step is."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for statistics and errors."""
+
+    def __call__(self, function: Callable[..., Any], captured: dict[Place, Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what a call returns; `captured` is what the function has captured, with which it runs."""
+
+
 @final
 class Call:
     """One call of a compiled function: its arguments and what the function has captured, as leaves of a tree."""
 
     __slots__ = (
+        "_around",
         "_captured_names",
         "_function",
         "args",
@@ -88,8 +101,10 @@ class Call:
         leaves: list[Any],
         structure: TreeStructure,
         like: LastCall | None = None,
+        around: Around | None = None,
     ) -> None:
         self._function = function
+        self._around = around
         self._captured_names = captured_names
         self.args = args
         self.kwargs = kwargs
@@ -130,7 +145,10 @@ class Call:
     def run_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any], captured: dict[Place, Any]) -> Any:
         """Return what the function returns for other arguments, with others in the place of what it has captured."""
         function = self._captured_names.function_with(captured)
-        return function(*map(_without_mark, args), **{name: _without_mark(one) for name, one in kwargs.items()})
+        args, kwargs = tuple(map(without_mark, args)), {name: without_mark(one) for name, one in kwargs.items()}
+        if self._around is not None:
+            return self._around(function, captured, *args, **kwargs)
+        return function(*args, **kwargs)
 
     def run_with(self, numbered: Sequence[Any]) -> Any:
         """Return what the function returns with others in the place of the arrays and tensors among the leaves."""
@@ -138,8 +156,16 @@ class Call:
         return self.run_tree(*unflatten(self.structure, [leaf if nr is None else numbered[nr] for leaf, nr in pairs]))
 
 
-def _without_mark(argument: Any) -> Any:
-    return argument.value if type(argument) is Static else argument
+class Attempt(NamedTuple):
+    """A way in which a call may run: by a program that may suit it, or, where there is none, eagerly."""
+
+    #: What the call is; None where that cannot be told.
+    call: Call | None
+    variant: Variant | None
+    #: Of the program; None where another call like this one was replayed before.
+    family: Family | None
+    #: Why it is eager.
+    reason: str
 
 
 @final
@@ -176,6 +202,7 @@ class Jitted:
         backend: as for `ag.jit`.
         verify: how many runs of a program are compared with the function.
         bound: its first arguments: the object of a method.
+        around: what is compiled around it; None for the function alone.
     """
 
     def __init__(
@@ -185,8 +212,10 @@ class Jitted:
         backend: str,
         verify: int,
         bound: tuple[Any, ...] = (),
+        around: Around | None = None,
     ) -> None:
         self._backend = backend
+        self._around = around
         functools.update_wrapper(self, function)
         self._bound = bound
         self.function = function
@@ -230,6 +259,8 @@ class Jitted:
     @property
     def name(self) -> str:
         """The name of the function."""
+        if self._around is not None:
+            return self._around.name
         return getattr(self.function, "__qualname__", repr(self.function))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -242,44 +273,54 @@ class Jitted:
         if isinstance(GENERATOR.get(), TracedGenerator):
             # Within another compiled function, which is traced: a part of that program.
             return self.function(*args, **kwargs)
-        counts = self.counts
-        counts["calls"] += 1
+        reason = NOT_TRACED
+        for call, variant, family, why in self.attempts(args, kwargs):
+            if call is None or variant is None:
+                reason = why
+                break
+            try:
+                return self._run(variant, call) if family is None else self._replay(variant, family, call)
+            except CheckFailed:
+                self.counts["failed checks"] += 1
+            except Exception as error:
+                # The function raises it too, or catches it.
+                reason = f"{type(error).__name__} in its program"
+                break
+        return self._eagerly(reason, functools.partial(self.function, *args, **kwargs))
+
+    def attempts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Attempt]:
+        """Yield the programs that may suit a call, to be tried one after the other; at last why it is eager.
+
+        Raises:
+            GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
+        """
+        self.counts["calls"] += 1
         try:
             captured = self._captured_names.read()
             last = self._last_call
             found = None if last is None else last.match(args, kwargs, captured)
             if last is not None and found is not None and last.variant.holds():
-                call = Call(self.function, self._captured_names, args, kwargs, captured, *found, last)
-                try:
-                    return self._run(last.variant, call)
-                except CheckFailed:
-                    # Other programs of the same key may do.
-                    pass
-                except Exception as error:
-                    return self._eagerly(f"{type(error).__name__} in its program", call.run)
+                call = Call(self.function, self._captured_names, args, kwargs, captured, *found, last, self._around)
+                yield Attempt(call, last.variant, None, "")
+            # Other programs of the same key may do.
             call = self.new_call(args, kwargs)
             reason = needs_eager(call.leaves)
             family = self._others if reason is not None else self.family_of(call)
         except Untraceable as error:
-            return self._eagerly(f"{error}", functools.partial(self.function, *args, **kwargs))
+            yield Attempt(None, None, None, f"{error}")
+            return
         if reason is not None:
-            return self._eagerly(reason, call.run)
-        for variant in family.variants:
-            if not variant.holds():
-                continue
-            try:
-                return self._replay(variant, family, call)
-            except CheckFailed:
-                counts["failed checks"] += 1
-            except Exception as error:
-                # The function raises it too, or catches it.
-                return self._eagerly(f"{type(error).__name__} in its program", call.run)
+            yield Attempt(call, None, None, reason)
+            return
+        for variant in tuple(family.variants):
+            if variant.holds():
+                yield Attempt(call, variant, family, "")
         family.calls += 1
         if family.calls >= _CALLS_BEFORE_TRACE and family.reason is family.refusal is None:
             self.trace(family, call)
         if family.refusal is not None:
             raise GraphError(family.refusal)
-        return self._eagerly(family.reason or NOT_TRACED, call.run)
+        yield Attempt(call, None, family, family.reason or NOT_TRACED)
 
     def new_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return a call with these arguments.
@@ -290,11 +331,15 @@ class Jitted:
         captured = self._captured_names.read()
         given = (args, kwargs) if self._static is None else self._static.marked(args, kwargs)
         leaves, structure = flatten((*given, captured.values))
-        return Call(self.function, self._captured_names, args, kwargs, captured, leaves, structure)
+        return Call(self.function, self._captured_names, args, kwargs, captured, leaves, structure, around=self._around)
 
     def _eagerly(self, reason: str, run: Callable[[], Any]) -> Any:
-        self.counts[f"eager: {reason}"] += 1
+        self.count_eager(reason)
         return run()
+
+    def count_eager(self, reason: str) -> None:
+        """Count a call that is eager, and why."""
+        self.counts[f"eager: {reason}"] += 1
 
     def family_of(self, call: Call) -> Family:
         """Return what is known of calls like this one."""
@@ -327,20 +372,30 @@ class Jitted:
                 family.variants.clear()
 
     def _replay(self, variant: Variant, family: Family, call: Call) -> Any:
-        if variant.verified < self._verify:
-            variant.verified += 1
-            self.counts["verified"] += 1
-            difference = verify(variant, call.numbered, call.run_with)
-            if difference is not None:
-                family.variants = [one for one in family.variants if one is not variant]
-                family.reason = difference
-            return self._eagerly("compared with its program", call.run)
+        if self.is_compared(variant, family, call):
+            return self._eagerly(COMPARED, call.run)
         result = self._run(variant, call)
         if self._static is None:
-            self._last_call = LastCall(
-                variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, call.known_state()
-            )
+            self.keep_last(variant, call)
         return result
+
+    def is_compared(self, variant: Variant, family: Family, call: Call) -> bool:
+        """Compare a program with the function, if it has not been often enough; tell whether that was done."""
+        if variant.verified >= self._verify:
+            return False
+        variant.verified += 1
+        self.counts["verified"] += 1
+        difference = verify(variant, call.numbered, call.run_with)
+        if difference is not None:
+            family.variants = [one for one in family.variants if one is not variant]
+            family.reason = difference
+        return True
+
+    def keep_last(self, variant: Variant, call: Call) -> None:
+        """Keep what a call was like that was replayed: the next one is most often like it."""
+        self._last_call = LastCall(
+            variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, call.known_state()
+        )
 
     def _run(self, variant: Variant, call: Call) -> Any:
         """Return what a call returns, by a program.
@@ -348,25 +403,59 @@ class Jitted:
         Raises:
             CheckFailed: a number on which its way depends is another one.
         """
-        lease = Lease(variant)
-        state = generator().bit_generator.state if variant.program.is_random else None
-        arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in call.numbered]
-        try:
-            outputs = lease.table.run_forward(arrays)
-        except BaseException:
-            if state is not None:
-                # What it has drawn is drawn again, by another program or by the function.
-                generator().bit_generator.state = state
-            raise
-        for index, array in lease.table.commits():
-            prepare_write(call.numbered[index])
-            np.copyto(call.numbered[index]._data, array)
+        computed = Computed(variant, call)
+        computed.commit()
         self.counts["replayed"] += 1
         recorded = None
         if variant.wanted and variant.has_graph:
-            recorded = record(lease, _Again(variant, call, call.known_state(), state), call.numbered, outputs)
+            again = _Again(variant, call, call.known_state(), computed.state)
+            recorded = record(computed.lease, again, call.numbered, computed.outputs)
+        return computed.result(recorded)
+
+
+@final
+class Computed:
+    """What a program has computed of a call; what that changes is changed by `commit`.
+
+    Args:
+        variant: the program.
+        call: the call.
+        place: returns the array into which an output is copied, by its number and the output as it lies in memory; None
+            for new arrays.
+
+    Raises:
+        CheckFailed: a number on which the way of the program depends is another one.
+    """
+
+    __slots__ = ("_call", "lease", "outputs", "state")
+
+    def __init__(
+        self, variant: Variant, call: Call, place: Callable[[int, np.ndarray], np.ndarray] | None = None
+    ) -> None:
+        self._call = call
+        self.lease = Lease(variant)
+        #: Of the generator before the run; None where nothing is drawn.
+        self.state: Any = generator().bit_generator.state if variant.program.is_random else None
+        arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in call.numbered]
+        try:
+            self.outputs: list[np.ndarray] = self.lease.table.run_forward(arrays, place)
+        except BaseException:
+            if self.state is not None:
+                # What it has drawn is drawn again, by another program or by the function.
+                generator().bit_generator.state = self.state
+            raise
+
+    def commit(self) -> None:
+        """Write into the arguments that the function changes, such as running statistics."""
+        for index, array in self.lease.table.commits():
+            prepare_write(self._call.numbered[index])
+            np.copyto(self._call.numbered[index]._data, array)
+
+    def result(self, recorded: Callable[[int], Tensor] | None = None) -> Any:
+        """Return what the function returns; `recorded` gives a tensor with a history, by the number of an output."""
+        variant = self.lease.variant
         found: dict[int, Any] = {}
-        results = [_result(one, recorded, outputs, call.leaves, found) for one in variant.outputs]
+        results = [_result(one, recorded, self.outputs, self._call.leaves, found) for one in variant.outputs]
         return results[0] if variant.structure is LEAF else unflatten(variant.structure, results)
 
 

@@ -32,7 +32,7 @@ def arrays_of(program: Program) -> dict[Value, np.ndarray]:
     for value in (*program.outputs, *committed, *(one for one in program.gradients if one is not None)):
         # Read when the steps are done.
         last[value.root] = len(steps)
-    given = {*program.arguments, *program.cotangents}
+    given = {*program.arguments, *program.targets, *program.cotangents}
     own = {root for root in written if root not in given}
     begin, end = defaultdict(list), defaultdict(list)
     for root in own:

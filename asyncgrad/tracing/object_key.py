@@ -113,10 +113,12 @@ def is_array(leaf: Any) -> bool:
 
 
 def has_arrays(value: Any) -> bool:
-    """Tell whether something is an array, or a tree with one."""
+    """Tell whether something is an array, a model, or a tree with an array."""
     if is_array(value):
         return True
-    return container_type(type(value)) is not None and any(map(is_array, flatten(value)[0]))
+    container = container_type(type(value))
+    # A model is an argument also where it has none: to look for them takes as long as to take it apart.
+    return container is not None and (container.is_model or any(map(is_array, flatten(value)[0])))
 
 
 def is_of_a_library(value: Any) -> bool:

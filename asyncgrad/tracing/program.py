@@ -138,6 +138,7 @@ class Program:
         "kept",
         "outputs",
         "repeats",
+        "targets",
         "views",
         "work",
     )
@@ -171,8 +172,16 @@ class Program:
         #: Whether it draws random numbers.
         self.is_random: bool = any(getattr(step.function, "is_random", False) for step in (*forward, *backward))
         computed = {value.root for step in forward for value in step.writes}
+        #: The outputs that a caller gives memory for: where no backward follows, which would read them.
+        self.targets: list[Value] = [] if cotangents else self._own_outputs(computed)
         #: Whether the backward can run again: it writes into nothing that the forward has computed.
         self.repeats: bool = not any(value.root in computed for step in backward for value in step.writes)
+
+    def _own_outputs(self, computed: set[Value]) -> list[Value]:
+        """Return the outputs that are computed, each in memory of its own."""
+        others = {*self.arguments, *[value for _, value in self.commits]}
+        roots = [value.root for value in self.outputs]
+        return [one for one in self.outputs if one in computed and one not in others and roots.count(one) == 1]
 
 
 #: NumPy's ufunc of each operator; a power chooses among several by its exponent, and stays as it is.

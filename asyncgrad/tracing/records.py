@@ -41,7 +41,8 @@ class Records:
     def __init__(self, program: Program, runner: Runner, array: Callable[[Value], np.ndarray]) -> None:
         self._program = program
         self._run = runner.run
-        given = {value: index + 1 for index, value in enumerate((*program.arguments, *program.cotangents))}
+        values = (*program.arguments, *program.targets, *program.cotangents)
+        given = {value: index + 1 for index, value in enumerate(values)}
         #: Not 0 once a number was another one than in the traced run.
         self._failed = np.zeros(1, np.int64)
         self._calls = LoopCalls(given, array, program.errstate, runner.check, runner.casts, self._failed)
@@ -75,7 +76,7 @@ class Records:
         Args:
             parts: `forward` or `backward`.
             rows: the calls of the steps that have no record, by their numbers.
-            arrays: the arguments or the cotangents.
+            arrays: the arguments and the targets, or the cotangents.
             first: the number of the first among all that are given.
 
         Raises:

@@ -40,6 +40,7 @@ class Table:
         "_opaque",
         "_records",
         "_stale",
+        "_targets",
         "lock",
         "program",
     )
@@ -52,10 +53,12 @@ class Table:
         self._arrays: dict[Value, np.ndarray] = arrays_of(program)
         #: The arrays of the last run.
         self._bound: dict[Value, np.ndarray] = {}
-        given = [*program.arguments, *program.cotangents]
+        given = [*program.arguments, *program.targets, *program.cotangents]
         roots = set(given)
         self._forward: list[Row | None] = [None] * len(program.forward)
         self._backward: list[Row | None] = [None] * len(program.backward)
+        #: The numbers of the outputs that are written where the caller says.
+        self._targets: list[int] = [program.outputs.index(value) for value in program.targets]
         #: By argument: the views of it, in order, and the rows that see it.
         self._dependents: dict[Value, tuple[list[Value], list[tuple[list[Row | None], int, Step]]]] = {
             value: ([], []) for value in given
@@ -131,24 +134,41 @@ class Table:
         roots = [one.root for one in (*step.reads, *step.writes)]
         return all(root in self._bound for root in roots if root in self._dependents)
 
-    def run_forward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def run_forward(
+        self, arrays: Sequence[np.ndarray], place: Callable[[int, np.ndarray], np.ndarray] | None = None
+    ) -> list[np.ndarray]:
         """Compute the outputs of these arguments; new arrays.
+
+        Args:
+            arrays: the arguments.
+            place: returns the array that a target is written into, by the number of the output and an array like it;
+                None for new ones.
 
         Raises:
             CheckFailed: a number decides otherwise than in the traced run.
         """
-        self._bind(self.program.arguments, arrays)
+        program = self.program
+        self._bind(program.arguments, arrays)
+        if self._targets:
+            # Only now nothing here refers to the arguments before.
+            made = [
+                np.empty_like(one.array) if place is None else place(index, one.array)
+                for index, one in zip(self._targets, program.targets, strict=True)
+            ]
+            self._bind(program.targets, made)
+            arrays = [*arrays, *made]
         records = self._records
         if records is None:
             _run(self._forward)
         else:
-            state = generator().bit_generator.state if self.program.is_random else None
+            state = generator().bit_generator.state if program.is_random else None
             at = records.run(records.forward, self._forward, arrays, 0)
             if at is not None:
                 if state is not None:
                     generator().bit_generator.state = state
                 self._run_again(self._forward, records.forward[:at])
-        return [array.copy("K") for array in self.outputs()]
+        targets = self._targets
+        return [array if index in targets else array.copy("K") for index, array in enumerate(self.outputs())]
 
     def commits(self) -> list[tuple[int, np.ndarray]]:
         """Return the numbers of the arguments that the last forward changes, and what is to be in them."""
@@ -179,15 +199,16 @@ class Table:
 
     def run_backward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
         """Compute the gradients of the arguments of the last forward; new arrays."""
-        self._bind(self.program.cotangents, arrays)
-        records, first = self._records, len(self.program.arguments)
+        program = self.program
+        self._bind(program.cotangents, arrays)
+        records, first = self._records, len(program.arguments) + len(program.targets)
         if records is None:
             _run(self._backward)
         else:
             at = records.run(records.backward, self._backward, arrays, first)
             if at is not None:
                 self._run_again(self._backward, records.backward[:at])
-        return [None if value is None else self._array(value).copy("K") for value in self.program.gradients]
+        return [None if value is None else self._array(value).copy("K") for value in program.gradients]
 
 
 def _run(rows: list[Any]) -> None:

@@ -28,7 +28,7 @@ from .stand_in import stand_in
 from .table import Table
 from .trace import Refusal, Trace, Untraceable, Value
 
-__all__ = ["Output", "Variant", "trace_variant"]
+__all__ = ["Output", "Variant", "refuse_hooks_and_other_leaves", "trace_variant"]
 
 #: What a program may return each time as it was in the traced run.
 _IMMUTABLE = (int, float, complex, str, bytes, bool, np.generic, np.dtype, type)
@@ -191,7 +191,7 @@ def _traced(
     gradients: list[Value | None] = []
     seeded = _seeded(roots)
     if roots:
-        _refuse_hooks_and_other_leaves(list(roots.values()), inputs, name)
+        refuse_hooks_and_other_leaves(list(roots.values()), inputs, name)
         seeds = []
         for root in seeded.values():
             ones = np.ones(root.shape, root.dtype)
@@ -320,7 +320,7 @@ def _refuse_writes(trace: Trace, numbered: Sequence[Any], cut: int) -> None:
                 raise Untraceable(f"it writes into argument {value.root.name}")
 
 
-def _refuse_hooks_and_other_leaves(roots: Sequence[Any], inputs: Sequence[Any], name: str) -> None:
+def refuse_hooks_and_other_leaves(roots: Sequence[Any], inputs: Sequence[Any], name: str) -> None:
     """Raise if a node of the traced graph has a hook or waits, or if a leaf is none of the arguments.
 
     Raises:

@@ -1,0 +1,363 @@
+"""A compiled training step: loss, gradients, clipping and the update of an optimizer, by one program."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..core.arrays.tensor_base import TensorBase
+from ..core.arrays.values import is_recorder, recorded_whole
+from ..core.backward import grad
+from ..core.engine.measured_calls import MeasuredCalls
+from ..core.settings.context import enable_grad
+from ..core.settings.loop_turn import keep_pace
+from ..core.tensor import Tensor
+from ..core.tree import structure as tree
+from ..errors import ArgumentTypeError
+from ..optim.clipping import clip_grad_norm, clip_grad_value, clipped_array, norm_and_scale
+from ..optim.elementwise import NewValues
+from ..optim.gradients import Evaluation, ParameterGradients
+from ..optim.optimizer import Optimizer
+from ..sync import grad as blocking_grad
+from ..transforms.arguments import as_scalar
+from .call_key import Static, without_mark
+from .captured import Place
+from .jitted import COMPARED, NOT_TRACED, Computed, Jitted, StaticArguments
+from .program import CheckFailed
+from .trace import Untraceable
+from .updates import Formula, Update, parameters_of, update_of
+from .variant import refuse_hooks_and_other_leaves
+
+__all__ = ["Clipping", "TrainStep"]
+
+
+@final
+class _NormAndScale:
+    """The norm of gradients and what they are multiplied by, as one call of a program.
+
+    Args:
+        most: the largest norm.
+    """
+
+    __slots__ = ("_most",)
+
+    __name__ = "norm_and_scale"
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+
+    def __call__(self, *arrays: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return them as arrays without axes."""
+        total, scale = norm_and_scale(arrays, self._most)
+        return np.array(total), np.array(scale)
+
+
+@final
+class Clipping:
+    """How gradients are clipped before a step.
+
+    Args:
+        norm: the largest norm of all together; None for any.
+        value: the largest absolute value of an element; None for any.
+    """
+
+    __slots__ = ("norm", "value")
+
+    def __init__(self, norm: float | None, value: float | None) -> None:
+        self.norm = norm
+        self.value = value
+
+    def clip(self, arrays: Sequence[Any]) -> tuple[list[Any], float | None]:
+        """Return gradients clipped, and their norm before, where that is limited.
+
+        Raises:
+            InvalidGradientError: one is not finite; the message names it.
+        """
+        if self.norm is not None:
+            clipped, norm = clip_grad_norm(list(arrays), self.norm)
+            return clipped, norm
+        return list(arrays) if self.value is None else clip_grad_value(list(arrays), self.value), None
+
+    def clip_recorded(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Return what `clip` does, by calls that do not depend on numbers; the norm is an array.
+
+        Raises:
+            InvalidGradientError: one is not finite.
+        """
+        defined = [one for one in arrays if one is not None]
+        if self.value is not None:
+            return [None if one is None else _whole(clipped_array, one, self.value) for one in arrays], None
+        if self.norm is None or not defined:
+            return list(arrays), None if self.norm is None else np.zeros(())
+        norm, scale = _whole(_NormAndScale(self.norm), *defined)
+        return [None if one is None else one * scale.astype(one.real.dtype) for one in arrays], norm
+
+
+def _whole(function: Callable[..., Any], array: Any, *others: Any) -> Any:
+    return recorded_whole(function, array, *others) if is_recorder(array) else function(array, *others)
+
+
+@final
+class _Body:
+    """What is compiled: a function of a step's arguments, of the parameters and of what the optimizer has.
+
+    Args:
+        name: that of the step.
+        clipping: how gradients are clipped.
+        has_aux: whether the function of the user returns something beside the loss.
+    """
+
+    __slots__ = ("_clipping", "_has_aux", "name")
+
+    def __init__(self, name: str, clipping: Clipping, has_aux: bool) -> None:
+        self.name: str = name
+        self._clipping = clipping
+        self._has_aux = has_aux
+
+    def __call__(self, function: Callable[..., Any], captured: dict[Place, Any], *args: Any, **kwargs: Any) -> Any:
+        """Return the loss, what came with it, for each parameter its gradient or new values, and the norm."""
+        return self._run(function, captured, *args)
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        captured: dict[Place, Any],
+        plan: tuple[Formula, ...] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        params: list[Tensor],
+        others: list[Any],
+    ) -> Any:
+        given = [without_mark(one) for one in args]
+        with enable_grad():
+            returned = function(*given, **{name: without_mark(one) for name, one in kwargs.items()})
+        loss, aux = self.split(returned)
+        if is_recorder(loss._data):
+            leaves = [one for one in tree.leaves((captured, args, kwargs, params)) if isinstance(one, TensorBase)]
+            refuse_hooks_and_other_leaves([loss], leaves, self.name)
+        found = blocking_grad(loss, params, allow_unused=True)
+        arrays, norm = self._clipping.clip_recorded([None if one is None else one._data for one in found])
+        if plan is None:
+            return loss.detach(), aux, arrays, norm
+        values: list[Any] = []
+        for formula, param, array in zip(plan, params, arrays, strict=True):
+            values += formula.new_values(param._data, array, others)
+        return loss.detach(), aux, values, norm
+
+    def split(self, returned: Any) -> tuple[Tensor, Any]:
+        """Return the loss, and what came with it without a history.
+
+        Raises:
+            ArgumentTypeError: there is something beside the loss, or nothing where there should be.
+            GradientTypeError, InvalidRootError: the loss is no tensor of one real number.
+        """
+        if self._has_aux:
+            if type(returned) is not tuple or len(returned) != 2:
+                raise ArgumentTypeError(
+                    f"{self.name} has has_aux=True, so its function must return a pair (loss, aux), not "
+                    f"{type(returned).__name__}: write return loss, {{'accuracy': accuracy}}"
+                )
+            loss, aux = returned
+            return as_scalar(loss, self.name), tree.map(_without_history, aux)
+        if type(returned) is tuple:
+            raise ArgumentTypeError(
+                f"{self.name}: the function returns a tuple of {len(returned)}, and must return the loss alone: "
+                "write ag.jit.train_step(loss_fn, optimizer, has_aux=True) for a pair (loss, aux)"
+            )
+        return as_scalar(returned, self.name), None
+
+
+def _without_history(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, Tensor) else leaf
+
+
+@final
+class TrainStep:
+    """What `ag.jit.train_step` returns: `await step(*args)` is one step of training.
+
+    Args:
+        loss_fn: the function of the user.
+        optimizer: what updates the parameters.
+        clipping: how gradients are clipped.
+        has_aux: whether `loss_fn` returns a pair of the loss and something else.
+        static: as for `ag.jit`.
+        backend: as for `ag.jit`.
+        verify: as for `ag.jit`.
+        bound: the object of a method.
+
+    Attributes:
+        grad_norm: the norm of all gradients in the last step before they were clipped; None where no norm is limited.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_body",
+        "_bound",
+        "_calls",
+        "_has_aux",
+        "_jitted",
+        "_loss_calls",
+        "_optimizer",
+        "_static",
+        "clipping",
+        "grad_norm",
+    )
+
+    def __init__(
+        self,
+        loss_fn: Callable[..., Any],
+        optimizer: Optimizer,
+        clipping: Clipping,
+        has_aux: bool,
+        static: Sequence[str],
+        backend: str,
+        verify: int,
+        bound: tuple[Any, ...],
+    ) -> None:
+        name = f"train_step of {getattr(loss_fn, '__qualname__', repr(loss_fn))}"
+        self._body = _Body(name, clipping, has_aux)
+        self._jitted = Jitted(loss_fn, (), backend, verify, (), self._body)
+        self._static = StaticArguments(loss_fn, static) if static else None
+        self._bound = bound
+        self._optimizer = optimizer
+        self._has_aux = has_aux
+        self._calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
+        self.clipping: Clipping = clipping
+        self.grad_norm: float | None = None
+
+    def __repr__(self) -> str:
+        counts = self._jitted.counts
+        done = f"{counts['replayed']} of {counts['calls']} steps by a program"
+        return f"<ag.jit.{self._body.name}, by {type(self._optimizer).__name__}: {done}>"
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the loss, and change the parameters; suspends, and takes turns with other steps of the optimizer.
+
+        Returns:
+            The loss before the update, a Tensor without a history; with `has_aux` a pair of it and what came with it.
+
+        Raises:
+            GradientTypeError, InvalidRootError: the loss is no tensor of one real number.
+            InvalidGradientError: gradients are to be clipped, and one is not finite. Nothing has changed.
+            OverlappingStepsError: something else has written into the parameters meanwhile.
+        """
+        await keep_pace()
+        optimizer = self._optimizer
+        args = (*self._bound, *args)
+        async with optimizer._tracker.turn():
+            if optimizer._evaluates_again:
+                return await self._step_by_evaluations(args, kwargs)
+            update = update_of(optimizer)
+            if update is not None:
+                done = await self._step_by_program(update, args, kwargs)
+                if done is not None:
+                    return self._result(*done)
+            loss, aux, gradients = await self._gradients(args, kwargs, update is None)
+            await optimizer._step_in_turn(gradients, None)
+            return self._result(loss, aux)
+
+    def compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Jitted, tuple[Any, ...], dict[str, Any]]:
+        """Return what is compiled of a step, and its arguments."""
+        return self._jitted, self._given(update_of(self._optimizer), (*self._bound, *args), kwargs), {}
+
+    def _result(self, loss: Tensor, aux: Any) -> Any:
+        return (loss, aux) if self._has_aux else loss
+
+    async def _step_by_evaluations(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Step by an optimizer that asks for the loss at several points."""
+        first: list[Any] = []
+
+        async def closure() -> Evaluation:
+            loss, aux, gradients = await self._gradients(args, kwargs, True)
+            first.append(self._result(loss, aux))
+            return Evaluation(loss, gradients)
+
+        await self._optimizer._step_in_turn(None, closure)
+        return first[0]
+
+    async def _step_by_program(
+        self, update: Update, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Tensor, Any] | None:
+        """Make a step by a program; return the loss and what came with it, or None where there is no program."""
+        values = update.new_values()
+        found = await self._computed(update, args, kwargs, values)
+        if found is None:
+            return None
+        computed, (loss, aux, arrays, norm) = found
+        update.publish(values, arrays)
+        computed.commit()
+        self.grad_norm = None if norm is None else float(norm)
+        return loss, aux
+
+    async def _gradients(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], may_replay: bool
+    ) -> tuple[Tensor, Any, ParameterGradients]:
+        """Return the loss, what came with it, and clipped gradients."""
+        params = parameters_of(self._optimizer)
+        found = await self._computed(None, args, kwargs, None) if may_replay else None
+        if found is not None:
+            computed, (loss, aux, arrays, norm) = found
+            computed.commit()
+            self.grad_norm = None if norm is None else float(norm)
+        else:
+            with enable_grad():
+                returned = await self._loss_calls.call(functools.partial(self._jitted.function, *args, **kwargs))
+            loss, aux = self._body.split(returned)
+            grads = await grad(loss, params, allow_unused=True)
+            arrays, self.grad_norm = self.clipping.clip([None if one is None else one._data for one in grads])
+            loss = loss.detach()
+        pairs = [(param, array) for param, array in zip(params, arrays, strict=True) if array is not None]
+        return loss, aux, ParameterGradients(pairs)
+
+    async def _computed(
+        self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any], values: NewValues | None
+    ) -> tuple[Computed, Any] | None:
+        """Return what a program has computed of a step; None where there is none, and the step is eager."""
+        jitted, reason = self._jitted, NOT_TRACED
+        try:
+            given = self._given(update, args, kwargs)
+        except Untraceable as error:
+            jitted.count_eager(f"{error}")
+            return None
+        for call, variant, family, why in jitted.attempts(given, {}):
+            if call is None or variant is None:
+                reason = why
+                break
+            if family is not None and jitted.is_compared(variant, family, call):
+                reason = COMPARED
+                break
+            place = None if update is None or values is None else update.memory_of(variant, values)
+            try:
+                computed = await self._calls.call(Computed, variant, call, place)
+            except CheckFailed:
+                jitted.counts["failed checks"] += 1
+            except Exception as error:
+                # It is raised by the eager step too, and told there what it is of.
+                reason = f"{type(error).__name__} in its program"
+                break
+            else:
+                jitted.counts["replayed"] += 1
+                if family is not None:
+                    jitted.keep_last(variant, call)
+                return computed, computed.result()
+        jitted.count_eager(reason)
+        return None
+
+    def _given(self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments of what is compiled.
+
+        Raises:
+            Untraceable: a parameter has a hook, which is called eagerly.
+        """
+        params = parameters_of(self._optimizer) if update is None else update.params
+        for param in params:
+            if param._meta is not None and param._meta.hooks is not None and param._meta.hooks.snapshot():
+                raise Untraceable("a parameter has a hook")
+        if self._static is not None:
+            args, kwargs = self._static.marked(args, kwargs)
+        if update is None:
+            return Static(None), args, kwargs, params, []
+        return Static(update.plan), args, kwargs, params, update.others

@@ -1,0 +1,169 @@
+"""The update of an optimizer as a part of a program: formulas of parameters, states and gradients, and their numbers.
+
+Rates and other numbers that change from step to step are arguments of the program; which formula a parameter has is a
+part of the key.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from ..core.arrays.values import as_array
+from ..core.tensor import Tensor
+from ..core.tree.structure import unflatten
+from ..optim.elementwise import ElementwiseOptimizer, NewValues
+from ..optim.optimizer import Group, Optimizer
+from .trace import Untraceable
+from .variant import Variant
+
+__all__ = ["Formula", "Update", "parameters_of", "update_of"]
+
+
+class Formula(NamedTuple):
+    """How one parameter is updated."""
+
+    #: A function of the array, its state, its gradient and numbers, which returns new values of the first ones.
+    function: Callable[..., tuple[Any, ...]]
+    #: The names of the arrays of its state.
+    names: tuple[str, ...]
+    #: Whether the optimizer has no state of it yet.
+    is_fresh: bool
+    #: Whether the gradient is taken with the other sign.
+    maximize: bool
+    #: Where its state begins among the others that the program takes.
+    state: int
+    #: Where its numbers begin and end.
+    numbers: tuple[int, int]
+
+    def new_values(self, array: Any, grad: Any, others: Sequence[Any]) -> list[Any]:
+        """Return the new values of an array and its state; None for each where there is no gradient.
+
+        Raises:
+            Untraceable: it has no state yet.
+        """
+        if grad is None:
+            return [None] * (1 + len(self.names))
+        if self.is_fresh:
+            raise Untraceable("the optimizer has no state of a parameter yet")
+        gradient = np.negative(grad) if self.maximize else grad
+        state, numbers = others[self.state : self.state + len(self.names)], others[slice(*self.numbers)]
+        return [as_array(one) for one in self.function(array, *state, gradient, *numbers)]
+
+
+@final
+class Update:
+    """What one step of an optimizer reads, and how.
+
+    Attributes:
+        plan: the formula of each parameter.
+        params: the parameters that require grad.
+        others: the arrays of their states, and what the formulas take, as arrays without axes.
+
+    Raises:
+        LookupError: the optimizer has no formula.
+    """
+
+    __slots__ = ("_optimizer", "_steps", "others", "params", "plan")
+
+    def __init__(self, optimizer: ElementwiseOptimizer) -> None:
+        self._optimizer = optimizer
+        self.params: list[Tensor] = []
+        self.others: list[Any] = []
+        self._steps: list[int | None] = []
+        plan: list[Formula] = []
+        for group in optimizer.param_groups:
+            self._add(group, plan)
+        self.plan: tuple[Formula, ...] = tuple(plan)
+
+    def _add(self, group: Group, plan: list[Formula]) -> None:
+        """Add the parameters of a group."""
+        known: dict[Any, tuple[Any, ...]] = {}
+        states, others = self._optimizer.state, self.others
+        maximize = bool(group.get("maximize", False))
+        for param in group["params"]:
+            if not param._requires_grad():
+                continue
+            array, state = param._data, states.get(param, {})
+            # What parameters with equal keys have in common is asked once.
+            key = array.dtype, state.get("step"), tuple(state)
+            common = known.get(key)
+            if common is None:
+                common = known[key] = self._common(array, state, group)
+            function, names, is_fresh, numbers, step = common
+            plan.append(Formula(function, names, is_fresh, maximize, len(others), numbers))
+            if not is_fresh:
+                others += [state[name] for name in names]
+            self.params.append(param)
+            self._steps.append(step)
+
+    def _common(self, array: Any, state: dict[str, Any], group: Group) -> tuple[Any, ...]:
+        update = self._optimizer._fused_update(array, array, state, group)
+        if update is None:
+            raise LookupError
+        names = tuple([name for name in update.state if name != "step"])
+        is_fresh = any(name not in state for name in names)
+        begin = len(self.others)
+        self.others += [np.asarray(number, array.dtype) for number in update.numbers]
+        return update.formula, names, is_fresh, (begin, len(self.others)), update.state.get("step")
+
+    def new_values(self) -> NewValues:
+        """Return what collects the new values."""
+        return self._optimizer._new_values(self.params)
+
+    def publish(self, values: NewValues, found: Sequence[Any]) -> None:
+        """Give the parameters that have a gradient their new values and states, all at once.
+
+        Args:
+            values: what `new_values` has returned before.
+            found: for each parameter its array and those of its state; None for each that has no gradient.
+
+        Raises:
+            OverlappingStepsError: a parameter was written into since then.
+        """
+        states, begin = self._optimizer.state, 0
+        for param, formula, step in zip(self.params, self.plan, self._steps, strict=True):
+            array, arrays = found[begin], found[begin + 1 : begin + 1 + len(formula.names)]
+            begin += 1 + len(arrays)
+            if array is None:
+                continue
+            state = {**states.get(param, {}), **dict(zip(formula.names, arrays, strict=True))}
+            if step is not None:
+                state["step"] = step
+            values.put(param, array, state)
+        values.publish(states)
+
+    def memory_of(self, variant: Variant, values: NewValues) -> Callable[[int, np.ndarray], np.ndarray]:
+        """Return what gives memory for an output of a program, by its number and an array like it."""
+        _, _, outputs, _ = unflatten(variant.structure, variant.outputs)
+        states, places = self._optimizer.state, {}
+        names = [(param, name) for param, one in zip(self.params, self.plan, strict=True) for name in ("", *one.names)]
+        for output, (param, name) in zip(outputs, names, strict=True):
+            if output is not None and output.kind == "array":
+                # An optimizer numbers the entries of a state from 1.
+                number = 1 + list(states[param]).index(name) if name else 0
+                places[output.index] = functools.partial(values.memory_for, param, number)
+        return lambda index, like: places[index](like) if index in places else np.empty_like(like)
+
+
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """Return the parameters that require grad."""
+    return [param for group in optimizer.param_groups for param in group["params"] if param._requires_grad()]
+
+
+def update_of(optimizer: Optimizer) -> Update | None:
+    """Return what the next step of an optimizer reads; None where its update is no part of a program."""
+    if not isinstance(optimizer, ElementwiseOptimizer):
+        return None
+    for group in optimizer.param_groups:
+        if not optimizer._has_bits_of_formula(group):
+            return None
+        if any(type(one._data) is not np.ndarray or one.dtype.kind == "c" or one._view for one in group["params"]):
+            return None
+    try:
+        return Update(optimizer)
+    except LookupError:
+        return None

@@ -106,10 +106,12 @@ class Jit:
                 its closure or globals.
             optimizer: what updates the parameters; a schedule goes on setting its options. What cannot be a part of the
                 program, as the steps of LBFGS, it does by itself.
-            clip_grad_norm: the largest norm of all gradients together, as for `optim.clip_grad_norm`.
-            clip_grad_value: the largest absolute value in a gradient, as for `optim.clip_grad_value`.
+            clip_grad_norm: the largest norm, as for `optim.clip_grad_norm`.
+            clip_grad_value: the largest absolute value, as for `optim.clip_grad_value`.
             has_aux: whether `loss_fn` returns a pair of the loss and something else, which the step then returns too.
-            static, backend, verify: as for `ag.jit`.
+            static: as for `ag.jit`.
+            backend: as for `ag.jit`.
+            verify: as for `ag.jit`.
 
         Returns:
             An object that is called with the arguments of `loss_fn`, and awaited. Its `grad_norm` is the norm of the

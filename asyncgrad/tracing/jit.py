@@ -97,9 +97,9 @@ class Jit:
         """Return a training step: `await step(*args)` computes the loss, its gradients and the update by one program.
 
         A step does what these lines do, bit for bit: `loss = loss_fn(*args)`, the gradients of the parameters of the
-        optimizer, which are clipped if that is asked for, and `await optimizer.step_async(gradients)`. It neither reads
-        nor changes a `.grad`. A step that takes longer than `ag.loop_budget` runs on a worker. Parameters get their
-        new values at the end, all at once, in new arrays; a step that fails or is cancelled before changes none.
+        optimizer, clipped if asked for, and `await optimizer.step_async(gradients)`. No `.grad` is read or changed. A
+        step that takes longer than `ag.loop_budget` runs on a worker. Parameters get their new values at the end, all
+        at once, in new arrays; a step that fails or is cancelled changes none.
 
         Args:
             loss_fn: a function that returns the loss, a tensor of one number. Its model is an argument, or read from
@@ -114,8 +114,7 @@ class Jit:
             verify: as for `ag.jit`.
 
         Returns:
-            An object that is called with the arguments of `loss_fn`, and awaited. Its `grad_norm` is the norm of the
-            last step before it was clipped.
+            An object that is called with the arguments of `loss_fn`, and awaited; `grad_norm` is the norm last clipped.
 
         Raises:
             ArgumentTypeError: `loss_fn` is no function, or an `async def`; `optimizer` is no Optimizer.

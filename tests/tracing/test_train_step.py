@@ -33,7 +33,9 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 #: Optimizers, each with how gradients are clipped.
 CASES: list[tuple[str, dict[str, float]]] = [
     *[(name, {}) for name in OPTIMIZERS],
-    *[("Adam", clipping) for clipping in ({"clip_grad_norm": 0.05}, {"clip_grad_norm": 1e6}, {"clip_grad_value": 0.01})],
+    ("Adam", {"clip_grad_norm": 0.05}),
+    ("Adam", {"clip_grad_norm": 1e6}),
+    ("Adam", {"clip_grad_value": 0.01}),
     ("LBFGS", {"clip_grad_norm": 0.05}),
     ("SGD by BLAS", {"clip_grad_value": 0.01}),
 ]

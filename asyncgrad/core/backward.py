@@ -9,11 +9,12 @@ import math
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
 from ..errors import (
+    ArgumentTypeError,
     GradientTypeError,
     GraphError,
     InvalidGradientError,
@@ -27,6 +28,7 @@ from .arrays.tensor_base import TensorBase
 from .batched import execute_batched
 from .engine.completion import warn
 from .engine.engine import Engine
+from .engine.until_success import UNTIL_SUCCESS
 from .graph.leaf import Identity, gradient_edge
 from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
@@ -57,7 +59,7 @@ async def backward(
     tensors: Root | Sequence[Root],
     grad_tensors: TensorLike | Sequence[TensorLike | None] | None = None,
     *,
-    retain_graph: bool | None = None,
+    retain_graph: bool | Literal["until_success"] | None = None,
     create_graph: bool = False,
     inputs: Tree = None,
 ) -> None:
@@ -69,7 +71,8 @@ async def backward(
     Args:
         tensors: a tensor or GradientEdge that requires grad, or a sequence of them.
         grad_tensors: for each of `tensors`, the starting gradient, of its shape; None (ones) if it has one element.
-        retain_graph: keep the saved tensors, so that the graph can be run again; None means `create_graph`.
+        retain_graph: keep the saved tensors, so that the graph can be run again; or keep them "until_success", so that
+            after a failure or a cancellation the same call can be made again; None means `create_graph`.
         create_graph: record the backward itself, so that the gradients can be differentiated.
         inputs: accumulate into these tensors only, one, a sequence or a tree (`ag.tree`); None means all leaves.
 
@@ -78,7 +81,7 @@ async def backward(
         InvalidGradientError: a starting gradient does not fit its root.
         ReleasedGraphError: the graph was run before without `retain_graph`.
 
-    Source: torch.autograd.backward.
+    Source: torch.autograd.backward, whose `retain_graph` is a bool.
 
     Example:
         >>> import asyncgrad as ag
@@ -98,9 +101,7 @@ async def backward(
     given = (None,) * len(roots) if grad_tensors is None else _as_gradients(tensors, roots, grad_tensors)
     edges, grads = _check_roots(roots, given, create_graph)
     if wanted is not None:
-        for tensor in wanted:
-            if isinstance(tensor, TensorBase) and tensor._history() is not None:
-                tensor.retain_grad()
+        _retain_grads(wanted)
     if create_graph:
         warn(_CYCLE_WARNING)
     run = Engine.execute(
@@ -113,6 +114,12 @@ async def backward(
     )
     training_steps = TRAINING_STEPS.get()
     await (_in_training_steps(training_steps, run) if training_steps else run)
+
+
+def _retain_grads(wanted: Sequence[Root]) -> None:
+    for tensor in wanted:
+        if isinstance(tensor, TensorBase) and tensor._history() is not None:
+            tensor.retain_grad()
 
 
 async def _in_training_steps(steps: Sequence[TrainingStepLike], run: Coroutine[object, None, Any]) -> None:
@@ -157,7 +164,7 @@ async def grad(
     inputs: Tree,
     grad_outputs: TensorLike | Sequence[TensorLike | None] | None = None,
     *,
-    retain_graph: bool | None = None,
+    retain_graph: bool | Literal["until_success"] | None = None,
     create_graph: bool = False,
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
@@ -171,7 +178,7 @@ async def grad(
         outputs: a tensor or GradientEdge, or a sequence of them.
         inputs: the same; or a tree (`ag.tree`) of them, and then the result is such a tree.
         grad_outputs: for each output, the starting gradient; None (ones) if the output has one element.
-        retain_graph: keep the saved tensors; None means `create_graph`.
+        retain_graph: keep the saved tensors, or "until_success", as in `backward`; None means `create_graph`.
         create_graph: record the backward itself.
         allow_unused: give None for an input that the outputs do not depend on, rather than raise.
         materialize_grads: give zeros, rather than None, for such an input.
@@ -218,7 +225,7 @@ async def capture(
     outputs: Sequence[TensorBase],
     grad_outputs: Sequence[Any],
     inputs: Sequence[TensorBase],
-    keep_graph: bool,
+    keep_graph: bool | Literal["until_success"],
     create_graph: bool,
 ) -> list[Any]:
     """Return the gradients of `outputs` with respect to `inputs`, None for an input that they do not depend on.
@@ -250,10 +257,23 @@ async def capture(
     ]
 
 
-def _check_flags(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:
-    """Return whether to keep the graph and whether to record, as bools."""
+def _check_flags(retain_graph: Any, create_graph: Any) -> tuple[bool | Literal["until_success"], bool]:
+    """Return whether to keep the graph, or UNTIL_SUCCESS, and whether to record, as a bool."""
     create_graph = truth(create_graph, "create_graph")
-    return create_graph if retain_graph is None else truth(retain_graph, "retain_graph"), create_graph
+    if retain_graph is None:
+        return create_graph, create_graph
+    if not isinstance(retain_graph, str):
+        return truth(retain_graph, "retain_graph"), create_graph
+    if retain_graph != UNTIL_SUCCESS:
+        raise ArgumentTypeError(
+            must_be(
+                "retain_graph",
+                "True or False",
+                retain_graph,
+                f'or write retain_graph="{UNTIL_SUCCESS}", to keep the graph until a backward has succeeded',
+            )
+        )
+    return UNTIL_SUCCESS, create_graph
 
 
 def _check_unused_options(allow_unused: bool | None, materialize: bool) -> tuple[bool, bool]:
@@ -272,7 +292,7 @@ def _capture(
     given: Any,
     wanted: Sequence[Root],
     structure: TreeStructure | None,
-    keep_graph: bool,
+    keep_graph: bool | Literal["until_success"],
     create_graph: bool,
 ) -> Coroutine[object, None, list[Any]]:
     """Return the coroutine of one backward that captures the gradients of `wanted`."""
@@ -292,7 +312,7 @@ async def _capture_rows(
     given: Any,
     wanted: Sequence[Root],
     structure: TreeStructure | None,
-    keep_graph: bool,
+    keep_graph: bool | Literal["until_success"],
     create_graph: bool,
 ) -> tuple[tuple[int], list[Any]]:
     """Run one backward for each row of the batches `given`; return the batch's shape and the captured gradients."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ async def execute_batched(
     start: Callable[[list[Any]], tuple[list[Edge], list[Any]]],
     find_inputs: Callable[[], Sequence[Edge]],
     *,
-    keep_graph: bool,
+    keep_graph: bool | Literal["until_success"],
     create_graph: bool,
 ) -> tuple[int, list[Any]]:
     """Run one backward for each row of a batch; return the number of rows and the stacked gradients of each input.
@@ -41,7 +41,7 @@ async def execute_batched(
         start: checks one row, a gradient for each root; returns the edges and gradients that `Engine.execute` takes.
         find_inputs: returns the edges whose gradients are captured. It is called after `start`, since the edges of the
             roots keep alive the node of a leaf that no other graph holds.
-        keep_graph: whether the last row keeps the graph too.
+        keep_graph: whether the last row keeps the graph too, as for `Engine.execute`.
         create_graph: record the backward passes, the selection of the rows and the stacking.
 
     Returns:
@@ -68,7 +68,7 @@ async def execute_batched(
         captured = await Engine.execute(
             edges,
             grads,
-            keep_graph=keep_graph or not last,
+            keep_graph=keep_graph if last else True,
             create_graph=create_graph,
             accumulate=False,
             inputs=inputs,

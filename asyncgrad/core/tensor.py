@@ -349,7 +349,7 @@ class Tensor(TensorBase):
         self,
         gradient: TensorLike | None = None,
         *,
-        retain_graph: bool | None = None,
+        retain_graph: bool | Literal["until_success"] | None = None,
         create_graph: bool = False,
         inputs: object = None,
     ) -> None:
@@ -369,6 +369,25 @@ class Tensor(TensorBase):
             ...     return x.grad.item()
             >>> ag.run(main())
             6.0
+
+            A second try:
+
+            >>> import asyncio
+            >>> async def never(grad):
+            ...     await asyncio.Event().wait()
+            >>> async def main():
+            ...     x = ag.tensor([1.0, 2.0], requires_grad=True)
+            ...     loss = (x * x).sum()
+            ...     handle = x.register_hook(never)
+            ...     try:
+            ...         async with asyncio.timeout(0.01):
+            ...             await loss.backward(retain_graph="until_success")
+            ...     except TimeoutError:
+            ...         handle.remove()
+            ...         await loss.backward(retain_graph="until_success")
+            ...     return x.grad.tolist()
+            >>> ag.run(main())
+            [2.0, 4.0]
         """
         try:
             await backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)

@@ -120,9 +120,14 @@ class Call:
             self.stage.notify("cancel", {"key": fields["key"]})
             raise
 
-    def __del__(self) -> None:
+    def free(self) -> None:
+        """Have the worker drop its graph, if it has kept it; never suspends."""
         if self._is_kept:
+            self._is_kept = False
             self.stage.notify("free", {"keys": [self.key]})
+
+    def __del__(self) -> None:
+        self.free()
 
 
 def _backward_fields(transaction: int, run: Run, keep: bool) -> dict[str, Any]:
@@ -176,6 +181,8 @@ class StageCall(Function):
         # Before the request, so that a failure from here on rolls it back. Without parameters there is nothing to.
         transaction_number = transaction.add(call.stage, run) if wants[0] else 0
         began = perf_counter()
+        if task.until_success:
+            transaction.free_at_end(call)
         reply = await call.backward(transaction_number, run, task.keep_graph)
         if task.observation is not None:
             task.observation.ran_elsewhere(task, call.nodes)

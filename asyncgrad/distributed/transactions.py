@@ -73,13 +73,15 @@ class Transaction:
         task: the outermost backward that runs.
     """
 
-    __slots__ = ("_numbers", "_runs", "_tasks", "task_id")
+    __slots__ = ("_calls", "_numbers", "_runs", "_tasks", "task_id")
 
     def __init__(self, task: GraphTask) -> None:
         self.task_id: int = task.id
         #: What each stage calls it.
         self._numbers: dict[Participant, int] = {}
         self._runs: dict[Participant, dict[Contribution, Run]] = {}
+        #: The calls whose graphs are kept until all has succeeded; the keys are in order.
+        self._calls: dict[Any, None] = {}
         #: The nested backward passes that have joined.
         self._tasks: set[int] = set()
 
@@ -89,6 +91,10 @@ class Transaction:
             self._numbers[stage] = stage.begin()
         self._runs.setdefault(stage, {})[run.contribution] = run
         return self._numbers[stage]
+
+    def free_at_end(self, call: Any) -> None:
+        """Have the graph of a call freed at its worker once the backward has succeeded as a whole."""
+        self._calls[call] = None
 
     def join(self, task: GraphTask) -> None:
         """Have a nested backward that fails take back its own part, while the outermost goes on."""
@@ -120,6 +126,8 @@ class Transaction:
         if ended.exception() is None:
             for stage, number in self._numbers.items():
                 stage.finish(number)
+            for call in self._calls:
+                call.free()
 
 
 def join_transaction() -> tuple[Transaction, tuple[int, int]]:

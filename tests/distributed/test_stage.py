@@ -31,7 +31,9 @@ from tests.distributed.parts import (
     simulated,
     sum_and_strides,
 )
+from tests.support.failing import Trouble, raising
 from tests.support.loops import one_loop
+from tests.support.turns import settle
 
 
 @pytest.mark.slow
@@ -344,6 +346,28 @@ async def test_a_retained_graph_runs_twice_and_a_released_one_raises():
         await y.backward()
 
     assert (x.grad.item(), (await one.grads())[0].item()) == (4.0, 6.0)
+
+
+@one_loop
+@pytest.mark.parametrize("until", [None, "until_success"])
+async def test_a_graph_at_the_worker_is_kept_for_another_try_and_freed_by_the_success(until):
+    transport = simulated()
+    one = stage(lambda w, x: w * x, 2.0, transport=transport, worker="a")
+    x = ag.tensor(3.0, requires_grad=True)
+    y = await one(x)
+    kept = []
+    if until is not None:
+        with x.register_hook(raising(Trouble("at home"))), pytest.raises(Trouble):
+            await y.backward(retain_graph=until)
+        kept = [transport.host("a").counts()["calls"], (await one.grads())[0]]
+    await y.backward(retain_graph=until)
+    await settle()
+
+    assert kept in ([], [1, None])
+    assert transport.host("a").counts()["calls"] == 0
+    assert (x.grad.item(), (await one.grads())[0].item()) == (2.0, 3.0)
+    with pytest.raises(ReleasedGraphError):
+        await y.backward(retain_graph=until)
 
 
 @one_loop

@@ -15,7 +15,8 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn, sync
 from asyncgrad.errors import ChangedTensorError, ReleasedGraphError
-from tests.support.leaves import leaf
+from tests.support.failing import Trouble, raising
+from tests.support.leaves import leaf, leaf_of
 from tests.tracing.running import bits, compiled, grads_of, same
 
 
@@ -451,3 +452,19 @@ def test_many_calls_take_no_more_memory_than_one():
     gc.collect()
 
     assert len(gc.get_objects()) <= before + 20
+
+
+def test_a_compiled_call_whose_backward_failed_is_tried_again_with_the_bits_of_a_clean_run():
+    jitted = compiled(loss, *map(ag.tensor, arguments(0)))
+    clean, again = ([leaf_of(one) for one in arguments(1)] for _ in range(2))
+    sync.backward(loss(*clean))
+    result = jitted(*again)
+    with again[1].register_hook(raising(Trouble("once"))):
+        for _ in range(3):
+            with pytest.raises(Trouble):
+                sync.backward(result, retain_graph="until_success")
+    sync.backward(result, retain_graph="until_success")
+
+    assert [bits(one.grad) for one in again] == [bits(one.grad) for one in clean]
+    with pytest.raises(ReleasedGraphError):
+        sync.backward(result)

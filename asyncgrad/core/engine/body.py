@@ -56,7 +56,7 @@ class Body:
         self.grads: tuple[Any, ...] = grads
         self._group = group
         self._depth = depth
-        #: The rest of the body, once its saved tensors have been awaited.
+        #: What runs in the place of `apply`: the rest of the body, once its saved tensors have been awaited.
         self._remaining: Callable[[], Any] | None = None
 
     def __call__(self) -> Any:
@@ -74,6 +74,10 @@ class Body:
             make_all_private(found)
             return tuple(found)
         return outputs
+
+    def run_by(self, run: Callable[[], Any]) -> None:
+        """Have `run` called in the place of the node's `apply`."""
+        self._remaining = run
 
     def _take_grads(self) -> tuple[Any, ...]:
         grads, self.grads = self.grads, ()

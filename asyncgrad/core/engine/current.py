@@ -78,11 +78,12 @@ def queue_callback(callback: Callable[[], object], on_failure: Callable[..., obj
     runs in a backward that has failed.
 
     If the backward fails or is cancelled, `on_failure` is called: instead of `callback`, or after it where a later
-    callback failed. So one can prepare in a hook, commit in `callback`, and roll back in `on_failure`. It runs after
-    all bodies have ended and all gradients have been rolled back, in the context of the caller, before the error is
-    raised; the last one queued runs first. It runs to its end even if the caller is cancelled meanwhile, so it has to
-    limit its own time. Its error becomes a note of the backward's. A nested backward that succeeds leaves it to the
-    outer one, whose failure takes back what the nested one did.
+    callback failed. So one can prepare in a hook, commit in `callback`, and roll back in `on_failure`: a commit in two
+    phases, which docs/engine.md shows with a database. `on_failure` runs after all bodies have ended and all gradients
+    have been rolled back, in the context of the caller, before the error is raised; the last one queued runs first. It
+    runs to its end even if the caller is cancelled meanwhile, so it has to limit its own time. Its error becomes a note
+    of the backward's. A nested backward that succeeds leaves it to the outer one, whose failure takes back what the
+    nested one did.
 
     Args:
         callback: a function without arguments, or an `async def`, which is awaited.

@@ -28,9 +28,11 @@ from .graph_task import GraphTask
 from .instruments import observe_steps
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
 from .released import explain_release, remember_release
+from .until_success import UNTIL_SUCCESS, ToRelease, collect_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Literal
 
     from ..graph.node import Node
     from .device_limit import Permit
@@ -54,7 +56,7 @@ class Engine:
         roots: Sequence[Edge],
         grads: Sequence[Any],
         *,
-        keep_graph: bool,
+        keep_graph: bool | Literal["until_success"],
         create_graph: bool,
         accumulate: bool,
         inputs: Sequence[Edge] = (),
@@ -69,12 +71,11 @@ class Engine:
         Args:
             roots: the edges it starts from; their nodes are not None.
             grads: the gradient of each root.
-            keep_graph: whether to keep saved tensors for another backward.
+            keep_graph: whether to keep saved tensors for another backward; or "until_success".
             create_graph: whether to record the backward itself; then `grads` are tensors.
             accumulate: whether to run the nodes of `inputs` (leaves accumulate) rather than capture their gradients.
             inputs: limits the backward to the nodes that lead there; empty runs all nodes.
-            exit_on_error: whether to complete the task and its future at the first error, before the bodies that still
-                run have ended. This call returns only once they have, either way.
+            exit_on_error: whether to complete the task at the first error; this call returns once no body runs then.
             sums: for leaves whose gradients are added one by one to an earlier sum: that sum, and whether it is the
                 leaf's `.grad`, which the new sum then replaces.
         """
@@ -84,7 +85,12 @@ class Engine:
             assert start[0] is not None
             limits = init_if_whole(start[0], inputs, accumulate) or await _find_limits(start[0], inputs, accumulate)
         captures = 0 if accumulate else len(inputs)
-        graph_task = _make_graph_task(roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums)
+        to_release = None
+        if keep_graph is not False and keep_graph == UNTIL_SUCCESS:
+            to_release, keep_graph = await _find_runs(start[0], limits), True
+        graph_task = _make_graph_task(
+            roots, start, keep_graph, create_graph, limits, captures, exit_on_error, sums, to_release
+        )
         try:
             if graph_task.outer is not None and (permit := PERMIT.get()) is not None:
                 captured = await _drive_with_permit_lent(permit, graph_task)
@@ -101,6 +107,8 @@ class Engine:
         else:
             if graph_task.completion is not None:
                 graph_task.completion.succeed(graph_task.captured_grads)
+            if graph_task.to_release is not None:
+                graph_task.release(graph_task.to_release)
             return captured
         finally:
             graph_task.close()
@@ -113,6 +121,7 @@ def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
     if not graph_task.has_error:
         graph_task.failed_node = None
     graph_task.has_error = True
+    graph_task.to_release = None
     explain_release(graph_task, error)
     remember_release(graph_task, error, graph_task.failed_node)
     if graph_task.observation is not None:
@@ -144,6 +153,15 @@ async def _find_limits(root: Node, inputs: Sequence[Edge], accumulate: bool) -> 
     return exec_info
 
 
+async def _find_runs(root: Node | None, limits: ExecInfos | None) -> ToRelease:
+    """Find the nodes that a backward runs, ahead of it: the walk may suspend, and the end of a backward may not."""
+    assert root is not None
+    found: dict[Node, None] = {}
+    for _ in collect_runs(found, root, limits):
+        await keep_pace()
+    return ToRelease(found)
+
+
 def _make_graph_task(
     roots: Sequence[Edge],
     start: tuple[Node | None, int, Any],
@@ -153,6 +171,7 @@ def _make_graph_task(
     captures: int,
     exit_on_error: bool,
     sums: Mapping[Node, tuple[Any, bool]] | None,
+    to_release: ToRelease | None,
 ) -> GraphTask:
     root, input_nr, grad = start
     assert root is not None
@@ -178,6 +197,8 @@ def _make_graph_task(
         anomaly=ANOMALY.get(),
         sums={leaf: total for leaf, (total, is_in_grad) in sums.items() if is_in_grad} if sums else None,
     )
+    if to_release is not None:
+        graph_task.to_release = to_release
     if observers_in_use[0] or LOG_IS_ENABLED.get(DEBUG, True):
         graph_task.observation, graph_task.observed_steps = observe(), observe_steps(graph_task)
     graph_task.executor = _choose_executor(graph_task, grad, input_nr, sums)

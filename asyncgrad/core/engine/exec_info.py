@@ -88,6 +88,11 @@ class ExecInfos(dict["Node", ExecInfo]):
         info = self.get(node)
         return node in self.whole if info is None else info.should_execute
 
+    def runs(self, node: Node) -> bool:
+        """Tell whether a node's body runs."""
+        info = self.get(node)
+        return node in self.whole if info is None else info.needed
+
     def only_runs(self, node: Node) -> bool:
         """Tell whether a node runs and captures nothing."""
         info = self.get(node)

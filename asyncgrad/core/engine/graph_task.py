@@ -15,6 +15,7 @@ from ..graph.naming import identify
 from .completion import COMPLETION_LOCK, Completion
 from .exec_info import ExecInfos, as_tensors, execution_order, nodes_below
 from .streams import TaskStreams, streams_in_use
+from .until_success import ToRelease, collect_runs, release_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +48,7 @@ class GraphTask:
         root: the node that the backward starts from.
         input_nr: the input of the root at which its gradient arrives.
         id: unique in the process.
-        keep_graph: whether saved tensors are kept.
+        keep_graph: whether saved tensors are kept while it runs.
         create_graph: whether the backward is itself recorded.
         exec_info: the nodes to run; None runs all that are reachable.
         captures: how many gradients are captured.
@@ -103,6 +104,7 @@ class GraphTask:
         "streams",
         "sums",
         "thread_id",
+        "to_release",
     )
 
     #: Decides which node runs next; deleted when the task ends. The engine chooses the first one.
@@ -143,6 +145,8 @@ class GraphTask:
     ) -> None:
         self.id: int = id
         self.keep_graph: bool = keep_graph
+        #: What is to be released once this backward has succeeded; None where that is nothing.
+        self.to_release: ToRelease | None = None
         self.create_graph: bool = create_graph
         self.exit_on_error: bool = exit_on_error
         self.has_error: bool = False
@@ -270,6 +274,27 @@ class GraphTask:
             return
         merge_changes(self.changes, outer.changes)
 
+    def release(self, kept: ToRelease) -> None:
+        """Release what was kept until this backward has succeeded; a nested one leaves that to the outer one.
+
+        The success of a nested backward is not final: where the outer one fails, it is taken back.
+        """
+        limits, own = self.limits, kept.own or {}
+        if own and limits is not None and limits.handed_out:
+            # A body has changed what runs.
+            own = {}
+            for _ in collect_runs(own, self.root, limits):
+                pass
+        nodes, outer = own | kept.nested, self.outer
+        if outer is None or not outer.is_running:
+            release_all(nodes)
+            return
+        # Bodies in several threads may do so at a time.
+        with COMPLETION_LOCK:
+            if outer.to_release is None:
+                outer.to_release = ToRelease(None)
+            outer.to_release.nested.update(nodes)
+
     def finish(self) -> list[Any]:
         """Finish the executor once nothing is left to run; return the captures. Calling it again does nothing more.
 
@@ -332,6 +357,11 @@ class GraphTask:
             return NO_DEVICE
         index = None if self.outer_node is None else getattr(self.outer_node.device, "index", None)
         return CPU_DEVICE if index is None else index
+
+    @property
+    def until_success(self) -> bool:
+        """Whether saved tensors are released once it has succeeded; `keep_graph` is true then."""
+        return self.to_release is not None and self.to_release.own is not None
 
     @property
     def outstanding_tasks(self) -> int:
@@ -435,7 +465,7 @@ class GraphTask:
             ("from", ", ".join(roots[:3]) + (f", … {len(roots) - 3} more" if len(roots) > 3 else "")),
             ("depth", str(self.reentrant_depth)),
             ("outstanding", str(self.outstanding_tasks)),
-            ("keeps the graph", "yes" if self.keep_graph else "no"),
+            ("keeps the graph", "until it succeeds" if self.until_success else "yes" if self.keep_graph else "no"),
             ("is recorded", "yes" if self.create_graph else "no"),
             ("runs", "all nodes" if self.limits is None else "what its inputs need"),
             ("inside of", outer),

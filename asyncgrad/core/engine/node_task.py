@@ -27,6 +27,7 @@ from .dependency_executor import gradient_count_error
 from .device import has_custom_run, has_limit
 from .device_limit import acquire_permit
 from .loops import loop_is_running, run_on_own_loop
+from .memoized import MemoizedRun
 from .node_lock import acquire, release, try_acquire
 from .streams import enter_streams
 
@@ -51,7 +52,10 @@ class NodeTask:
         group: the NodeTaskGroup that runs it; None in a blocking backward.
     """
 
-    __slots__ = ("grads", "graph_task", "group", "is_sent", "node")
+    __slots__ = ("grads", "graph_task", "group", "is_sent", "memoized_run", "node")
+
+    #: The run of its body, if that is memoized; else unset, so that it costs nothing.
+    memoized_run: MemoizedRun
 
     def __init__(self, graph_task: GraphTask, node: Node, grads: list[Any], group: TaskGroupLike | None = None) -> None:
         self.group: Any = group
@@ -126,6 +130,11 @@ class NodeTask:
             if not graph_task.keep_graph:
                 node.release_variables()
             return tuple(outputs)
+        except Exception:
+            if hasattr(self, "memoized_run"):
+                # The node has refused what its body has answered: the next try asks again.
+                meta.forget_answer()
+            raise
         finally:
             release(meta, graph_task)
 
@@ -162,6 +171,8 @@ class NodeTask:
             return []
         if not graph_task.keep_graph:
             node.will_release_variables()
+        elif graph_task.until_success and node.is_memoized and not graph_task.create_graph:
+            return await self._run_memoized()
         if not node.is_users:
             return await self._call_body()
         # It may write into what it gets, and keep that, or what it returns, to write into it later
@@ -169,6 +180,32 @@ class NodeTask:
         prepare_all_to_lend(self.grads)
         outputs = await self._call_body()
         make_all_private(outputs)
+        return outputs
+
+    async def _run_memoized(self) -> list[Any]:
+        """Return the gradients of a body whose answers are kept until the backward has succeeded."""
+        graph_task, node = self.graph_task, self.node
+        prepare_all_to_lend(self.grads)
+        grads = tuple(self.grads)
+        self.grads.clear()
+        run = self.memoized_run = MemoizedRun(node, grads, graph_task.limits)
+        outputs = run.recall()
+        if outputs is None:
+            body = Body(node, grads, None if node.is_async or self.is_sent else self.group, graph_task.reentrant_depth)
+            body.run_by(run.ask)
+            outputs = await self._await_body(body)
+        return self._conform_outputs(outputs)
+
+    async def _await_body(self, body: Body) -> Any:
+        """Run a body as its device does; return its gradients once they are there."""
+        node = self.node
+        if has_custom_run(node.device):
+            return await self._run_on_device(node.device, body)
+        outputs: Any = body() if node.is_async or node.device is None else node.device.run_body(body)
+        if not isinstance(outputs, (tuple, list)) and inspect.isawaitable(outputs):
+            outputs = run_on_own_loop(outputs) if _needs_own_loop() else await outputs
+        if not isinstance(outputs, (tuple, list)):
+            raise no_tuple_error(node, outputs)
         return outputs
 
     async def _call_body(self) -> list[Any]:

@@ -60,7 +60,8 @@ def explain_release(graph_task: GraphTask, error: BaseException) -> None:
         return
     told = (
         f"{error.args[0]}. The earlier backward {failure}; what it had run through was released by then, and no .grad "
-        "has changed. To try again, run the forward again; or let the first try keep the graph, by retain_graph=True"
+        "has changed. To try again, run the forward again; or let each try keep the graph until one has succeeded, by "
+        'retain_graph="until_success"'
     )
     error.args = (told,)
 

@@ -111,6 +111,10 @@ class Function:
     #: Whether `backward` consists of differentiable functions only, does not branch on the values of gradients, and
     #: reads no state that changes. A compiled backward then calls it directly.
     is_traceable = False
+    #: Whether what `backward` returns is kept under `retain_graph="until_success"`, since a call is dear: it asks a
+    #: service, say. After a failure or a cancellation the next try calls it only where it has not returned, or gets
+    #: another gradient. It may depend only on its gradients and on what `forward` has saved, and do nothing else.
+    is_memoized = False
 
     #: Whether `backward` may be a user's, which keeps and writes into gradients: see `Node.is_users`.
     _is_users = True
@@ -473,6 +477,7 @@ class FunctionNode(SavingNode):
         "_output_trees",
         "function",
         "is_async",
+        "is_memoized",
         "stays_on_loop",
     )
 
@@ -500,6 +505,7 @@ class FunctionNode(SavingNode):
         self._metadata: tuple[InputMetadata, ...] = ()
         self.ctx = FunctionContext(self)
         self.is_async: bool = inspect.iscoroutinefunction(_backward_of(function, checked=False))
+        self.is_memoized: bool = function.is_memoized
         self.stays_on_loop: bool = function.stays_on_loop
 
     @property

@@ -80,6 +80,7 @@ class NodeMeta:
     """The state that few nodes need. A node with a NodeMeta takes the engine's slow path."""
 
     __slots__ = (
+        "answer",
         "contention",
         "holder",
         "input_metadata",
@@ -107,6 +108,19 @@ class NodeMeta:
         #: The node's lock: the GraphTask that holds it, and the lock's state under contention.
         self.holder: Any = None
         self.contention: Any = None
+
+    #: What the body of a memoized node was asked last, and what it has answered: see `core/engine/memoized.py`. Mostly
+    #: unset, so that it costs nothing.
+    answer: tuple[Any, tuple[Any, ...]]
+
+    def kept_answer(self) -> tuple[Any, tuple[Any, ...]] | None:
+        """Return what the body was asked last, and what it has answered; None if nothing is kept."""
+        return getattr(self, "answer", None)
+
+    def forget_answer(self) -> None:
+        """Let go of the kept answer, if there is one."""
+        if hasattr(self, "answer"):
+            del self.answer
 
 
 class Edge(NamedTuple):
@@ -185,6 +199,9 @@ class Node:
     #: Whether `apply` must run in the thread of the event loop that awaits the backward, however long it takes, since
     #: it may use that loop or objects that only that thread may touch. Otherwise a worker thread may run it.
     stays_on_loop = False
+    #: Whether what `apply` returns is kept under `retain_graph="until_success"`, so that the next try does not call it
+    #: again: see `Function.is_memoized`.
+    is_memoized = False
 
     #: Whether `apply` is a user's function, which may keep gradients and write into them: see `ownership.py`.
     is_users = True
@@ -586,7 +603,10 @@ class Node:
         """Release the values that the node has saved for the backward."""
 
     def will_release_variables(self) -> None:
-        """Prepare for the last run of the body, which follows."""
+        """Prepare for the last run of the body, which follows.
+
+        Not called under `retain_graph="until_success"`, where no run is known to be the last.
+        """
 
     @property
     def stream(self) -> Any:

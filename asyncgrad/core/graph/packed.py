@@ -189,6 +189,10 @@ class Packed:
             self._kept, self._work = work.take(), None
         return hook(self._kept)
 
+    def is_unchanged(self) -> bool:
+        """Tell whether the memory of the tensor that was packed has not been written into since."""
+        return self._memory.is_unchanged()
+
     def begin(self) -> Any:
         """Return the result of the unpack hook, or a coroutine of it where the pack hook has to end first."""
         # Keeps the prefetched object alive until the unpack hook has run.

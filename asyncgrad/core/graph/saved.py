@@ -135,7 +135,8 @@ def released_error(node: NodeLike) -> ReleasedGraphError:
     return ReleasedGraphError(
         f"{identify(node)} has released its saved tensors: an earlier backward has run "
         "through it. To run backward through a graph twice, keep it the first time: "
-        "await loss.backward(retain_graph=True)"
+        "await loss.backward(retain_graph=True). To try again after a failure, write "
+        'retain_graph="until_success" in each try'
     )
 
 
@@ -187,6 +188,10 @@ class SavedMemory:
         #: Weak, since a hook that copies the tensor lets its array go. A scalar of NumPy's owns no memory.
         self._owner = weakref.ref(memory_owner(data)) if has_memory(data) else None
         self._bounds = _bounds(data) if self._owner is not None else (0, 0)
+
+    def is_unchanged(self) -> bool:
+        """Tell whether nothing has been written into this memory since."""
+        return self._counter.value == self.version
 
     def version_in(self, tensor: TensorBase) -> int:
         """Return this memory's version now where `tensor` lies in it, and the version at the save otherwise."""

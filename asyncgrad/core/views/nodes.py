@@ -184,7 +184,7 @@ class CopySlices(HandwrittenNode):
         'CopySlices'
     """
 
-    __slots__ = ("_fn", "_location", "_slot", "is_async")
+    __slots__ = ("_fn", "_location", "_slot", "is_async", "is_memoized")
 
     def __init__(
         self, edge: tuple[Node | None, int] | None, base: TensorBase, location: ViewLocation, fn: Node, slot: int = 0
@@ -199,6 +199,7 @@ class CopySlices(HandwrittenNode):
         self.shape, self.dtype, self.device = data.shape, data.dtype, base._device
         self.meta = None if _runs_by_plan(fn) else NodeMeta()
         self.is_async: bool = fn.is_async
+        self.is_memoized: bool = fn.is_memoized
         self._fn: Any = fn
         self._slot = slot
         self._location = location

@@ -206,7 +206,7 @@ class _Reader:
         self._spans = sorted(self._backwards, key=lambda backward: backward.began)
 
     def read(self, with_devices: bool) -> Record:
-        entries: list[tuple[ProfileEvent, int, int, tuple[Any, ...]]] = [
+        entries: list[_Entry] = [
             (self._forward_event(call), 0, _bytes_saved(call), ()) for call in self._calls.values()
         ]
         for backward in self._backwards:
@@ -350,7 +350,7 @@ class _Reader:
             found = self._lines[id(code), instruction] = f"{code.co_filename}:{line or code.co_firstlineno}"
         return found
 
-    def _backward_entries(self, backward: BackwardRecord) -> list[tuple[ProfileEvent, int, int, tuple[Any, ...]]]:
+    def _backward_entries(self, backward: BackwardRecord) -> list[_Entry]:
         """Return the events of a backward, each with the id of its node, its bytes saved, and its producers' ids."""
         closed_at = self._recorder.closed_at
         all_runs = [*self._plain_runs(backward), *list(backward.runs)]
@@ -369,9 +369,10 @@ class _Reader:
             before = [one for one in dict.fromkeys(producers.get(address, ())) if ends.get(one, run.began) <= run.began]
             ready = max((ends[one] for one in before), default=backward.began)
             call = self._calls.get(run.facts.key)
-            saved = 0 if call is None or backward.keep_graph or run.status != "done" else -_bytes_saved(call)
+            is_released = run.status == "done" and (backward.until_success or not backward.keep_graph)
+            saved = -_bytes_saved(call) if call is not None and is_released else 0
             entries.append((self._backward_event(backward, run, ready, call), address, saved, tuple(before)))
-        return entries
+        return _released_at_the_end(entries, backward.status) if backward.until_success else entries
 
     def _plain_runs(self, backward: BackwardRecord) -> Iterator[NodeRun]:
         """Yield the runs of plain nodes in full."""
@@ -547,6 +548,20 @@ def _shapes(inputs: Sequence[Spec], outputs: Sequence[Spec]) -> dict[str, Any]:
         "output_shapes": tuple([None if spec is None else spec[0] for spec in outputs]),
         "output_dtypes": tuple([None if spec is None else spec[1] for spec in outputs]),
     }
+
+
+#: An event of a backward, the id of its node, the bytes that it has saved more, and the ids of its producers.
+_Entry = tuple[ProfileEvent, int, int, tuple[Any, ...]]
+
+
+def _released_at_the_end(entries: list[_Entry], status: str) -> list[_Entry]:
+    """Return the events of a backward that keeps its graph until its success: the last one to end releases all."""
+    last = max(range(len(entries)), key=lambda index: entries[index][0].ended or 0, default=0)
+    total = sum(entry[2] for entry in entries) if status == "done" else 0
+    return [
+        (event, address, total if index == last else 0, before)
+        for index, (event, address, _, before) in enumerate(entries)
+    ]
 
 
 def _bytes_saved(call: ForwardCall) -> int:

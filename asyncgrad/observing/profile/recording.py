@@ -148,6 +148,7 @@ class BackwardRecord:
         "status",
         "thread",
         "times",
+        "until_success",
     )
 
     def __init__(self, graph_task: GraphTask, began: float) -> None:
@@ -157,6 +158,7 @@ class BackwardRecord:
         self.root_key: int = key_of(graph_task.root)
         self.depth: int = graph_task.reentrant_depth
         self.keep_graph: bool = graph_task.keep_graph
+        self.until_success: bool = graph_task.until_success
         self.thread: int = graph_task.thread_id
         self.began: float = began
         self.ended: float | None = None

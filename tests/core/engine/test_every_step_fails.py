@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.core.engine.until_success import UNTIL_SUCCESS
 from asyncgrad.core.settings.context import BLOCKING
 from tests.core.engine.states import graph_state, state_of
 from tests.core.engine.stepwise import StepGraph, Steps
@@ -46,10 +47,10 @@ class Stopped:
     def state(self) -> list[Any]:
         return [state_of(*self.graph.watched.tensors), graph_state(self.nodes)]
 
-    def backward(self, keep: bool = True) -> Any:
+    def backward(self, keep: Any = True) -> Any:
         return ag.backward(self.graph.root_tensors, self.graph.root_grads, retain_graph=keep)
 
-    def blocking_backward(self, keep: bool = True) -> None:
+    def blocking_backward(self, keep: Any = True) -> None:
         sync.backward(self.graph.root_tensors, self.graph.root_grads, retain_graph=keep)
 
     def has_not_happened(self) -> bool:
@@ -127,18 +128,20 @@ def fail_and_cancel(task: Any) -> Callable[[str], Any]:
 STOPS = [fail_the_step, cancel_the_backward, cancel_the_body, cancel_from_outside, fail_and_cancel]
 
 
-async def known_in(tasks: list[Any], stopped: Stopped) -> None:
+async def known_in(tasks: list[Any], stopped: Stopped, keep: Any = True) -> None:
     """Run a backward, its task added to `tasks`: from within, as an eager one is under way before it is returned."""
     tasks.append(asyncio.current_task())
-    await stopped.backward()
+    await stopped.backward(keep)
 
 
-async def stop_at(seed: int, index: int, stop: Callable[[Any], Callable[[str], Any]], breathes: bool) -> str:
+async def stop_at(
+    seed: int, index: int, stop: Callable[[Any], Callable[[str], Any]], breathes: bool, keep: Any = True
+) -> str:
     """Run a backward that is stopped at step `index`, check, and run it again; return how the first one ended."""
     tasks: list[Any] = []
     stopped = Stopped(seed, index, stop(lambda: tasks[0]), suspends=True)
     with loop_budget(-1.0 if breathes else 10.0):
-        await asyncio.wait([asyncio.ensure_future(known_in(tasks, stopped))])
+        await asyncio.wait([asyncio.ensure_future(known_in(tasks, stopped, keep))])
     task = tasks.pop()
     ended = "cancelled" if task.cancelled() else type(task.exception()).__name__
     del task
@@ -148,9 +151,12 @@ async def stop_at(seed: int, index: int, stop: Callable[[Any], Callable[[str], A
         # Cancelled when it was too late.
         assert stop is cancel_from_outside
         assert stopped.has_happened()
+        if keep == UNTIL_SUCCESS:
+            stopped.drop()
+            return ended
     else:
         assert stopped.has_not_happened()
-    await stopped.backward(keep=False)
+    await stopped.backward(keep=keep if keep == UNTIL_SUCCESS else False)
     assert stopped.has_happened()
     stopped.drop()
     return ended
@@ -180,13 +186,13 @@ async def test_a_backward_stopped_at_any_step_has_not_happened_and_runs_again(se
 
 
 @on_each_loop
-@given(st.integers(8, 10**6), st.sampled_from(STOPS), st.booleans(), st.data())
+@given(st.integers(8, 10**6), st.sampled_from(STOPS), st.booleans(), st.sampled_from([True, UNTIL_SUCCESS]), st.data())
 @settings(max_examples=cases(60))
-def test_any_graph_stopped_at_any_step_has_not_happened_and_runs_again(run, seed, stop, breathes, data):
+def test_any_graph_stopped_at_any_step_has_not_happened_and_runs_again(run, seed, stop, breathes, keep, data):
     names = steps_of(seed, True)
     if names:
         index = data.draw(st.integers(0, len(names) - 1))
-        assert run(stop_at(seed, index, stop, breathes)) in ENDS[stop]
+        assert run(stop_at(seed, index, stop, breathes, keep)) in ENDS[stop]
 
 
 @pytest.mark.slow
@@ -310,13 +316,13 @@ class Interrupting:
         self.left -= 1
 
 
-def stopped_at_call(at: int, stopped: Stopped) -> tuple[bool, bool]:
+def stopped_at_call(at: int, stopped: Stopped, keep: Any) -> tuple[bool, bool]:
     """Run a backward that is interrupted at call `at`; return whether it came so far, and whether it raised that."""
     interrupting = Interrupting(at)
     before = sys.getprofile()
     sys.setprofile(interrupting)
     try:
-        stopped.blocking_backward()
+        stopped.blocking_backward(keep)
     except KeyboardInterrupt:
         return True, True
     finally:
@@ -327,23 +333,27 @@ def stopped_at_call(at: int, stopped: Stopped) -> tuple[bool, bool]:
 @pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("keep", [True, UNTIL_SUCCESS])
 @pytest.mark.parametrize("seed", range(3))
-def test_ctrl_c_at_any_call_of_a_blocking_backward_leaves_it_done_or_undone(seed, monkeypatch):
+def test_ctrl_c_at_any_call_of_a_blocking_backward_leaves_it_done_or_undone(seed, keep, monkeypatch):
     # One that comes while a generator is being dropped goes nowhere, as any exception would.
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
     undone = 0
     for at in range(100_000):
         stopped = Stopped(seed, None, raise_trouble, suspends=False)
-        came_so_far, was_raised = stopped_at_call(at, stopped)
+        came_so_far, was_raised = stopped_at_call(at, stopped, keep)
+        is_released = False
         if stopped.has_not_happened():
             assert was_raised
             undone += 1
         else:
             assert stopped.has_happened(), at
+            is_released = keep == UNTIL_SUCCESS
         if not came_so_far:
             break
         # No lock is held, nothing is half released, and the caller may go on.
         assert not BLOCKING.get()
-        stopped.blocking_backward()
-        assert stopped.has_happened(), at
+        if not is_released:
+            stopped.blocking_backward(keep)
+            assert stopped.has_happened(), at
     assert undone > 100

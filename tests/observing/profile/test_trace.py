@@ -18,6 +18,7 @@ from examples import async_rule
 from tests.core.engine.heavy import heavy_calling, large
 from tests.observing.profile.programs import Nested
 from tests.observing.profile.trace_format import violations
+from tests.support.failing import Trouble, raising
 from tests.support.loops import one_loop
 
 
@@ -108,6 +109,21 @@ def test_bytes_saved_go_up_in_the_forward_and_back_to_zero_in_the_backward(tmp_p
     counts = [event["args"]["bytes"] for event in events if event["name"] == "bytes saved"]
 
     assert counts == [128, 192, 128, 0]
+
+
+def test_bytes_saved_until_success_stay_after_a_failure_and_go_at_the_end_of_the_backward_that_succeeds(
+    tmp_path: Path,
+) -> None:
+    with ag.profile() as prof:
+        x = ag.tensor(np.ones(8), requires_grad=True)
+        loss = np.tanh(x * x).sum()
+        with x.register_hook(raising(Trouble("once"))), pytest.raises(Trouble):
+            ag.sync.backward(loss, retain_graph="until_success")
+        ag.sync.backward(loss, retain_graph="until_success")
+    _, events = traced(prof, tmp_path)
+    counts = [event["args"]["bytes"] for event in events if event["name"] == "bytes saved"]
+
+    assert counts == [128, 192, 0]
 
 
 @one_loop

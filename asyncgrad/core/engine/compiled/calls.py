@@ -145,6 +145,8 @@ def is_traced(node: Any) -> bool:
     return (
         meta is not None
         and node.is_traceable
+        # A NodeTask looks whether it has answered already.
+        and not node.is_memoized
         and not node.is_async
         and not (meta.pre_hooks or meta.post_hooks or meta.tensor_pre_hooks or meta.retains_grad_hooks)
         and meta.holder is None

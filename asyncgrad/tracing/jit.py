@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, final, overload
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..optim.optimizer import Optimizer
 from .explanation import Explanation, explain
 from .jitted import ALL, Jitted
+from .jitted_coroutine import JittedCoroutine
 from .runner import missing_extra
 from .train_step import Clipping, TrainStep
 
@@ -42,8 +43,10 @@ class Jit:
         A function with the arguments of `fn`; without `fn`, a decorator.
 
     Raises:
-        ArgumentTypeError: `fn` is no function, or an `async def`.
+        ArgumentTypeError: `fn` is no function, or a generator.
         ArgumentError: an option is invalid.
+
+    Of an `async def`, the statements between its awaits are compiled, each run of them as a function.
 
     Source: jax.jit.
 
@@ -69,6 +72,16 @@ class Jit:
 
     @overload
     def __call__(
+        self,
+        fn: Callable[..., Coroutine[Any, Any, Any]],
+        *,
+        static: str | Iterable[str] = (),
+        backend: str = "auto",
+        verify: int = 2,
+    ) -> JittedCoroutine: ...
+
+    @overload
+    def __call__(
         self, fn: Callable[..., Any], *, static: str | Iterable[str] = (), backend: str = "auto", verify: int = 2
     ) -> Jitted: ...
 
@@ -80,6 +93,10 @@ class Jit:
             return functools.partial(self, static=static, backend=backend, verify=verify)
         _check(fn, "ag.jit", backend, verify)
         function, bound = _unbound(fn)
+        if inspect.iscoroutinefunction(function):
+            if static:
+                raise ArgumentError(f"{function.__qualname__} is an async def, whose segments take no static arguments")
+            return JittedCoroutine(function, backend, verify, bound)
         return Jitted(function, _static_names(function, static), backend, verify, bound)
 
     def train_step(
@@ -179,6 +196,10 @@ class Jit:
               %5 = multiply(%3, %0)
               %6 = add(%4, %5)
         """
+        if inspect.iscoroutinefunction(fn) or isinstance(fn, JittedCoroutine):
+            raise ArgumentTypeError(
+                takes("ag.jit.explain", "a plain function", fn, "pass one of the segments of ag.jit(fn).segments")
+            )
         if isinstance(fn, TrainStep):
             return explain(*fn.compiled(args, kwargs))
         return explain(fn if isinstance(fn, Jitted) else self(fn), args, kwargs)
@@ -190,11 +211,8 @@ class Jit:
 def _check(fn: Any, name: str, backend: str, verify: int) -> None:
     if not callable(fn) or isinstance(fn, type):
         raise ArgumentTypeError(takes(name, "a function", fn))
-    if inspect.iscoroutinefunction(fn):
-        raise ArgumentTypeError(
-            f"{name} takes plain functions, and {fn.__qualname__} is an async def: compile the functions that it "
-            "calls between its awaits"
-        )
+    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        raise ArgumentTypeError(takes(name, "a function", fn, "a generator keeps its variables between two values"))
     if backend not in _BACKENDS:
         raise ArgumentError(must_be("backend", " or ".join(map(repr, _BACKENDS)), backend))
     if backend == "runner" and missing_extra() is not None:
@@ -205,6 +223,9 @@ def _check(fn: Any, name: str, backend: str, verify: int) -> None:
 
 def _check_step(loss_fn: Any, optimizer: Any) -> None:
     check_function(loss_fn, "ag.jit.train_step", optimizer)
+    if inspect.iscoroutinefunction(loss_fn) or isinstance(loss_fn, JittedCoroutine):
+        hint = "compile the async def by ag.jit, and await loss.backward() and optimizer.step_async()"
+        raise ArgumentTypeError(takes("ag.jit.train_step", "a plain function", loss_fn, hint))
     if not isinstance(optimizer, Optimizer):
         hint = "write ag.jit.train_step(loss_fn, optim.Adam(params))"
         raise ArgumentTypeError(takes("ag.jit.train_step", "an Optimizer as its second argument", optimizer, hint))
@@ -222,7 +243,9 @@ def _clipping(norm: float | None, value: float | None) -> Clipping:
 def _unbound(fn: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return a plain function, and the arguments that it is bound to: the object of a method, or one that is called."""
     if isinstance(fn, types.MethodType):
-        return fn.__func__, (fn.__self__,)
+        return _unbound(fn.__func__)[0], (fn.__self__,)
+    if isinstance(fn, Jitted):
+        return fn.function, fn.bound
     if isinstance(fn, functools.partial):
         raise ArgumentTypeError(takes("ag.jit", "a function", fn, "write a lambda that calls it"))
     if isinstance(fn, (types.FunctionType, types.BuiltinFunctionType, np.ufunc)) or hasattr(fn, "__wrapped__"):

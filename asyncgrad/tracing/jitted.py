@@ -217,7 +217,8 @@ class Jitted:
         self._backend = backend
         self._around = around
         functools.update_wrapper(self, function)
-        self._bound = bound
+        #: The object of a method.
+        self.bound: tuple[Any, ...] = bound
         self.function = function
         self._static = StaticArguments(function, static) if static else None
         self._verify = verify
@@ -236,7 +237,7 @@ class Jitted:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Return the function as a method of an instance."""
-        return self if instance is None or self._bound else types.MethodType(self, instance)
+        return self if instance is None or self.bound else types.MethodType(self, instance)
 
     def __copy__(self) -> Jitted:
         return self
@@ -269,7 +270,7 @@ class Jitted:
         Raises:
             GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
         """
-        args = (*self._bound, *args)
+        args = (*self.bound, *args)
         if isinstance(GENERATOR.get(), TracedGenerator):
             # Within another compiled function, which is traced: a part of that program.
             return self.function(*args, **kwargs)

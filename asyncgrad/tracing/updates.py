@@ -43,7 +43,7 @@ class Formula(NamedTuple):
         """Return the new values of an array and its state; None for each where there is no gradient.
 
         Raises:
-            Untraceable: it has no state yet.
+            Untraceable: it has no state yet, or a new value would lie otherwise in memory than the old one.
         """
         if grad is None:
             return [None] * (1 + len(self.names))
@@ -51,7 +51,12 @@ class Formula(NamedTuple):
             raise Untraceable("the optimizer has no state of a parameter yet")
         gradient = np.negative(grad) if self.maximize else grad
         state, numbers = others[self.state : self.state + len(self.names)], others[slice(*self.numbers)]
-        return [as_array(one) for one in self.function(array, *state, gradient, *numbers)]
+        found = [as_array(one) for one in self.function(array, *state, gradient, *numbers)]
+        for old, new in zip((array, *state), found, strict=True):
+            if new.strides != old.strides:
+                # The bits of the products of later steps depend on it.
+                raise Untraceable("a parameter would lie otherwise in memory after it")
+        return found
 
 
 @final

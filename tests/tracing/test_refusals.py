@@ -241,14 +241,6 @@ def test_what_is_no_function_is_refused(what):
         ag.jit(what)
 
 
-def test_an_async_function_is_refused_with_what_to_do():
-    async def function(x):
-        return x
-
-    with pytest.raises(ArgumentTypeError, match="async def: compile the functions that it calls between its awaits"):
-        ag.jit(function)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

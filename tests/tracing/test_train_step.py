@@ -163,6 +163,24 @@ async def test_a_parameter_without_a_gradient_stays_and_one_that_is_frozen_too()
     assert step._jitted.counts["replayed"] == 3
 
 
+async def test_a_parameter_stays_in_fortran_order():
+    w = ag.tensor(np.asfortranarray(np.arange(6.0).reshape(2, 3)), requires_grad=True)
+    assert w.numpy().flags.f_contiguous
+    step = ag.jit.train_step(lambda x: (x @ w).sum(), optim.Adam([w], lr=0.5))
+    for index in range(8):
+        await step(np.full((4, 2), float(index)))
+        assert w.numpy().flags.f_contiguous
+
+
+async def test_a_compiled_function_is_taken_as_the_function():
+    w = ag.tensor([1.0, 2.0], requires_grad=True)
+    step = ag.jit.train_step(ag.jit(lambda x: (w * x).sum()), optim.SGD([w], lr=1.0))
+    for _ in range(6):
+        await step(np.ones(2))
+    assert w.tolist() == [-5.0, -4.0]
+    assert step._jitted.counts["replayed"] == 2
+
+
 async def test_a_step_neither_reads_nor_changes_grads():
     w = ag.tensor([1.0, 2.0], requires_grad=True)
     w.grad = ag.tensor([5.0, 5.0])
@@ -409,7 +427,7 @@ def test_arguments_that_do_not_fit_are_refused():
         ag.jit.train_step(optimizer, lambda: w.sum())  # type: ignore[arg-type]
     with pytest.raises(errors.ArgumentTypeError, match="an Optimizer as its second argument"):
         ag.jit.train_step(lambda: w.sum(), [w])  # type: ignore[arg-type]
-    with pytest.raises(errors.ArgumentTypeError, match="async def"):
+    with pytest.raises(errors.ArgumentTypeError, match=r"compile the async def by ag\.jit"):
         ag.jit.train_step(waits, optimizer)
     with pytest.raises(errors.ArgumentError, match="give one of the two"):
         ag.jit.train_step(lambda: w.sum(), optimizer, clip_grad_norm=1.0, clip_grad_value=1.0)

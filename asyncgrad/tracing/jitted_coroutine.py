@@ -1,0 +1,69 @@
+"""A compiled `async def`: it runs as it is, and the statements between its awaits run as programs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, final
+
+from .jitted import Jitted
+from .segments import cut
+from .trace import Untraceable
+
+__all__ = ["JittedCoroutine"]
+
+
+@final
+class JittedCoroutine:
+    """What `ag.jit` returns for an `async def`.
+
+    Args:
+        function: the `async def`.
+        backend: as for `ag.jit`.
+        verify: as for `ag.jit`.
+        bound: its first arguments: the object of a method.
+
+    Attributes:
+        segments: the compiled functions of its segments, in their order.
+        reason: why there are none.
+    """
+
+    def __init__(self, function: Callable[..., Any], backend: str, verify: int, bound: tuple[Any, ...] = ()) -> None:
+        functools.update_wrapper(self, function)
+        if sys.version_info >= (3, 12):
+            inspect.markcoroutinefunction(self)
+        self.segments: list[Jitted] = []
+        self.reason: str | None = None
+        self._bound = bound
+        self._function = function
+
+        def compiled(segment: types.FunctionType) -> Jitted:
+            self.segments.append(Jitted(segment, (), backend, verify))
+            return self.segments[-1]
+
+        try:
+            if not isinstance(function, types.FunctionType):
+                raise Untraceable("its source is not known")
+            self._function = cut(function, compiled)
+        except Untraceable as error:
+            self.reason = str(error)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Return the function as a method of an instance."""
+        return self if instance is None or self._bound else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        name = getattr(self._function, "__qualname__", repr(self._function))
+        if self.reason is not None:
+            return f"<ag.jit of {name}: eager, {self.reason}>"
+        calls = sum(one.counts["calls"] for one in self.segments)
+        replayed = sum(one.counts["replayed"] for one in self.segments)
+        count = f"{len(self.segments)} segment" + "s" * (len(self.segments) != 1)
+        return f"<ag.jit of {name}: {count}, {replayed} of {calls} calls replayed>"
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns; suspends where that does."""
+        return await self._function(*self._bound, *args, **kwargs)

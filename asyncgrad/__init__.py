@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .core.function.once_differentiable import once_differentiable as once_differentiable
     from .core.graph.anomaly import detect_anomaly as detect_anomaly
     from .core.graph.promotion import warn_on_promotion as warn_on_promotion
+    from .core.requests.batched import batched as batched
+    from .core.requests.limit import limit as limit
     from .core.settings.context import enable_grad as enable_grad
     from .core.settings.context import is_grad_enabled as is_grad_enabled
     from .core.settings.context import no_grad as no_grad
@@ -69,6 +71,7 @@ __all__ = [
     "Tensor",
     "asarray",
     "backward",
+    "batched",
     "checkpoint",
     "checkpoint_chain",
     "checkpoint_sequential",
@@ -98,6 +101,7 @@ __all__ = [
     "jit",
     "jvp",
     "learn",
+    "limit",
     "loop_budget",
     "nn",
     "no_full_collections",
@@ -164,6 +168,8 @@ if not TYPE_CHECKING:
             ".core.function.once_differentiable": ["once_differentiable"],
             ".observing.profile": ["profile"],
             ".observing.progress": ["progress"],
+            ".core.requests.batched": ["batched"],
+            ".core.requests.limit": ["limit"],
             ".core.settings.scheduling": ["loop_budget", "no_full_collections", "offload_threshold", "workers"],
             ".core.tensor": ["Tensor", "asarray", "tensor"],
             ".testing": ["gradcheck", "gradgradcheck"],

@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from .core.engine.step_callbacks import add_step_callback as add_step_callback
     from .core.engine.workers import Statistics as Statistics
     from .core.engine.workers import statistics as statistics
+    from .core.requests.batched import BatchStatistics as BatchStatistics
+    from .core.requests.limit import LimitStatistics as LimitStatistics
     from .observing.telemetry import OpenTelemetryInstrumentor as OpenTelemetryInstrumentor
 
 __all__ = [
     "BackwardDescription",
+    "BatchStatistics",
     "CPU_DEVICE",
     "Capture",
     "CompiledStats",
@@ -44,6 +47,7 @@ __all__ = [
     "EngineDescription",
     "ExecInfo",
     "GraphTask",
+    "LimitStatistics",
     "LockDescription",
     "NO_DEVICE",
     "NodeDescription",
@@ -73,6 +77,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".observing.telemetry": ["OpenTelemetryInstrumentor"],
+            ".core.requests.batched": ["BatchStatistics"],
+            ".core.requests.limit": ["LimitStatistics"],
             ".core.engine.compiled.api": ["compiled_source", "compiled_stats"],
             ".core.engine.compiled.cache": ["CompiledStats"],
             ".core.engine.completion": ["warn"],

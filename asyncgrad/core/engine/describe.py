@@ -26,7 +26,7 @@ from ..graph.naming import HIGHEST_NUMBER, identify
 from ..settings.callers import is_own_file
 from ..settings.context import CURRENT_GRAPH_TASK
 from ..settings.scheduling import CLOCK
-from .await_stack import is_asyncio, suspended_frames, tasks_behind
+from .await_stack import is_asyncio, local_of, named_wait, suspended_frames, tasks_behind
 from .body import Body
 from .dependency_executor import DependencyExecutor
 from .device import open_devices
@@ -321,7 +321,7 @@ class _Stacks:
             stack = self.frames[thread] = list(_outwards(top))
             for frame in stack:
                 self.thread_of[frame] = thread
-                if frame.f_code in DRIVING and (task := _local(frame, "graph_task")) is not None:
+                if frame.f_code in DRIVING and (task := local_of(frame, "graph_task")) is not None:
                     self.drivers.setdefault(task, frame)
             del stack, top
 
@@ -354,16 +354,6 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-def _local(frame: FrameType, name: str) -> Any:
-    """Return a local variable of a frame, and leave no second reference to the others."""
-    variables = frame.f_locals
-    found = variables.get(name)
-    if type(variables) is dict:
-        # Before Python 3.13 the frame keeps this copy, which would hold gradients for as long as the frame lives.
-        variables.clear()
-    return found
 
 
 def _suspended() -> list[GraphTask]:
@@ -507,14 +497,16 @@ def _lock_of(task: GraphTask, node: Node) -> LockDescription | None:
 def _waited_for(frames: list[FrameType], waiter: Any) -> str | None:
     """Return what suspended frames wait for, outermost first, as far as that is known."""
     for frame in reversed(frames):
-        if frame.f_code in DRIVING and (nested := _local(frame, "graph_task")) is not None:
+        if frame.f_code in DRIVING and (nested := local_of(frame, "graph_task")) is not None:
             return f"backward {nested.id}"
         if frame.f_code is acquire_permit.__code__:
-            return f"a permit of device '{_local(frame, 'device')}'"
+            return f"a permit of device '{local_of(frame, 'device')}'"
         if frame.f_code is acquire.__code__:
             return "the lock of this node"
         if frame.f_code is join.__code__:
             return "a worker thread"
+        if (named := named_wait(frame)) is not None:
+            return named
     others = [f"task {other.get_name()}{_place(other)}" for other in tasks_behind(waiter)]
     if others:
         return _listed(others[:SHOWN], len(others))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 from ..arrays.tensor_base import TensorBase
 from ..graph.body_signals import OffloadSignal
 from ..settings.observers import STEPS, StepObserver
+from .await_stack import STEPPED
 from .body import run_here
 
 if TYPE_CHECKING:
@@ -133,6 +134,11 @@ class ObservedSteps:
         for observer in self._observers:
             observer.admitted(node)
 
+    def waits_for(self, node: Any, what: str) -> None:
+        """Tell the observers what the body of a node is about to wait for."""
+        for observer in self._observers:
+            observer.waits_for(node, what)
+
     def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
         """Tell the observers that another process has run a part of a node."""
         for observer in self._observers:
@@ -195,6 +201,9 @@ class _Steps:
         finally:
             # The traceback of an error refers to this frame: leave no cycle.
             del step, argument, coroutine
+
+
+STEPPED[_Steps.__await__.__code__] = "coroutine"
 
 
 def observe_steps(graph_task: ObservableBackward) -> ObservedSteps | None:

@@ -442,7 +442,7 @@ class DepthScheduler:
         #: A heap of the keys of `_counts`, negated.
         self._depths: list[int] = []
         #: A heap of the drivers that wait, the deepest first, then first in, first out.
-        self._waiting: list[tuple[int, int, OneShotEvent]] = []
+        self._waiting: list[tuple[int, int, OneShotEvent | _Sleeper]] = []
         self._next_arrival = itertools.count().__next__
 
     def __len__(self) -> int:
@@ -465,6 +465,14 @@ class DepthScheduler:
             heappush(self._waiting, (-depth, self._next_arrival(), event))
             await event
 
+    def when_asleep(self, callback: Callable[[], object]) -> None:
+        """Call `callback()` once, on the loop, as soon as no driver is counted: each of them sleeps or has ended.
+
+        At least one is counted now. It is called after the driver that was counted last has run as far as it could.
+        """
+        # Behind all drivers, whose depths are 0 and more.
+        heappush(self._waiting, (1, self._next_arrival(), _Sleeper(callback)))
+
     def leave(self, depth: int) -> None:
         """Stop counting a driver: it goes on now, or it has been cancelled."""
         self._counts[depth] -= 1
@@ -483,5 +491,23 @@ class DepthScheduler:
         waiting = self._waiting
         while waiting and waiting[0][2].is_done():
             heappop(waiting)
-        if waiting and -waiting[0][0] >= self._deepest():
-            heappop(waiting)[2].set()
+        while waiting and -waiting[0][0] >= self._deepest():
+            _, _, next_one = heappop(waiting)
+            next_one.set()
+            if isinstance(next_one, OneShotEvent):
+                # A driver, after which this is called again.
+                return
+
+
+@final
+class _Sleeper:
+    """What waits, like the drivers, for those that are deeper: for all of them."""
+
+    __slots__ = ("set",)
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.set: Callable[[], object] = callback
+
+    def is_done(self) -> bool:
+        """Tell whether it waits no more: it always does."""
+        return False

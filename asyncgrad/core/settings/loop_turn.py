@@ -121,6 +121,15 @@ class LoopTurn:
                 return
             queue = self._returned
 
+    def last_in_line(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
+        """Return what is done once all have gone on who wait for `loop` to turn now; None where nobody does."""
+        if loop is not self._loop:
+            return None
+        for queue in (self._waiting, self._returned):
+            if queue:
+                return queue[-1]
+        return None
+
     def _schedule(self) -> None:
         assert self._loop is not None
         self._number += 1

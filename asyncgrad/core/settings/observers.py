@@ -256,6 +256,9 @@ class StepObserver:
     def admitted(self, node: Any) -> None:
         """Note that the body of a node begins now on a device that limits how many do at a time."""
 
+    def waits_for(self, node: Any, what: str) -> None:
+        """Note what the body of a node is about to wait for, where that has a name, as in `limit 'solver'`."""
+
     def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
         """Note that another process has run a part of a node.
 

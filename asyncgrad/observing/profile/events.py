@@ -63,6 +63,7 @@ class ProfileEvent(NamedTuple):
         device_ended: when the device had done it.
         device_time: the nanoseconds that it took the device: without the waits of a node that suspends.
         kernels: how many kernels were launched, as far as the device counts them; None where it does not.
+        waited_for: what its body has waited for that has a name, as in `limit 'solver', 3 before it`.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -107,6 +108,7 @@ class ProfileEvent(NamedTuple):
     device_ended: int | None = None
     device_time: int | None = None
     kernels: int | None = None
+    waited_for: tuple[str, ...] = ()
 
     @property
     def duration(self) -> int | None:
@@ -437,6 +439,7 @@ class _Reader:
             forward_sequence_nr=None if call is None else -call.facts.key,
             line=None if call is None else self._line(call.code, call.instruction),
             admitted=_ns(run.admitted),
+            waited_for=tuple(what for _, what in run.waited_for),
         )
 
     def _worker(self, run: WorkerRun | None) -> dict[str, Any]:
@@ -528,6 +531,7 @@ def _until(end: float, run: NodeRun) -> NodeRun:
     found.suspended = [time for time in run.suspended if time <= end]
     found.resumed = [time for time in run.resumed if time <= end]
     found.admitted = None if run.admitted is None or run.admitted > end else run.admitted
+    found.waited_for = [wait for wait in run.waited_for if wait[0] <= end]
     found.workers = [worker for worker in run.workers if worker.ended <= end]
     return found
 

@@ -111,6 +111,7 @@ class NodeRun:
         "status",
         "suspended",
         "thread",
+        "waited_for",
         "workers",
     )
 
@@ -123,6 +124,8 @@ class NodeRun:
         self.resumed: list[float] = []
         self.workers: list[WorkerRun] = []
         self.admitted: float | None = None
+        #: When it was about to wait for something that has a name, and for what.
+        self.waited_for: list[tuple[float, str]] = []
         self.began: float = began
         self.ended: float | None = None
         self.status: str = "running"
@@ -476,6 +479,12 @@ class _RecordedBackward(StepObserver):
         run = self._running.get(node)
         if run is not None:
             run.admitted = self._clock()
+
+    def waits_for(self, node: Any, what: str) -> None:
+        """Note the time, and what it is."""
+        run = self._running.get(node)
+        if run is not None:
+            run.waited_for.append((self._clock(), what))
 
     def ran_elsewhere(self, node: Any, where: str, seconds: float, waited: float) -> None:
         """Note where and when: in the middle of the wait, since nothing is known of the way there and back."""

@@ -259,6 +259,7 @@ def _arguments(event: ProfileEvent) -> dict[str, Any]:
         "inside of backward": event.parent_graph_task_id,
         "reentrant depth": event.reentrant_depth if event.kind == "backward" else None,
         "device": event.device,
+        "waited for": "; ".join(event.waited_for) or None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

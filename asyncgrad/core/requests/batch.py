@@ -1,0 +1,408 @@
+"""One request of a batched function: the items that wait for it, when it is sent, and who gets which result.
+
+A batch is sent when it is full, when its time is up, or when nothing else can run. The last is known in three steps:
+
+1. Each backward that has called sleeps: its nodes that are ready have all been started, and those that run wait. The
+   scheduler of its drivers tells (`DepthScheduler.when_asleep`).
+2. All who waited for the loop to turn when the batch was opened have had their turn: other backward passes, say, that
+   had spent the loop's time budget. Those who come later are not waited for, or a loop that is always busy would
+   never send anything.
+3. The loop has turned twice without another call: a task that is started, or woken, calls in the next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from ...errors import ArgumentError, ArgumentTypeError
+from ..engine.await_stack import NAMED_WAITS, named_wait, suspended_frames
+from ..engine.eager_task import EagerTask
+from ..engine.loops import OneShotEvent, wait_through_cancellation
+from ..settings.arguments import must_be
+from ..settings.context import BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, TRAINING_STEPS
+from ..settings.loop_turn import HERE
+from .callers import URGENCY, Urgency, calling_backward, current_urgency, most_urgent, tell_profiles
+
+if TYPE_CHECKING:
+    from ..engine.task_group import DepthScheduler
+
+__all__ = ["Batch", "BatchOwner", "Reason", "make_context"]
+
+Reason = Literal["full", "max_wait", "idle"]
+
+#: So many turns without another call, and the batch is sent.
+_QUIET_TURNS = 2
+#: After so many looks it is sent although there are new calls in each turn: they may never end.
+_MOST_LOOKS = 64
+
+
+class BatchOwner:
+    """Abstract: the function that a batch belongs to, as the batch sees it."""
+
+    __slots__ = ()
+
+    #: What errors and descriptions call it.
+    name: str
+    #: Takes the items, and returns their results.
+    function: Callable[[list[Any]], Awaitable[Any]]
+    max_size: int | None
+    max_wait: float | None
+    #: Returns the key of an item, where results are found by keys.
+    key: Callable[[Any], Hashable] | None
+    #: Strong references: asyncio itself holds tasks weakly.
+    running: set[EagerTask]
+
+    def note_closed(self, batch: Batch) -> None:
+        """Note that a batch takes no further item."""
+        raise NotImplementedError(f"{type(self).__name__} must implement note_closed(batch)")
+
+    def note_sent(self, batch: Batch, reason: Reason) -> None:
+        """Count a request."""
+        raise NotImplementedError(f"{type(self).__name__} must implement note_sent(batch, reason)")
+
+    def note_dropped(self) -> None:
+        """Count an item whose caller was cancelled before it was sent."""
+        raise NotImplementedError(f"{type(self).__name__} must implement note_dropped()")
+
+
+@final
+class _Place:
+    """The place of one caller in a batch."""
+
+    __slots__ = ("backward", "future", "item", "since", "urgency")
+
+    def __init__(self, item: Any, future: asyncio.Future[Any], since: float) -> None:
+        self.item, self.future, self.since = item, future, since
+        self.backward = calling_backward()
+        self.urgency: Urgency = current_urgency()
+
+
+def make_context() -> Context:
+    """Return a copy of this context in which a request runs: outside of every backward, since it is for several."""
+    context = copy_context()
+    context.run(_leave_backward)
+    return context
+
+
+def _leave_backward() -> None:
+    CURRENT_GRAPH_TASK.set(None)
+    CURRENT_NODE.set(None)
+    TRAINING_STEPS.set(())
+    BLOCKING.set(False)
+
+
+@final
+class Batch:
+    """The items of one request, on one event loop.
+
+    Args:
+        owner: the batched function.
+        loop: the running loop.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_calls",
+        "_calls_seen",
+        "_context",
+        "_ended",
+        "_in_line",
+        "_is_sent",
+        "_looks",
+        "_owner",
+        "_places",
+        "_quiet",
+        "_schedulers",
+        "_task",
+        "_timer",
+        "is_closed",
+        "loop",
+    )
+
+    def __init__(self, owner: BatchOwner, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        #: Whether it takes no further item: it is sent in the next turn, or all its callers have gone.
+        self.is_closed = False
+        self._is_sent = False
+        self._owner = owner
+        #: The callers that wait, in the order of their calls: a dict, since any of them may go.
+        self._places: dict[_Place, None] = {}
+        #: That of the first caller, which the request runs in.
+        self._context = make_context()
+        self._schedulers: set[DepthScheduler] = set()
+        self._calls = self._calls_seen = self._quiet = self._looks = 0
+        #: Done once all have gone on who waited for the loop to turn at the first look.
+        self._in_line: asyncio.Future[None] | None = None
+        self._task: EagerTask | None = None
+        #: Set when the request ends; there only where somebody waits for that.
+        self._ended: OneShotEvent | None = None
+        self._timer: asyncio.Handle | None = None
+        if owner.max_wait == 0.0:
+            # A timer of no length would wait for the next tick of the loop's clock, a millisecond of uvloop's.
+            self._timer = loop.call_soon(self._send, "max_wait", context=Context())
+        elif owner.max_wait is not None:
+            self._timer = loop.call_later(owner.max_wait, self._send, "max_wait", context=Context())
+        self._look_soon()
+
+    def __len__(self) -> int:
+        """Return how many callers wait."""
+        return len(self._places)
+
+    def __str__(self) -> str:
+        """What a caller waits for."""
+        items = f"{len(self)} item" + "s" * (len(self) != 1)
+        if not self._is_sent:
+            return f"a request of {self._owner.name}, not sent yet, with {items}"
+        coroutine = None if self._task is None else self._task.get_coro()
+        waits = (named_wait(frame) for frame in suspended_frames(coroutine))
+        behind = next((f", which waits for {what}" for what in waits if what is not None), "")
+        return f"a request of {self._owner.name} with {items}{behind}"
+
+    def waits(self) -> list[float]:
+        """Return for how many seconds each item has waited to be sent."""
+        now = self.loop.time()
+        return [now - place.since for place in list(self._places)]
+
+    async def ask(self, item: Any) -> Any:
+        """Add an item, and return its result once the request has ended.
+
+        A caller that is cancelled takes its item back; the last one to go cancels the request, and waits for its end.
+        """
+        place, task = self._add(item), None
+        try:
+            tell_profiles(self)
+            return await _answer_of(place, self)
+        except GeneratorExit:
+            # The coroutine is being closed, in any thread: nothing may be awaited.
+            if (task := self._leave(place)) is not None:
+                self._abandon(task)
+            raise
+        except asyncio.CancelledError:
+            if (task := self._leave(place)) is not None:
+                await self._cancel(task)
+            raise
+        finally:
+            # The traceback of an error refers to this frame: leave no cycle.
+            del place, item, task
+
+    def _add(self, item: Any) -> _Place:
+        place = _Place(item, self.loop.create_future(), self.loop.time())
+        self._places[place] = None
+        self._calls += 1
+        scheduler = None if place.backward is None else place.backward.scheduler
+        if scheduler is not None and scheduler.loop is self.loop:
+            self._schedulers.add(scheduler)
+        if len(self) == self._owner.max_size:
+            self._send("full")
+        return place
+
+    def _leave(self, place: _Place) -> EagerTask | None:
+        """Take a caller out that waits no more; return the request that runs if nobody else waits for it."""
+        if place not in self._places:
+            # It had its answer already.
+            return None
+        del self._places[place]
+        if not self._is_sent:
+            self._owner.note_dropped()
+        if self._places:
+            return None
+        if not self.is_closed:
+            self._close()
+        return self._task
+
+    def _abandon(self, task: EagerTask) -> None:
+        """Cancel the request without waiting for its end; from any thread."""
+        if asyncio._get_running_loop() is self.loop:
+            task.cancel()
+            return
+        # RuntimeError: the loop is closed, and the request never goes on.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(task.cancel)
+
+    async def _cancel(self, task: EagerTask) -> None:
+        """Cancel the request, and wait for its end; raise what it raises in place of its cancellation."""
+        # A loop that ends cancels callers and request alike; a second time would interrupt its clean-up.
+        if not task.cancelling():
+            task.cancel()
+        await wait_through_cancellation(task.done, self._wait_for_end)
+        error = None if task.cancelled() else task.exception()
+        try:
+            if error is not None:
+                raise error
+        finally:
+            # As in `ask`.
+            del error, task
+
+    async def _wait_for_end(self) -> None:
+        self._ended = OneShotEvent(self.loop)
+        await self._ended
+
+    # --- when it is sent ----------------------------------------------------------------------------
+
+    def _look_soon(self) -> None:
+        # An empty context, that of the batch: the loop keeps no caller's alive.
+        self.loop.call_soon(self._look, context=Context())
+
+    def _look(self, _: object = None) -> None:
+        """Send the batch if nothing else can run, or look again when that may have changed."""
+        if self.is_closed:
+            return
+        for scheduler in self._schedulers:
+            if len(scheduler):
+                scheduler.when_asleep(self._look)
+                return
+        self._looks += 1
+        if self._looks >= _MOST_LOOKS:
+            self._send("idle")
+            return
+        if self._looks == 1:
+            self._in_line = HERE.turn.last_in_line(self.loop)
+            if self._in_line is not None:
+                self._in_line.add_done_callback(self._look, context=Context())
+                return
+        self._quiet = self._quiet + 1 if self._calls == self._calls_seen else 0
+        self._calls_seen = self._calls
+        if self._quiet == _QUIET_TURNS:
+            self._send("idle")
+        else:
+            self._look_soon()
+
+    def _close(self) -> None:
+        self.is_closed = True
+        self._schedulers.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._owner.note_closed(self)
+
+    def _send(self, reason: Reason) -> None:
+        if self.is_closed:
+            return
+        self._close()
+        self._context.run(URGENCY.set, most_urgent(place.urgency for place in self._places))
+        name = f"a request of {self._owner.name}"
+        self._task = EagerTask(self._run(reason), loop=self.loop, context=self._context, name=name, on_end=self._end)
+        self._owner.running.add(self._task)
+        # Not at once: the caller that has filled it would run the request on its own stack.
+        self._task.start_later()
+
+    # --- its results --------------------------------------------------------------------------------
+
+    async def _run(self, reason: Reason) -> None:
+        """Make the request, and give each caller its result, or the error; raise the error where nobody gets it."""
+        if not self._drop_cancelled():
+            return
+        self._is_sent = True
+        self._owner.note_sent(self, reason)
+        places = list(self._places)
+        try:
+            found = await self._owner.function([place.item for place in places])
+            for place, result in zip(places, self._results_of(found, places), strict=True):
+                if place in self._places and not place.future.done():
+                    place.future.set_result(result)
+            self._places.clear()
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            # As if each caller had awaited the request itself. The loop raises the last two.
+            self._cancel_callers()
+            raise
+        except BaseException as error:
+            if not self._places:
+                raise
+            self._refuse(error)
+        finally:
+            # The traceback of an error refers to this frame: leave no cycle.
+            del self, places
+
+    def _drop_cancelled(self) -> bool:
+        """Drop the items of callers that have been cancelled and have not gone on since; tell whether any is left."""
+        for place in [place for place in self._places if place.future.done()]:
+            del self._places[place]
+            self._owner.note_dropped()
+        return bool(self._places)
+
+    def _cancel_callers(self) -> None:
+        for place in self._take_waiting():
+            place.future.cancel()
+
+    def _take_waiting(self) -> list[_Place]:
+        waiting = [place for place in self._places if not place.future.done()]
+        self._places.clear()
+        return waiting
+
+    def _refuse(self, error: BaseException) -> None:
+        """Give the error to every caller: a copy to each backward, which adds notes on its own node."""
+        errors: dict[Any, BaseException] = {}
+        for place in self._take_waiting():
+            of_this = errors.get(place.backward)
+            if of_this is None:
+                of_this = errors[place.backward] = _copy(error) if errors else error
+            place.future.set_exception(of_this)
+            # Counts as retrieved: a caller may be closed before it goes on.
+            place.future.exception()
+
+    def _results_of(self, found: Any, places: Sequence[_Place]) -> Sequence[Any]:
+        """Return the result of each item; raise where what the function returned has not one for each."""
+        name, key = self._owner.name, self._owner.key
+        if key is not None:
+            if not isinstance(found, Mapping):
+                raise ArgumentTypeError(must_be(f"what {name} returns", "a dict of results by key", found))
+            keys = [key(place.item) for place in places]
+            missing = [one for one in keys if one not in found]
+            if missing:
+                raise ArgumentError(
+                    f"{name} was given {len(places)} items, and what it returned has no result for the key "
+                    f"{missing[0]!r}: return a dict with one for each key(item)"
+                )
+            return [found[one] for one in keys]
+        if not isinstance(found, (list, tuple)):
+            hint = "return list(results)" if hasattr(found, "__len__") else "return a result for each item"
+            raise ArgumentTypeError(must_be(f"what {name} returns", "a list", found, hint))
+        if len(found) != len(places):
+            raise ArgumentError(
+                f"{name} was given {len(places)} items and returned {len(found)} results: return one for each item, in "
+                "the order of the items"
+            )
+        return found
+
+    def _end(self, task: EagerTask) -> None:
+        self._owner.running.discard(task)
+        self._task = None
+        # Cancelled before its first step, it has told nobody.
+        self._cancel_callers()
+        if not task.cancelled():
+            # Counts as retrieved: the callers have it, or the last one raises it.
+            task.exception()
+        if self._ended is not None:
+            self._ended.set()
+
+
+async def _answer_of(place: _Place, batch: Batch) -> Any:
+    """Wait for the result of one caller; `describe_running` finds `batch` here."""
+    try:
+        return await place.future
+    finally:
+        # As in `Batch.ask`.
+        del place, batch
+
+
+NAMED_WAITS[_answer_of.__code__] = "batch"
+
+
+def _copy(error: BaseException) -> BaseException:
+    """Return a copy of an error, whose notes are its own; the error itself where it cannot be copied."""
+    try:
+        copied = copy.copy(error)
+    except Exception:
+        return error
+    if type(copied) is not type(error) or copied.args != error.args:
+        return error
+    copied.__cause__, copied.__context__ = error.__cause__, error.__context__
+    copied.__suppress_context__ = error.__suppress_context__
+    if hasattr(error, "__notes__"):
+        copied.__notes__ = list(error.__notes__)
+    return copied.with_traceback(error.__traceback__)

@@ -1,0 +1,167 @@
+"""`ag.limit`: how many requests run at a time, and how many start in a time, for all who share the limit."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from types import TracebackType
+from typing import ParamSpec, TypeVar, final
+
+from ...errors import ArgumentError, ArgumentTypeError
+from ..settings.arguments import must_be, number, whole_number
+from ..settings.context import is_kind
+from .hedging import Hedged
+from .line import Line
+
+__all__ = ["LimitStatistics", "limit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitStatistics:
+    """What a limit has let through, and who waits for it now.
+
+    Attributes:
+        started: requests that have started so far.
+        running: requests that run now.
+        waiting: requests that wait to start.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> ag.limit(requests=4).statistics()
+        LimitStatistics(started=0, running=0, waiting=0)
+    """
+
+    started: int
+    running: int
+    waiting: int
+
+
+@final
+class limit:
+    """At most so many requests at a time, and at most so many starts in a time, for all who share the limit.
+
+    It is an async context manager, and a decorator of async functions, `ag.batched` ones among them. One object is
+    shared by all that it is used for, on all event loops and threads. A request that fails or is cancelled gives its
+    place back, and one that is cancelled while it waits leaves nothing behind. Of those that wait, that of the deepest
+    backward starts next, then that of the oldest one; `ag.engine.describe_running()` and profiles say who waits.
+
+    Do not hold it while you await a backward whose rules need it, too: they would wait for you.
+
+    Args:
+        requests: how many run at a time; None for any number.
+        rate: how many start in any `per` seconds; None for any number.
+        per: see `rate`.
+        name: what descriptions call it.
+        hedge_after: the seconds after which a call that has no answer is made a second time. The first answer counts,
+            and the other request is cancelled. Both take places, and both are starts. For decorated functions alone.
+
+    Raises:
+        ArgumentError: a number is 0 or negative, or all of `requests`, `rate` and `hedge_after` are missing.
+        ArgumentTypeError: an argument is no number, or what is decorated is no async function.
+
+    Example:
+        >>> import asyncio, asyncgrad as ag
+        >>> solver = ag.limit(requests=2, name="solver")
+        >>> running = []
+        >>> @solver
+        ... async def solve(x):
+        ...     running.append(solver.statistics().running)
+        ...     await asyncio.sleep(0)
+        ...     return 2 * x
+        >>> async def main():
+        ...     async with solver:
+        ...         return await asyncio.gather(*(solve(x) for x in range(4)))
+        >>> ag.run(main()), max(running)
+        ([0, 2, 4, 6], 2)
+    """
+
+    __slots__ = ("_hedge_after", "_line", "name")
+
+    def __init__(
+        self,
+        *,
+        requests: int | None = None,
+        rate: int | None = None,
+        per: float = 1.0,
+        name: str | None = None,
+        hedge_after: float | None = None,
+    ) -> None:
+        requests = None if requests is None else whole_number(requests, "requests", 1)
+        rate = None if rate is None else whole_number(rate, "rate", 1)
+        if (per := number(per, "per", 0.0)) == 0.0:
+            raise ArgumentError(must_be("per", "a number of seconds above 0", per))
+        if name is not None and not isinstance(name, str):
+            raise ArgumentTypeError(must_be("name", "a str", name))
+        self._hedge_after = None if hedge_after is None else number(hedge_after, "hedge_after", 0.0)
+        if requests is rate is hedge_after is None:
+            raise ArgumentError("ag.limit() limits nothing: write ag.limit(requests=4), or ag.limit(rate=10, per=1.0)")
+        self.name = name
+        self._line = Line(_title(name, requests, rate, per), requests, rate, per)
+
+    async def __aenter__(self) -> None:
+        """Take a place; suspends until it is the caller's turn."""
+        if self._hedge_after is not None:
+            raise ArgumentError(
+                "hedge_after= starts a call a second time, and a block cannot be: decorate a function, as in @limit, "
+                "or share a limit without hedge_after="
+            )
+        await self._line.enter()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Give the place back."""
+        self._line.leave()
+
+    def __call__(self, function: Callable[P, Coroutine[object, None, R]], /) -> Callable[P, Coroutine[object, None, R]]:
+        """Return an async function each of whose calls is a request."""
+        if not is_kind(inspect.iscoroutinefunction, function):
+            hint = "write async def" if callable(function) else "write @limit above an async def"
+            raise ArgumentTypeError(must_be("what ag.limit(...) decorates", "an async function", function, hint))
+        line, after = self._line, self._hedge_after
+        name = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
+
+        @functools.wraps(function)
+        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+            if after is not None:
+                result: R = await Hedged(name, line, functools.partial(function, *args, **kwargs), after).result()
+                return result
+            await line.enter()
+            try:
+                return await function(*args, **kwargs)
+            finally:
+                line.leave()
+
+        return limited
+
+    def statistics(self) -> LimitStatistics:
+        """Return what has started so far, and what runs and waits now; from any thread.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> @(solver := ag.limit(rate=10))
+            ... async def solve(x):
+            ...     return 2 * x
+            >>> ag.run(solve(1)), solver.statistics().started
+            (2, 1)
+        """
+        line = self._line
+        return LimitStatistics(started=line.started, running=line.in_use, waiting=line.waiting)
+
+    def __repr__(self) -> str:
+        return f"<{self._line.title}: {self._line.in_use} running, {self._line.waiting} waiting>"
+
+
+def _title(name: str | None, requests: int | None, rate: int | None, per: float) -> str:
+    """Return what descriptions call a limit."""
+    if name is not None:
+        return f"limit {name!r}"
+    facts = [] if requests is None else [f"requests={requests}"]
+    facts += [] if rate is None else [f"rate={rate}", f"per={per:g}"]
+    return f"limit({', '.join(facts)})"

@@ -1,0 +1,263 @@
+"""Line: how many requests may run and start now, and who waits for that, from any loop or thread.
+
+A place that becomes free is given to the next in line at once, and nobody comes between. Of those who wait, the
+deepest backward is next, then the oldest; a caller outside of all backward passes comes after those that the line has
+seen before it. So inner backward passes, which outer ones wait for, never wait for outer ones, and nobody waits for
+ever behind backward passes that begin later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections import deque
+from contextvars import Context
+from heapq import heapify, heappop, heappush
+from typing import final
+from weakref import WeakSet
+
+from ...errors import BlockingError
+from ..engine.await_stack import NAMED_WAITS
+from ..engine.loops import OneShotEvent, running_loop
+from ..settings.context import BLOCKING
+from ..settings.process import call_in_forked_children
+from .callers import current_urgency, tell_profiles
+
+__all__ = ["Line"]
+
+#: Guards the fields of all lines; never held while anything waits. Reentrant: the garbage collector may close an
+#: abandoned request, which gives its place back, at any line.
+_MUTEX = threading.RLock()
+
+
+@final
+class _Waiter:
+    """Somebody who waits in a line, on the running loop."""
+
+    __slots__ = ("_order", "granted", "has_place", "is_gone", "is_queued", "line", "loop")
+
+    def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, order: tuple[int, int, int]) -> None:
+        self.line, self.loop, self._order = line, loop, order
+        self.granted = OneShotEvent(loop)
+        self.has_place = self.is_gone = False
+        self.is_queued = True
+
+    def __lt__(self, other: _Waiter) -> bool:
+        return self._order < other._order
+
+    def __str__(self) -> str:
+        """What it waits for."""
+        return f"{self.line.title}, {self.line.count_before(self)} before it"
+
+    def offer(self) -> bool:
+        """Give it a place; return False where it waits no more."""
+        self.has_place = True
+        is_here = asyncio._get_running_loop() is self.loop
+        if not (self.granted.set() if is_here else self.granted.set_threadsafe()):
+            self.has_place = False
+        return self.has_place
+
+
+@final
+class Line:
+    """The places of a limit, and those who wait for one.
+
+    Args:
+        title: what descriptions call it.
+        requests: how many places there are; None for any number.
+        rate: how many requests may start in `per` seconds; None for any number.
+        per: see `rate`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_gone",
+        "_newest",
+        "_next_arrival",
+        "_per",
+        "_rate",
+        "_requests",
+        "_starts",
+        "_timer",
+        "_timer_loop",
+        "_waiting",
+        "in_use",
+        "started",
+        "title",
+    )
+
+    def __init__(self, title: str, requests: int | None, rate: int | None, per: float) -> None:
+        self.title = title
+        self._requests, self._rate, self._per = requests, rate, per
+        #: How many requests have ever started.
+        self.started = 0
+        _LINES.add(self)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: in a forked child nobody of its parent waits, or runs."""
+        #: How many places are taken.
+        self.in_use = 0
+        #: A heap; those who have gone stay in it for a while.
+        self._waiting: list[_Waiter] = []
+        self._gone = 0
+        #: When the last requests started, as many as the rate counts.
+        self._starts: deque[float] = deque(maxlen=self._rate)
+        self._next_arrival = itertools.count().__next__
+        #: The id of the newest backward that has been in line.
+        self._newest = -1
+        #: What looks again when the rate allows the next start, and the loop that it is on.
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting) - self._gone
+
+    def count_before(self, waiter: _Waiter) -> int:
+        """Return how many are ahead of one that waits; takes no lock, since a signal handler may ask."""
+        return sum(1 for other in self._waiting.copy() if other < waiter and not other.is_gone)
+
+    async def enter(self) -> None:
+        """Take a place; suspends until it is the caller's turn.
+
+        Raises:
+            GraphError: no asyncio loop is running.
+            BlockingError: the caller would have to wait, and blocks this thread's event loop.
+        """
+        loop = running_loop()
+        with _MUTEX:
+            if not self.waiting and self._has_place() and self._next_start(loop) is None:
+                self._start(loop)
+                return
+            if BLOCKING.get():
+                raise BlockingError(
+                    f"a request would have to wait for {self.title} in a blocking backward, and an event loop is "
+                    "running in this thread: await ag.backward(...) in place of asyncgrad.sync"
+                )
+            waiter = _Waiter(self, loop, self._order())
+            heappush(self._waiting, waiter)
+            self._admit()
+        try:
+            tell_profiles(waiter)
+            await _turn_of(waiter)
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+
+    def leave(self) -> None:
+        """Give a place back, and the next in line has it; from any thread."""
+        with _MUTEX:
+            self.in_use -= 1
+            self._admit()
+
+    def _order(self) -> tuple[int, int, int]:
+        depth, backward = current_urgency()
+        if backward is not None:
+            self._newest = max(self._newest, backward)
+        return depth, self._newest if backward is None else backward, self._next_arrival()
+
+    def _has_place(self) -> bool:
+        return self._requests is None or self.in_use < self._requests
+
+    def _next_start(self, loop: asyncio.AbstractEventLoop) -> float | None:
+        """Return until when the rate allows no further start, by the clock of a loop; None where it allows one now."""
+        starts, now = self._starts, loop.time()
+        if starts and now < starts[-1] - self._per:
+            # Another clock: the virtual one of a test, say.
+            starts.clear()
+        if self._rate is None or len(starts) < self._rate or now >= starts[0] + self._per:
+            return None
+        return starts[0] + self._per
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.in_use += 1
+        self.started += 1
+        if self._rate is not None:
+            # The clocks of loops in several threads are read at different times.
+            now = loop.time()
+            self._starts.append(max(now, self._starts[-1]) if self._starts else now)
+
+    def _admit(self) -> None:
+        """Let those begin for whom there is a place now, in their order; the caller holds the mutex."""
+        waiting = self._waiting
+        while waiting and self._has_place():
+            first = waiting[0]
+            if not (first.is_gone or first.loop.is_closed()):
+                when = self._next_start(first.loop)
+                if when is not None and self._look_again(first.loop, when):
+                    return
+            heappop(waiting)
+            first.is_queued = False
+            if first.is_gone:
+                self._gone -= 1
+            elif not first.loop.is_closed() and first.offer():
+                self._start(first.loop)
+        if not self.waiting:
+            self._stop_timer()
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """Forget one that waits no more, or give its place to the next."""
+        with _MUTEX:
+            if waiter.has_place:
+                self.leave()
+                return
+            if not waiter.is_queued:
+                return
+            waiter.is_gone = True
+            self._gone += 1
+            # Seldom, since it looks at all: ten thousand may be cancelled at a time.
+            if 2 * self._gone >= len(self._waiting):
+                self._waiting = [other for other in self._waiting if not other.is_gone]
+                heapify(self._waiting)
+                self._gone = 0
+            if self._timer_loop is not None and waiter.loop is self._timer_loop:
+                # The loop may be ending.
+                self._stop_timer()
+            self._admit()
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop, when: float) -> bool:
+        """Have the loop of the first in line look again when the rate allows a start; False if it has been closed."""
+        if self._timer_loop is not None and self._timer_loop.is_running():
+            return True
+        if asyncio._get_running_loop() is loop:
+            # An empty context: the loop keeps no caller's alive.
+            self._timer = loop.call_at(when, self._on_time, loop, context=Context())
+        else:
+            try:
+                loop.call_soon_threadsafe(self._on_time, loop, context=Context())
+            except RuntimeError:
+                return False
+        self._timer_loop = loop
+        return True
+
+    def _on_time(self, loop: asyncio.AbstractEventLoop) -> None:
+        with _MUTEX:
+            if self._timer_loop is loop:
+                self._timer = self._timer_loop = None
+            self._admit()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None and self._timer_loop is asyncio._get_running_loop():
+            self._timer.cancel()
+            self._timer = self._timer_loop = None
+
+
+async def _turn_of(waiter: _Waiter) -> None:
+    """Wait for a place; `describe_running` finds `waiter` here."""
+    await waiter.granted
+
+
+NAMED_WAITS[_turn_of.__code__] = "waiter"
+
+_LINES: WeakSet[Line] = WeakSet()
+
+
+def _reset_all() -> None:
+    for line in list(_LINES):
+        line.reset()
+
+
+call_in_forked_children(_reset_all)

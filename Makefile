@@ -7,6 +7,7 @@
 #                    CASES=0.5 for half of the cases of laws that have many; below 0.2 as make test
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
+#   make bench-jit   measure compiled functions beside other compilers; write the tables of docs/jit.md
 #   make docs        build the documentation with the reference of all names as a site, in build/docs
 #   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
 #   make stubs   write what type checkers are told of asyncgrad.nn, .numpy and .scipy.special, for the NumPy and SciPy installed
@@ -31,7 +32,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes, each of which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos soak programs bench bench-imports bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
+.PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos soak programs bench bench-imports bench-jit bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -116,6 +117,9 @@ BASE ?= HEAD~1
 bench-count: $(VENV)/.demo
 	$(BIN)/python -m benchmarks.count --base $(BASE)
 
+bench-jit: $(VENV)/.bench
+	$(BIN)/python -m benchmarks jit --write
+
 bench-imports: $(VENV)/.demo
 	$(BIN)/python -m benchmarks.imports
 
@@ -170,7 +174,7 @@ $(VENV)/.docs: $(VENV)/.demo
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m pip install --quiet --editable '.[bench,jit]'
 	touch $@
 
 $(VENV)/.gpu: $(VENV)/.dev

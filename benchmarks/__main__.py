@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: measure asyncgrad and its peers, and print one table of ratios."""
+"""`python -m benchmarks`: measure asyncgrad and its peers, and print one table of ratios.
+
+`python -m benchmarks jit` measures compiled functions, beside other compilers.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,18 @@ os.environ.update(
     dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 )
 
+from collections.abc import Sequence
+
 from .command import main
+from .jit.command import main as main_of_jit
+
+__all__ = ["run"]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command of compiled functions if its name comes first, else that of the other topics."""
+    return main_of_jit(arguments[1:]) if arguments[:1] == ["jit"] else main(arguments)
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(sys.argv[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,7 +15,7 @@ try:
 except ImportError:
     threadpoolctl = None
 
-__all__ = ["describe"]
+__all__ = ["describe", "versions"]
 
 #: The packages whose versions are recorded if they are installed.
 PACKAGES = ("asyncgrad", "numpy", "torch", "autograd", "mygrad", "uvloop")
@@ -29,7 +30,13 @@ def describe() -> dict[str, str]:
         "blas": _blas(),
         "python": platform.python_version(),
     }
-    for package in PACKAGES:
+    return {**found, **versions(PACKAGES)}
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for package in packages:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

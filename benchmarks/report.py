@@ -8,7 +8,7 @@ from .chart import CAPTION
 from .record import Record, UnusableRecordError
 from .runner import Result, table
 
-__all__ = ["BEGIN", "END", "block", "printed", "replaced", "sections", "summary"]
+__all__ = ["BEGIN", "END", "block", "measured_on", "printed", "replaced", "sections", "summary"]
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
@@ -16,8 +16,10 @@ BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 CALLED = {
     "asyncgrad": "asyncgrad",
     "autograd": "HIPS autograd",
+    "jax": "JAX",
     "mygrad": "MyGrad",
     "numpy": "NumPy",
+    "pytensor": "PyTensor",
     "python": "Python",
     "torch": "PyTorch",
 }
@@ -62,7 +64,7 @@ def block(record: Record, chart: str, raw: str) -> str:
         raw: the path of the record, as the page links to it.
     """
     picture = f"![{CAPTION}]({chart})"
-    return "\n\n".join([_begin(raw), picture, *_tables(record), _measured_on(record, raw), END])
+    return "\n\n".join([_begin(raw), picture, *_tables(record), measured_on(record, raw), END])
 
 
 def _begin(raw: str) -> str:
@@ -71,7 +73,7 @@ def _begin(raw: str) -> str:
 
 def printed(record: Record) -> str:
     """Return the tables and the machine as text for a terminal."""
-    return "\n\n".join([*_tables(record), _measured_on(record, "")])
+    return "\n\n".join([*_tables(record), measured_on(record, "")])
 
 
 def _tables(record: Record) -> list[str]:
@@ -94,7 +96,7 @@ def _lacks(results: list[Result]) -> list[str]:
     return [f"{peer} does not take part in “{'”, “'.join(names)}”: {why}." for (peer, why), names in cases.items()]
 
 
-def _measured_on(record: Record, raw: str) -> str:
+def measured_on(record: Record, raw: str) -> str:
     """Return a line that says how often, when and on which machine the record was measured."""
     rounds = sorted({len(result.seconds["asyncgrad"]) for result in record.results})
     days = sorted({result.measured for result in record.results})

@@ -17,7 +17,7 @@ import math
 import statistics
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from time import perf_counter
@@ -59,8 +59,8 @@ class Benchmark(ABC):
     calls: ClassVar[int | None] = None
 
     @abstractmethod
-    def setup(self, peer: str, *params: Any) -> None:
-        """Create the objects that the timed methods need."""
+    def setup(self, peer: str, *params: Any) -> Awaitable[None] | None:
+        """Create the objects that the timed methods need; if an awaitable is returned, it is awaited."""
 
     @abstractmethod
     def gradients(self) -> list[Array] | None:
@@ -201,7 +201,9 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
     measured = {}
     for peer in benchmark.params[0]:
         one = measured[peer] = benchmark()
-        one.setup(peer, *params)
+        preparing = one.setup(peer, *params)
+        if preparing is not None:
+            await preparing
         await _once(one, what)
     await _check(result.name, measured, what)
     # Frozen objects are not visited again by the collections below, which would take longer than the measurements.

@@ -7,6 +7,7 @@ loop is called. Products and reductions are tried, once for each layout, against
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, final
@@ -15,7 +16,7 @@ import numpy as np
 
 from .inner_loops import InnerLoop, address_of, inner_loop
 from .loop_trials import Groups, product_agrees, reduction_agrees, reduction_axes
-from .program import Comparison, Step
+from .program import Comparison, OfNumbers, Step
 from .runner import ERRORS, MOST_AXES, MOST_OPERANDS, RECORD
 from .trace import Value
 
@@ -41,6 +42,14 @@ _REDUCTIONS: dict[Any, np.ufunc] = {
     **dict.fromkeys((np.min, np.ndarray.min), np.minimum),
     **dict.fromkeys((np.all, np.ndarray.all), np.logical_and),
     **dict.fromkeys((np.any, np.ndarray.any), np.logical_or),
+}
+#: The ufuncs that do the same as operators of NumPy's numbers.
+_OF_NUMBERS = {
+    operator.add: np.add,
+    operator.sub: np.subtract,
+    operator.mul: np.multiply,
+    operator.truediv: np.divide,
+    operator.neg: np.negative,
 }
 #: What copies an array in C order where it cannot be looked at in another shape.
 _COPYING = {np.reshape, np.ndarray.reshape, np.ravel, np.ndarray.ravel, np.ndarray.flatten}
@@ -137,6 +146,12 @@ class _Operand:
             expected *= length
         return True
 
+    def is_dense(self) -> bool:
+        """Tell whether the elements lie one after the other, in C order of the axes in some order."""
+        order = sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis])
+        shape, strides = [tuple([given[axis] for axis in order]) for given in (self.shape, self.strides)]
+        return _Operand(self.base, self.offset, self.dtype, shape, strides).is_flat()
+
     def step(self) -> int:
         """Return the step along an array that is passed at once, as NumPy chooses it."""
         return self.strides[0] if len(self.shape) == 1 else self.dtype.itemsize if self.shape else 0
@@ -194,24 +209,31 @@ class LoopCalls:
         """Return the calls that do what a step does; None where there are none."""
         if isinstance(step.function, Comparison):
             return self._comparison(step.function)
-        if len(step.writes) != 1 or (step.results and step.function not in _COPYING):
+        of_numbers = _OF_NUMBERS.get(step.function.function) if isinstance(step.function, OfNumbers) else None
+        if len(step.writes) != 1 or (step.results and step.function not in _COPYING and of_numbers is None):
             return None
         ways = {**self._errstate, **step.errstate}
         ignored = sum(bit for name, bit in ERRORS.items() if ways[name] == "ignore")
         found: list[LoopCall | None]
-        if step.results:
+        if of_numbers is not None:
+            # Of integers, NumPy tells that a number is too large, and not that one in an array is.
+            is_plain = all(not one.array.ndim and one.array.dtype.kind == "f" for one in (*step.reads, *step.writes))
+            found = self._ufunc(of_numbers, (*step.args, step.writes[0]), ignored) if is_plain else [None]
+        elif step.results:
             found = [self._in_other_shape(step, ignored)]
         elif step.function is np.copyto:
             target, source = step.args
             is_plain = not step.kwargs or step.kwargs == {"casting": "unsafe"}
             is_plain = is_plain and not _overlaps((source, target), False)
             found = [self._copy(source, self._operand(target), ignored) if is_plain else None]
+        elif step.function in (operator.setitem, np.ndarray.__setitem__, np.ndarray.fill):
+            found = [self._written(step, ignored)]
         elif step.function in (np.dot, np.ndarray.dot):
-            found = [self._dot(step, ignored)]
+            found = [self._dot(np.dot, (*step.args, step.kwargs.get("out")), step.kwargs, ignored)]
         elif step.function in (np.concatenate, np.stack):
             found = self._joined(step, ignored)
         elif isinstance(step.function, np.ufunc):
-            found = self._ufunc(step, ignored)
+            found = [None] if step.kwargs else self._ufunc(step.function, step.args, ignored)
         else:
             found = self._reduction(step, ignored)
         present = [one for one in found if one is not None]
@@ -251,10 +273,9 @@ class LoopCalls:
         return self._copy_of_operand(given, target, ignored)
 
     def _copy_of_operand(self, given: _Operand, target: _Operand, ignored: int) -> LoopCall | None:
-        ufunc = np.positive if target.dtype.kind in "iufc" else np.logical_or
-        operands = [given, target] if ufunc is np.positive else [given, given, target]
-        loop = inner_loop(ufunc, f"{target.dtype.char * ufunc.nin}->{target.dtype.char}")
-        return None if loop is None else self._elementwise(ufunc, loop, operands, ignored)
+        kind = target.dtype.char
+        loop = self._casts.get(kind * 2) or inner_loop(np.positive, f"{kind}->{kind}")
+        return None if loop is None else self._elementwise(np.positive, loop, [given, target], ignored)
 
     def _in_other_shape(self, step: Step, ignored: int) -> LoopCall | None:
         """Return the call that copies an array in C order, whose result has another shape."""
@@ -274,19 +295,32 @@ class LoopCalls:
     def _cast(self, part: Any, dtype: np.dtype[Any]) -> tuple[LoopCall, _Operand] | None:
         """Return the call that converts an operand exactly, and what it writes into."""
         given = self._operand(part) if type(part) is Value else None
-        loop = None if given is None else self._casts.get(f"{given.dtype.char.replace('?', 'B')}{dtype.char}")
-        if given is None or loop is None or given.dtype == np.uint8:
+        loop = None if given is None else self._casts.get(given.dtype.char + dtype.char)
+        if given is None or loop is None:
             return None
-        made = self._constant(np.empty(given.shape, dtype))
+        # It lies in memory as that does.
+        made = self._constant(np.empty_like(part.array, dtype))
         axes = _axes(np.positive, [given, made])
         return None if axes is None else (LoopCall(loop, [given, made], *axes, 0, False), made)
 
-    def _ufunc(self, step: Step, ignored: int) -> list[LoopCall | None]:
-        ufunc, parts = step.function, step.args
-        assert isinstance(ufunc, np.ufunc)
+    def _written(self, step: Step, ignored: int) -> LoopCall | None:
+        """Return the call that writes a number or an array into another one, whole or at one part of its first axis."""
+        into, source = step.args[0], step.args[-1]
+        index = ... if step.function is np.ndarray.fill else step.args[1]
+        target = self._operand(into) if type(into) is Value else None
+        if target is None or step.kwargs or (type(source) is Value and source.root is into.root):
+            return None
+        if isinstance(index, slice) and target.shape:
+            begin, end, step_of_index = index.indices(target.shape[0])
+            return (
+                self._copy(source, target.part(0, begin, max(end - begin, 0)), ignored) if step_of_index == 1 else None
+            )
+        return self._copy(source, target, ignored) if index is ... else None
+
+    def _ufunc(self, ufunc: np.ufunc, parts: Sequence[Any], ignored: int) -> list[LoopCall | None]:
         if ufunc.signature is not None and ufunc is not np.matmul:
             return [None]
-        if step.kwargs or ufunc.nout != 1 or len(parts) != ufunc.nargs or len(parts) > MOST_OPERANDS:
+        if ufunc.nout != 1 or len(parts) != ufunc.nargs or len(parts) > MOST_OPERANDS:
             return [None]
         chosen = _loop_of(ufunc, parts)
         if chosen is None or type(parts[-1]) is not Value or _overlaps(parts, ufunc is np.matmul):
@@ -306,7 +340,8 @@ class LoopCalls:
                 return [None]
             operands.append(operand)
         if ufunc is np.matmul:
-            return [self._product(loop, operands, ignored) if all(len(one.shape) > 1 for one in operands) else None]
+            is_stack = all(len(one.shape) > 1 for one in operands)
+            return [self._product(loop, operands, ignored) if is_stack else self._dot(np.matmul, parts, {}, ignored)]
         return [*before, self._elementwise(ufunc, loop, operands, ignored)]
 
     def _elementwise(
@@ -320,10 +355,11 @@ class LoopCalls:
     def _product(self, loop: InnerLoop, operands: Sequence[_Operand], ignored: int) -> LoopCall:
         return LoopCall(loop if operands[-1].size else None, operands, *_axes_of_product(operands), ignored, False)
 
-    def _dot(self, step: Step, ignored: int) -> LoopCall | None:
-        """Return the call of the loop of matmul that has the bits of `dot`."""
-        parts = [*step.args, step.kwargs.get("out")]
-        if len(parts) != 3 or len(step.kwargs) != 1 or _overlaps(parts, True):
+    def _dot(
+        self, function: Callable[..., Any], parts: Sequence[Any], options: dict[str, Any], ignored: int
+    ) -> LoopCall | None:
+        """Return the call of the loop of matmul that has the bits of `dot`, or of `matmul` for a vector."""
+        if len(parts) != 3 or set(options) - {"out"} or _overlaps(parts, True):
             return None
         kind = getattr(parts[-1], "array", np.empty(0)).dtype
         loop = inner_loop(np.matmul, f"{kind.char * 2}->{kind.char}") if kind.kind == "f" else None
@@ -332,10 +368,10 @@ class LoopCalls:
             return None
         if len(a.shape) > 2 or len(b.shape) > 2 or not a.shape or not b.shape or a.size * b.size == 0:
             return None
-        if step.args[0].root is step.args[1].root or 1 in (*a.shape, *b.shape):
+        if parts[0].root is parts[1].root or 1 in (*a.shape, *b.shape):
             # BLAS has other functions for these.
             return None
-        if not product_agrees(loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
+        if not product_agrees(function, loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
             return None
         return self._product(loop, _as_matrices(a, b, target), ignored)
 
@@ -478,6 +514,7 @@ def _axes(ufunc: np.ufunc, operands: Sequence[_Operand]) -> tuple[int, list[int]
     """Return how many axes are around the loop, the length of each, and the steps of the operands along each."""
     *inputs, target = operands
     is_exact = ufunc in (_EXACT_OF_COMPLEX if any(one.dtype.kind == "c" for one in operands) else _EXACT)
+    is_exact = is_exact or (ufunc in (np.maximum, np.minimum) and all(one.dtype.kind in "biu" for one in operands))
     if not is_exact and any(one.has_odd_step() for one in operands):
         return None
     if target.is_flat() and all(not one.shape or (one.shape == target.shape and one.is_flat()) for one in inputs):
@@ -485,6 +522,9 @@ def _axes(ufunc: np.ufunc, operands: Sequence[_Operand]) -> tuple[int, list[int]
         steps = [one.step() for one in inputs]
         return 0, [target.size], _filled([*steps, target.step() or target.dtype.itemsize], MOST_OPERANDS)
     if not is_exact:
+        if target.is_dense() and all(one.shape == target.shape and one.strides == target.strides for one in inputs):
+            # So it does where they all have their axes in another order in memory.
+            return 0, [target.size], _filled([one.dtype.itemsize for one in operands], MOST_OPERANDS)
         return None
     spread = [_spread(one.shape, one.strides, target.shape) for one in operands]
     axes = [(length, [one[axis] for one in spread]) for axis, length in enumerate(target.shape) if length != 1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,18 +34,20 @@ def call_loop(loop: InnerLoop, addresses: list[int], counts: list[int], steps: l
 
 
 @functools.lru_cache(maxsize=4096)
-def product_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout) -> bool:
-    """Tell whether matmul's loop has the bits of `numpy.dot` for vectors or matrices that lie in memory as these."""
+def product_agrees(product: Callable[..., Any], loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout) -> bool:
+    """Tell whether matmul's loop has the bits of a product of vectors or matrices that lie in memory as these."""
     with np.errstate(all="ignore"):
-        return all(_product_agrees(loop, kind, a, b, seed) for seed in range(_TRIALS))
+        return all(_product_agrees(product, loop, kind, a, b, seed) for seed in range(_TRIALS))
 
 
-def _product_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout, seed: int) -> bool:
+def _product_agrees(
+    product: Callable[..., Any], loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout, seed: int
+) -> bool:
     rng = np.random.Generator(np.random.PCG64(seed))
     left, right = _laid(rng, kind, a), _laid(rng, kind, b)
     if left is None or right is None:
         return False
-    expected = np.dot(left, right)
+    expected = product(left, right)
     found = np.empty_like(expected)
     m = left.shape[0] if left.ndim == 2 else 1
     n = right.shape[1] if right.ndim == 2 else 1

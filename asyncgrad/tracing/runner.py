@@ -39,7 +39,13 @@ FIELDS = {
 _AT = {name: sum(list(FIELDS.values())[:index]) for index, name in enumerate(FIELDS)}
 RECORD = np.dtype([(name, np.int64, (size,) if size > 1 else ()) for name, size in FIELDS.items()])
 #: Conversions by loops of the runner: the characters of both dtypes.
-_CASTS = ("Bf", "Bd", "fd", "id")
+_CASTS = ("?f", "?d", "?B", "fd", "id")
+#: Copies by loops of the runner: the characters of dtypes by the bits of an element.
+_COPIES = {8: "?bB", 16: "hHe", 32: "iIf", 64: "lLqQd"}
+#: How many elements they take at a time.
+_AT_ONCE = 8
+#: The bytes of LLVM's types.
+_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
 #: By machine, the bits of floating-point errors in <fenv.h>, by the names of np.errstate.
 _ERRORS = {
     "x86_64": {"invalid": 1, "divide": 4, "over": 8, "under": 16},
@@ -59,7 +65,8 @@ class Runner:
             the last, and those of the bases, from one up to another, that are arrays of Python, in whose place it puts
             the addresses of their numbers; returns the flags of floating-point errors.
         check: a loop that compares bytes of two operands, and writes 1 into the third where they differ.
-        casts: by the characters of two dtypes, a loop that converts numbers of the first into the second, exactly.
+        casts: by the characters of two dtypes, a loop that converts numbers of the first into the second, exactly;
+            where both are the same, it copies.
     """
 
     __slots__ = ("_engine", "casts", "check", "run")
@@ -99,7 +106,13 @@ def runner() -> Runner | None:
     engine = binding.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     address = engine.get_function_address
-    return Runner(engine, address("run"), address("check"), {pair: address(f"cast_{pair}") for pair in _CASTS})
+    casts = {pair: address(_name_of(pair)) for pair in _CASTS}
+    casts |= {kind * 2: address(f"copy_{size}") for size, kinds in _COPIES.items() for kind in kinds}
+    return Runner(engine, address("run"), address("check"), casts)
+
+
+def _name_of(pair: str) -> str:
+    return f"cast_{pair.replace('?', 'bool_')}"
 
 
 def _source() -> str:
@@ -116,7 +129,9 @@ def _source() -> str:
     _write_check(ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number]), "check"))
     loop = ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number])
     for pair in _CASTS:
-        _write_cast(ir.Function(module, loop, f"cast_{pair}"), pair)
+        _write_cast(ir.Function(module, loop, _name_of(pair)), pair)
+    for size in _COPIES:
+        _write_copy(ir.Function(module, loop, f"copy_{size}"), size)
     return str(module)
 
 
@@ -199,30 +214,93 @@ def _write_check(check: Any) -> None:
 
 
 def _write_cast(cast: Any, pair: str) -> None:
-    """Write a loop that converts numbers; B stands for bool, of which any byte but 0 is True."""
+    """Write a loop that converts numbers; of bool, any byte but 0 is True."""
     from llvmlite import ir  # optional
 
-    number = ir.IntType(64)
-    types = {"B": ir.IntType(8), "i": ir.IntType(32), "f": ir.FloatType(), "d": ir.DoubleType()}
+    types = {"?": ir.IntType(8), "B": ir.IntType(8), "i": ir.IntType(32), "f": ir.FloatType(), "d": ir.DoubleType()}
     source, target = types[pair[0]], types[pair[1]]
-    addresses, counts, steps, _ = cast.args
-    build = ir.IRBuilder(cast.append_basic_block("entry"))
-    given, made = (build.load(build.gep(addresses, [ir.Constant(number, one)])) for one in range(2))
-    step, next_step = (build.load(build.gep(steps, [ir.Constant(number, one)])) for one in range(2))
 
-    def convert(index: Any) -> None:
-        place = build.inttoptr(build.add(given, build.mul(index, step)), source.as_pointer())
-        value = build.load(place)
+    def convert(build: Any, value: Any) -> Any:
+        into = target if value.type == source else ir.VectorType(target, _AT_ONCE)
         if pair[0] == "f":
-            found = build.fpext(value, target)
-        elif pair[0] == "B":
-            found = build.uitofp(build.icmp_unsigned("!=", value, ir.Constant(source, 0)), target)
-        else:
-            found = build.sitofp(value, target)
-        build.store(found, build.inttoptr(build.add(made, build.mul(index, next_step)), target.as_pointer()))
+            return build.fpext(value, into)
+        if pair[0] == "i":
+            return build.sitofp(value, into)
+        is_true = build.icmp_unsigned("!=", value, ir.Constant(value.type, None))
+        return build.zext(is_true, into) if pair[1] == "B" else build.uitofp(is_true, into)
 
-    _write_loop(build, ir.Constant(number, 0), build.load(counts), convert)
+    _write_each(cast, source, target, convert)
+
+
+def _write_copy(copy: Any, size: int) -> None:
+    """Write a loop that copies elements of so many bits."""
+    from llvmlite import ir  # optional
+
+    _write_each(copy, ir.IntType(size), ir.IntType(size), lambda build, value: value)
+
+
+def _write_each(loop: Any, source: Any, target: Any, convert: Callable[[Any, Any], Any]) -> None:
+    """Write a loop that reads elements of a type, and writes what becomes of each.
+
+    Where they lie one after the other, several are taken at a time; so are they where one element is written again and
+    again.
+    """
+    from llvmlite import ir  # optional
+
+    number, byte = ir.IntType(64), ir.IntType(8).as_pointer()
+    zero, at_once = ir.Constant(number, 0), ir.Constant(number, _AT_ONCE)
+    size, next_size = (ir.Constant(number, _BYTES[str(one)]) for one in (source, target))
+    addresses, counts, steps, _ = loop.args
+    build = ir.IRBuilder(loop.append_basic_block("entry"))
+    given, made = (
+        build.inttoptr(build.load(build.gep(addresses, [ir.Constant(number, one)])), byte) for one in range(2)
+    )
+    step, next_step = (build.load(build.gep(steps, [ir.Constant(number, one)])) for one in range(2))
+    count, done = build.load(counts), build.alloca(number)
+    build.store(zero, done)
+
+    def place(begin: Any, index: Any, own: Any, kind: Any) -> Any:
+        return build.bitcast(build.gep(begin, [build.mul(index, own)]), kind.as_pointer())
+
+    def several(index: Any) -> None:
+        first = build.mul(index, at_once)
+        block = build.load(place(given, first, size, ir.VectorType(source, _AT_ONCE)), align=_BYTES[str(source)])
+        into = place(made, first, next_size, ir.VectorType(target, _AT_ONCE))
+        build.store(convert(build, block), into, align=_BYTES[str(target)])
+
+    def one(index: Any) -> None:
+        build.store(
+            convert(build, build.load(place(given, index, step, source))), place(made, index, next_step, target)
+        )
+
+    is_packed = build.icmp_signed("==", next_step, next_size)
+    with build.if_then(build.and_(is_packed, build.icmp_signed("==", step, size))):
+        blocks = build.sdiv(count, at_once)
+        _write_loop(build, zero, blocks, several)
+        build.store(build.mul(blocks, at_once), done)
+    with build.if_then(build.and_(is_packed, build.icmp_signed("==", step, zero))):
+        _write_fill(build, convert(build, build.load(place(given, zero, size, source))), made, count, done)
+    _write_loop(build, build.load(done), count, one)
     build.ret_void()
+
+
+def _write_fill(build: Any, element: Any, made: Any, count: Any, done: Any) -> None:
+    """Write an element again and again, several times at once, and store how often; the last times are left."""
+    from llvmlite import ir  # optional
+
+    number, kind = ir.IntType(64), ir.VectorType(element.type, _AT_ONCE)
+    block = ir.Constant(kind, ir.Undefined)
+    for index in range(_AT_ONCE):
+        block = build.insert_element(block, element, ir.Constant(ir.IntType(32), index))
+    size = _BYTES[str(element.type)]
+
+    def several(index: Any) -> None:
+        offset = build.mul(index, ir.Constant(number, _AT_ONCE * size))
+        build.store(block, build.bitcast(build.gep(made, [offset]), kind.as_pointer()), align=size)
+
+    blocks = build.sdiv(count, ir.Constant(number, _AT_ONCE))
+    _write_loop(build, ir.Constant(number, 0), blocks, several)
+    build.store(build.mul(blocks, ir.Constant(number, _AT_ONCE)), done)
 
 
 def _write_run(run: Any, nest: Any) -> None:

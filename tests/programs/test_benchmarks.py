@@ -80,7 +80,6 @@ def test_every_topic_is_a_file():
     commands_of_their_own = {
         "chaos",
         "chaos_messages",
-        "compiled",
         "count",
         "counted",
         "distributed",

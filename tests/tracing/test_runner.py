@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 from collections.abc import Callable
@@ -84,6 +85,22 @@ def test_an_inner_loop_has_the_bits_of_its_ufunc(name):
                 assert np.array_equal(result, expected, equal_nan=kind in "fdFD"), (kind, size, layout)
 
 
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 37])
+def test_the_runner_converts_and_copies_as_numpy_does(size):
+    rng = np.random.default_rng(0)
+    found = runner()
+    assert found is not None
+    for pair, loop in found.casts.items():
+        source = numbers(pair[0], 2 * size + 1, rng)
+        for step, into in itertools.product(range(3), range(1, 3)):
+            result = numbers(pair[1], 2 * size + 1, rng)
+            expected = result.copy()
+            expected[: into * size : into] = source[: step * size : step] if step else source[0]
+            places = [one.__array_interface__["data"][0] for one in (source, result)]
+            call_loop(loop, places, [size], [step * source.itemsize, into * result.itemsize])
+            assert result.tobytes() == expected.tobytes(), (pair, step, into)
+
+
 def in_lockstep(function: Any, *args: np.ndarray) -> list[str]:
     """Return the names of the functions of a program's forward that were called by Python."""
     jitted = compiled(function, *args)
@@ -101,6 +118,26 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "reversed": lambda a: a[::-1],
     "transposed": lambda a: np.ascontiguousarray(a.T).T,
 }
+
+
+def written(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    made = np.empty_like(a)
+    made.fill(2)
+    made[...] = b
+    made[1:] = a[1:] * 2
+    made[:1] = 3
+    return made * 1
+
+
+#: All of what these call has records, for arrays in C order.
+AS_RECORDS: list[Callable[[np.ndarray, np.ndarray], Any]] = [
+    written,
+    lambda a, b: np.exp(np.maximum((a[:, None] * b).transpose(2, 0, 1) * 1, (b[:, None] * a).transpose(2, 0, 1) * 1)),
+    lambda a, b: np.maximum((a > 0) * np.uint8(3), (b > 0)[::-1] * np.uint8(2)),
+    lambda a, b: ((a * 1) @ (b[0] * 1)) + (a.T[0] * 1) * 2,
+    lambda a, b: (a[0] * 1) @ (b.T * 1) * 2,
+    lambda a, b: ((a * 1).sum() * 0.5 - 1) / 3 + b,
+]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -127,8 +164,9 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         lambda a, b: a * (b > 0) + (a > b) * b[0],
         lambda a, b: np.float64(2) * a + b.astype(np.float32) * np.float64(3) + (b * 3).astype(np.int32) * 1.5,
         lambda a, b: (a.T * 2).reshape(-1) + (b * 1).ravel(),
+        *AS_RECORDS,
     ],
-    ids=range(20),
+    ids=range(20 + len(AS_RECORDS)),
 )
 def test_a_call_of_the_runner_has_the_bits_of_numpys(function, layout):
     rng = np.random.default_rng(1)
@@ -149,6 +187,13 @@ def test_elementwise_calls_products_reductions_and_joins_are_made_by_the_runner(
     rng = np.random.default_rng(0)
 
     assert in_lockstep(function, rng.standard_normal((4, 5)), rng.standard_normal((5, 6))) == []
+
+
+@pytest.mark.parametrize("function", AS_RECORDS, ids=range(len(AS_RECORDS)))
+def test_writes_numbers_vectors_and_other_orders_of_axes_have_records(function):
+    rng = np.random.default_rng(0)
+
+    assert in_lockstep(function, rng.standard_normal((5, 8)), rng.standard_normal((5, 8))) == []
 
 
 @pytest.mark.parametrize("kind", ["divide", "over", "invalid"])

@@ -1,0 +1,1 @@
+"""`python -m benchmarks jit`: whole steps of compiled functions beside those of other compilers."""

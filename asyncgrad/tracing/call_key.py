@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, final
 
 import numpy as np
@@ -25,10 +27,12 @@ from .object_key import is_array, key_of
 __all__ = [
     "Static",
     "has_grad",
+    "in_context",
     "key_of_context",
     "key_of_leaf",
     "needs_eager",
     "places_of",
+    "told_before",
     "whole_context",
     "without_mark",
 ]
@@ -102,6 +106,31 @@ def key_of_context() -> tuple[Hashable, ...]:
     """Return the settings on which the program of a function depends."""
     modes = GRAD_MODE.get(), DEFAULT_DTYPE.get(), IN_TRANSFORM.get(), RECOMPUTING.get()
     return *modes, *np.geterr().values()
+
+
+@contextmanager
+def in_context(key: tuple[Any, ...]) -> Iterator[None]:
+    """Have the settings of which a key was made, so that what runs in the block does what it did under them."""
+    mode, dtype, is_in_transform, is_recomputing, *ways = key
+    settings: list[tuple[ContextVar[Any], Any]] = [
+        *((GRAD_MODE, mode), (DEFAULT_DTYPE, dtype), (IN_TRANSFORM, is_in_transform), (RECOMPUTING, is_recomputing)),
+        *((SAVED_TENSORS_HOOKS, None), (DEFAULT_DEVICE, None)),
+    ]
+    tokens = [(variable, variable.set(value)) for variable, value in settings]
+    try:
+        with told_before(dict(zip(np.geterr(), ways, strict=True))):
+            yield
+    finally:
+        for variable, token in tokens:
+            variable.reset(token)
+
+
+@contextmanager
+def told_before(ways: dict[str, Any]) -> Iterator[None]:
+    """Tell nobody of floating-point errors in the block, which runs again; what was an exception is one again."""
+    quiet: dict[str, Any] = {name: "raise" if way == "raise" else "ignore" for name, way in ways.items()}
+    with np.errstate(**quiet):
+        yield
 
 
 def key_of_leaf(leaf: Any) -> Hashable:

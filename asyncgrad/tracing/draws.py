@@ -13,7 +13,7 @@ from ..core.settings.context import GENERATOR
 from ..random import generator
 from .trace import Trace, Untraceable
 
-__all__ = ["Draw", "TracedGenerator", "drawing_as_before", "traced_generator"]
+__all__ = ["Draw", "TracedGenerator", "drawing_as_before", "drawing_from", "traced_generator"]
 
 
 @final
@@ -94,3 +94,15 @@ def drawing_as_before(trace: Trace | None = None) -> Iterator[None]:
         random.setstate(of_python)
         if trace is not None and has_drawn:
             trace.broken = "it draws random numbers without ag.random"
+
+
+@contextmanager
+def drawing_from(state: Any) -> Iterator[None]:
+    """Draw in the block from a stream of its own that begins with a state, whichever generator the context has."""
+    made = np.random.Generator(getattr(np.random, state["bit_generator"])(0))
+    made.bit_generator.state = state
+    token = GENERATOR.set(made)
+    try:
+        yield
+    finally:
+        GENERATOR.reset(token)

@@ -9,6 +9,7 @@ import types
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
@@ -20,9 +21,9 @@ from ..core.tensor import Tensor
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
 from ..errors import ChangedTensorError, GraphError
 from ..random import generator
-from .call_key import Static, key_of_context, key_of_leaf, needs_eager, places_of, without_mark
+from .call_key import Static, in_context, key_of_context, key_of_leaf, needs_eager, places_of, without_mark
 from .captured import Captured, CapturedNames, Place
-from .draws import TracedGenerator, drawing_as_before
+from .draws import TracedGenerator, drawing_from
 from .last_call import LastCall
 from .object_key import is_array, key_of_structure
 from .program import CheckFailed
@@ -462,7 +463,7 @@ class Computed:
 
 @final
 class _Again:
-    """Runs a call again, eagerly.
+    """Runs a call again, eagerly, in a context such as that of the call.
 
     Args:
         variant: the program that has run.
@@ -491,10 +492,8 @@ class _Again:
                 "begins at other outputs than the traced one, and what the function reads besides its arguments has "
                 "changed since the call"
             )
-        if self._state is None:
-            return computed_by(self._variant, self._call.run_with(numbered))
-        with drawing_as_before():
-            generator().bit_generator.state = self._state
+        drawing = nullcontext() if self._state is None else drawing_from(self._state)
+        with in_context(self._variant.context), drawing:
             return computed_by(self._variant, self._call.run_with(numbered))
 
 

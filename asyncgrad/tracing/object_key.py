@@ -130,9 +130,11 @@ def is_of_a_library(value: Any) -> bool:
     if isinstance(value, types.BuiltinFunctionType):
         # Such as the method `get` of a dict, which is bound to it; `__self__` of others is their module, or None.
         return value.__self__ is None or isinstance(value.__self__, types.ModuleType)
-    # An object of asyncgrad that is called, as a function is.
-    home = type(value).__module__.partition(".")[0]
-    return callable(value) and container_type(type(value)) is None and home == "asyncgrad"
+    # An object of asyncgrad that is called, as a function is; one that keeps arrays, such as a spline, is the user's.
+    is_called = callable(value) and type(value).__module__.partition(".")[0] == "asyncgrad"
+    return (
+        is_called and container_type(type(value)) is None and not any(is_array(one) for _, one in _attributes_of(value))
+    )
 
 
 def is_library_name(name: Any) -> bool:

@@ -138,6 +138,8 @@ class Program:
         "kept",
         "outputs",
         "repeats",
+        "same",
+        "spread",
         "targets",
         "views",
         "work",
@@ -171,6 +173,12 @@ class Program:
         self.work: int = sum(value.array.size for step in backward for value in (*step.reads, *step.writes))
         #: Whether it draws random numbers.
         self.is_random: bool = any(getattr(step.function, "is_random", False) for step in (*forward, *backward))
+        #: The gradients that are one with an earlier one, and which that is.
+        self.same: list[tuple[int, int]] = [
+            (index, gradients.index(one)) for index, one in enumerate(gradients) if one and one in gradients[:index]
+        ]
+        #: The gradients that do not lie in memory as a new array does: reversed, or a part of another one.
+        self.spread: list[int] = [index for index, one in enumerate(gradients) if one and _is_spread(one.array)]
         computed = {value.root for step in forward for value in step.writes}
         #: The outputs that a caller gives memory for: where no backward follows, which would read them.
         self.targets: list[Value] = [] if cotangents else self._own_outputs(computed)
@@ -271,7 +279,7 @@ def lower(
             steps.append(step)
     at = steps.index(None)
     forward, backward = [step for step in steps[:at] if step], [step for step in steps[at:] if step]
-    gradients = [value if value is None else _copied(value, backward) for value in gradients]
+    gradients = _without_copies(gradients, backward)
     wanted = _roots(outputs) | {value for _, value in commits}
     live = wanted | _roots(value for value in gradients if value is not None)
     backward = _needed(backward, live)
@@ -279,19 +287,38 @@ def lower(
     return Program(trace.arguments, outputs, cotangents, gradients, forward, backward, views, commits, trace.errstate)
 
 
+def _is_spread(array: np.ndarray) -> bool:
+    axes = zip(array.shape, array.strides, np.empty_like(array).strides, strict=True)
+    return array.size > 0 and any(length > 1 and stride != usual for length, stride, usual in axes)
+
+
 def _roots(values: Iterable[Value]) -> set[Value]:
     return {value.root for value in values}
 
 
-def _copied(gradient: Value, steps: list[Step]) -> Value:
-    """Return what a gradient is a copy of, if that lies in memory as it does: the table copies it anyway."""
-    for step in steps:
-        if step.function is np.copyto and step.args[0] is gradient and not step.kwargs:
-            source = step.args[1]
-            made = {value for other in steps for value in other.writes}
-            if type(source) is Value and source in made and source.array.strides == gradient.array.strides:
-                return source if source.array.dtype == gradient.array.dtype else gradient
-    return gradient
+def _without_copies(gradients: list[Value | None], steps: list[Step]) -> list[Value | None]:
+    """Return in the place of a gradient what it is a copy of, where the engine makes none: the table copies it anyway.
+
+    The engine hands over what nobody else has as it lies in memory. Of parts of one array, that is the last.
+    """
+    last = {value.root: index for index, step in enumerate(steps) for value in step.writes}
+    sources: dict[Value, Value] = {}
+    for index, step in enumerate(steps):
+        if step.function is np.copyto and not step.kwargs and type(step.args[1]) is Value:
+            target, source = step.args
+            # Neither is written into once it is copied.
+            if last.get(source.root, index) < last[target.root] == index and source.array.dtype == target.array.dtype:
+                sources[target] = source
+    found: list[Value | None] = []
+    taken: dict[Value, Value] = {}
+    for gradient in reversed(gradients):
+        source = None if gradient is None else sources.get(gradient)
+        if gradient is None or source is None:
+            found.append(gradient)
+            continue
+        is_sole = taken.setdefault(source.root, source) is source and source.array.flags.writeable
+        found.append(source if is_sole or source.array.strides == gradient.array.strides else gradient)
+    return found[::-1]
 
 
 def _needed(steps: list[Step], live: set[Value]) -> list[Step]:

@@ -21,6 +21,8 @@ _ANY_NAME = {"globals", "eval", "exec", "__import__"}
 _ANY_MODULE = {"import_module"}
 _STREAMS = {"default_rng", "RandomState", "Random", "SystemRandom", "SeedSequence", "urandom", "uuid1", "uuid4"}
 _STREAMS |= {"secrets", "token_bytes", "token_hex", "randbelow", "randbits", "PCG64", "MT19937", "Philox", "SFC64"}
+#: What has a function be told of warnings, or has nobody be.
+_WARNINGS = {"catch_warnings"}
 #: What a tensor tells of its history, which is not that of the argument in whose place another one stands.
 _HISTORY = {"_version", "retains_grad", "is_view", "_is_view", "_base", "grad_fn", "output_nr", "_backward_hooks"}
 
@@ -45,6 +47,7 @@ def check_names(code: types.CodeType) -> None:
     for some, what in (
         (_ANY_MODULE, "by which it may read anything"),
         (_STREAMS, "which makes a stream of random numbers: use ag.random"),
+        (_WARNINGS, "and a program warns where it runs, not within that"),
         (_HISTORY, "what a tensor tells of its history"),
     ):
         if names & some:

@@ -98,6 +98,9 @@ class Records:
             else:
                 function, args = rows[part]
                 function(*args)
+        if begin < end:
+            # No record has run, and those of the backward read the arguments too.
+            run(address, table, 0, 0, begin, end)
         return None
 
     def _parts(self, steps: Sequence[Step], found: list[LoopCall]) -> list[tuple[int, int] | int]:

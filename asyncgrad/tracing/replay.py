@@ -12,13 +12,22 @@ from ..core.graph.cost import LARGE, estimated_seconds
 from ..core.graph.leaf import gradient_edge
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
-from ..core.graph.saved import check_version, released_error, version_of
+from ..core.graph.saved import check_version, released_error
 from ..core.recording.handwritten_node import HandwrittenNode
-from ..core.settings.context import GRAD_MODE, enable_grad
+from ..core.settings.context import GRAD_MODE
 from ..core.tensor import Tensor
 from ..errors import ChangedTensorError
+from .call_key import told_before
 from .program import CheckFailed
-from .replayed_gradients import GradientsNode, bare_unless, gradients_of, own_copy
+from .replayed_gradients import (
+    GradientsNode,
+    bare_unless,
+    gradients_of,
+    has_graph,
+    own_copy,
+    with_versions,
+    without_graph,
+)
 from .stand_in import stand_in
 from .table import Table
 from .variant import Variant
@@ -79,9 +88,7 @@ class ReplayNode(HandwrittenNode):
         self._lease = lease
         self._recompute = recompute
         #: The arguments with their versions; None once released.
-        self._arguments: list[tuple[Any, int]] | None = [
-            (one, version_of(one) if isinstance(one, TensorBase) else 0) for one in arguments
-        ]
+        self._arguments: list[tuple[Any, int]] | None = with_versions(arguments)
 
     @property
     def name(self) -> str:
@@ -133,12 +140,38 @@ class ReplayNode(HandwrittenNode):
         arrays = [one._data if type(one) is Tensor else one for one in grads] if create_graph else grads
         found = self._run_program(arguments, arrays)
         if found is None:
-            return bare_unless(create_graph, self._differentiated(arguments, grads, create_graph)[0])
+            return bare_unless(create_graph, self._differentiated(arguments, grads, create_graph, create_graph)[0])
         if not create_graph:
             return tuple(found)
-        node = GradientsNode(self._differentiated, arguments, lease.variant.wanted, grads, found, self.device)
+        differentiable = self._differentiable(arguments, grads)
+        if not any(differentiable):
+            return without_graph(found, self.device)
+        node = GradientsNode(
+            self._differentiated_again, arguments, lease.variant.wanted, grads, found, differentiable, self.device
+        )
         _tell_of(node)
         return node.gradients(found)
+
+    def _differentiable(self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any]) -> tuple[bool, ...]:
+        """Return for each gradient whether it has a graph where it is recorded, as the function has told once."""
+        known = self._lease.variant.differentiable
+        key = tuple(map(has_graph, grads))
+        found = known.get(key)
+        if found is None:
+            try:
+                gradients, _ = self._differentiated_again(arguments, grads, False)
+            except Exception:
+                # Such as for a write into what only the forward reads: where it is differentiated, it raises again.
+                return (True,) * len(self._lease.variant.wanted)
+            found = known[key] = tuple(map(has_graph, gradients))
+        return found
+
+    def _differentiated_again(
+        self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], leads_on: bool
+    ) -> tuple[Sequence[Any], list[Any]]:
+        """Return the gradients that the program has computed, with a graph, and what that leads to."""
+        with told_before(self._lease.variant.program.errstate):
+            return self._differentiated(arguments, grads, True, leads_on)
 
     def _run_program(self, arguments: list[tuple[Any, int]], grads: Sequence[Any]) -> Sequence[Any] | None:
         """Return the gradients by the program; None where it cannot run."""
@@ -163,20 +196,26 @@ class ReplayNode(HandwrittenNode):
                 return None
 
     def _differentiated(
-        self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], create_graph: bool
+        self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], create_graph: bool, leads_on: bool
     ) -> tuple[Sequence[Any], list[Any]]:
-        """Run the function again, with a graph of its own; return the gradients of its arguments, and those."""
+        """Run the function again; return the gradients of its arguments, and those.
+
+        Args:
+            arguments: the arguments, with their versions.
+            grads: the incoming gradients.
+            create_graph: whether the gradients have a graph.
+            leads_on: whether that leads to the arguments themselves, and not to others in their place.
+        """
         variant = self._lease.variant
         own = [argument for argument, _ in arguments]
         for index in variant.wanted:
             # Hooks of the argument are not called here. A leaf stays one, unless a graph is to lead to it.
-            own[index] = own_copy(own[index]) if create_graph else stand_in(own[index], own[index]._data)
+            own[index] = own_copy(own[index]) if leads_on else stand_in(own[index], own[index]._data)
         given = list(own)
         for index, _ in variant.program.commits:
             # What the call has changed is not changed again.
             given[index] = stand_in(given[index], given[index]._data.copy())
-        with enable_grad():
-            results = self._recompute(given)
+        results = self._recompute(given)
         for mine, theirs in zip(self._outputs(), results, strict=True):
             if not same_bits(mine, getattr(theirs, "_data", theirs)):
                 raise ChangedTensorError(

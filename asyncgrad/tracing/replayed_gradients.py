@@ -14,16 +14,24 @@ import numpy as np
 from ..core.arrays.tensor_base import TensorBase
 from ..core.graph.leaf import gradient_edge
 from ..core.graph.metadata import InputMetadata
-from ..core.graph.saved import check_version
+from ..core.graph.saved import check_version, released_error, version_of
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE, enable_grad
 from ..core.tensor import Tensor
 from ..sync import grad as blocking_grad
 
-__all__ = ["GradientsNode", "bare_unless", "gradients_of", "own_copy"]
+__all__ = [
+    "GradientsNode",
+    "bare_unless",
+    "gradients_of",
+    "has_graph",
+    "own_copy",
+    "with_versions",
+    "without_graph",
+]
 
-#: Returns the gradients for arguments with their versions and for incoming gradients, with a graph if it is told so,
-#: and the tensors in the place of the arguments to which that graph leads.
+#: Returns the gradients for arguments with their versions and for incoming gradients, with a graph, and the tensors in
+#: the place of the arguments to which that graph leads; it goes on from there to the arguments if it is told so.
 Differentiate = Callable[[Sequence[tuple[Any, int]], Sequence[Any], bool], tuple[Sequence[Any], list[Any]]]
 
 
@@ -37,10 +45,11 @@ class GradientsNode(HandwrittenNode):
         wanted: which of them have a gradient.
         grads: the incoming gradients, Tensors or None.
         arrays: the gradients; None where there is none.
+        differentiable: which of them have a graph.
         device: theirs.
     """
 
-    __slots__ = ("_arguments", "_differentiate", "_grads", "_metadata")
+    __slots__ = ("_arguments", "_differentiable", "_differentiate", "_grads", "_metadata")
 
     is_users = False
 
@@ -51,6 +60,7 @@ class GradientsNode(HandwrittenNode):
         wanted: Sequence[int],
         grads: Sequence[Any],
         arrays: Sequence[Any],
+        differentiable: Sequence[bool],
         device: Any,
     ) -> None:
         edges = [gradient_edge(arguments[index][0]) for index in wanted]
@@ -61,9 +71,10 @@ class GradientsNode(HandwrittenNode):
         self._metadata: tuple[InputMetadata | None, ...] = tuple(
             [None if one is None else InputMetadata(one.shape, one.dtype, device) for one in arrays]
         )
-        self._differentiate = differentiate
+        self._differentiate: Differentiate | None = differentiate
+        self._differentiable = differentiable
         self._arguments = arguments
-        self._grads = grads
+        self._grads = with_versions(grads)
 
     @property
     def name(self) -> str:
@@ -76,9 +87,12 @@ class GradientsNode(HandwrittenNode):
         return self._metadata
 
     def gradients(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the gradients as tensors with this history."""
-        pairs = enumerate(arrays)
-        return tuple([None if one is None else Tensor(one, self, index, self.device) for index, one in pairs])
+        """Return the gradients as tensors, with this history where they have one."""
+        found = list(without_graph(arrays, self.device))
+        for index, is_differentiable in enumerate(self._differentiable):
+            if is_differentiable:
+                found[index] = Tensor(found[index]._data, self, index, self.device)
+        return tuple(found)
 
     def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradients of the arguments and of the incoming gradients."""
@@ -88,15 +102,40 @@ class GradientsNode(HandwrittenNode):
         """Return the gradients of the arguments and of the incoming gradients, given those of all gradients."""
         given = [None] * len(self._metadata) if grad is None else list(grad)
         create_graph = GRAD_MODE.get() is not False
-        for argument, version in self._arguments:
-            if isinstance(argument, TensorBase):
-                check_version(self, argument, version)
-        grads = [own_copy(one) if _has_graph(one) else one for one in self._grads]
-        found, arguments = self._differentiate(self._arguments, grads, True)
+        differentiate = self._differentiate
+        if differentiate is None:
+            raise released_error(self)
+        for value, version in (*self._arguments, *self._grads):
+            if isinstance(value, TensorBase):
+                check_version(self, value, version)
+        grads = [own_copy(one) if has_graph(one) else one for one, _ in self._grads]
+        found, arguments = differentiate(self._arguments, grads, create_graph)
         places = [*arguments, *grads]
-        inputs = [one for one in places if _has_graph(one)]
+        inputs = [one for one in places if has_graph(one)]
         by_input = dict(zip(map(id, inputs), gradients_of(found, inputs, given, create_graph), strict=True))
         return bare_unless(create_graph, [by_input.get(id(one)) for one in places])
+
+    def release_variables(self) -> None:
+        """Let go of what it reads; with several gradients, each of which may be differentiated by itself, keep it."""
+        if sum(self._differentiable) == 1:
+            self._differentiate = None
+            self._arguments, self._grads = (), []
+
+
+def with_versions(values: Sequence[Any]) -> list[tuple[Any, int]]:
+    """Return each of some values with its version; 0 for one that is no tensor."""
+    return [(one, version_of(one) if isinstance(one, TensorBase) else 0) for one in values]
+
+
+def without_graph(arrays: Sequence[Any], device: Any) -> tuple[Any, ...]:
+    """Return arrays as tensors without a history, each with memory of its own; None where there is none."""
+    seen: set[int] = set()
+    found: list[Any] = []
+    for one in arrays:
+        own = one.copy("K") if id(one) in seen and one is not None else one
+        seen.add(id(one))
+        found.append(None if own is None else Tensor(own, None, 0, device))
+    return tuple(found)
 
 
 def own_copy(tensor: Any) -> Any:
@@ -109,7 +148,7 @@ def gradients_of(
     results: Sequence[Any], inputs: Sequence[Any], grads: Sequence[Any], create_graph: bool
 ) -> Sequence[Any]:
     """Return the gradients for inputs; results without a graph, and those without an incoming gradient, add none."""
-    pairs = [(one, grad) for one, grad in zip(results, grads, strict=True) if grad is not None and _has_graph(one)]
+    pairs = [(one, grad) for one, grad in zip(results, grads, strict=True) if grad is not None and has_graph(one)]
     if not pairs:
         return (None,) * len(inputs)
     found: Sequence[Any] = blocking_grad(
@@ -127,5 +166,6 @@ def bare_unless(create_graph: bool, grads: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([one if create_graph or one is None else one._data for one in grads])
 
 
-def _has_graph(value: Any) -> bool:
+def has_graph(value: Any) -> bool:
+    """Tell whether a gradient leads anywhere."""
     return isinstance(value, TensorBase) and value._requires_grad()

@@ -13,7 +13,7 @@ from .memory_plan import arrays_of
 from .program import CheckFailed, Program, Step
 from .records import Records
 from .runner import Runner
-from .trace import Value, map_values, values_in
+from .trace import Value, copied, map_values, values_in
 
 __all__ = ["Table"]
 
@@ -208,7 +208,15 @@ class Table:
             at = records.run(records.backward, self._backward, arrays, first)
             if at is not None:
                 self._run_again(self._backward, records.backward[:at])
-        return [None if value is None else self._array(value).copy("K") for value in program.gradients]
+        found = [None if value is None else self._array(value).copy("K") for value in program.gradients]
+        for index in program.spread:
+            # In which order NumPy adds up its elements depends on how it lies.
+            value = program.gradients[index]
+            found[index] = None if value is None else copied(self._array(value))
+        for index, earlier in program.same:
+            # The engine copies it where that is needed.
+            found[index] = found[earlier]
+        return found
 
 
 def _run(rows: list[Any]) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "TracedArray",
     "Untraceable",
     "Value",
+    "copied",
     "map_values",
     "name_of",
     "values_in",
@@ -206,6 +207,8 @@ class Trace:
         self._known: dict[int, Value] = {}
         #: How NumPy treats floating-point errors around the function.
         self.errstate: dict[str, Any] = {**np.geterr()}
+        #: What NumPy calls there for an error, if it is to call something.
+        self._errcall: Any = np.geterrcall()
         #: Why there is no program, found where a function may go on.
         self.broken: str | None = None
 
@@ -318,6 +321,8 @@ class Trace:
             args = map_values(args, lambda part: fixed.get(part, part) if type(part) is Value else part)
             kwargs = map_values(kwargs, lambda part: fixed.get(part, part) if type(part) is Value else part)
         call = Call(function, args, kwargs, returned, results, written)
+        if np.geterrcall() is not self._errcall:
+            raise self.refused("it is told of floating-point errors itself, by errstate(call=...)")
         call.errstate = {kind: way for kind, way in np.geterr().items() if way != self.errstate[kind]}
         for value in results:
             if value.call is None and value not in operands:
@@ -406,14 +411,15 @@ def _locked(operands: list[Value], written: list[Value]) -> list[np.ndarray]:
 
 def _twin(array: np.ndarray) -> np.ndarray:
     """Return an array with the same numbers that lies in memory as the array does, and is a view where that is one."""
-    twin = _copied(array)
+    twin = copied(array)
     if array.base is not None and twin.base is None:
         twin = twin[...]
     twin.flags.writeable = array.flags.writeable
     return twin
 
 
-def _copied(array: np.ndarray) -> np.ndarray:
+def copied(array: np.ndarray) -> np.ndarray:
+    """Return a copy that lies in memory as the array does."""
     if array.flags.aligned and (array.flags.c_contiguous or array.flags.f_contiguous):
         twin = array.copy("K")
         if twin.strides == array.strides:
@@ -423,7 +429,7 @@ def _copied(array: np.ndarray) -> np.ndarray:
     # Aligned or not as the array is.
     memory = np.zeros(high - low + 64, np.uint8)
     offset = (low - memory.__array_interface__["data"][0]) % 64
-    twin = np.ndarray(array.shape, array.dtype, memory[offset:].data, start, array.strides)
+    twin = np.ndarray(array.shape, array.dtype, memory[offset:], start, array.strides)
     twin[...] = array
     return twin
 
@@ -492,6 +498,11 @@ class TracedArray:
     def __init__(self, trace: Trace, value: Value) -> None:
         self._trace = trace
         self._value = value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in TracedArray.__slots__:
+            raise self._trace.refused(f"it sets the {name} of an array")
+        object.__setattr__(self, name, value)
 
     @property
     def __cuda_array_interface__(self) -> Any:

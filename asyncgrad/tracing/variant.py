@@ -16,7 +16,7 @@ from ..core.graph.saved import version_of
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import TreeStructure, flatten, unflatten
 from ..sync import grad
-from .call_key import has_grad
+from .call_key import has_grad, key_of_context
 from .captured import names_of
 from .draws import traced_generator
 from .guards import Guards, NotedFunctions
@@ -67,6 +67,8 @@ class Variant:
     __slots__ = (
         "_idle",
         "backward_guards",
+        "context",
+        "differentiable",
         "guards",
         "has_graph",
         "outputs",
@@ -103,6 +105,10 @@ class Variant:
         self.backward_guards: Guards
         #: How many runs have been compared with eager ones.
         self.verified: int = 0
+        #: The settings of each call that runs it.
+        self.context: tuple[Any, ...] = key_of_context()
+        #: By which incoming gradients require grad, the gradients that do then; filled by backward passes.
+        self.differentiable: dict[tuple[bool, ...], tuple[bool, ...]] = {}
         self._idle: deque[Table] = deque(maxlen=_IDLE_TABLES)
 
     def holds(self) -> bool:

@@ -95,6 +95,31 @@ def test_the_mode_and_each_attribute_of_a_module_are_guarded():
     assert jitted(model, leaf(1.0)).tolist() == [5.0]
 
 
+def after(module, given, result):
+    return np.tanh(result)
+
+
+def before(module, given):
+    return np.tanh(given[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "hook"), [("register_forward_hook", after), ("register_forward_pre_hook", before)], ids=["after", "before"]
+)
+def test_the_forward_hooks_of_a_module_are_guarded(kind, hook):
+    model = nn.Linear(2, 2)
+    jitted = compiled(lambda model, x: model(x), model, np.ones((1, 2)))
+    handles = []
+    for call in range(20):
+        if call in (4, 8):
+            handles.append(getattr(model, kind)(hook))
+        if call == 12:
+            handles.pop(0).remove()
+        x = np.full((1, 2), call * 0.1)
+        assert bits(jitted(model, x).detach()) == bits(model(x).detach())
+    assert jitted.counts["replayed"] > 10, dict(jitted.counts)
+
+
 def test_a_global_number_may_change(monkeypatch):
     jitted = compiled(lambda x: x * SCALE, leaf(1.0))
     monkeypatch.setitem(globals(), "SCALE", 3.0)

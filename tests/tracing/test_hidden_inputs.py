@@ -20,6 +20,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import nn
 from tests.support.leaves import leaf
+from tests.tracing.running import bits
 
 RATE = 2.0
 
@@ -309,6 +310,17 @@ def test_the_numbers_of_a_small_array_of_a_called_function(monkeypatch):
     assert results_follow(
         ag.jit(lambda x: with_array(x)), with_array, leaf(1.0), lambda: PLACE["array"].__setitem__(0, 7.0)
     )
+
+
+def test_an_object_of_asyncgrad_that_keeps_arrays():
+    stats = pytest.importorskip("asyncgrad.scipy.stats")
+    density = stats.gaussian_kde(np.array([0.0, 1.0, 3.0]))
+    jitted = ag.jit(lambda x: density(x))
+    for call in range(10):
+        if call == 7:
+            density.set_bandwidth(0.1)
+        x = np.array([0.5, 1.5 + call])
+        assert bits(jitted(x)) == bits(density(x))
 
 
 def test_an_attribute_of_a_function():

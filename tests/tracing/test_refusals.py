@@ -11,6 +11,7 @@ import secrets
 import threading
 import time
 import uuid
+import warnings
 from typing import Any
 
 import numpy as np
@@ -279,9 +280,35 @@ def copied_to(x):
     return y
 
 
+def told_by_warnings(x):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        y = np.log(x)
+    return y * (1 + len(told))
+
+
+def told_by_numpy(x):
+    told: list[str] = []
+    with np.errstate(divide="call", call=lambda kind, flag: told.append(kind)):
+        y = np.log(x)
+    return y * (1 + len(told))
+
+
+def in_another_shape(x):
+    y = x * 1
+    try:
+        y.shape = (2, 1)
+    except AttributeError:
+        return y
+    return y
+
+
 @pytest.mark.parametrize(
     ("function", "args", "reason"),
     [
+        (told_by_warnings, (np.array([1.0, 2.0]),), "told_by_warnings reads catch_warnings"),
+        (told_by_numpy, (np.array([1.0, 2.0]),), "it is told of floating-point errors itself"),
+        (in_another_shape, (np.array([1.0, 2.0]),), "it sets the shape of an array"),
         (written_by_position, (np.array([1.0, 2.0]), np.array(0.0)), "read-only"),
         (clipped, (np.array([1.0, 12.0]),), "read-only"),
         (copied_to, (np.array([1.0, np.nan]),), "read-only"),

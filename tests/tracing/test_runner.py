@@ -435,3 +435,22 @@ def test_any_byte_but_zero_is_true():
     jitted = compiled(lambda x, flags: x * flags, np.ones(4), flags)
 
     assert jitted(np.ones(4), flags).tolist() == [0.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("function", [np.copy, lambda x: np.concatenate([x, x]), lambda x: x.reshape(2, 2).T.copy()])
+def test_a_copy_of_booleans_has_their_bytes(function):
+    flags = np.array([0, 1, 2, 255], np.uint8).view(bool)
+    jitted = compiled(function, flags, backend="runner")
+
+    assert bits(jitted(flags)) == bits(function(flags))
+
+
+@pytest.mark.parametrize("function", [lambda x: x**3, lambda x: x[np.array([1, 0, 1])] * 1, lambda x: np.sort(x)])
+def test_a_backward_reads_the_arguments_of_a_forward_that_has_no_record(function):
+    def gradient(called: Callable[..., Any], numbers: list[float]) -> Any:
+        x = ag.tensor(numbers, requires_grad=True)
+        return bits(ag.sync.grad(called(x), [x], [np.array([1.0, 2.0, 3.0])])[0])
+
+    jitted = compiled(function, ag.tensor([1.0, 2.0, 3.0], requires_grad=True), backend="runner")
+    for numbers in ([1.5, 2.5, 3.5], [4.0, 5.0, 6.0]):
+        assert gradient(jitted, numbers) == gradient(function, numbers)

@@ -19,7 +19,7 @@ from ..settings.loop_turn import HERE, next_turn
 from ..settings.scheduling import CLOCK, LOOP_BUDGET
 from ..settings.without_suspending import run_without_suspending
 from .device import Device, device_here, home_of, is_elsewhere
-from .executor import NodeTurn, Stop, TurnExecutor
+from .executor import NodeTurn, Stop
 from .loops import MAX_NESTED_ON_STACK, loop_is_running, run_on_new_stack, run_on_own_loop, running_loop
 from .node_task import NodeTask
 from .notes import add_note
@@ -181,8 +181,7 @@ def _run_turn(graph_task: GraphTask, turn: NodeTurn) -> bool:
         outputs = _run_remotely(node_task)
     else:
         outputs = graph_task.context.copy().run(run_without_suspending, node_task.begin(), suspension_error, node)
-    executor: TurnExecutor = graph_task.executor  # type: ignore[assignment]  # it, or one before it, gave the turn
-    executor.end_turn(node, outputs)
+    graph_task.end_turn(node, outputs)
     return True
 
 

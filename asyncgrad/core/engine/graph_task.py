@@ -220,6 +220,17 @@ class GraphTask:
         wanted = [target is not None and limits.executes(target) for target in node.next_nodes]
         return node.apply_wanted(grad, wanted)
 
+    def end_turn(self, node: Any, outputs: Any) -> None:
+        """Give the gradients of a node that a driver has run to the executor, which gave its turn, or to one after it.
+
+        Where they are recorded, so are their sums, whatever the grad mode of the caller.
+        """
+        executor: Any = self.executor
+        if self.create_graph:
+            self.context.run(executor.end_turn, node, outputs)
+        else:
+            executor.end_turn(node, outputs)
+
     def run_leaves(self, leaves: Sequence[Any], grads: list[Any]) -> None:
         """Run AccumulateGrads without hooks, at the end; consumes `grads`, which begins with that of the last leaf."""
         try:

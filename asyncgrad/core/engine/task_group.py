@@ -309,8 +309,7 @@ class NodeTaskGroup:
         while self._finished:
             node, outputs = self._outcome(self._finished.popleft())
             if node is not None:
-                executor: TurnExecutor = self._graph_task.executor  # type: ignore[assignment]  # it gave the turn
-                executor.end_turn(node, outputs)
+                self._graph_task.end_turn(node, outputs)
             # A leaf takes over the array of a gradient only if there is no other reference to it.
             del outputs
         self._graph_task.executor.node = None

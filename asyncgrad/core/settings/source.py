@@ -93,7 +93,8 @@ class SourceWriter:
         self.namespace = namespace
         #: With their line ends.
         self.lines: list[str] = []
-        self._constants = {id(value): name for name, value in namespace.items()}
+        # A copy: another thread may generate the same, and run it with these globals.
+        self._constants = {id(value): name for name, value in namespace.copy().items()}
         #: Equal tuples are one constant.
         self._tuples: dict[Any, Any] = {}
 

@@ -796,8 +796,13 @@ class _Static:
 
     @property
     def entries(self) -> list[tuple[str, Any]]:
-        """The attributes that are no children, as they are in the module."""
-        return self._entries
+        """The attributes that are no children, as they are in the module, and its forward hooks."""
+        record = self._record
+        before, after = record.forward_pre_hooks, record.forward_hooks
+        if before is None is after:
+            return self._entries
+        hooks = [(name, one.snapshot()) for name, one in (("before", before), ("after", after)) if one]
+        return [*self._entries, *hooks]
 
     @property
     def differentiated(self) -> frozenset[str]:
@@ -815,7 +820,7 @@ class _Static:
 
 
 def static_entries(structure: TreeStructure) -> list[tuple[str, Any]]:
-    """Return the attributes that are no children of the module whose structure it is, as they are in the module."""
+    """Return what a module has besides its children: attributes, as they are in the module, and forward hooks."""
     found: list[tuple[str, Any]] = structure.aux_data[1].entries
     return found
 

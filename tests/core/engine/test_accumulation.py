@@ -310,3 +310,31 @@ async def test_a_sum_onto_a_grad_with_a_history_is_a_new_tensor_without_one():
     assert x.grad is not with_history
     assert not x.grad.requires_grad
     assert x.grad.numpy().tolist() == [5.0, 6.0]
+
+
+def grad_awaited(run, out, x):
+    async def grad() -> Any:
+        with ag.no_grad():
+            return await ag.grad(out, [x], [np.ones(3)], create_graph=True)
+
+    return run(grad())[0]
+
+
+def grad_blocking(run, out, x):
+    with ag.no_grad():
+        return sync.grad(out, [x], [np.ones(3)], create_graph=True)[0]
+
+
+@on_each_loop
+@pytest.mark.parametrize("grad", [grad_awaited, grad_blocking], ids=["awaited", "blocking"])
+@pytest.mark.parametrize("through", [calling, awaiting])
+def test_a_sum_is_recorded_whatever_the_grad_mode_of_the_caller(run, grad, through):
+    async def later(grad: Any) -> Any:
+        return grad * x * 3
+
+    x = leaf(1.0, 2.0, 3.0)
+    out = through(x, later if through is awaiting else lambda grad: grad * x * 3) + x
+
+    (second,) = sync.grad(grad(run, out, x).sum(), [x])
+
+    assert second.tolist() == [3.0, 3.0, 3.0]

@@ -21,7 +21,7 @@ from .train_step import Clipping, TrainStep
 
 __all__ = ["Jit", "jit"]
 
-_BACKENDS = ("auto", "table", "runner")
+_BACKENDS = ("auto", "table", "runner", "fused")
 
 
 @final
@@ -35,8 +35,9 @@ class Jit:
     Args:
         fn: a function of trees of tensors, arrays, modules and what else is the same in many calls.
         static: the names of arguments that are compared by their own `==`; each value has a program.
-        backend: "runner", machine code that calls NumPy's inner loops, of the extra `jit`; "table", NumPy's functions
-            called by Python; "auto", the first where it is installed.
+        backend: "table", NumPy's functions called by Python; "runner", machine code that calls NumPy's inner loops, of
+            the extra `jit`; "fused", the same with loops in the place of neighbouring elementwise steps, compiled
+            before the first run; "auto", what is installed, with such loops after some calls.
         verify: how many runs of each program are compared with `fn`; one that differs in a bit is not used.
 
     Returns:
@@ -215,8 +216,8 @@ def _check(fn: Any, name: str, backend: str, verify: int) -> None:
         raise ArgumentTypeError(takes(name, "a function", fn, "a generator keeps its variables between two values"))
     if backend not in _BACKENDS:
         raise ArgumentError(must_be("backend", " or ".join(map(repr, _BACKENDS)), backend))
-    if backend == "runner" and missing_extra() is not None:
-        raise ArgumentError(f"there is no backend 'runner': {missing_extra()}")
+    if backend in ("runner", "fused") and missing_extra() is not None:
+        raise ArgumentError(f"there is no backend {backend!r}: {missing_extra()}")
     if not isinstance(verify, int) or isinstance(verify, bool) or verify < 0:
         raise ArgumentError(must_be("verify", "a number of runs of at least 0", verify))
 

@@ -24,6 +24,7 @@ from ..random import generator
 from .call_key import Static, in_context, key_of_context, key_of_leaf, needs_eager, places_of, without_mark
 from .captured import Captured, CapturedNames, Place
 from .draws import TracedGenerator, drawing_from
+from .fusing import FUSED, Fusing
 from .last_call import LastCall
 from .object_key import is_array, key_of_structure
 from .program import CheckFailed
@@ -121,6 +122,10 @@ class Call:
             if like is None
             else [leaves[index] for index in like.firsts]
         )
+
+    def arrays(self) -> list[np.ndarray]:
+        """Return the arrays of the arguments, each once."""
+        return [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in self.numbered]
 
     def key(self) -> Hashable:
         """Return what is equal for calls that may run the same programs."""
@@ -303,7 +308,12 @@ class Jitted:
             found = None if last is None else last.match(args, kwargs, captured)
             if last is not None and found is not None and last.variant.holds():
                 call = Call(self.function, self._captured_names, args, kwargs, captured, *found, last, self._around)
-                yield Attempt(call, last.variant, None, "")
+                reason = self._fuse(last.variant, call)
+                if reason:
+                    yield Attempt(call, None, None, reason)
+                    return
+                if reason is None and last.variant.verified >= self._verify:
+                    yield Attempt(call, last.variant, None, "")
             # Other programs of the same key may do.
             call = self.new_call(args, kwargs)
             reason = needs_eager(call.leaves)
@@ -315,7 +325,13 @@ class Jitted:
             yield Attempt(call, None, None, reason)
             return
         for variant in tuple(family.variants):
-            if variant.holds():
+            if not variant.holds():
+                continue
+            why = self._fuse(variant, call)
+            if why:
+                yield Attempt(call, None, None, why)
+                return
+            if why is None:
                 yield Attempt(call, variant, family, "")
         family.calls += 1
         if family.calls >= _CALLS_BEFORE_TRACE and family.reason is family.refusal is None:
@@ -360,6 +376,8 @@ class Jitted:
         try:
             variant = trace_variant(call.run_tree, call.leaves, call.structure, self.name, self.function)
             variant.runner = runner() if self._backend != "table" else None
+            if variant.runner is not None and self._backend in ("auto", "fused"):
+                variant.fusing = Fusing(variant.program, variant.runner, self._backend == "fused")
         except Untraceable as error:
             family.reason = str(error)
         except Refusal as error:
@@ -388,6 +406,9 @@ class Jitted:
         variant.verified += 1
         self.counts["verified"] += 1
         difference = verify(variant, call.numbered, call.run_with)
+        if difference is not None and variant.fused is not None:
+            self._retire(variant, difference)
+            difference = verify(variant, call.numbered, call.run_with)
         if difference is not None:
             family.variants = [one for one in family.variants if one is not variant]
             family.reason = difference
@@ -398,6 +419,37 @@ class Jitted:
         self._last_call = LastCall(
             variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, call.known_state()
         )
+
+    def _fuse(self, variant: Variant, call: Call) -> str | None:
+        """Go on with the kernels of a program, or do without them.
+
+        Returns:
+            None where the program may run; else why the call is eager, or "" where a number is not that of the trace.
+        """
+        if variant.fused is not None and variant.fused.is_in_vain():
+            self._retire(variant, "in many of its runs there is an error or a NaN")
+        fusing = variant.fusing
+        if fusing is None:
+            return None
+        try:
+            found = fusing.advance(variant, call.arrays())
+        except CheckFailed:
+            self.counts["failed checks"] += 1
+            return ""
+        except Exception as error:
+            return f"{type(error).__name__} in its program"
+        if found is not None:
+            variant.fusing = None
+            self.counts[found] += 1
+            if found == FUSED:
+                # Compared with the function as the program was without kernels.
+                variant.verified = 0
+        return None
+
+    def _retire(self, variant: Variant, reason: str) -> None:
+        """Run a program without kernels from now on."""
+        variant.use(None)
+        self.counts[f"not fused: {reason}"] += 1
 
     def _run(self, variant: Variant, call: Call) -> Any:
         """Return what a call returns, by a program.
@@ -438,9 +490,8 @@ class Computed:
         self.lease = Lease(variant)
         #: Of the generator before the run; None where nothing is drawn.
         self.state: Any = generator().bit_generator.state if variant.program.is_random else None
-        arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in call.numbered]
         try:
-            self.outputs: list[np.ndarray] = self.lease.table.run_forward(arrays, place)
+            self.outputs: list[np.ndarray] = self.lease.table.run_forward(call.arrays(), place)
         except BaseException:
             if self.state is not None:
                 # What it has drawn is drawn again, by another program or by the function.

@@ -20,7 +20,7 @@ from .program import Comparison, OfNumbers, Step
 from .runner import ERRORS, MOST_AXES, MOST_OPERANDS, RECORD
 from .trace import Value
 
-__all__ = ["LoopCall", "LoopCalls"]
+__all__ = ["LoopCall", "LoopCalls", "loop_of", "number_of", "steps_along"]
 
 #: The bits of their results do not depend on how their loops are called.
 _EXACT = {
@@ -205,6 +205,20 @@ class LoopCalls:
         #: Arrays that only records refer to.
         self._kept: list[np.ndarray] = []
 
+    def of_kernel(self, function: int, bases: int, data: Sequence[int], ignored: int) -> LoopCall:
+        """Return the call of a kernel.
+
+        Args:
+            function: its address.
+            bases: the address of the bases.
+            data: what it is given.
+            ignored: the bits of the floating-point errors that nobody is to be told of.
+        """
+        kept = np.array(data, np.int64)
+        self._kept.append(kept)
+        operand = _Operand(0, bases, kept.dtype, (), ())
+        return LoopCall(InnerLoop(function, address_of(kept)), [operand], 0, [], [], ignored, False)
+
     def of(self, step: Step) -> list[LoopCall] | None:
         """Return the calls that do what a step does; None where there are none."""
         if isinstance(step.function, Comparison):
@@ -222,8 +236,8 @@ class LoopCalls:
         elif step.results:
             found = [self._in_other_shape(step, ignored)]
         elif step.function is np.copyto:
-            target, source = step.args
-            is_plain = not step.kwargs or step.kwargs == {"casting": "unsafe"}
+            target, source = step.args[:2]
+            is_plain = len(step.args) == 2 and (not step.kwargs or step.kwargs == {"casting": "unsafe"})
             is_plain = is_plain and not _overlaps((source, target), False)
             found = [self._copy(source, self._operand(target), ignored) if is_plain else None]
         elif step.function in (operator.setitem, np.ndarray.__setitem__, np.ndarray.fill):
@@ -244,7 +258,7 @@ class LoopCalls:
         if type(part) is not Value:
             if not isinstance(part, (bool, int, float, complex, np.generic)) or dtype is None:
                 return None
-            number = _of_dtype(part, dtype)
+            number = number_of(part, dtype)
             return None if number is None else self._constant(number)
         if (dtype is not None and part.array.dtype != dtype) or not part.array.flags.aligned:
             return None
@@ -322,7 +336,7 @@ class LoopCalls:
             return [None]
         if ufunc.nout != 1 or len(parts) != ufunc.nargs or len(parts) > MOST_OPERANDS:
             return [None]
-        chosen = _loop_of(ufunc, parts)
+        chosen = loop_of(ufunc, parts)
         if chosen is None or type(parts[-1]) is not Value or _overlaps(parts, ufunc is np.matmul):
             return [None]
         loop, dtypes = chosen
@@ -418,7 +432,7 @@ class LoopCalls:
         is_plain = isinstance(beginning, (int, float, np.generic)) or (beginning is None and ufunc not in _BEGINNINGS)
         if groups is None or not target.is_flat() or not is_plain:
             return [None]
-        if beginning is not None and _of_dtype(beginning, kind) is None:
+        if beginning is not None and number_of(beginning, kind) is None:
             return [None]
         if not reduction_agrees(ufunc, loop, kind, groups, beginning):
             return [None]
@@ -449,7 +463,7 @@ class LoopCalls:
         return [LoopCall(loop, [target, rest, target], 1, counts, steps, ignored, True)]
 
 
-def _of_dtype(number: Any, kind: np.dtype[Any]) -> np.ndarray | None:
+def number_of(number: Any, kind: np.dtype[Any]) -> np.ndarray | None:
     """Return a number as an array of a dtype; None where NumPy warns of that, which it does in each call."""
     try:
         with np.errstate(all="raise"):
@@ -480,7 +494,7 @@ def _filled(numbers: list[int], size: int) -> list[int]:
     return numbers + [0] * (size - len(numbers))
 
 
-def _loop_of(ufunc: np.ufunc, parts: Sequence[Any]) -> tuple[InnerLoop, tuple[np.dtype[Any], ...]] | None:
+def loop_of(ufunc: np.ufunc, parts: Sequence[Any]) -> tuple[InnerLoop, tuple[np.dtype[Any], ...]] | None:
     """Return the loop that a ufunc chooses for operands, and its dtypes."""
     kinds = [one.array.dtype if type(one) is Value else type(one) for one in parts]
     try:
@@ -526,7 +540,7 @@ def _axes(ufunc: np.ufunc, operands: Sequence[_Operand]) -> tuple[int, list[int]
             # So it does where they all have their axes in another order in memory.
             return 0, [target.size], _filled([one.dtype.itemsize for one in operands], MOST_OPERANDS)
         return None
-    spread = [_spread(one.shape, one.strides, target.shape) for one in operands]
+    spread = [steps_along(one.shape, one.strides, target.shape) for one in operands]
     axes = [(length, [one[axis] for one in spread]) for axis, length in enumerate(target.shape) if length != 1]
     axes.sort(key=lambda axis: -abs(axis[1][-1]))
     merged: list[tuple[int, list[int]]] = []
@@ -542,7 +556,7 @@ def _axes(ufunc: np.ufunc, operands: Sequence[_Operand]) -> tuple[int, list[int]
     return len(merged) - 1, [length for length, _ in merged], steps
 
 
-def _spread(shape: tuple[int, ...], strides: tuple[int, ...], onto: tuple[int, ...]) -> list[int]:
+def steps_along(shape: tuple[int, ...], strides: tuple[int, ...], onto: tuple[int, ...]) -> list[int]:
     """Return the strides of an operand along the axes of the result."""
     missing = len(onto) - len(shape)
     return [0] * missing + [0 if length == 1 else stride for length, stride in zip(shape, strides, strict=True)]
@@ -565,7 +579,7 @@ def _axes_of_product(operands: Sequence[_Operand]) -> tuple[int, list[int], list
     """Return the same as `_axes` for a product of matrices, whose loop runs along one axis of stacks of them."""
     a, b, target = operands
     stack = target.shape[:-2]
-    spread = [_spread(one.shape[:-2], one.strides[:-2], stack) for one in operands]
+    spread = [steps_along(one.shape[:-2], one.strides[:-2], stack) for one in operands]
     counts, steps = [], []
     for axis, length in enumerate(stack[:-1]):
         counts.append(length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,8 +13,13 @@ from .trace import Value
 __all__ = ["arrays_of"]
 
 
-def arrays_of(program: Program) -> dict[Value, np.ndarray]:
+def arrays_of(program: Program, places: Sequence[int] | None = None) -> dict[Value, np.ndarray]:
     """Return an array for each Value that owns memory and that a step writes.
+
+    Args:
+        program: the program.
+        places: when each step is done, in ascending numbers that steps share which are done together; None for one
+            after the other.
 
     What a step writes never lies where anything lies that it reads, nor where a later step reads something else. What
     the forward has left for the backward stays, so that the backward can run again.
@@ -23,7 +29,7 @@ def arrays_of(program: Program) -> dict[Value, np.ndarray]:
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
     written: set[Value] = set()
-    for position, step in enumerate(steps):
+    for position, step in zip(range(len(steps)) if places is None else places, steps, strict=True):
         written.update(value.root for value in step.writes)
         for value in (*step.reads, *step.writes):
             first.setdefault(value.root, position)

@@ -7,9 +7,12 @@ from typing import Any, final
 
 import numpy as np
 
+from .fused_program import FusedProgram
+from .fusion import Group
+from .inner_loops import address_of
 from .loop_calls import LoopCall, LoopCalls
 from .program import CheckFailed, Program, Step
-from .runner import RECORD, Runner
+from .runner import ERRORS, RECORD, Runner
 from .trace import Value
 
 __all__ = ["Records"]
@@ -23,13 +26,18 @@ class Records:
         program: the program.
         runner: what runs them.
         array: returns the array of a Value; of one that depends on an argument it is not asked.
+        fused: which steps are done by kernels; None for none.
     """
 
     __slots__ = (
+        "_array",
         "_base_address",
         "_bases",
         "_calls",
         "_failed",
+        "_fused",
+        "_given",
+        "_nan",
         "_program",
         "_run",
         "_table",
@@ -38,25 +46,37 @@ class Records:
         "forward",
     )
 
-    def __init__(self, program: Program, runner: Runner, array: Callable[[Value], np.ndarray]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        runner: Runner,
+        array: Callable[[Value], np.ndarray],
+        fused: FusedProgram | None = None,
+    ) -> None:
         self._program = program
         self._run = runner.run
+        self._array = array
+        self._fused = fused
         values = (*program.arguments, *program.targets, *program.cotangents)
         given = {value: index + 1 for index, value in enumerate(values)}
+        self._given = given
         #: Not 0 once a number was another one than in the traced run.
         self._failed = np.zeros(1, np.int64)
-        self._calls = LoopCalls(given, array, program.errstate, runner.check, runner.casts, self._failed)
-        calls: list[LoopCall] = []
-        #: Parts of the forward and of the backward: a range of records, or the number of a step that has none.
-        self.forward: list[tuple[int, int] | int] = self._parts(program.forward, calls)
-        # A backward that writes into what the forward has left could not be run again after an error.
-        self.backward: list[tuple[int, int] | int] = (
-            self._parts(program.backward, calls) if program.repeats else list(range(len(program.backward)))
-        )
-        self._table = np.array([one.record() for one in calls], RECORD)
+        #: Not 0 once a kernel has loaded a NaN that may have met another one.
+        self._nan = np.zeros(1, np.int64)
         self._bases = np.zeros(len(given) + 1, np.int64)
         # The arrays stay where they are.
         self._base_address: int = self._bases.ctypes.data
+        self._calls = LoopCalls(given, array, program.errstate, runner.check, runner.casts, self._failed)
+        calls: list[LoopCall] = []
+        groups = ([], []) if fused is None else fused.fusion
+        #: Parts of the forward and of the backward: a range of records, or the number of a step that has none.
+        self.forward: list[tuple[int, int] | int] = self._parts(program.forward, groups[0], calls)
+        # A backward that writes into what the forward has left could not be run again after an error.
+        self.backward: list[tuple[int, int] | int] = (
+            self._parts(program.backward, groups[1], calls) if program.repeats else list(range(len(program.backward)))
+        )
+        self._table = np.array([one.record() for one in calls], RECORD)
         self._table_address: int = self._table.ctypes.data
 
     def opaque(self) -> set[Step]:
@@ -84,14 +104,16 @@ class Records:
         """
         begin, end = first + 1, first + 1 + len(arrays)
         self._bases[begin:end] = list(map(id, arrays))
-        address, table, run, failed = self._base_address, self._table_address, self._run, self._failed
+        address, table, run = self._base_address, self._table_address, self._run
+        failed, nan = self._failed, self._nan
         for place, part in enumerate(parts):
             if isinstance(part, tuple):
                 has_errors = run(address, table, *part, begin, end)
                 if failed[0]:
                     failed[0] = 0
                     raise CheckFailed("another number than in the traced run")
-                if has_errors:
+                if has_errors or nan[0]:
+                    nan[0] = 0
                     return place
                 # The addresses of the arrays stand there now.
                 begin = end
@@ -103,7 +125,9 @@ class Records:
             run(address, table, 0, 0, begin, end)
         return None
 
-    def _parts(self, steps: Sequence[Step], found: list[LoopCall]) -> list[tuple[int, int] | int]:
+    def _parts(
+        self, steps: Sequence[Step], groups: Sequence[Group], found: list[LoopCall]
+    ) -> list[tuple[int, int] | int]:
         parts: list[tuple[int, int] | int] = []
         begin = len(found)
 
@@ -112,8 +136,14 @@ class Records:
                 found[-1].collects = True
                 parts.append((begin, len(found)))
 
+        by_begin = {group.begin: group for group in groups}
+        done = 0
         for index, step in enumerate(steps):
-            calls = self._calls.of(step)
+            if index < done:
+                continue
+            group = by_begin.get(index)
+            done = index + 1 if group is None else group.end
+            calls = self._calls.of(step) if group is None else [self._kernel_call(group)]
             if calls is None:
                 end_range()
                 parts.append(index)
@@ -126,3 +156,18 @@ class Records:
                 found.append(call)
         end_range()
         return parts
+
+    def _kernel_call(self, group: Group) -> LoopCall:
+        assert self._fused is not None
+        data = [address_of(self._nan)]
+        for part, operand in zip(group.parts, group.kernel.operands, strict=True):
+            if operand.is_given:
+                data += [
+                    self._given[part.root] * self._bases.itemsize,
+                    address_of(part.array) - address_of(part.root.array),
+                ]
+            else:
+                data.append(address_of(self._array(part) if type(part) is Value else part))
+        # Where a NaN comes to be, it may meet another one in the same kernel.
+        ignored = group.ignored & ~ERRORS["invalid"] if group.kernel.reports_nan else group.ignored
+        return self._calls.of_kernel(self._fused.address(group.kernel), self._base_address, data, ignored)

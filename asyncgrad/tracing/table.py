@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from ..random import generator
+from .fused_program import FusedProgram
 from .memory_plan import arrays_of
 from .program import CheckFailed, Program, Step
 from .records import Records
@@ -27,6 +28,7 @@ class Table:
     Args:
         program: the program.
         runner: what runs calls that have a record; None for all calls by Python.
+        fused: which steps are done by kernels; None for none.
 
     One run at a time uses it: from the forward to the end of the last backward.
     """
@@ -41,16 +43,18 @@ class Table:
         "_records",
         "_stale",
         "_targets",
+        "fused",
         "lock",
         "program",
     )
 
-    def __init__(self, program: Program, runner: Runner | None) -> None:
+    def __init__(self, program: Program, runner: Runner | None, fused: FusedProgram | None = None) -> None:
         self.program = program
+        self.fused = fused
         #: Held while it runs: backward passes of one graph may run in several threads.
         self.lock = threading.RLock()
         #: The array of each Value; missing where it depends on an argument that has not come yet.
-        self._arrays: dict[Value, np.ndarray] = arrays_of(program)
+        self._arrays: dict[Value, np.ndarray] = arrays_of(program, None if fused is None else fused.places)
         #: The arrays of the last run.
         self._bound: dict[Value, np.ndarray] = {}
         given = [*program.arguments, *program.targets, *program.cotangents]
@@ -73,12 +77,13 @@ class Table:
                     self._dependents[root][1].append((rows, index, step))
                 if not seen:
                     rows[index] = self._row(step)
-        self._records = None if runner is None else Records(program, runner, self._array)
+        self._records = None if runner is None else Records(program, runner, self.array, fused)
         #: The steps that are called by Python where there are records, and rows that are not up to date then.
         self._opaque: set[Step] = set() if self._records is None else self._records.opaque()
         self._stale: dict[Step, tuple[list[Row | None], int]] = {}
 
-    def _array(self, value: Value) -> np.ndarray:
+    def array(self, value: Value) -> np.ndarray:
+        """Return the array of a Value; of one that depends on an argument, once that has come."""
         found = self._arrays.get(value)
         if found is None:
             if value in self.program.views:
@@ -98,7 +103,7 @@ class Table:
         return found
 
     def _actual(self, tree: Any) -> Any:
-        return map_values(tree, lambda part: self._array(part) if type(part) is Value else part)
+        return map_values(tree, lambda part: self.array(part) if type(part) is Value else part)
 
     def _row(self, step: Step) -> Row:
         function, args = self._plain_row(step)
@@ -107,7 +112,7 @@ class Table:
     def _plain_row(self, step: Step) -> Row:
         args, kwargs = self._actual(step.args), self._actual(step.kwargs)
         if step.results:
-            into = [None if value is None else self._array(value) for value in step.results]
+            into = [None if value is None else self.array(value) for value in step.results]
             return _call_and_copy, (step.function, args, kwargs, into)
         if step.function in (np.maximum, np.minimum) and len(args) > 2:
             # They take it by its name alone.
@@ -167,16 +172,18 @@ class Table:
                 if state is not None:
                     generator().bit_generator.state = state
                 self._run_again(self._forward, records.forward[:at])
+            elif self.fused is not None:
+                self.fused.note_run()
         targets = self._targets
         return [array if index in targets else array.copy("K") for index, array in enumerate(self.outputs())]
 
     def commits(self) -> list[tuple[int, np.ndarray]]:
         """Return the numbers of the arguments that the last forward changes, and what is to be in them."""
-        return [(index, self._array(value)) for index, value in self.program.commits]
+        return [(index, self.array(value)) for index, value in self.program.commits]
 
     def outputs(self) -> list[np.ndarray]:
         """Return the outputs of the last forward, as they lie here."""
-        return [self._array(value) for value in self.program.outputs]
+        return [self.array(value) for value in self.program.outputs]
 
     def _run_again(self, rows: list[Any], done: Sequence[Any]) -> None:
         """Run a forward or a backward by NumPy's own functions, which warn and raise as they do.
@@ -185,6 +192,8 @@ class Table:
             rows: the calls.
             done: what has run before, after whose rows nobody is told of errors for a second time.
         """
+        if self.fused is not None:
+            self.fused.note_rerun()
         for step, (into, index) in self._stale.items():
             if into is rows:
                 into[index] = self._row(step)
@@ -208,11 +217,11 @@ class Table:
             at = records.run(records.backward, self._backward, arrays, first)
             if at is not None:
                 self._run_again(self._backward, records.backward[:at])
-        found = [None if value is None else self._array(value).copy("K") for value in program.gradients]
+        found = [None if value is None else self.array(value).copy("K") for value in program.gradients]
         for index in program.spread:
             # In which order NumPy adds up its elements depends on how it lies.
             value = program.gradients[index]
-            found[index] = None if value is None else copied(self._array(value))
+            found[index] = None if value is None else copied(self.array(value))
         for index, earlier in program.same:
             # The engine copies it where that is needed.
             found[index] = found[earlier]

@@ -6,7 +6,7 @@ import operator
 import types
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ..sync import grad
 from .call_key import has_grad, key_of_context
 from .captured import names_of
 from .draws import traced_generator
+from .fused_program import FusedProgram
 from .guards import Guards, NotedFunctions
 from .object_key import is_array, is_immutable
 from .outside import refuse_arrays_of_others
@@ -60,6 +61,13 @@ class Output:
         self.device = device
 
 
+class Advancing(Protocol):
+    """What may make kernels of a program: a Fusing."""
+
+    def advance(self, variant: Variant, arrays: Sequence[np.ndarray]) -> str | None:
+        """Take the next step before a call; return what has become of it, or None while that is not decided."""
+
+
 @final
 class Variant:
     """A program, how its outputs are put together, and tables that run it."""
@@ -69,6 +77,8 @@ class Variant:
         "backward_guards",
         "context",
         "differentiable",
+        "fused",
+        "fusing",
         "guards",
         "has_graph",
         "outputs",
@@ -98,6 +108,10 @@ class Variant:
         self.seeded = seeded
         #: What runs the calls of its tables; None for Python.
         self.runner: Runner | None = None
+        #: Which steps are done by kernels; None for none.
+        self.fused: FusedProgram | None = None
+        #: What may make kernels of it; None where that is decided.
+        self.fusing: Advancing | None = None
         #: Whether an output requires grad.
         self.has_graph = has_graph
         #: What else must be as it was, for the forward and for the backward.
@@ -118,13 +132,23 @@ class Variant:
     def take_table(self) -> Table:
         """Return a table that nobody else uses."""
         try:
-            return self._idle.pop()
+            table = self._idle.pop()
+            while table.fused is not self.fused:
+                # It was given back while the kernels came or went.
+                table = self._idle.pop()
+            return table
         except IndexError:
-            return Table(self.program, self.runner)
+            return Table(self.program, self.runner, self.fused)
+
+    def use(self, fused: FusedProgram | None, *tables: Table) -> None:
+        """Run by kernels from now on, or without."""
+        self.fused = fused
+        self._idle = deque(tables, maxlen=_IDLE_TABLES)
 
     def give_back(self, table: Table) -> None:
         """Let another call use a table; may be called by a finalizer."""
-        self._idle.append(table)
+        if table.fused is self.fused:
+            self._idle.append(table)
 
 
 def trace_variant(

@@ -17,8 +17,8 @@ from tests.support.programs.generate import draw
 from tests.support.sampling import cases
 from tests.tracing.running import grads_of
 
-#: How many programs are drawn; 20,000 were, once.
-PROGRAMS = cases(500)
+#: How many programs are drawn, and the seed of the first; 20,000 were, once, and 3,000 with kernels.
+PROGRAMS = {"auto": (cases(500), 0), "fused": (cases(100), 100_000)}
 
 
 def outcome(function: Any, leaves: list[np.ndarray]) -> Any:
@@ -28,17 +28,21 @@ def outcome(function: Any, leaves: list[np.ndarray]) -> Any:
         return type(error)
 
 
-def test_a_random_program_has_the_same_bits_compiled(monkeypatch):
+@pytest.mark.parametrize("backend", PROGRAMS)
+def test_a_random_program_has_the_same_bits_compiled(monkeypatch, backend):
+    if backend == "fused":
+        pytest.importorskip("llvmlite")
     points = worlds.leaves_of
     # Arrays of their own in each call, and no hooks: both would be refused.
     monkeypatch.setattr(worlds, "leaves_of", lambda case: [np.array(one) for one in points(case)])
     counts = Counter[str]()
-    for seed in range(PROGRAMS):
+    number, first = PROGRAMS[backend]
+    for seed in range(first, first + number):
         program = draw(seed)
         scope = {**NAMES, "observe": lambda *_: None}
         exec(compile(program.source, f"<program of seed {seed}>", "exec"), scope)  # noqa: S102  # it is its source
         function = scope.pop("program")
-        jitted = ag.jit(lambda *leaves, function=function: function(*leaves)[0], verify=0)
+        jitted = ag.jit(lambda *leaves, function=function: function(*leaves)[0], backend=backend, verify=0)
         rng = np.random.default_rng(seed)
         for call in range(4):
             moved = [
@@ -54,5 +58,8 @@ def test_a_random_program_has_the_same_bits_compiled(monkeypatch):
             if found != expected:
                 pytest.fail(f"call {call} of the program of seed {seed} differs\n{program}\n{jitted.counts}")
         counts["replayed" if jitted.counts["replayed"] else "eager"] += 1
+        counts["fused"] += bool(jitted.counts["fused"])
 
-    assert counts["replayed"] >= 0.4 * PROGRAMS, "too few programs are compiled to say anything"
+    assert counts["replayed"] >= 0.4 * number, "too few programs are compiled to say anything"
+    if backend == "fused":
+        assert counts["fused"] >= 0.25 * number, "too few programs have kernels to say anything"

@@ -454,3 +454,14 @@ def test_a_backward_reads_the_arguments_of_a_forward_that_has_no_record(function
     jitted = compiled(function, ag.tensor([1.0, 2.0, 3.0], requires_grad=True), backend="runner")
     for numbers in ([1.5, 2.5, 3.5], [4.0, 5.0, 6.0]):
         assert gradient(jitted, numbers) == gradient(function, numbers)
+
+
+def test_what_copyto_is_told_by_position():
+    def function(x):
+        y = x * 1
+        np.copyto(y, x > 0, "unsafe")
+        return y * 2
+
+    jitted = compiled(function, np.ones(3), backend="runner")
+
+    assert jitted(np.array([1.0, -1.0, 2.0])).tolist() == [2.0, 0.0, 2.0]

@@ -13,7 +13,10 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import errors, nn, optim
+from asyncgrad.tracing.runner import missing_extra
 from tests.tracing.running import bits
+
+needs_llvmlite = pytest.mark.skipif(missing_extra() is not None, reason="there is no runner")
 
 #: By name, an optimizer of parameters.
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
@@ -125,7 +128,7 @@ async def test_a_step_has_the_bits_of_its_lines_for_each_optimizer_and_with_a_sc
     assert step._jitted.counts["replayed"] >= 4
 
 
-@pytest.mark.parametrize("backend", ["table", "auto"])
+@pytest.mark.parametrize("backend", ["table", "auto", pytest.param("fused", marks=needs_llvmlite)])
 async def test_groups_have_options_of_their_own_which_may_change(backend):
     def made() -> tuple[Any, Any]:
         model = model_of()

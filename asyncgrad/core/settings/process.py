@@ -43,7 +43,7 @@ EFFECTS = {
     "filters": "warnings are ignored while NumPy computes again what has warned before",
     "source": "linecache keeps the lines of generated source, so that tracebacks show them",
     "log": "the logger `asyncgrad` has a handler that drops records, so that a program without logging shows none",
-    "exit": "the exit of the interpreter waits for bodies that run on workers, so that none is cut off",
+    "exit": "the exit of the interpreter waits for bodies on workers and for the kernel that is being compiled",
     "fork": "a forked child starts its own workers, devices and stores, whose threads and locks are its parent's",
     "random": "a recomputation of `ag.checkpoint` sets the state that `np.random` had before, and puts its own back",
     "signal": "`ag.engine.dump_on_signal` sets the handler of a signal, and puts the former one back",

@@ -2,8 +2,8 @@
 
 For tensors a transform returns tensors, for arrays it returns arrays, and for numbers NumPy's numbers. A result that
 may be differentiated again, inside another transform or because an argument requires grad, is always a tensor. Ints are
-converted to float64. No `.grad` changes. The functions here are coroutine functions or return such;
-`asyncgrad.sync.func` has the blocking forms.
+converted to float64. No `.grad` changes. The functions here are coroutine functions or return such, but for `vmap`,
+which returns one where it is given one; `asyncgrad.sync.func` has the blocking forms.
 """
 
 from .transforms.fixed_points import fixed_point as fixed_point
@@ -17,6 +17,7 @@ from .transforms.products_of_trees import hvp as hvp
 from .transforms.products_of_trees import jvp as jvp
 from .transforms.products_of_trees import linearize as linearize
 from .transforms.products_of_trees import vjp as vjp
+from .transforms.vmap import vmap as vmap
 
 __all__ = [
     "elementwise_grad",
@@ -30,6 +31,7 @@ __all__ = [
     "linearize",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]
 
 

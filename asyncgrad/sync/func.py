@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .. import func as _func
+from ..transforms.recipes import remember
 from .driving import bind, choose_driver, make_blocking, run_blocking
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "linearize",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]
 
 P = ParamSpec("P")
@@ -61,7 +63,9 @@ def _blocking_form_of(
                 bound.arguments["f"] = _with_blocking_result(bound.arguments["f"], name)
             transformed = transform(*bound.args, **bound.kwargs)
             if callable(transformed):
-                return _plain(transformed, drive, name)
+                plain = _plain(transformed, drive, name)
+                remember(plain, f, lambda other: blocking(**{**bound.arguments, "f": other}))
+                return plain
             return _plain_parts(drive(transformed, name), drive, name)
 
         # Otherwise inspect would show the signature of the stub.
@@ -312,6 +316,18 @@ def hessian(
         array([[ 6.,  0.],
                [ 0., 12.]])
     """
+
+
+def vmap(fn: Callable[P, object], in_axes: object = 0, out_axes: object = 0) -> Callable[P, Any]:
+    """Return a function that calls `fn` with each row of a batch, and stacks the results; blocking `ag.func.vmap`.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> ag.sync.func.vmap(ag.sync.func.grad(lambda x: (x**2).sum()))(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([[2., 4.],
+               [6., 8.]])
+    """
+    return make_blocking(_func.vmap(fn, in_axes, out_axes), "func.vmap")
 
 
 def __dir__() -> list[str]:

@@ -16,6 +16,10 @@ from .trace import Trace, Untraceable
 __all__ = ["Draw", "TracedGenerator", "drawing_as_before", "drawing_from", "traced_generator"]
 
 
+#: How many rows of a map may be in one program.
+_MOST_ROWS = 16
+
+
 @final
 class Draw:
     """A method of the current generator, which is that of the context in which the program runs."""
@@ -50,6 +54,16 @@ class TracedGenerator:
         @property
         def __class__(self):
             return np.random.Generator
+
+    def check_rows(self, count: int) -> None:
+        """Raise where a map of so many rows would make a program of too many calls.
+
+        Raises:
+            Untraceable: it would.
+        """
+        if count > _MOST_ROWS:
+            self._trace.broken = f"it maps {count} rows, and a program of all of them would be long"
+            raise Untraceable(self._trace.broken)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):

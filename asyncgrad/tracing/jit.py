@@ -19,7 +19,7 @@ from .jitted_coroutine import JittedCoroutine
 from .runner import missing_extra
 from .train_step import Clipping, TrainStep
 
-__all__ = ["Jit", "jit"]
+__all__ = ["Jit", "jit", "unbound"]
 
 _BACKENDS = ("auto", "table", "runner", "fused")
 
@@ -93,7 +93,7 @@ class Jit:
         if fn is None:
             return functools.partial(self, static=static, backend=backend, verify=verify)
         _check(fn, "ag.jit", backend, verify)
-        function, bound = _unbound(fn)
+        function, bound = unbound(fn)
         if inspect.iscoroutinefunction(function):
             if static:
                 raise ArgumentError(f"{function.__qualname__} is an async def, whose segments take no static arguments")
@@ -157,7 +157,7 @@ class Jit:
         _check_step(loss_fn, optimizer)
         _check(loss_fn, "ag.jit.train_step", backend, verify)
         clipping = _clipping(clip_grad_norm, clip_grad_value)
-        function, bound = _unbound(loss_fn)
+        function, bound = unbound(loss_fn)
         names = _static_names(function, static)
         return TrainStep(function, optimizer, clipping, truth(has_aux, "has_aux"), names, backend, verify, bound)
 
@@ -241,10 +241,10 @@ def _clipping(norm: float | None, value: float | None) -> Clipping:
     )
 
 
-def _unbound(fn: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def unbound(fn: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return a plain function, and the arguments that it is bound to: the object of a method, or one that is called."""
     if isinstance(fn, types.MethodType):
-        return _unbound(fn.__func__)[0], (fn.__self__,)
+        return unbound(fn.__func__)[0], (fn.__self__,)
     if isinstance(fn, Jitted):
         return fn.function, fn.bound
     if isinstance(fn, functools.partial):

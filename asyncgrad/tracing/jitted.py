@@ -10,7 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -34,7 +34,10 @@ from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
 from .verifying import computed_by, verify
 
-__all__ = ["ALL", "Around", "Attempt", "Call", "Computed", "Family", "Jitted"]
+__all__ = ["ALL", "Attempt", "Call", "Computed", "Family", "Jitted", "Transform"]
+
+#: Makes a function of another one.
+Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 #: Of how many calls of one key a function is traced in the last.
 _CALLS_BEFORE_TRACE = 2
@@ -64,25 +67,13 @@ class Family:
         self.refusal: str | None = None
 
 
-class Around(Protocol):
-    """What is compiled around a function that somebody has written, as a training step is."""
-
-    @property
-    def name(self) -> str:
-        """Its name, for statistics and errors."""
-
-    def __call__(self, function: Callable[..., Any], captured: dict[Place, Any], *args: Any, **kwargs: Any) -> Any:
-        """Return what a call returns; `captured` is what the function has captured, with which it runs."""
-
-
 @final
 class Call:
     """One call of a compiled function: its arguments and what the function has captured, as leaves of a tree."""
 
     __slots__ = (
-        "_around",
         "_captured_names",
-        "_function",
+        "_transform",
         "args",
         "captured",
         "known",
@@ -95,7 +86,7 @@ class Call:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        transform: Transform | None,
         captured_names: CapturedNames,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -103,10 +94,8 @@ class Call:
         leaves: list[Any],
         structure: TreeStructure,
         like: LastCall | None = None,
-        around: Around | None = None,
     ) -> None:
-        self._function = function
-        self._around = around
+        self._transform = transform
         self._captured_names = captured_names
         self.args = args
         self.kwargs = kwargs
@@ -146,15 +135,16 @@ class Call:
 
     def run(self) -> Any:
         """Return what the function returns, eagerly."""
-        return self._function(*self.args, **self.kwargs)
+        return self._function_with({})(*self.args, **self.kwargs)
 
     def run_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any], captured: dict[Place, Any]) -> Any:
         """Return what the function returns for other arguments, with others in the place of what it has captured."""
+        function = self._function_with(captured)
+        return function(*map(without_mark, args), **{name: without_mark(one) for name, one in kwargs.items()})
+
+    def _function_with(self, captured: dict[Place, Any]) -> Callable[..., Any]:
         function = self._captured_names.function_with(captured)
-        args, kwargs = tuple(map(without_mark, args)), {name: without_mark(one) for name, one in kwargs.items()}
-        if self._around is not None:
-            return self._around(function, captured, *args, **kwargs)
-        return function(*args, **kwargs)
+        return function if self._transform is None else self._transform(function)
 
     def run_with(self, numbered: Sequence[Any]) -> Any:
         """Return what the function returns with others in the place of the arrays and tensors among the leaves."""
@@ -208,26 +198,33 @@ class Jitted:
         backend: as for `ag.jit`.
         verify: how many runs of a program are compared with the function.
         bound: its first arguments: the object of a method.
-        around: what is compiled around it; None for the function alone.
+        transform: what makes of the function the one that is run and compiled, such as its gradient; None for itself.
+        name: what `stats` and errors call it; None for the name of the function.
     """
+
+    #: Tells those below who may not import this class.
+    is_compiled = True
 
     def __init__(
         self,
         function: Callable[..., Any],
-        static: Sequence[str],
-        backend: str,
-        verify: int,
+        static: Sequence[str] = (),
+        backend: str = "auto",
+        verify: int = 2,
         bound: tuple[Any, ...] = (),
-        around: Around | None = None,
+        transform: Transform | None = None,
+        name: str | None = None,
     ) -> None:
         self._backend = backend
-        self._around = around
+        self._transform = transform
+        self._static_names = tuple(static)
         functools.update_wrapper(self, function)
         #: The object of a method.
         self.bound: tuple[Any, ...] = bound
         self.function = function
+        self._name: str = getattr(function, "__qualname__", repr(function)) if name is None else name
         self._static = StaticArguments(function, static) if static else None
-        self._verify = verify
+        self.verify = verify
         self._captured_names = CapturedNames(function)
         self._families: dict[Hashable, Family] = {}
         #: Calls of more keys than are kept.
@@ -265,10 +262,8 @@ class Jitted:
 
     @property
     def name(self) -> str:
-        """The name of the function."""
-        if self._around is not None:
-            return self._around.name
-        return getattr(self.function, "__qualname__", repr(self.function))
+        """The name of the function, by which `stats` and errors call it."""
+        return self._name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns.
@@ -307,12 +302,12 @@ class Jitted:
             last = self._last_call
             found = None if last is None else last.match(args, kwargs, captured)
             if last is not None and found is not None and last.variant.holds():
-                call = Call(self.function, self._captured_names, args, kwargs, captured, *found, last, self._around)
+                call = Call(self._transform, self._captured_names, args, kwargs, captured, *found, last)
                 reason = self._fuse(last.variant, call)
                 if reason:
                     yield Attempt(call, None, None, reason)
                     return
-                if reason is None and last.variant.verified >= self._verify:
+                if reason is None and last.variant.verified >= self.verify:
                     yield Attempt(call, last.variant, None, "")
             # Other programs of the same key may do.
             call = self.new_call(args, kwargs)
@@ -349,7 +344,7 @@ class Jitted:
         captured = self._captured_names.read()
         given = (args, kwargs) if self._static is None else self._static.marked(args, kwargs)
         leaves, structure = flatten((*given, captured.values))
-        return Call(self.function, self._captured_names, args, kwargs, captured, leaves, structure, around=self._around)
+        return Call(self._transform, self._captured_names, args, kwargs, captured, leaves, structure)
 
     def _eagerly(self, reason: str, run: Callable[[], Any]) -> Any:
         self.count_eager(reason)
@@ -395,17 +390,23 @@ class Jitted:
         if self.is_compared(variant, family, call):
             return self._eagerly(COMPARED, call.run)
         result = self._run(variant, call)
-        if self._static is None:
-            self.keep_last(variant, call)
+        self.keep_last(variant, call)
         return result
 
     def is_compared(self, variant: Variant, family: Family, call: Call) -> bool:
-        """Compare a program with the function, if it has not been often enough; tell whether that was done."""
-        if variant.verified >= self._verify:
+        """Compare a program with the function in a call, unless that has been done as often as it is to be.
+
+        Returns:
+            Whether it was done now, so that the call is to be eager.
+
+        Raises:
+            CheckFailed: a number on which its way depends is another one.
+        """
+        if variant.verified >= self.verify:
             return False
+        difference = verify(variant, call.numbered, call.run_with)
         variant.verified += 1
         self.counts["verified"] += 1
-        difference = verify(variant, call.numbered, call.run_with)
         if difference is not None and variant.fused is not None:
             self._retire(variant, difference)
             difference = verify(variant, call.numbered, call.run_with)
@@ -415,10 +416,31 @@ class Jitted:
         return True
 
     def keep_last(self, variant: Variant, call: Call) -> None:
-        """Keep what a call was like that was replayed: the next one is most often like it."""
-        self._last_call = LastCall(
-            variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, call.known_state()
+        """Keep what a call was like that has been replayed: the next one is most often like it."""
+        self._last_call = self.last_call(variant, call)
+
+    def last_call(self, variant: Variant, call: Call) -> LastCall | None:
+        """Return what a call that has been replayed is compared with; None where static arguments are compared."""
+        if self._static is not None:
+            return None
+        state = call.known_state()
+        return LastCall(variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, state)
+
+    def call_like(self, last: LastCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """Return a call with these arguments that may run the same program as another one; None if that is not known.
+
+        Raises:
+            Untraceable: the function reads too much besides its arguments.
+        """
+        captured = self._captured_names.read()
+        found = last.match(args, kwargs, captured)
+        return (
+            None if found is None else Call(self._transform, self._captured_names, args, kwargs, captured, *found, last)
         )
+
+    def transformed(self, transform: Transform | None, name: str) -> Jitted:
+        """Return what a transform makes of the function, compiled in the same way; None is for the function itself."""
+        return Jitted(self.function, self._static_names, self._backend, self.verify, self.bound, transform, name)
 
     def _fuse(self, variant: Variant, call: Call) -> str | None:
         """Go on with the kernels of a program, or do without them.

@@ -15,7 +15,14 @@ from typing import Any, final
 import numpy as np
 
 from .inner_loops import InnerLoop, address_of, inner_loop
-from .loop_trials import Groups, product_agrees, reduction_agrees, reduction_axes
+from .loop_trials import (
+    Groups,
+    outer_agrees,
+    product_agrees,
+    reduction_agrees,
+    reduction_axes,
+    scale_agrees,
+)
 from .program import Comparison, OfNumbers, Step
 from .runner import ERRORS, MOST_AXES, MOST_OPERANDS, RECORD
 from .trace import Value
@@ -50,7 +57,10 @@ _OF_NUMBERS = {
     operator.mul: np.multiply,
     operator.truediv: np.divide,
     operator.neg: np.negative,
+    operator.abs: np.absolute,
 }
+#: How many bytes a result has at least that is written past the caches.
+_LARGE_RESULT = 1 << 15
 #: What copies an array in C order where it cannot be looked at in another shape.
 _COPYING = {np.reshape, np.ndarray.reshape, np.ravel, np.ndarray.ravel, np.ndarray.flatten}
 #: What a reduction by them begins with; the others begin with the first elements.
@@ -182,10 +192,13 @@ class LoopCalls:
         errstate: how NumPy treats floating-point errors around the program.
         check: the loop that compares bytes; it writes into the last operand where they differ.
         casts: loops that convert numbers, by the characters of both dtypes.
-        failed: what that writes into.
+        products: loops that multiply a column and a row, and add zero, by the character of the dtype; the second of
+            each writes past the caches.
+        scales: loops that multiply by a number as BLAS does, by the character of the dtype.
+        failed: what `check` writes into.
     """
 
-    __slots__ = ("_array", "_casts", "_check", "_errstate", "_failed", "_given", "_kept")
+    __slots__ = ("_array", "_casts", "_check", "_errstate", "_failed", "_given", "_kept", "_products", "_scales")
 
     def __init__(
         self,
@@ -194,6 +207,8 @@ class LoopCalls:
         errstate: dict[str, Any],
         check: InnerLoop,
         casts: dict[str, InnerLoop],
+        products: dict[str, list[InnerLoop]],
+        scales: dict[str, list[InnerLoop]],
         failed: np.ndarray,
     ) -> None:
         self._given = given
@@ -201,6 +216,8 @@ class LoopCalls:
         self._errstate = errstate
         self._check = check
         self._casts = casts
+        self._products = products
+        self._scales = scales
         self._failed = failed
         #: Arrays that only records refer to.
         self._kept: list[np.ndarray] = []
@@ -243,7 +260,7 @@ class LoopCalls:
         elif step.function in (operator.setitem, np.ndarray.__setitem__, np.ndarray.fill):
             found = [self._written(step, ignored)]
         elif step.function in (np.dot, np.ndarray.dot):
-            found = [self._dot(np.dot, (*step.args, step.kwargs.get("out")), step.kwargs, ignored)]
+            found = self._dot(np.dot, (*step.args, step.kwargs.get("out")), step.kwargs, ignored)
         elif step.function in (np.concatenate, np.stack):
             found = self._joined(step, ignored)
         elif isinstance(step.function, np.ufunc):
@@ -291,6 +308,12 @@ class LoopCalls:
         loop = self._casts.get(kind * 2) or inner_loop(np.positive, f"{kind}->{kind}")
         return None if loop is None else self._elementwise(np.positive, loop, [given, target], ignored)
 
+    def copied(self, value: Value, base: int) -> LoopCall | None:
+        """Return the call that copies a Value to the array with number `base`, in C order; None where there is none."""
+        array = value.array
+        strides = _strides_in_order(array.shape, array.dtype)
+        return self._copy(value, _Operand(base, 0, array.dtype, array.shape, strides), 0)
+
     def _in_other_shape(self, step: Step, ignored: int) -> LoopCall | None:
         """Return the call that copies an array in C order, whose result has another shape."""
         source, target = step.args[0], self._operand(step.writes[0])
@@ -299,11 +322,8 @@ class LoopCalls:
         is_in_order = all(one == "C" for one in orders) and not set(step.kwargs) - {"order", "shape", "newshape"}
         if type(source) is not Value or target is None or not is_in_order or not target.is_flat():
             return None
-        shape, strides = source.array.shape, [target.dtype.itemsize]
-        for length in reversed(shape[1:]):
-            strides.insert(0, strides[0] * length)
-        strides = strides if shape else []
-        spread = _Operand(target.base, target.offset, target.dtype, shape, tuple(strides))
+        shape = source.array.shape
+        spread = _Operand(target.base, target.offset, target.dtype, shape, _strides_in_order(shape, target.dtype))
         return self._copy(source, spread, ignored) if source.array.size == target.size else None
 
     def _cast(self, part: Any, dtype: np.dtype[Any]) -> tuple[LoopCall, _Operand] | None:
@@ -355,7 +375,7 @@ class LoopCalls:
             operands.append(operand)
         if ufunc is np.matmul:
             is_stack = all(len(one.shape) > 1 for one in operands)
-            return [self._product(loop, operands, ignored) if is_stack else self._dot(np.matmul, parts, {}, ignored)]
+            return [self._product(loop, operands, ignored)] if is_stack else self._dot(np.matmul, parts, {}, ignored)
         return [*before, self._elementwise(ufunc, loop, operands, ignored)]
 
     def _elementwise(
@@ -371,23 +391,52 @@ class LoopCalls:
 
     def _dot(
         self, function: Callable[..., Any], parts: Sequence[Any], options: dict[str, Any], ignored: int
-    ) -> LoopCall | None:
-        """Return the call of the loop of matmul that has the bits of `dot`, or of `matmul` for a vector."""
+    ) -> list[LoopCall | None]:
+        """Return the calls that have the bits of `dot`, or of `matmul` for a vector: most often of matmul's loop."""
         if len(parts) != 3 or set(options) - {"out"} or _overlaps(parts, True):
-            return None
+            return [None]
         kind = getattr(parts[-1], "array", np.empty(0)).dtype
         loop = inner_loop(np.matmul, f"{kind.char * 2}->{kind.char}") if kind.kind == "f" else None
         a, b, target = [self._operand(one, kind) for one in parts]
         if loop is None or a is None or b is None or target is None or not target.size or not target.is_flat():
-            return None
+            return [None]
         if len(a.shape) > 2 or len(b.shape) > 2 or not a.shape or not b.shape or a.size * b.size == 0:
-            return None
-        if parts[0].root is parts[1].root or 1 in (*a.shape, *b.shape):
+            return [None]
+        if parts[0].root is parts[1].root:
+            # BLAS has another function for the product of an array with itself.
+            return [None]
+        if function is np.dot and 1 in (a.size, b.size):
+            return [self._scaled(a, b, target, kind, ignored)]
+        is_outer = len(a.shape) == len(b.shape) == 2 and a.shape[1] == 1 and kind.char in self._products
+        is_outer = is_outer and function is np.dot and b.strides[1] == kind.itemsize
+        if is_outer and outer_agrees(kind, a.shape[0], b.shape[1]):
+            return [self._outer(a, b, target, kind, ignored)]
+        if function is not np.dot and 1 in (*a.shape, *b.shape):
             # BLAS has other functions for these.
-            return None
+            return [None]
         if not product_agrees(function, loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
+            return [None]
+        return [self._product(loop, _as_matrices(a, b, target), ignored)]
+
+    def _outer(self, a: _Operand, b: _Operand, target: _Operand, kind: np.dtype[Any], ignored: int) -> LoopCall:
+        """Return the call that multiplies a column and a row: matmul's loop does the same, and is slow."""
+        # Of a large result for a row, little would be in the caches when it is read.
+        is_past = target.base > 0 and target.size * kind.itemsize >= _LARGE_RESULT
+        loop = self._products[kind.char][is_past]
+        steps = [a.strides[0], target.strides[0]]
+        return LoopCall(loop, [a, b, target], 0, list(target.shape), steps, ignored, False)
+
+    def _scaled(self, a: _Operand, b: _Operand, target: _Operand, kind: np.dtype[Any], ignored: int) -> LoopCall | None:
+        """Return the call that has the bits of `dot` where one operand is one number."""
+        factor, vector = (a, b) if a.size == 1 else (b, a)
+        if vector.size == 1:
             return None
-        return self._product(loop, _as_matrices(a, b, target), ignored)
+        for loop in self._scales.get(kind.char, ()):
+            if scale_agrees(loop, kind, (a.shape, a.strides), (b.shape, b.strides)):
+                step = next(step for step, length in zip(vector.strides, vector.shape, strict=True) if length > 1)
+                steps = _filled([0, step, kind.itemsize], MOST_OPERANDS)
+                return LoopCall(loop, [factor, vector, target], 0, [vector.size], steps, ignored, False)
+        return None
 
     def _joined(self, step: Step, ignored: int) -> list[LoopCall | None]:
         """Return the copies that concatenate or stack arrays."""
@@ -461,6 +510,14 @@ class LoopCalls:
             return []
         rest = _Operand(source.base, source.offset + offset, source.dtype, source.shape, source.strides)
         return [LoopCall(loop, [target, rest, target], 1, counts, steps, ignored, True)]
+
+
+def _strides_in_order(shape: tuple[int, ...], kind: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the strides of an array in C order."""
+    strides = [kind.itemsize]
+    for length in reversed(shape[1:]):
+        strides.insert(0, strides[0] * length)
+    return tuple(strides) if shape else ()
 
 
 def number_of(number: Any, kind: np.dtype[Any]) -> np.ndarray | None:

@@ -16,7 +16,15 @@ import numpy as np
 from .inner_loops import InnerLoop, address_of
 from .runner import MOST_OPERANDS
 
-__all__ = ["Groups", "call_loop", "product_agrees", "reduction_agrees", "reduction_axes"]
+__all__ = [
+    "Groups",
+    "call_loop",
+    "outer_agrees",
+    "product_agrees",
+    "reduction_agrees",
+    "reduction_axes",
+    "scale_agrees",
+]
 
 #: Shape and strides.
 _Layout = tuple[tuple[int, ...], tuple[int, ...]]
@@ -44,7 +52,9 @@ def _product_agrees(
     product: Callable[..., Any], loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout, seed: int
 ) -> bool:
     rng = np.random.Generator(np.random.PCG64(seed))
-    left, right = _laid(rng, kind, a), _laid(rng, kind, b)
+    # With an axis of length 1, BLAS may have a function that does not multiply by zero.
+    has_one = 1 in (*a[0], *b[0])
+    left, right = (_laid(rng, kind, one, has_one and seed % 2 == 1) for one in (a, b))
     if left is None or right is None:
         return False
     expected = product(left, right)
@@ -61,7 +71,51 @@ def _product_agrees(
     return bool(found.tobytes() == expected.tobytes())
 
 
-def _laid(rng: np.random.Generator, kind: np.dtype[Any], layout: _Layout) -> np.ndarray | None:
+@functools.lru_cache(maxsize=4096)
+def outer_agrees(kind: np.dtype[Any], rows: int, columns: int) -> bool:
+    """Tell whether `numpy.dot` of a column and a row has the bits of products to which zero is added."""
+    if rows == 1 or columns == 1 or rows * columns > _MOST_ELEMENTS:
+        return False
+    for seed in range(2 * _TRIALS):
+        rng = np.random.Generator(np.random.PCG64(seed))
+        shapes = ((rows, 1), (1, columns))
+        left, right = (_laid(rng, kind, (one, (one[1] * kind.itemsize, kind.itemsize)), seed % 2 > 0) for one in shapes)
+        assert left is not None
+        assert right is not None
+        with np.errstate(all="ignore"):
+            expected, found = np.dot(left, right), left * right + np.zeros((), kind)
+        if found.tobytes() != expected.tobytes():
+            return False
+    return True
+
+
+@functools.lru_cache(maxsize=4096)
+def scale_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout) -> bool:
+    """Tell whether a loop of the runner's has the bits of `numpy.dot` for arrays of which one has one element."""
+    with np.errstate(all="ignore"):
+        return all(_scale_agrees(loop, kind, a, b, seed) for seed in range(3 * _TRIALS))
+
+
+def _scale_agrees(loop: InnerLoop, kind: np.dtype[Any], a: _Layout, b: _Layout, seed: int) -> bool:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    left, right = (_laid(rng, kind, one, seed % 3 > 0) for one in (a, b))
+    if left is None or right is None:
+        return False
+    expected = np.dot(left, right)
+    found = np.empty_like(expected)
+    factor, vector = (left, right) if left.size == 1 else (right, left)
+    steps = [
+        0,
+        max(step for step, length in zip(vector.strides, vector.shape, strict=True) if length > 1),
+        kind.itemsize,
+    ]
+    call_loop(loop, [address_of(one) for one in (factor, vector, found)], [vector.size], steps)
+    return bool(found.tobytes() == expected.tobytes())
+
+
+def _laid(
+    rng: np.random.Generator, kind: np.dtype[Any], layout: _Layout, is_special: bool = False
+) -> np.ndarray | None:
     shape, strides = layout
     item = kind.itemsize
     if strides not in ((item,), (shape[-1] * item, item), (item, shape[0] * item)):
@@ -71,6 +125,10 @@ def _laid(rng: np.random.Generator, kind: np.dtype[Any], layout: _Layout) -> np.
     if extent > _MOST_ELEMENTS:
         return None
     memory = rng.standard_normal(extent).astype(kind)
+    if is_special:
+        tiny = float(np.sqrt(np.finfo(kind).tiny)) * 1e-10
+        special = np.array([0.0, -0.0, 1.5, -2.0, tiny, -tiny, np.inf, np.nan], kind)
+        memory = rng.choice(special, extent, p=[0.2, 0.2, 0.2, 0.15, 0.1, 0.1, 0.025, 0.025]).astype(kind)
     return np.lib.stride_tricks.as_strided(memory, shape, strides)
 
 

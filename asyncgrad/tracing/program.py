@@ -11,7 +11,7 @@ import numpy as np
 from .numpy_calls import EMPTY, FILLED
 from .trace import Call, Check, Trace, Value
 
-__all__ = ["CheckFailed", "Comparison", "Program", "Step", "lower"]
+__all__ = ["UFUNCS", "CheckFailed", "Comparison", "OfNumbers", "Program", "Step", "lower"]
 
 
 class CheckFailed(Exception):
@@ -193,7 +193,7 @@ class Program:
 
 
 #: NumPy's ufunc of each operator; a power chooses among several by its exponent, and stays as it is.
-_UFUNCS: dict[Any, np.ufunc] = {
+UFUNCS: dict[Any, np.ufunc] = {
     operator.add: np.add,
     operator.sub: np.subtract,
     operator.mul: np.multiply,
@@ -280,6 +280,7 @@ def lower(
     at = steps.index(None)
     forward, backward = [step for step in steps[:at] if step], [step for step in steps[at:] if step]
     gradients = _without_copies(gradients, backward)
+    outputs = [_computed(value, forward) for value in outputs]
     wanted = _roots(outputs) | {value for _, value in commits}
     live = wanted | _roots(value for value in gradients if value is not None)
     backward = _needed(backward, live)
@@ -321,6 +322,29 @@ def _without_copies(gradients: list[Value | None], steps: list[Step]) -> list[Va
     return found[::-1]
 
 
+def _copied(value: Value, steps: list[Step]) -> Value:
+    """Return what a Value is a copy of, if that lies in memory as it does."""
+    for step in steps:
+        if step.function is np.copyto and step.args[0] is value and not step.kwargs:
+            source = step.args[1]
+            made = {one for other in steps for one in other.writes}
+            if type(source) is Value and source in made and source.array.strides == value.array.strides:
+                return source if source.array.dtype == value.array.dtype else value
+    return value
+
+
+def _computed(output: Value, steps: list[Step]) -> Value:
+    """Return what an output is a copy of that is not written into after; as for gradients, the table copies it."""
+    root = output.root
+    found = _copied(root, steps)
+    if found is root or found.array.shape != output.array.shape or found.array.strides != output.array.strides:
+        return output
+    writes = [value.root for step in steps for value in step.writes]
+    at = next(place for place, step in enumerate(steps) if step.function is np.copyto and step.args[0] is root)
+    after = [value.root for step in steps[at + 1 :] for value in step.writes]
+    return output if writes.count(root) > 1 or found.root in after else found
+
+
 def _needed(steps: list[Step], live: set[Value]) -> list[Step]:
     """Return the steps but for copies that nobody reads, and add to what is live what they read.
 
@@ -346,9 +370,7 @@ def _lowered(call: Call) -> Step:
     made = [value for value in call.results if value.call is call]
     if call.writes and not made:
         in_place = (
-            _UFUNCS.get(getattr(operator, function.__name__.removeprefix("i"), None))
-            if _is_in_place(function)
-            else None
+            UFUNCS.get(getattr(operator, function.__name__.removeprefix("i"), None)) if _is_in_place(function) else None
         )
         if in_place is not None:
             return Step(in_place, (*args, args[0]), reads=reads, writes=call.writes)
@@ -360,11 +382,11 @@ def _lowered(call: Call) -> Step:
     writes = [*call.writes, *made]
     if len(made) == 1 and type(call.returned) is Value and not call.writes:
         out = made[0]
-        if out.is_scalar and function in _UFUNCS and out.array.dtype.kind != "b":
+        if out.is_scalar and function in UFUNCS and out.array.dtype.kind != "b":
             # An operator of NumPy's numbers, which has warnings of its own.
             numbers = [type(one) is Value and one.is_scalar for one in args]
             return Step(OfNumbers(function, numbers), args, kwargs, reads=reads, writes=writes, results=[out])
-        ufunc = _UFUNCS.get(function, function)
+        ufunc = UFUNCS.get(function, function)
         if function is operator.pow and type(args[1]) in (int, float) and args[1] == 2 and out.array.dtype.kind == "f":
             # What NumPy chooses for that exponent.
             ufunc = np.square

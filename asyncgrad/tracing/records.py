@@ -15,7 +15,7 @@ from .program import CheckFailed, Program, Step
 from .runner import ERRORS, RECORD, Runner
 from .trace import Value
 
-__all__ = ["Records"]
+__all__ = ["Records", "parts_of"]
 
 
 @final
@@ -67,7 +67,9 @@ class Records:
         self._bases = np.zeros(len(given) + 1, np.int64)
         # The arrays stay where they are.
         self._base_address: int = self._bases.ctypes.data
-        self._calls = LoopCalls(given, array, program.errstate, runner.check, runner.casts, self._failed)
+        self._calls = LoopCalls(
+            given, array, program.errstate, runner.check, runner.casts, runner.products, runner.scales, self._failed
+        )
         calls: list[LoopCall] = []
         groups = ([], []) if fused is None else fused.fusion
         #: Parts of the forward and of the backward: a range of records, or the number of a step that has none.
@@ -128,34 +130,7 @@ class Records:
     def _parts(
         self, steps: Sequence[Step], groups: Sequence[Group], found: list[LoopCall]
     ) -> list[tuple[int, int] | int]:
-        parts: list[tuple[int, int] | int] = []
-        begin = len(found)
-
-        def end_range() -> None:
-            if len(found) > begin:
-                found[-1].collects = True
-                parts.append((begin, len(found)))
-
-        by_begin = {group.begin: group for group in groups}
-        done = 0
-        for index, step in enumerate(steps):
-            if index < done:
-                continue
-            group = by_begin.get(index)
-            done = index + 1 if group is None else group.end
-            calls = self._calls.of(step) if group is None else [self._kernel_call(group)]
-            if calls is None:
-                end_range()
-                parts.append(index)
-                begin = len(found)
-            for call in calls or ():
-                if call.loop is None:
-                    continue
-                if len(found) > begin and (call.clears or found[-1].ignored != call.ignored):
-                    found[-1].collects = True
-                found.append(call)
-        end_range()
-        return parts
+        return parts_of(steps, self._calls, found, groups, self._kernel_call)
 
     def _kernel_call(self, group: Group) -> LoopCall:
         assert self._fused is not None
@@ -171,3 +146,48 @@ class Records:
         # Where a NaN comes to be, it may meet another one in the same kernel.
         ignored = group.ignored & ~ERRORS["invalid"] if group.kernel.reports_nan else group.ignored
         return self._calls.of_kernel(self._fused.address(group.kernel), self._base_address, data, ignored)
+
+
+def parts_of(
+    steps: Sequence[Step],
+    calls_of: LoopCalls,
+    found: list[LoopCall],
+    groups: Sequence[Group] = (),
+    kernel_call: Callable[[Group], LoopCall] | None = None,
+) -> list[tuple[int, int] | int]:
+    """Return ranges of records, and the numbers of steps that have none; add the calls of the records to `found`.
+
+    Args:
+        steps: the steps of a forward or a backward.
+        calls_of: what finds their calls.
+        found: the calls before.
+        groups: the steps that are done by kernels.
+        kernel_call: returns the call of a kernel.
+    """
+    parts: list[tuple[int, int] | int] = []
+    begin, done = len(found), 0
+    by_begin = {group.begin: group for group in groups}
+
+    def end_range() -> None:
+        if len(found) > begin:
+            found[-1].collects = True
+            parts.append((begin, len(found)))
+
+    for index, step in enumerate(steps):
+        if index < done:
+            continue
+        group = by_begin.get(index)
+        done = index + 1 if group is None else group.end
+        calls = calls_of.of(step) if group is None or kernel_call is None else [kernel_call(group)]
+        if calls is None:
+            end_range()
+            parts.append(index)
+            begin = len(found)
+        for call in calls or ():
+            if call.loop is None:
+                continue
+            if len(found) > begin and (call.clears or found[-1].ignored != call.ignored):
+                found[-1].collects = True
+            found.append(call)
+    end_range()
+    return parts

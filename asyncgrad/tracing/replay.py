@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from math import prod
 from typing import Any, final
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..core.graph.cost import LARGE, estimated_seconds
 from ..core.graph.leaf import gradient_edge
 from ..core.graph.lowering import CompiledArgs
 from ..core.graph.metadata import InputMetadata
+from ..core.graph.node import LEAF_ORDER
 from ..core.graph.saved import check_version, released_error
 from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.context import GRAD_MODE
@@ -28,12 +30,16 @@ from .replayed_gradients import (
     with_versions,
     without_graph,
 )
+from .row_records import Rows
 from .stand_in import stand_in
 from .table import Table
 from .variant import Variant
 from .verifying import same_bits
 
 __all__ = ["Lease", "ReplayNode", "record"]
+
+#: After how many rows of a Jacobian others may go on.
+_ROWS_AT_ONCE = 64
 
 #: Returns what the program computes, by the function itself, for others in the place of its arrays and tensors.
 Recompute = Callable[[Sequence[Any]], Sequence[Any]]
@@ -195,6 +201,61 @@ class ReplayNode(HandwrittenNode):
                 # A number on which its way depends is another one.
                 return None
 
+    def jacobian(self, inputs: Sequence[Any]) -> Generator[None, None, list[Any] | None]:
+        """Return the Jacobian of the output by the backward of the program, with one forward for all rows."""
+        lease, program = self._lease, self._lease.variant.program
+        places = self._places_of(inputs)
+        if places is None or not self._repeats():
+            return None
+        arguments = [getattr(one, "_data", one) for one, _ in self._arguments or ()]
+        unit = _unit_rows(program.cotangents[0].array)
+        found = [
+            None if one is None else np.empty((len(unit), *one.array.shape), one.array.dtype)
+            for one in program.gradients
+        ]
+        results = [one for one in found if one is not None]
+        rows = Rows([*arguments, unit], [*[False] * len(arguments), True], 0, 0, results)
+        while rows.index < len(unit):
+            rows.end = min(rows.end + _ROWS_AT_ONCE, len(unit))
+            try:
+                if not self._repeats():
+                    return None
+                with lease.table.lock:
+                    lease.has_run = True
+                    lease.table.run_rows(rows, is_backward=True)
+            except Exception:
+                # A backward for each row raises it too, or does without the program.
+                return None
+            yield
+        return [None if place is None else found[place] for place in places]
+
+    def _places_of(self, inputs: Sequence[Any]) -> list[int | None] | None:
+        """Return which of the gradients is that of each of some leaves; None if they may get some otherwise."""
+        if self.shape is None or self.meta is not None or not prod(self.shape) or self.dtype.kind != "f":
+            return None
+        targets = self.next_nodes
+        edges = [gradient_edge(one) for one in inputs]
+        nodes = [None if edge is None else edge.node for edge in edges]
+        if any(one is None or one.order != LEAF_ORDER for one in (*targets, *nodes)):
+            return None
+        return [targets.index(one) if one in targets else None for one in nodes]
+
+    def _repeats(self) -> bool:
+        """Tell whether the backward of the program may run now, for rows of incoming gradients.
+
+        Raises:
+            ChangedTensorError: what it reads was written into.
+        """
+        variant = self._lease.variant
+        program = variant.program
+        if self._arguments is None or not program.repeats or variant.seeded != [0]:
+            return False
+        for is_kept, (argument, version) in zip(program.kept, self._arguments, strict=True):
+            if is_kept and isinstance(argument, TensorBase):
+                check_version(self, argument, version)
+        is_plain = program.cotangents[0].array.flags.c_contiguous and np.geterr() == program.errstate
+        return is_plain and variant.backward_guards.hold()
+
     def _differentiated(
         self, arguments: Sequence[tuple[Any, int]], grads: Sequence[Any], create_graph: bool, leads_on: bool
     ) -> tuple[Sequence[Any], list[Any]]:
@@ -235,6 +296,14 @@ class ReplayNode(HandwrittenNode):
         """Let go of the arguments; with several outputs, each of which may have a backward of its own, keep them."""
         if self.shape is not None:
             self._arguments = None
+
+
+def _unit_rows(like: np.ndarray) -> np.ndarray:
+    """Return, for each element of an array, an array that is 1 there and 0 elsewhere, all in memory for two."""
+    numbers = np.zeros(2 * like.size - 1, like.dtype)
+    numbers[like.size - 1] = 1
+    strides = (-like.itemsize, *like.strides)
+    return np.lib.stride_tricks.as_strided(numbers[like.size - 1 :], (like.size, *like.shape), strides)
 
 
 def fits(variant: Variant, grads: Sequence[Any]) -> bool:

@@ -42,10 +42,12 @@ RECORD = np.dtype([(name, np.int64, (size,) if size > 1 else ()) for name, size 
 _CASTS = ("?f", "?d", "?B", "fd", "id")
 #: Copies by loops of the runner: the characters of dtypes by the bits of an element.
 _COPIES = {8: "?bB", 16: "hHe", 32: "iIf", 64: "lLqQd"}
-#: How many elements they take at a time.
+#: How many elements a loop of the runner takes at a time.
 _AT_ONCE = 8
 #: The bytes of LLVM's types.
 _BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
+#: Of how many bytes the address of what is written past the caches is a multiple.
+_EDGE = 16
 #: By machine, the bits of floating-point errors in <fenv.h>, by the names of np.errstate.
 _ERRORS = {
     "x86_64": {"invalid": 1, "divide": 4, "over": 8, "under": 16},
@@ -64,20 +66,44 @@ class Runner:
         run: takes the addresses of the bases and of the table, the numbers of the first record and of the one after
             the last, and those of the bases, from one up to another, that are arrays of Python, in whose place it puts
             the addresses of their numbers; returns the flags of floating-point errors.
+        run_rows: takes the addresses of the bases and of the table, the numbers of the first record and of the one
+            after the last, the address of what is added to each base after each run, how many bases there are, how
+            many runs there are at most, and the address of a number; returns how many runs there were before the first
+            one that set a flag or that number.
         check: a loop that compares bytes of two operands, and writes 1 into the third where they differ.
         casts: by the characters of two dtypes, a loop that converts numbers of the first into the second, exactly;
             where both are the same, it copies.
+        products: by the character of a dtype, loops that multiply a column and a row, and add zero; the second one
+            writes past the caches.
+        scales: by the character of a dtype, loops that multiply numbers by one number as BLAS does, which adds the
+            product to zero, in one rounding or in two, and leaves zero where that number is zero.
     """
 
-    __slots__ = ("_engine", "casts", "check", "run")
+    __slots__ = ("_engine", "casts", "check", "products", "run", "run_rows", "scales")
 
-    def __init__(self, engine: Any, address: int, check: int, casts: dict[str, int]) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        address: int,
+        rows: int,
+        check: int,
+        casts: dict[str, int],
+        scales: dict[str, list[int]],
+        products: dict[str, list[int]],
+    ) -> None:
         self._engine = engine
         self.check = InnerLoop(check, 0)
         self.casts: dict[str, InnerLoop] = {pair: InnerLoop(place, 0) for pair, place in casts.items()}
+        self.products: dict[str, list[InnerLoop]] = {
+            kind: [InnerLoop(place, 0) for place in places] for kind, places in products.items()
+        }
+        self.scales: dict[str, list[InnerLoop]] = {
+            kind: [InnerLoop(place, 0) for place in places] for kind, places in scales.items()
+        }
         number = ctypes.c_int64
         # By ctypes the call lets other threads run Python meanwhile.
         self.run = ctypes.CFUNCTYPE(*[number] * 7)(address)
+        self.run_rows = ctypes.CFUNCTYPE(*[number] * 9)(rows)
 
 
 def missing_extra() -> str | None:
@@ -108,7 +134,9 @@ def runner() -> Runner | None:
     address = engine.get_function_address
     casts = {pair: address(_name_of(pair)) for pair in _CASTS}
     casts |= {kind * 2: address(f"copy_{size}") for size, kinds in _COPIES.items() for kind in kinds}
-    return Runner(engine, address("run"), address("check"), casts)
+    scales = {kind: [address(f"scale_{kind}_{fused}") for fused in range(2)] for kind in "fd"}
+    products = {kind: [address(f"product_{kind}_{past}") for past in range(2)] for kind in "fd"}
+    return Runner(engine, address("run"), address("run_rows"), address("check"), casts, scales, products)
 
 
 def _name_of(pair: str) -> str:
@@ -126,12 +154,18 @@ def _source() -> str:
     _write_nest(nest)
     run = ir.Function(module, ir.FunctionType(number, [number] * 6), "run")
     _write_run(run, nest)
+    _write_run_rows(ir.Function(module, ir.FunctionType(number, [number] * 8), "run_rows"), run)
     _write_check(ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number]), "check"))
     loop = ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number])
     for pair in _CASTS:
         _write_cast(ir.Function(module, loop, _name_of(pair)), pair)
     for size in _COPIES:
         _write_copy(ir.Function(module, loop, f"copy_{size}"), size)
+    for kind in "fd":
+        for fused in range(2):
+            _write_scale(ir.Function(module, loop, f"scale_{kind}_{fused}"), kind, bool(fused))
+        for past in range(2):
+            _write_product(ir.Function(module, loop, f"product_{kind}_{past}"), kind, bool(past))
     return str(module)
 
 
@@ -303,6 +337,81 @@ def _write_fill(build: Any, element: Any, made: Any, count: Any, done: Any) -> N
     build.store(build.mul(blocks, ir.Constant(number, _AT_ONCE)), done)
 
 
+def _write_scale(scale: Any, kind: str, is_fused: bool) -> None:
+    """Write a loop over a number, an operand and the result: the product added to zero, in one rounding or in two."""
+    from llvmlite import ir  # optional
+
+    number, real = ir.IntType(64), ir.FloatType() if kind == "f" else ir.DoubleType()
+    zero = ir.Constant(real, 0.0)
+    addresses, counts, steps, _ = scale.args
+    build = ir.IRBuilder(scale.append_basic_block("entry"))
+    factor, given, made = (build.load(build.gep(addresses, [ir.Constant(number, one)])) for one in range(3))
+    step, next_step = (build.load(build.gep(steps, [ir.Constant(number, one)])) for one in (1, 2))
+    alpha = build.load(build.inttoptr(factor, real.as_pointer()))
+    is_zero = build.fcmp_ordered("==", alpha, zero)
+
+    def multiply(index: Any) -> None:
+        value = build.load(build.inttoptr(build.add(given, build.mul(index, step)), real.as_pointer()))
+        found = build.fma(alpha, value, zero) if is_fused else build.fadd(build.fmul(alpha, value), zero)
+        place = build.inttoptr(build.add(made, build.mul(index, next_step)), real.as_pointer())
+        build.store(build.select(is_zero, zero, found), place)
+
+    _write_loop(build, ir.Constant(number, 0), build.load(counts), multiply)
+    build.ret_void()
+
+
+def _write_product(product: Any, kind: str, is_past: bool) -> None:
+    """Write a loop over a column, a row in C order and the result: the products, to each of which zero is added.
+
+    It takes the numbers of rows and columns, and the steps of the column and of the result from row to row. Where
+    `is_past` says so, the result is written past the caches, as far as the processor can do that at its place.
+    """
+    from llvmlite import ir  # optional
+
+    number, real = ir.IntType(64), ir.FloatType() if kind == "f" else ir.DoubleType()
+    several, size = ir.VectorType(real, _AT_ONCE), 4 if kind == "f" else 8
+    zero, at_once = ir.Constant(number, 0), ir.Constant(number, _AT_ONCE)
+    addresses, counts, steps, _ = product.args
+    build = ir.IRBuilder(product.append_basic_block("entry"))
+    column, given, made = (build.load(build.gep(addresses, [ir.Constant(number, one)])) for one in range(3))
+    rows, columns = (build.load(build.gep(counts, [ir.Constant(number, one)])) for one in range(2))
+    column_step, row_step = (build.load(build.gep(steps, [ir.Constant(number, one)])) for one in range(2))
+    blocks = build.sdiv(columns, at_once)
+    past = product.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+
+    def multiply(index: Any, left: Any, into: Any, step: int, goes_past: bool = False) -> None:
+        offset = build.mul(index, ir.Constant(number, step * size))
+        places = [build.inttoptr(build.add(begin, offset), left.type.as_pointer()) for begin in (given, into)]
+        found = build.fadd(build.fmul(left, build.load(places[0], align=size)), ir.Constant(left.type, None))
+        stored = build.store(found, places[1], align=_EDGE if goes_past else size)
+        if goes_past:
+            stored.set_metadata("nontemporal", past)
+
+    def multiply_row(index: Any) -> None:
+        alpha = build.load(build.inttoptr(build.add(column, build.mul(index, column_step)), real.as_pointer()))
+        into = build.add(made, build.mul(index, row_step))
+        alphas = ir.Constant(several, ir.Undefined)
+        for place in range(_AT_ONCE):
+            alphas = build.insert_element(alphas, alpha, ir.Constant(ir.IntType(32), place))
+
+        def write_blocks(goes_past: bool) -> None:
+            _write_loop(build, zero, blocks, lambda block: multiply(block, alphas, into, _AT_ONCE, goes_past))
+
+        if is_past:
+            is_at_edge = build.icmp_signed("==", build.and_(into, ir.Constant(number, _EDGE - 1)), zero)
+            with build.if_else(is_at_edge) as (edge, within):
+                with edge:
+                    write_blocks(True)
+                with within:
+                    write_blocks(False)
+        else:
+            write_blocks(False)
+        _write_loop(build, build.mul(blocks, at_once), columns, lambda one: multiply(one, alpha, into, 1))
+
+    _write_loop(build, zero, rows, multiply_row)
+    build.ret_void()
+
+
 def _write_run(run: Any, nest: Any) -> None:
     """Write `run(bases, table, first, last, first_array, last_array)`."""
     from llvmlite import ir  # optional
@@ -349,6 +458,42 @@ def _write_run(run: Any, nest: Any) -> None:
     build.call(clear, [every])
     _write_loop(build, first, last, step)
     build.ret(build.load(flags))
+
+
+def _write_run_rows(run_rows: Any, run: Any) -> None:
+    """Write `run_rows(bases, table, first, last, steps, bases_count, rows, failed)`."""
+    from llvmlite import ir  # optional
+
+    number, pointer = ir.IntType(64), ir.IntType(64).as_pointer()
+    bases, table, first, last, steps, size, rows, failed = run_rows.args
+    zero = ir.Constant(number, 0)
+    build = ir.IRBuilder(run_rows.append_basic_block("entry"))
+    known, added = build.inttoptr(bases, pointer), build.inttoptr(steps, pointer)
+    stop = run_rows.append_basic_block("stop")
+
+    def shift(index: Any) -> None:
+        at = build.gep(known, [index])
+        build.store(build.add(build.load(at), build.load(build.gep(added, [index]))), at)
+
+    def row(index: Any) -> None:
+        flags = build.call(run, [bases, table, first, last, zero, zero])
+        found = build.or_(flags, build.load(build.inttoptr(failed, pointer)))
+        on = run_rows.append_basic_block()
+        build.cbranch(build.icmp_signed("!=", found, zero), stop, on)
+        stopped.add_incoming(index, build.block)
+        build.position_at_end(on)
+        _write_loop(build, zero, size, shift)
+
+    before = build.block
+    build.position_at_end(stop)
+    stopped = build.phi(number)
+    build.fence("seq_cst")
+    build.ret(stopped)
+    build.position_at_end(before)
+    _write_loop(build, zero, rows, row)
+    # What was written past the caches is there for other threads.
+    build.fence("seq_cst")
+    build.ret(rows)
 
 
 def _write_loop(build: Any, begin: Any, end: Any, body: Callable[[Any], None]) -> None:

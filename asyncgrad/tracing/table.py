@@ -13,6 +13,7 @@ from .fused_program import FusedProgram
 from .memory_plan import arrays_of
 from .program import CheckFailed, Program, Step
 from .records import Records
+from .row_records import RowRecords, Rows
 from .runner import Runner
 from .trace import Value, copied, map_values, values_in
 
@@ -41,6 +42,8 @@ class Table:
         "_forward",
         "_opaque",
         "_records",
+        "_row_records",
+        "_runner",
         "_stale",
         "_targets",
         "fused",
@@ -77,7 +80,10 @@ class Table:
                     self._dependents[root][1].append((rows, index, step))
                 if not seen:
                     rows[index] = self._row(step)
+        self._runner = runner
         self._records = None if runner is None else Records(program, runner, self.array, fused)
+        #: Made once they are asked for.
+        self._row_records: dict[bool, RowRecords] = {}
         #: The steps that are called by Python where there are records, and rows that are not up to date then.
         self._opaque: set[Step] = set() if self._records is None else self._records.opaque()
         self._stale: dict[Step, tuple[list[Row | None], int]] = {}
@@ -152,6 +158,53 @@ class Table:
         Raises:
             CheckFailed: a number decides otherwise than in the traced run.
         """
+        self._compute(arrays, place)
+        targets = self._targets
+        return [array if index in targets else array.copy("K") for index, array in enumerate(self.outputs())]
+
+    def run_rows(self, rows: Rows, is_backward: bool = False) -> None:
+        """Compute the outputs for rows; where it raises, `rows.index` is the row for which it does.
+
+        Args:
+            rows: the rows.
+            is_backward: the gradients, after a forward, for rows of incoming ones; `rows` has the arguments before
+                these.
+
+        Raises:
+            CheckFailed: for a row, a number decides otherwise than in the traced run.
+        """
+        records = self._row_records.get(is_backward)
+        if records is None and self._runner is not None:
+            records = RowRecords(self.program, self._runner, self.array, is_backward)
+            self._row_records[is_backward] = records
+        while rows.index < rows.end:
+            if records is not None and records.is_whole:
+                records.run(rows)
+                if rows.index == rows.end:
+                    break
+            state = generator().bit_generator.state if self.program.is_random else None
+            try:
+                found = self._row_of(rows.row(), is_backward)
+            except BaseException:
+                if state is not None:
+                    # What it has drawn is drawn again, by another program or by the function.
+                    generator().bit_generator.state = state
+                raise
+            for into, array in zip(rows.results, found, strict=True):
+                into[rows.index] = array
+            rows.index += 1
+
+    def _row_of(self, arrays: Sequence[np.ndarray], is_backward: bool) -> list[np.ndarray]:
+        """Return what is computed for one row, as it lies here."""
+        if is_backward:
+            self._compute_gradients(arrays[len(self.program.arguments) :])
+            return [self.array(value) for value in self.program.gradients if value is not None]
+        self._compute(arrays)
+        return self.outputs()
+
+    def _compute(
+        self, arrays: Sequence[np.ndarray], place: Callable[[int, np.ndarray], np.ndarray] | None = None
+    ) -> None:
         program = self.program
         self._bind(program.arguments, arrays)
         if self._targets:
@@ -174,8 +227,6 @@ class Table:
                 self._run_again(self._forward, records.forward[:at])
             elif self.fused is not None:
                 self.fused.note_run()
-        targets = self._targets
-        return [array if index in targets else array.copy("K") for index, array in enumerate(self.outputs())]
 
     def commits(self) -> list[tuple[int, np.ndarray]]:
         """Return the numbers of the arguments that the last forward changes, and what is to be in them."""
@@ -208,15 +259,8 @@ class Table:
 
     def run_backward(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
         """Compute the gradients of the arguments of the last forward; new arrays."""
+        self._compute_gradients(arrays)
         program = self.program
-        self._bind(program.cotangents, arrays)
-        records, first = self._records, len(program.arguments) + len(program.targets)
-        if records is None:
-            _run(self._backward)
-        else:
-            at = records.run(records.backward, self._backward, arrays, first)
-            if at is not None:
-                self._run_again(self._backward, records.backward[:at])
         found = [None if value is None else self.array(value).copy("K") for value in program.gradients]
         for index in program.spread:
             # In which order NumPy adds up its elements depends on how it lies.
@@ -226,6 +270,17 @@ class Table:
             # The engine copies it where that is needed.
             found[index] = found[earlier]
         return found
+
+    def _compute_gradients(self, arrays: Sequence[np.ndarray]) -> None:
+        program = self.program
+        self._bind(program.cotangents, arrays)
+        records, first = self._records, len(program.arguments) + len(program.targets)
+        if records is None:
+            _run(self._backward)
+        else:
+            at = records.run(records.backward, self._backward, arrays, first)
+            if at is not None:
+                self._run_again(self._backward, records.backward[:at])
 
 
 def _run(rows: list[Any]) -> None:

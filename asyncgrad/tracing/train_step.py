@@ -8,7 +8,6 @@ from typing import Any, final
 
 import numpy as np
 
-from ..core.arrays.tensor_base import TensorBase
 from ..core.arrays.values import is_recorder, recorded_whole
 from ..core.backward import grad
 from ..core.engine.measured_calls import MeasuredCalls
@@ -24,7 +23,6 @@ from ..optim.optimizer import Optimizer
 from ..sync import grad as blocking_grad
 from ..transforms.arguments import as_scalar
 from .call_key import Static, without_mark
-from .captured import Place
 from .jitted import COMPARED, NOT_TRACED, Computed, Jitted, StaticArguments
 from .program import CheckFailed
 from .trace import Untraceable
@@ -117,27 +115,27 @@ class _Body:
         self._clipping = clipping
         self._has_aux = has_aux
 
-    def __call__(self, function: Callable[..., Any], captured: dict[Place, Any], *args: Any, **kwargs: Any) -> Any:
-        """Return the loss, what came with it, for each parameter its gradient or new values, and the norm."""
-        return self._run(function, captured, *args)
+    def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is compiled of a function: what computes its loss and what follows."""
+        return functools.partial(self._run, function)
 
     def _run(
         self,
         function: Callable[..., Any],
-        captured: dict[Place, Any],
         plan: tuple[Formula, ...] | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         params: list[Tensor],
         others: list[Any],
     ) -> Any:
+        """Return the loss, what came with it, for each parameter its gradient or new values, and the norm."""
         given = [without_mark(one) for one in args]
         with enable_grad():
             returned = function(*given, **{name: without_mark(one) for name, one in kwargs.items()})
         loss, aux = self.split(returned)
         if is_recorder(loss._data):
-            leaves = [one for one in tree.leaves((captured, args, kwargs, params)) if isinstance(one, TensorBase)]
-            refuse_hooks_and_other_leaves([loss], leaves, self.name)
+            # What stands for an argument in the traced run records what is done to it.
+            refuse_hooks_and_other_leaves([loss], lambda leaf: is_recorder(leaf._data), self.name)
         found = blocking_grad(loss, params, allow_unused=True)
         arrays, norm = self._clipping.clip_recorded([None if one is None else one._data for one in found])
         if plan is None:
@@ -219,7 +217,7 @@ class TrainStep:
     ) -> None:
         name = f"train_step of {getattr(loss_fn, '__qualname__', repr(loss_fn))}"
         self._body = _Body(name, clipping, has_aux)
-        self._jitted = Jitted(loss_fn, (), backend, verify, (), self._body)
+        self._jitted = Jitted(loss_fn, (), backend, verify, (), self._body.of, name)
         self._static = StaticArguments(loss_fn, static) if static else None
         self._bound = bound
         self._optimizer = optimizer

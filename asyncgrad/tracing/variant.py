@@ -221,7 +221,8 @@ def _traced(
     gradients: list[Value | None] = []
     seeded = _seeded(roots)
     if roots:
-        refuse_hooks_and_other_leaves(list(roots.values()), inputs, name)
+        own = {id(one) for one in inputs}
+        refuse_hooks_and_other_leaves(list(roots.values()), lambda leaf: id(leaf) in own, name)
         seeds = []
         for root in seeded.values():
             ones = np.ones(root.shape, root.dtype)
@@ -350,14 +351,13 @@ def _refuse_writes(trace: Trace, numbered: Sequence[Any], cut: int) -> None:
                 raise Untraceable(f"it writes into argument {value.root.name}")
 
 
-def refuse_hooks_and_other_leaves(roots: Sequence[Any], inputs: Sequence[Any], name: str) -> None:
+def refuse_hooks_and_other_leaves(roots: Sequence[Any], is_own: Callable[[Any], bool], name: str) -> None:
     """Raise if a node of the traced graph has a hook or waits, or if a leaf is none of the arguments.
 
     Raises:
         Refusal: the program would not call the hook, or not give the leaf its gradient.
         Untraceable: a node is an `async def`.
     """
-    own = {id(one) for one in inputs}
     waiting, seen = [root._grad_fn for root in roots], set()
     while waiting:
         node = waiting.pop()
@@ -365,7 +365,7 @@ def refuse_hooks_and_other_leaves(roots: Sequence[Any], inputs: Sequence[Any], n
             continue
         seen.add(node)
         if node.order == LEAF_ORDER:
-            if id(node.variable) not in own:
+            if not is_own(node.variable):
                 raise Refusal(
                     f"{name}, which ag.jit compiles, uses a leaf of shape {node.variable.shape} that is neither an "
                     "argument nor read from its own closure or globals, and its program would give it no gradient: "

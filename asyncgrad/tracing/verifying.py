@@ -11,6 +11,7 @@ from ..core.arrays.tensor_base import TensorBase
 from ..core.tree.structure import flatten
 from ..sync import grad
 from .draws import drawing_as_before
+from .program import CheckFailed
 from .stand_in import stand_in
 from .variant import Variant
 
@@ -24,9 +25,14 @@ def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[An
         variant: the program.
         numbered: the arrays and tensors among the arguments.
         run: returns what the function returns for others in their place.
+
+    Raises:
+        CheckFailed: a number decides otherwise than in the traced run, so that the program is not that of this call.
     """
     try:
         return _difference(variant, numbered, run)
+    except CheckFailed:
+        raise
     except Exception as error:
         return f"{type(error).__name__} where its program was compared: {error}"
 

@@ -28,8 +28,9 @@ from ..core.tree.structure import (
 )
 from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from .arguments import new_input, require_tensor, transform_scope
+from .recipes import remember
 
-__all__ = ["TransformCall", "named_after"]
+__all__ = ["TransformCall", "argument_name", "named_after"]
 
 Tensors = tuple[Tensor, ...]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -317,7 +318,7 @@ class TransformCall:
         names = [
             path
             for position, child in zip(self._positions, self._structures, strict=True)
-            for path in paths(child, _argument_name(self._function, position))
+            for path in paths(child, argument_name(self._function, position))
         ]
         return GradientTypeError(
             must_be(f"{self._where}: {names[index]}", "a tensor, an array or a number", leaf, _hint(names[index], leaf))
@@ -490,14 +491,21 @@ def _hint(name: str, leaf: Any) -> str:
     return f"if it is a container, register its class, ag.tree.register({cls.__name__})"
 
 
-def named_after(f: Callable[..., Any], transform: str, what: str, argnums: int | tuple[int, ...]) -> Callable[[F], F]:
+def named_after(
+    f: Callable[..., Any],
+    transform: str,
+    what: str,
+    argnums: int | tuple[int, ...] | None = None,
+    again: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
+) -> Callable[[F], F]:
     """Give the decorated function the name and the signature of `f`, and a docstring that says what it returns.
 
     Args:
         f: the function that was transformed.
         transform: the name of the transform.
         what: what the decorated function returns.
-        argnums: with respect to which arguments.
+        argnums: with respect to which arguments; None where nothing is differentiated.
+        again: returns the same of another function.
     """
 
     def decorate(made: F) -> F:
@@ -511,13 +519,17 @@ def named_after(f: Callable[..., Any], transform: str, what: str, argnums: int |
         made.__qualname__ = f"{transform}({name})"
         positions = (argnums,) if not isinstance(argnums, tuple) else argnums
         which = f"argument {positions[0]}" if len(positions) == 1 else f"arguments {', '.join(map(str, positions))}"
-        made.__doc__ = f"Return the {what} of `{name}` with respect to {which}; it takes the arguments of `{name}`."
+        of = f"`{name}`" if argnums is None else f"`{name}` with respect to {which}"
+        made.__doc__ = f"Return the {what} of {of}; it takes the arguments of `{name}`."
+        if again is not None:
+            remember(made, f, again)
         return made
 
     return decorate
 
 
-def _argument_name(function: Callable[..., Any], position: int) -> str:
+def argument_name(function: Callable[..., Any], position: int) -> str:
+    """Return the name of a positional argument of a function, for errors."""
     try:
         return list(inspect.signature(function).parameters)[position]
     except (TypeError, ValueError, IndexError):

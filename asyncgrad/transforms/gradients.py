@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, overload
 
@@ -77,7 +78,10 @@ def grad(
     """
     has_aux, holomorphic = _check("grad", f, argnums, has_aux, holomorphic)
 
-    @named_after(f, "ag.func.grad", "gradient", argnums)
+    remake: Callable[..., Any] = grad
+    again = functools.partial(remake, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
+
+    @named_after(f, "ag.func.grad", "gradient", argnums, again)
     async def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, found, aux = await _differentiate(
             "ag.func.grad", f, argnums, has_aux, args, kwargs, wants_value=False, holomorphic=holomorphic
@@ -119,7 +123,10 @@ def value_and_grad(
     """
     has_aux, holomorphic = _check("value_and_grad", f, argnums, has_aux, holomorphic)
 
-    @named_after(f, "ag.func.value_and_grad", "value and gradient", argnums)
+    remake: Callable[..., Any] = value_and_grad
+    again = functools.partial(remake, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
+
+    @named_after(f, "ag.func.value_and_grad", "value and gradient", argnums, again)
     async def with_gradient(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         value, found, aux = await _differentiate(
             "ag.func.value_and_grad", f, argnums, has_aux, args, kwargs, holomorphic=holomorphic
@@ -157,7 +164,10 @@ def elementwise_grad(
     """
     _, holomorphic = _check("elementwise_grad", f, argnums, False, holomorphic)
 
-    @named_after(f, "ag.func.elementwise_grad", "derivative at each element", argnums)
+    def again(other: Callable[..., object]) -> Callable[..., Any]:
+        return elementwise_grad(other, argnums, holomorphic=holomorphic)
+
+    @named_after(f, "ag.func.elementwise_grad", "derivative at each element", argnums, again)
     async def derivative(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, found, _ = await _differentiate(
             "ag.func.elementwise_grad",

@@ -10,7 +10,11 @@ import numpy as np
 
 from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import zeros_like
+from ..core.recording.handwritten_node import HandwrittenNode
 from ..core.settings.awaiting import call
+from ..core.settings.context import ANOMALY
+from ..core.settings.loop_turn import keep_pace
+from ..core.settings.observers import BACKWARDS, STEPS
 from ..core.tensor import Tensor, asarray
 from ..core.tree.structure import Tree
 from ..errors import ArgumentTypeError, UnusedInputError
@@ -132,10 +136,9 @@ async def _jacobian_blocks(
         require_real(outputs, output_name)
 
         def check(index: int, rows: Sequence[tuple[Tensor | None, ...]]) -> None:
-            if strict:
-                _check_rows(rows, output_name.format(index), bool(create_graph))
+            _check_rows(rows, output_name.format(index), bool(create_graph))
 
-        by_output = await row_blocks(outputs, points, keeps_history, check)
+        by_output = await row_blocks(outputs, points, keeps_history, check if strict else None)
         blocks = tuple([block if is_tuple else block[0] for block in by_output])
         return blocks if outputs_are_tuple else blocks[0]
 
@@ -154,8 +157,12 @@ async def row_blocks(
         keeps_history: record how the blocks are computed.
         check: called with the index of each output and its rows, in which None is an undefined gradient.
     """
-    blocks = []
+    blocks: list[tuple[Tensor, ...]] = []
     for index, output in enumerate(outputs):
+        found = None if keeps_history or check is not None else await _by_node(output, points)
+        if found is not None:
+            blocks.append(found)
+            continue
         rows = await gradient_rows(output, points, create_graph=keeps_history)
         if check is not None:
             check(index, rows)
@@ -168,6 +175,29 @@ async def row_blocks(
             )
         )
     return blocks
+
+
+async def _by_node(output: Tensor, points: Sequence[Tensor]) -> tuple[Tensor, ...] | None:
+    """Return the blocks of an output whose node computes them; None for most, and where a backward is observed."""
+    node = output._grad_fn
+    if not isinstance(node, HandwrittenNode) or ANOMALY.get() is not None or STEPS.found() or BACKWARDS.found():
+        return None
+    steps = node.jacobian(points)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            arrays = end.value
+            break
+        await keep_pace()
+    if arrays is None:
+        return None
+    shapes = [(*output.shape, *point.shape) for point in points]
+    blocks = [
+        zeros_like(point._data, shape) if array is None else array.reshape(shape)
+        for array, point, shape in zip(arrays, points, shapes, strict=True)
+    ]
+    return tuple([asarray(block, device=point.device) for block, point in zip(blocks, points, strict=True)])
 
 
 def require_real(outputs: Sequence[Tensor], output_name: str) -> None:

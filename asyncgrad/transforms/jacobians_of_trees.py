@@ -128,7 +128,10 @@ def hessian(
     check_argnums(argnums)
     has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
-    @named_after(f, _HESSIAN, "Hessian", argnums)
+    def again(other: Callable[..., object]) -> Callable[..., Any]:
+        return hessian(other, argnums, has_aux, holomorphic=holomorphic)
+
+    @named_after(f, _HESSIAN, "Hessian", argnums, again)
     async def second_derivatives(*args: P.args, **kwargs: P.kwargs) -> Any:
         transform_call = TransformCall(_HESSIAN, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:
@@ -163,7 +166,10 @@ def _jacobian_function(
     check_argnums(argnums)
     has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
 
-    @named_after(f, where, "Jacobian", argnums)
+    def again(other: Callable[..., object]) -> Callable[..., Any]:
+        return _jacobian_function(name, other, argnums, has_aux, holomorphic, compute)
+
+    @named_after(f, where, "Jacobian", argnums, again)
     async def first_derivatives(*args: P.args, **kwargs: P.kwargs) -> Any:
         transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
         with transform_call.recording() as keeps_history:

@@ -22,6 +22,7 @@ from .arguments import (
     pack_results,
     transform_scope,
 )
+from .recipes import remember
 
 __all__ = ["value_and_grad"]
 
@@ -83,6 +84,7 @@ def value_and_grad(
         trees = unflatten_each(structures, pack_results(grads, True, keeps_history))
         return pack_results((value,), False, keeps_history), tuple(trees) if isinstance(argnums, tuple) else trees[0]
 
+    remember(with_gradient, fn, lambda other: value_and_grad(other, argnums, create_graph=create_graph))
     return with_gradient
 
 

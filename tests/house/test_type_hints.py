@@ -157,6 +157,7 @@ ALLOWED = {
         "value_and_grad, return",
         "vhp, return",
         "vjp, return",
+        "vmap, return",
     ],
     "a gradient, or what a node has saved: of arrays, of Tensors, or of whatever can be added": [
         "AccumulateGrad.*",

@@ -92,6 +92,7 @@ def test_every_topic_is_a_file():
         "serving",
         "soak",
         "training",
+        "vmap",
     }
     assert set(command.TOPICS) == files - machinery - commands_of_their_own
 

@@ -97,7 +97,11 @@ DEVICES_MAY_IMPORT = {
 }
 
 #: What is found by its name, and so may be named by what stands below it.
-FOUND_BY_NAME = {("asyncgrad.core.engine.device", "asyncgrad.devices")}
+FOUND_BY_NAME = {
+    ("asyncgrad.core.engine.device", "asyncgrad.devices"),
+    # What compiles functions uses the transforms, and one of these uses it.
+    ("asyncgrad.transforms.vmap", "asyncgrad.tracing.rows"),
+}
 
 #: Third-party packages that may be missing, and so may be imported where they are used.
 OPTIONAL = {

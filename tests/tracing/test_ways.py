@@ -9,6 +9,7 @@ import pytest
 
 import asyncgrad as ag
 from tests.support.leaves import leaf
+from tests.tracing.running import bits
 
 
 def positive(x: Any) -> str:
@@ -88,3 +89,12 @@ def test_enable_grad_within_no_grad_records():
 
     assert all(one.requires_grad for one in found)
     assert jitted.counts["replayed"] == 2
+
+
+def test_a_program_is_not_given_up_for_a_call_that_goes_another_way_while_it_is_compared():
+    jitted = ag.jit(lambda x: x * 2 if x[0] > 0 else x - 1)
+    for sign in (1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, -1.0, 1.0, -1.0):
+        x = np.array([sign, 3.0])
+        assert bits(jitted(x)) == bits(jitted.function(x))
+
+    assert jitted.counts["replayed"]

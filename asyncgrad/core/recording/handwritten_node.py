@@ -11,7 +11,7 @@ from ..graph.lowering import BodySource
 from ..graph.node import Node, TraceableNode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
 
 __all__ = ["HandwrittenNode"]
@@ -56,6 +56,15 @@ class HandwrittenNode(TraceableNode):
         """Tell whether a run reads large arrays."""
         elements = sum(map(size_of, grad or ())) if node.shape is None else prod(node.shape)
         return elements >= LARGE
+
+    def jacobian(self, inputs: Sequence[Any]) -> Generator[None, None, list[Any] | None]:
+        """Return the Jacobian of the node's only output for each of some leaves, the rows along axis 0; None for most.
+
+        A node that returns more has a way of its own to compute it, with the bits of one backward for each row. It
+        yields where others may go on, and returns None in place of a leaf that the output does not depend on.
+        """
+        return None
+        yield
 
     def reads_large(self) -> bool:
         """Tell whether a run reads large arrays where all gradients are defined."""

@@ -55,6 +55,15 @@ class JittedCoroutine:
         """Return the function as a method of an instance."""
         return self if instance is None or self._bound else types.MethodType(self, instance)
 
+    def __copy__(self) -> JittedCoroutine:
+        return self
+
+    def __deepcopy__(self, memo: object) -> JittedCoroutine:
+        return self
+
+    def __reduce__(self) -> str:
+        return str(self._function.__qualname__)  # where it is found, as a function is
+
     def __repr__(self) -> str:
         name = getattr(self._function, "__qualname__", repr(self._function))
         if self.reason is not None:

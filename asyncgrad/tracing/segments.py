@@ -6,10 +6,10 @@ awaits, and whatever cannot be cut out, stays where it is.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import inspect
-import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, final
@@ -64,7 +64,7 @@ def cut(function: types.FunctionType, wrap: Callable[[types.FunctionType], Calla
     node = _source_of(function)
     code = function.__code__
     cutter = _Cutter(node, {*code.co_varnames, *code.co_cellvars}, set(code.co_cellvars))
-    given = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
+    given = {one.arg for one in _arguments_of(node)}
     node.body = cutter.block(node.body, given, False)
     if not cutter.found:
         raise Untraceable("no statements between its awaits can be cut out of it")
@@ -82,10 +82,14 @@ def _source_of(function: types.FunctionType) -> ast.AsyncFunctionDef:
         raise Untraceable("it is wrapped by another function")
     try:
         lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        # Indented as it is, for the lines of a string are a part of it.
+        is_indented = lines[0][:1].isspace()
+        tree: ast.Module | ast.If = ast.parse("".join(["if True:\n" * is_indented, *lines]))
     except (OSError, SyntaxError, TypeError):
         raise Untraceable("its source is not known") from None
-    ast.increment_lineno(tree, max(first, 1) - 1)
+    ast.increment_lineno(tree, max(first, 1) - 1 - is_indented)
+    if is_indented and isinstance(tree.body[0], ast.If):
+        tree = tree.body[0]
     (node, *_) = tree.body
     if not isinstance(node, ast.AsyncFunctionDef):
         raise Untraceable("its source is not known")
@@ -93,11 +97,34 @@ def _source_of(function: types.FunctionType) -> ast.AsyncFunctionDef:
         raise Untraceable("it uses super(), global or nonlocal")
     if {"locals", "exec", "eval", "vars", "dir"} & set(function.__code__.co_names):
         raise Untraceable("it looks at its own variables")
-    node.decorator_list = []
+    _leave_out_signature(node)
     if _written(_made(node, function, {}).__code__) != _written(function.__code__):
         # The file has changed, or the names of a class are others outside of it.
         raise Untraceable("its source is not that of its code")
     return node
+
+
+def _arguments_of(node: ast.AsyncFunctionDef) -> list[ast.arg]:
+    """Return the arguments of a function, without those of functions in its default values."""
+    args = node.args
+    named = [*args.posonlyargs, *args.args, *args.kwonlyargs]
+    return named + [one for one in (args.vararg, args.kwarg) if one is not None]
+
+
+def _leave_out_signature(node: ast.AsyncFunctionDef) -> None:
+    """Take away what would be evaluated again where the function is defined again."""
+    node.decorator_list, node.returns = [], None
+    _leave_out_type_params(node)
+    for one in _arguments_of(node):
+        one.annotation = None
+    args = node.args
+    args.defaults = [ast.copy_location(ast.Constant(None), one) for one in args.defaults]
+    args.kw_defaults = [one and ast.copy_location(ast.Constant(None), one) for one in args.kw_defaults]
+
+
+def _leave_out_type_params(node: ast.AST) -> None:
+    if "type_params" in ast.FunctionDef._fields:
+        node.type_params = []  # type: ignore[attr-defined]  # from Python 3.12 on
 
 
 def _written(code: types.CodeType) -> tuple[Any, ...]:
@@ -113,13 +140,18 @@ def _made(
     free = [*like.__code__.co_freevars, *segments]
     # Inside of a function that has them as parameters, their names are those of a closure.
     parameters = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
-    outer = ast.FunctionDef("outer", parameters, [node, ast.Return(ast.Name(node.name, ast.Load()))], [], None)
-    if "type_params" in ast.FunctionDef._fields:
-        outer.type_params = []  # type: ignore[attr-defined]  # from Python 3.12 on
+    body: list[ast.stmt] = [node, ast.Return(ast.Name(node.name, ast.Load()))]
+    if node.name not in free:
+        # A function that calls itself reads its name among its globals.
+        body.insert(0, ast.Global([node.name]))
+    outer = ast.FunctionDef("outer", parameters, body, [], None)
+    _leave_out_type_params(outer)
     ast.copy_location(outer, node)
     module = ast.fix_missing_locations(ast.Module([outer], []))
     found: dict[str, Any] = {}
-    exec(compile(module, like.__code__.co_filename, "exec"), {}, found)  # noqa: S102  # the user's own source
+    flags = like.__code__.co_flags & __future__.annotations.compiler_flag
+    code = compile(module, like.__code__.co_filename, "exec", flags, dont_inherit=True)
+    exec(code, {}, found)  # noqa: S102  # the user's own source
     inner = found["outer"](*free)
     cells = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
     cells.update({name: types.CellType(value) for name, value in segments.items()})
@@ -144,7 +176,7 @@ class _Cutter:
         kept: those of them that functions in it read, whenever they are called.
     """
 
-    __slots__ = ("_kept", "_local", "_reads", "_unfit", "found")
+    __slots__ = ("_kept", "_local", "_reads", "_unfit", "_unsure", "_with", "found")
 
     def __init__(self, node: ast.AsyncFunctionDef, local: set[str], kept: set[str]) -> None:
         self._local = local
@@ -154,6 +186,10 @@ class _Cutter:
         for name in _read(node.body):
             self._reads[name] = self._reads.get(name, 0) + 1
         self.found: list[ast.FunctionDef] = []
+        #: Variables that may lose their value again.
+        self._unsure = set(_deleted(node))
+        #: The outermost `with` around the block that is cut.
+        self._with: ast.With | ast.AsyncWith | None = None
         names = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
         #: Comprehensions that have a variable of the name of another one.
         self._unfit: set[ast.AST] = set()
@@ -171,58 +207,65 @@ class _Cutter:
             assigned: the variables that have a value before it; those that have one after it are added.
             is_repeated: whether it is the body of a loop.
         """
+        assigned -= self._unsure
         made: list[ast.stmt] = []
         run: list[ast.stmt] = []
 
         def end_run() -> None:
             if run:
                 made.extend(self._segment(run, assigned, is_repeated))
-                assigned.update(_surely_assigned(run))
+                assigned.update(set(_surely_assigned(run)) - self._unsure)
                 run.clear()
 
         for statement in body:
             is_return = isinstance(statement, ast.Return) and statement.value is not None
             is_fit = not self._unfit.intersection(ast.walk(statement))
-            if is_fit and (_is_plain(statement) or (is_return and not _has(statement, _UNFIT))):
+            if is_fit and (_is_plain(statement) or (is_return and not _is_unfit(statement))):
                 run.append(statement)
                 if is_return:
                     end_run()
                 continue
             end_run()
             self._descend(statement, assigned, is_repeated)
-            assigned.update(_surely_assigned([statement]))
+            assigned.update(set(_surely_assigned([statement])) - self._unsure)
             made.append(statement)
         end_run()
         return made
 
     def _descend(self, statement: ast.stmt, assigned: set[str], is_repeated: bool) -> None:
         """Cut the blocks in a statement that waits; those of a `try` stay, for its handlers see each assignment."""
+        if not isinstance(statement, (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith)):
+            return
         is_loop = isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
-        inside = set(assigned)
+        inside, outer = set(assigned), self._with
         if isinstance(statement, (ast.For, ast.AsyncFor)):
-            inside |= set(_stored([statement.target]))
+            inside.update(_bound([statement.target]))
         if isinstance(statement, (ast.With, ast.AsyncWith)):
-            inside |= set(_stored([one.optional_vars for one in statement.items if one.optional_vars is not None]))
-        if isinstance(statement, (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith)):
-            for field in ("body", "orelse"):
-                body = getattr(statement, field, None)
-                if body:
-                    setattr(statement, field, self.block(body, set(inside), is_repeated or is_loop))
+            inside.update(_bound([one.optional_vars for one in statement.items]))
+            self._with = outer or statement
+        statement.body = self.block(statement.body, inside, is_repeated or is_loop)
+        self._with = outer
+        if not isinstance(statement, (ast.With, ast.AsyncWith)) and statement.orelse:
+            # A loop over nothing has not assigned its target.
+            statement.orelse = self.block(statement.orelse, set(assigned), is_repeated or is_loop)
 
     def _segment(self, run: Sequence[ast.stmt], assigned: set[str], is_repeated: bool) -> list[ast.stmt]:
         """Return the call of a segment; the statements themselves if they cannot be one."""
         read, stored = set(_read(run)) & self._local, set(_stored(run)) & self._local
         surely = set(_surely_assigned(run))
-        inputs = sorted(read & assigned | (stored - surely) & assigned)
         own: dict[str, int] = {}
         for name in _read(run):
             own[name] = own.get(name, 0) + 1
         elsewhere = {name for name in stored if self._reads.get(name, 0) > own.get(name, 0)}
-        outputs = sorted(elsewhere | (stored & set(inputs) if is_repeated else set()))
+        outputs = sorted(elsewhere | (stored & read & assigned if is_repeated else set()))
+        # What nobody reads is left out of the segment that assigns it, and has no value here.
+        inputs = sorted((read | (set(outputs) - surely)) & assigned)
         ends = isinstance(run[-1], ast.Return)
         has_work = any(_has(statement, _WORK) for statement in run)
         is_known = _reads_are_known(run, assigned, self._local) and set(outputs) <= surely | assigned
         if not has_work or not is_known or not (outputs or ends) or stored & self._kept:
+            return list(run)
+        if self._with is not None and not self._is_whole(run, outputs, is_repeated):
             return list(run)
         name = f"__segment_{len(self.found)}"
         body = list(run)
@@ -230,12 +273,19 @@ class _Cutter:
             body.append(ast.copy_location(ast.Return(_tuple(outputs, ast.Load())), run[-1]))
         given = ast.arguments([], [ast.arg(one) for one in inputs], None, [], [], None, [])
         segment = ast.FunctionDef(name, given, body, [], None)
-        if "type_params" in ast.FunctionDef._fields:
-            segment.type_params = []  # type: ignore[attr-defined]  # from Python 3.12 on
+        _leave_out_type_params(segment)
         self.found.append(ast.copy_location(segment, run[0]))
         call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(one, ast.Load()) for one in inputs], [])
         made = ast.Return(call) if ends else ast.Assign([_tuple(outputs, ast.Store())], call)
         return [ast.copy_location(made, run[0])]
+
+    def _is_whole(self, run: Sequence[ast.stmt], outputs: Sequence[str], is_repeated: bool) -> bool:
+        """Tell whether nobody reads what has been assigned before an error that a `with` suppresses."""
+        inside: dict[str, int] = {}
+        for name in _read([self._with] if self._with is not None else []):
+            inside[name] = inside.get(name, 0) + 1
+        later = {name for name in outputs if is_repeated or self._reads.get(name, 0) > inside.get(name, 0)}
+        return not later or (not later.intersection(_stored(run[:-1])) and _assigns_once(run[-1]))
 
 
 def _tuple(names: Sequence[str], context: ast.expr_context) -> ast.expr:
@@ -245,11 +295,25 @@ def _tuple(names: Sequence[str], context: ast.expr_context) -> ast.expr:
 def _is_plain(statement: ast.stmt) -> bool:
     """Tell whether a statement may be in a segment."""
     for one in ast.walk(statement):
-        if isinstance(one, _UNFIT) or (isinstance(one, ast.AnnAssign) and one.value is None):
+        if isinstance(one, ast.AnnAssign) and one.value is None:
             return False
         if isinstance(one, ast.stmt) and not isinstance(one, (*_PLAIN, ast.Break, ast.Continue)):
             return False
-    return isinstance(statement, _PLAIN) and not _leaves(statement)
+    return isinstance(statement, _PLAIN) and not _leaves(statement) and not _is_unfit(statement)
+
+
+def _is_unfit(statement: ast.stmt) -> bool:
+    """Tell whether something in a statement keeps it out of a segment."""
+    is_async = any(isinstance(one, ast.comprehension) and one.is_async for one in ast.walk(statement))
+    return is_async or _has(statement, _UNFIT)
+
+
+def _assigns_once(statement: ast.stmt) -> bool:
+    """Tell whether a statement assigns when all is computed, or nothing."""
+    if isinstance(statement, ast.Assign):
+        parts = [part for one in statement.targets for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
+        return all(isinstance(one, ast.Name) for one in parts)
+    return isinstance(statement, (ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass, ast.Assert))
 
 
 def _leaves(statement: ast.stmt) -> bool:
@@ -266,12 +330,12 @@ def _has(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
 
 
 def _read(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names that are read, each as often as it is."""
+    """Yield the names that are read or deleted, each as often as it is."""
     for node in nodes:
         for one in ast.walk(node):
             if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
                 yield one.target.id
-            elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+            elif isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Store):
                 yield one.id
 
 
@@ -282,6 +346,26 @@ def _stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 yield one.id
 
 
+def _deleted(node: ast.AST) -> Iterator[str]:
+    """Yield the names that lose their value: by `del`, and at the end of an `except ... as name`."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Del):
+            yield one.id
+        elif isinstance(one, ast.ExceptHandler) and one.name is not None:
+            yield one.name
+
+
+def _bound(targets: Sequence[ast.expr | None]) -> Iterator[str]:
+    """Yield the names that targets of an assignment give a value to, whatever is evaluated on the way."""
+    for target in targets:
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            yield from _bound(target.elts)
+        elif isinstance(target, ast.Starred):
+            yield from _bound([target.value])
+
+
 def _targets(comprehension: ast.ListComp | ast.SetComp | ast.DictComp) -> set[str]:
     return set(_stored([generator.target for generator in comprehension.generators]))
 
@@ -289,10 +373,10 @@ def _targets(comprehension: ast.ListComp | ast.SetComp | ast.DictComp) -> set[st
 def _surely_assigned(statements: Sequence[ast.stmt]) -> Iterator[str]:
     """Yield the names that have a value after the statements, whatever way they take."""
     for statement in statements:
-        if isinstance(statement, (ast.Assign, ast.AugAssign)) or (
-            isinstance(statement, ast.AnnAssign) and statement.value is not None
-        ):
-            yield from _stored([statement])
+        if isinstance(statement, ast.Assign):
+            yield from _bound(statement.targets)
+        elif isinstance(statement, ast.AugAssign) or (isinstance(statement, ast.AnnAssign) and statement.value):
+            yield from _bound([statement.target])
         elif isinstance(statement, ast.If):
             yield from set(_surely_assigned(statement.body)) & set(_surely_assigned(statement.orelse))
 
@@ -301,11 +385,30 @@ def _reads_are_known(run: Sequence[ast.stmt], assigned: set[str], local: set[str
     """Tell whether each variable that is read has a value then."""
     known = set(assigned)
     for statement in run:
-        inner = set(known) | set(_stored([statement]) if isinstance(statement, (ast.For, ast.With)) else ())
-        for one in ast.walk(statement):
-            if isinstance(one, _COMPREHENSIONS):
-                inner |= _targets(one)
-        if set(_read([statement])) & local - inner:
+        heads: list[ast.AST] = [statement]
+        body: list[ast.stmt] = []
+        otherwise: list[ast.stmt] = []
+        inside = set(known)
+        if isinstance(statement, ast.For):
+            heads, body, otherwise = [statement.iter, statement.target], statement.body, statement.orelse
+            inside.update(_bound([statement.target]))
+        elif isinstance(statement, (ast.If, ast.While)):
+            heads, body, otherwise = [statement.test], statement.body, statement.orelse
+        elif isinstance(statement, ast.With):
+            heads, body = [*statement.items], statement.body
+            inside.update(_bound([one.optional_vars for one in statement.items]))
+        blocks_are_known = _reads_are_known(body, inside, local) and _reads_are_known(otherwise, known, local)
+        if not blocks_are_known or not _are_known(heads, known, local):
             return False
         known.update(_surely_assigned([statement]))
     return True
+
+
+def _are_known(nodes: Sequence[ast.AST], known: set[str], local: set[str]) -> bool:
+    """Tell whether the variables that expressions read are known, or those of comprehensions in them."""
+    own = set(known)
+    for node in nodes:
+        for one in ast.walk(node):
+            if isinstance(one, _COMPREHENSIONS):
+                own |= _targets(one)
+    return not set(_read(nodes)) & local - own

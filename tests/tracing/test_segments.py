@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 import functools
+import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -118,6 +121,236 @@ async def test_an_async_function_has_its_own_bits_and_its_segments_are_replayed(
         one.function.__code__.co_firstlineno - function.__code__.co_firstlineno for one in compiled.segments
     ] == lines
     assert all(one.counts["replayed"] for one in compiled.segments)
+
+
+async def deleted(x: Any, is_odd: bool) -> Any:
+    y = x * 2
+    total = x * 1
+    await service(x)
+    if is_odd:
+        del y
+    await service(x)
+    if not is_odd:
+        total = y * 2
+    return total * 3
+
+
+async def deleted_once_assigned(x: Any, is_odd: bool) -> Any:
+    y = x * 2
+    z = x * 3
+    await service(x)
+    del y
+    return z * 1
+
+
+async def caught(x: Any, is_odd: bool) -> Any:
+    error = x * 2
+    try:
+        await service(x)
+        if is_odd:
+            raise ValueError
+    except ValueError as error:  # noqa: F841  # its name loses its value
+        pass
+    total = x * 1
+    if not is_odd:
+        total = error * 2
+    await service(x)
+    return total * 1
+
+
+async def assigned_in_an_expression(x: Any, is_odd: bool) -> Any:
+    y = (await service(x)) if is_odd else (z := x * 3)
+    total = y * 1
+    if not is_odd:
+        total = z * 2
+    await service(x)
+    return total * 1
+
+
+async def suppressed(x: Any, is_odd: bool) -> Any:
+    y = x * 1
+    with contextlib.suppress(ZeroDivisionError):
+        await service(x)
+        y = x * 2
+        y = y * (1 / int(is_odd))
+        y = y * 3
+    await service(x)
+    return y * 1
+
+
+async def suppressed_in_a_loop(x: Any, is_odd: bool) -> Any:
+    total = x * 1
+    y = x * 5
+    for _ in range(3):
+        with contextlib.suppress(ZeroDivisionError):
+            total = total + y
+            await service(x)
+            y = y * 2
+            z = y * (1 / int(is_odd))
+            total = total + z
+    return total * 1
+
+
+async def kept_from_an_earlier_round(x: Any, is_odd: bool) -> Any:
+    total = x * 0
+    if is_odd:
+        y = x * 5
+    for turn in range(3):
+        await service(x)
+        for index in range(2):
+            if turn > 0 or index > 0 or is_odd:
+                total = total + y * 2
+            y = x * (turn + index)
+    return total * 1
+
+
+async def over_nothing(x: Any, is_odd: bool) -> Any:
+    total = x * 1
+    for index in range(int(is_odd)):  # noqa: B007  # it is read below
+        await service(x)
+    else:  # noqa: PLW0120  # the block of a loop
+        total = x * 2
+        if is_odd:
+            total = total + x * index
+    return total * 1
+
+
+async def assigned_and_never_read(x: Any, is_odd: bool) -> Any:
+    index = 0
+    total = x * 1
+    await service(x)
+    for index in range(2):  # noqa: B007  # assigned again
+        total = total + x
+    return total * int(is_odd)
+
+
+async def with_defaults(x: Any, is_odd: bool, y: Any = RATE * 2, *, g: Any = lambda q: q * RATE) -> Any:
+    if is_odd:
+        q = x * 2
+    await service(x)
+    total = x * y
+    await service(x)
+    if is_odd:
+        total = total + q
+    return g(total)
+
+
+async def rounds(x: Any) -> Any:
+    for index in range(3):
+        yield await service(x * index)
+
+
+async def with_an_asynchronous_comprehension(x: Any, is_odd: bool) -> Any:
+    parts = [part * 2 async for part in rounds(x)]
+    total = parts[0] + parts[1]
+    await service(x)
+    return total * int(is_odd)
+
+
+async def with_text(x: Any, is_odd: bool) -> Any:
+    text = """first
+        second
+third"""
+    total = x * len(text)
+    await service(x)
+    return total * 2
+
+
+TRICKY = (
+    deleted,
+    deleted_once_assigned,
+    caught,
+    assigned_in_an_expression,
+    suppressed,
+    suppressed_in_a_loop,
+    kept_from_an_earlier_round,
+    over_nothing,
+    assigned_and_never_read,
+    with_defaults,
+    with_an_asynchronous_comprehension,
+    with_text,
+)
+
+
+@pytest.mark.parametrize("function", TRICKY, ids=lambda one: one.__name__)
+async def test_variables_have_a_value_where_they_have_one_in_the_function(function):
+    compiled = ag.jit(function)
+    for seed in range(12):
+        array = np.random.default_rng(seed).standard_normal(3)
+        mine, theirs = (ag.tensor(array, requires_grad=True) for _ in range(2))
+        found, expected = await compiled(mine, seed % 2 == 1), await function(theirs, seed % 2 == 1)
+        await found.sum().backward()
+        await expected.sum().backward()
+
+        assert bits(found) == bits(expected)
+        assert bits(mine.grad) == bits(theirs.grad)
+    assert compiled.reason is None
+    assert sum(one.counts["replayed"] for one in compiled.segments) > 0
+
+
+@ag.jit
+async def recursive(x: Any, depth: int) -> Any:
+    h = x * 2 + depth
+    if depth == 0:
+        return h
+    inner = await recursive(h, depth - 1)
+    return inner * 3 + h
+
+
+async def test_a_function_that_calls_itself_is_cut():
+    @ag.jit
+    async def local(x: Any, depth: int) -> Any:
+        h = x * 2 + depth
+        if depth == 0:
+            return h
+        inner = await local(h, depth - 1)
+        return inner * 3 + h
+
+    for function in (recursive, local):
+        assert function.reason is None
+        for seed in range(8):
+            x = np.random.default_rng(seed).standard_normal(3)
+            first = x * 2 + 2
+            second = first * 2 + 1
+            assert bits(await function(x, 2)) == bits((second * 2 * 3 + second) * 3 + first)
+        assert all(one.counts["replayed"] for one in function.segments)
+
+
+def test_copies_and_pickles_are_the_function_itself():
+    assert copy.deepcopy(recursive) is copy.copy(recursive) is recursive
+    assert pickle.loads(pickle.dumps(recursive)) is recursive
+
+
+async def test_default_values_are_computed_once():
+    made: list[int] = []
+
+    def default() -> float:
+        made.append(1)
+        return 2.0
+
+    @ag.jit
+    async def function(x: Any, y: Any = default(), *, z: Any = default()) -> Any:  # noqa: B008  # the point of it
+        total = x * y
+        await service(x)
+        return total * z
+
+    assert function.reason is None
+    assert made == [1, 1]
+    assert bits(await function(np.ones(2))) == bits(np.full(2, 4.0))
+
+
+async def test_a_method_with_text_of_less_indentation_is_cut():
+    class Holder:
+        @ag.jit
+        async def compute(self, x: Any) -> Any:
+            text = """of
+no indentation"""
+            total = x * len(text)
+            await service(x)
+            return total * 2
+
+    assert Holder.compute.reason is None
+    assert bits(await Holder().compute(np.ones(2))) == bits(np.full(2, 34.0))
 
 
 async def test_variables_that_a_function_keeps_stay_where_they_are():

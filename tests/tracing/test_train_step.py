@@ -398,6 +398,34 @@ async def test_a_method_with_static_arguments_is_compiled():
     assert step._jitted.counts["replayed"] == 4
 
 
+@pytest.mark.parametrize("is_detached", [False, True])
+async def test_a_step_whose_parameters_another_function_reads_is_eager_and_says_why(is_detached):
+    def made() -> tuple[Any, Any, Any]:
+        model = model_of()
+        optimizer = optim.Adam(model, lr=0.05)
+
+        def predicted(x: Any) -> Any:
+            return nn.cross_entropy(model(x), np.zeros(6, int)).detach() if is_detached else model(x).sum()
+
+        return model, optimizer, lambda x, y: nn.cross_entropy(model[0](x)[:, :4], y) * predicted(x)
+
+    (model, optimizer, loss_fn), (twin, other, same_fn) = made(), made()
+    step = ag.jit.train_step(loss_fn, optimizer)
+    for index in range(8):
+        ag.random.seed(index)
+        loss = await step(*batch(index))
+        ag.random.seed(index)
+        expected = same_fn(*batch(index))
+        await expected.backward()
+        await other.step_async()
+        other.zero_grad()
+
+        assert bits(loss) == bits(expected)
+        assert state_of(model, optimizer) == state_of(twin, other)
+    reason = "would not see it change" if is_detached else "neither an argument"
+    assert any(reason in key for key in step._jitted.counts), step._jitted.counts
+
+
 async def test_explain_shows_the_program_of_a_step_and_changes_nothing():
     w = ag.tensor([1.0, 2.0], requires_grad=True)
     step = ag.jit.train_step(lambda x: (w * x).sum(), optim.SGD([w], lr=0.5))

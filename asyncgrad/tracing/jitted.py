@@ -376,11 +376,7 @@ class Jitted:
         except Untraceable as error:
             family.reason = str(error)
         except Refusal as error:
-            if self._around is None:
-                family.refusal = str(error)
-            else:
-                # A step does what its lines do, and those are no error.
-                family.reason = str(error)
+            family.refusal = str(error)
         except Exception as error:
             # What it raises eagerly, it raises then.
             family.reason = f"{type(error).__name__} in the traced run: {error}"

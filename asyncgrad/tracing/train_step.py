@@ -15,7 +15,7 @@ from ..core.settings.context import enable_grad
 from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
 from ..core.tree import structure as tree
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, GraphError
 from ..optim.clipping import clip_grad_norm, clip_grad_value, clipped_array, norm_and_scale
 from ..optim.elementwise import NewValues
 from ..optim.gradients import Evaluation, ParameterGradients
@@ -314,12 +314,17 @@ class TrainStep:
         self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any], values: NewValues | None
     ) -> tuple[Computed, Any] | None:
         """Return what a program has computed of a step; None where there is none, and the step is eager."""
-        jitted, reason = self._jitted, NOT_TRACED
         try:
-            given = self._given(update, args, kwargs)
-        except Untraceable as error:
-            jitted.count_eager(f"{error}")
+            return await self._attempted(self._given(update, args, kwargs), update, values)
+        except (Untraceable, GraphError) as error:
+            # What `ag.jit` refuses is no mistake here: a step does what its lines do.
+            self._jitted.count_eager(f"{error}")
             return None
+
+    async def _attempted(
+        self, given: tuple[Any, ...], update: Update | None, values: NewValues | None
+    ) -> tuple[Computed, Any] | None:
+        jitted, reason = self._jitted, NOT_TRACED
         for call, variant, family, why in jitted.attempts(given, {}):
             if call is None or variant is None:
                 reason = why

@@ -588,6 +588,10 @@ def _axes(ufunc: np.ufunc, operands: Sequence[_Operand]) -> tuple[int, list[int]
     is_exact = is_exact or (ufunc in (np.maximum, np.minimum) and all(one.dtype.kind in "biu" for one in operands))
     if not is_exact and any(one.has_odd_step() for one in operands):
         return None
+    if target.size == 1 and any((one.base, one.offset) == (target.base, target.offset) for one in inputs):
+        # Into one of its operands, NumPy writes a single element by its iterator, which has no steps: the loop of a
+        # product of complex numbers rounds otherwise then.
+        return 0, [1], _filled([0] * len(operands), MOST_OPERANDS)
     if target.is_flat() and all(not one.shape or (one.shape == target.shape and one.is_flat()) for one in inputs):
         # NumPy calls the loop once.
         steps = [one.step() for one in inputs]

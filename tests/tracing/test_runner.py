@@ -456,6 +456,26 @@ def test_a_backward_reads_the_arguments_of_a_forward_that_has_no_record(function
         assert gradient(jitted, numbers) == gradient(function, numbers)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (3,)])
+@pytest.mark.parametrize("function", [np.multiply, np.divide, np.add])
+def test_a_write_into_an_operand_has_its_bits_also_of_one_complex_number(function, shape):
+    def called(x, y):
+        square, product = np.copy(x), np.copy(x)
+        function(square, square, out=square)
+        function(product, y, out=product)
+        return square, product
+
+    rng = np.random.default_rng(0)
+
+    def numbers() -> np.ndarray:
+        return np.array(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
+
+    jitted = compiled(called, numbers(), numbers(), backend="runner")
+    for _ in range(50):
+        x, y = numbers(), numbers()
+        assert [bits(one) for one in jitted(x, y)] == [bits(one) for one in called(x, y)]
+
+
 def test_what_copyto_is_told_by_position():
     def function(x):
         y = x * 1

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, final
 
+from ..core.settings.source import run_tree
 from .trace import Untraceable
 
 __all__ = ["cut"]
@@ -148,11 +149,8 @@ def _made(
     _leave_out_type_params(outer)
     ast.copy_location(outer, node)
     module = ast.fix_missing_locations(ast.Module([outer], []))
-    found: dict[str, Any] = {}
     flags = like.__code__.co_flags & __future__.annotations.compiler_flag
-    code = compile(module, like.__code__.co_filename, "exec", flags, dont_inherit=True)
-    exec(code, {}, found)  # noqa: S102  # the user's own source
-    inner = found["outer"](*free)
+    inner = run_tree(module, like.__code__.co_filename, flags)["outer"](*free)
     cells = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
     cells.update({name: types.CellType(value) for name, value in segments.items()})
     closure = tuple([cells[name] for name in inner.__code__.co_freevars])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import asyncgrad as ag
+from asyncgrad.core.settings.scheduling import WORKERS
 from benchmarks import __main__, chain, lstm, runner
 from benchmarks import report as reports
 from benchmarks.jit import command, gpt, report, steps
@@ -197,7 +197,7 @@ def test_every_workload_has_been_recorded():
 
 def test_a_step_runs_without_workers():
     async def workers() -> int:
-        return ag.engine.statistics().workers
+        return WORKERS.get().limit
 
     assert steps.run_alone(workers()) == 0
 

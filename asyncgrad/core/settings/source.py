@@ -8,6 +8,7 @@ compiles one function after the other.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import keyword
 import linecache
@@ -18,7 +19,7 @@ from typing import Any, final
 
 from .process import keep_lines
 
-__all__ = ["GENERATED", "SourceWriter", "file_name", "make_function", "make_functions"]
+__all__ = ["GENERATED", "SourceWriter", "file_name", "make_function", "make_functions", "run_tree"]
 
 #: What the file name of generated code begins with.
 GENERATED = "<asyncgrad: "
@@ -29,6 +30,19 @@ _NOT_IN_NAMES = re.compile(r"^(?=\d|$)|\W", re.ASCII)
 def file_name(what: str) -> str:
     """Return the name of the file of generated source, by what it is."""
     return f"{GENERATED}{what}>"
+
+
+def run_tree(module: ast.Module, file: str, flags: int) -> dict[str, Any]:
+    """Run the syntax tree of a user's source that was changed; return the names that it defines.
+
+    Args:
+        module: the tree, with the lines of the user's file, which tracebacks show.
+        file: the name of that file.
+        flags: of the compiler, as for `compile`.
+    """
+    found: dict[str, Any] = {}
+    exec(compile(module, file, "exec", flags, dont_inherit=True), {}, found)  # noqa: S102
+    return found
 
 
 def make_function(head: str, body: Iterable[str], what: str, namespace: dict[str, Any]) -> FunctionType:

@@ -169,9 +169,11 @@ async def test_an_error_of_a_request_ends_each_backward_with_a_note_on_its_own_n
     for error, of_this in zip(errors, ends, strict=True):
         assert isinstance(error, Trouble)
         numbers = [end.grad_fn.next_edges[0].node.sequence_nr for end in of_this]
-        common, note = error.__notes__
+        common, *notes = error.__notes__
         assert common == "of the service"
-        assert note in [f"in AwaitingBackward (node #{number}, device 'cpu')" for number in numbers], note
+        # All nodes of a backward that asked got the same error; how many went on before it ended depends on the turns.
+        assert notes
+        assert set(notes) <= {f"in AwaitingBackward (node #{number}, device 'cpu')" for number in numbers}, notes
     assert errors[0] is not errors[1]
     assert [x.grad for x in leaves] == [None, None]
 

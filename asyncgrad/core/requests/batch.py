@@ -401,6 +401,9 @@ def _copy(error: BaseException) -> BaseException:
         return error
     if type(copied) is not type(error) or copied.args != error.args:
         return error
+    if vars(copied) is vars(error):
+        # So tblib's copies are, which Dask has every exception copied by: a note on one would be on both.
+        copied.__dict__ = dict(vars(error))
     copied.__cause__, copied.__context__ = error.__cause__, error.__context__
     copied.__suppress_context__ = error.__suppress_context__
     if hasattr(error, "__notes__"):

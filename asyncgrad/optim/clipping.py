@@ -60,14 +60,10 @@ def clip_grad_norm(parameters: Tree, max_norm: float, norm_type: float = 2.0, er
     most = math.inf if max_norm == math.inf else number(max_norm, "max_norm", 0)
     order = _norm_type(norm_type)
     gradients = _Gradients(parameters)
-    # What is infinite or NaN is told by the error below.
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = _norms(gradients.arrays, order)
-        total = _norm(np.array(norms, float), order) if norms else 0.0
+    norms, total = _joint_norm(gradients.arrays, order)
     if truth(error_if_nonfinite, "error_if_nonfinite") and not math.isfinite(total):
         raise gradients.error(norms, total)
-    # The summand is PyTorch's: it keeps the division from overflowing, and the result below max_norm.
-    scale = most / (total + 1e-6)
+    scale = _scale_to(most, total)
     if not scale >= 1.0:
         with np.errstate(invalid="ignore"):
             gradients.replace(lambda array: array * array.real.dtype.type(scale))
@@ -118,11 +114,22 @@ def norm_and_scale(arrays: Sequence[Any], max_norm: float) -> tuple[float, float
     Raises:
         InvalidGradientError: the norm is not finite.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = _norm(np.array(_norms(list(arrays), 2.0), float), 2.0) if arrays else 0.0
+    _, total = _joint_norm(list(arrays), 2.0)
     if not math.isfinite(total):
         raise InvalidGradientError(f"the norm of all gradients is {total}")
-    return total, min(max_norm / (total + 1e-6), 1.0)
+    return total, min(_scale_to(max_norm, total), 1.0)
+
+
+def _joint_norm(arrays: list[Any], order: float) -> tuple[list[float], float]:
+    """Return the norm of each array, and that of all together; what is infinite or NaN, the caller tells of."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = _norms(arrays, order)
+        return norms, _norm(np.array(norms, float), order) if norms else 0.0
+
+
+def _scale_to(most: float, total: float) -> float:
+    # The summand is PyTorch's: it keeps the division from overflowing, and the result below max_norm.
+    return most / (total + 1e-6)
 
 
 def clipped_array(array: Any, most: float) -> Any:

@@ -280,7 +280,7 @@ def lower(
     at = steps.index(None)
     forward, backward = [step for step in steps[:at] if step], [step for step in steps[at:] if step]
     gradients = _without_copies(gradients, backward)
-    outputs = [_computed(value, forward) for value in outputs]
+    outputs = _computed(outputs, forward)
     wanted = _roots(outputs) | {value for _, value in commits}
     live = wanted | _roots(value for value in gradients if value is not None)
     backward = _needed(backward, live)
@@ -305,11 +305,10 @@ def _without_copies(gradients: list[Value | None], steps: list[Step]) -> list[Va
     last = {value.root: index for index, step in enumerate(steps) for value in step.writes}
     sources: dict[Value, Value] = {}
     for index, step in enumerate(steps):
-        if step.function is np.copyto and not step.kwargs and type(step.args[1]) is Value:
-            target, source = step.args
-            # Neither is written into once it is copied.
-            if last.get(source.root, index) < last[target.root] == index and source.array.dtype == target.array.dtype:
-                sources[target] = source
+        source = _copied_by(step)
+        # Neither is written into once it is copied.
+        if source is not None and last.get(source.root, index) < last[step.args[0].root] == index:
+            sources[step.args[0]] = source
     found: list[Value | None] = []
     taken: dict[Value, Value] = {}
     for gradient in reversed(gradients):
@@ -322,27 +321,33 @@ def _without_copies(gradients: list[Value | None], steps: list[Step]) -> list[Va
     return found[::-1]
 
 
-def _copied(value: Value, steps: list[Step]) -> Value:
-    """Return what a Value is a copy of, if that lies in memory as it does."""
-    for step in steps:
-        if step.function is np.copyto and step.args[0] is value and not step.kwargs:
-            source = step.args[1]
-            made = {one for other in steps for one in other.writes}
-            if type(source) is Value and source in made and source.array.strides == value.array.strides:
-                return source if source.array.dtype == value.array.dtype else value
-    return value
+def _copied_by(step: Step) -> Value | None:
+    """Return what a step copies, whole and without a conversion; None where it does something else."""
+    if step.function is not np.copyto or len(step.args) != 2 or step.kwargs:
+        return None
+    target, source = step.args
+    return source if type(source) is Value and source.array.dtype == target.array.dtype else None
 
 
-def _computed(output: Value, steps: list[Step]) -> Value:
-    """Return what an output is a copy of that is not written into after; as for gradients, the table copies it."""
-    root = output.root
-    found = _copied(root, steps)
-    if found is root or found.array.shape != output.array.shape or found.array.strides != output.array.strides:
-        return output
-    writes = [value.root for step in steps for value in step.writes]
-    at = next(place for place, step in enumerate(steps) if step.function is np.copyto and step.args[0] is root)
-    after = [value.root for step in steps[at + 1 :] for value in step.writes]
-    return output if writes.count(root) > 1 or found.root in after else found
+def _computed(outputs: list[Value], steps: list[Step]) -> list[Value]:
+    """Return what outputs are copies of in their place, if neither is written into otherwise: the table copies it."""
+    computed = {value for step in steps for value in step.writes}
+    places: dict[Value, list[int]] = {}
+    for at, step in enumerate(steps):
+        for root in _roots(step.writes):
+            places.setdefault(root, []).append(at)
+
+    def source_of(output: Value) -> Value:
+        root, written = output.root, places.get(output.root, [])
+        step = steps[written[0]] if len(written) == 1 else None
+        source = None if step is None or step.args[0] is not root else _copied_by(step)
+        if source is None or source not in computed or places[source.root][-1] > written[0]:
+            return output
+        layout = source.array.shape, source.array.strides
+        lie_alike = all((one.array.shape, one.array.strides) == layout for one in (root, output))
+        return source if lie_alike else output
+
+    return list(map(source_of, outputs))
 
 
 def _needed(steps: list[Step], live: set[Value]) -> list[Step]:

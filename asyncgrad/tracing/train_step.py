@@ -195,12 +195,12 @@ class TrainStep:
         "_body",
         "_bound",
         "_calls",
+        "_clipping",
         "_has_aux",
         "_jitted",
         "_loss_calls",
         "_optimizer",
         "_static",
-        "clipping",
         "grad_norm",
     )
 
@@ -223,7 +223,7 @@ class TrainStep:
         self._optimizer = optimizer
         self._has_aux = has_aux
         self._calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
-        self.clipping: Clipping = clipping
+        self._clipping = clipping
         self.grad_norm: float | None = None
 
     def __repr__(self) -> str:
@@ -284,11 +284,15 @@ class TrainStep:
         found = await self._computed(update, args, kwargs, values)
         if found is None:
             return None
-        computed, (loss, aux, arrays, norm) = found
+        loss, aux, arrays, norm = found.result()
         update.publish(values, arrays)
+        self._commit(found, norm)
+        return loss, aux
+
+    def _commit(self, computed: Computed, norm: Any) -> None:
+        """Change what a program changes besides parameters, and keep the norm of the gradients."""
         computed.commit()
         self.grad_norm = None if norm is None else float(norm)
-        return loss, aux
 
     async def _gradients(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], may_replay: bool
@@ -297,22 +301,21 @@ class TrainStep:
         params = parameters_of(self._optimizer)
         found = await self._computed(None, args, kwargs, None) if may_replay else None
         if found is not None:
-            computed, (loss, aux, arrays, norm) = found
-            computed.commit()
-            self.grad_norm = None if norm is None else float(norm)
+            loss, aux, arrays, norm = found.result()
+            self._commit(found, norm)
         else:
             with enable_grad():
                 returned = await self._loss_calls.call(functools.partial(self._jitted.function, *args, **kwargs))
             loss, aux = self._body.split(returned)
             grads = await grad(loss, params, allow_unused=True)
-            arrays, self.grad_norm = self.clipping.clip([None if one is None else one._data for one in grads])
+            arrays, self.grad_norm = self._clipping.clip([None if one is None else one._data for one in grads])
             loss = loss.detach()
         pairs = [(param, array) for param, array in zip(params, arrays, strict=True) if array is not None]
         return loss, aux, ParameterGradients(pairs)
 
     async def _computed(
         self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any], values: NewValues | None
-    ) -> tuple[Computed, Any] | None:
+    ) -> Computed | None:
         """Return what a program has computed of a step; None where there is none, and the step is eager."""
         try:
             return await self._attempted(self._given(update, args, kwargs), update, values)
@@ -323,7 +326,7 @@ class TrainStep:
 
     async def _attempted(
         self, given: tuple[Any, ...], update: Update | None, values: NewValues | None
-    ) -> tuple[Computed, Any] | None:
+    ) -> Computed | None:
         jitted, reason = self._jitted, NOT_TRACED
         for call, variant, family, why in jitted.attempts(given, {}):
             if call is None or variant is None:
@@ -334,7 +337,7 @@ class TrainStep:
                 break
             place = None if update is None or values is None else update.memory_of(variant, values)
             try:
-                computed = await self._calls.call(Computed, variant, call, place)
+                computed: Computed = await self._calls.call(Computed, variant, call, place)
             except CheckFailed:
                 jitted.counts["failed checks"] += 1
             except Exception as error:
@@ -345,7 +348,7 @@ class TrainStep:
                 jitted.counts["replayed"] += 1
                 if family is not None:
                     jitted.keep_last(variant, call)
-                return computed, computed.result()
+                return computed
         jitted.count_eager(reason)
         return None
 

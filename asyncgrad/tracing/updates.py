@@ -23,6 +23,11 @@ from .variant import Variant
 __all__ = ["Formula", "Update", "parameters_of", "update_of"]
 
 
+@final
+class _NoFormulaError(Exception):
+    """The update of an optimizer is no formula."""
+
+
 class Formula(NamedTuple):
     """How one parameter is updated."""
 
@@ -69,7 +74,7 @@ class Update:
         others: the arrays of their states, and what the formulas take, as arrays without axes.
 
     Raises:
-        LookupError: the optimizer has no formula.
+        _NoFormulaError: the optimizer has none.
     """
 
     __slots__ = ("_optimizer", "_steps", "others", "params", "plan")
@@ -108,7 +113,7 @@ class Update:
     def _common(self, array: Any, state: dict[str, Any], group: Group) -> tuple[Any, ...]:
         update = self._optimizer._fused_update(array, array, state, group)
         if update is None:
-            raise LookupError
+            raise _NoFormulaError
         names = tuple([name for name in update.state if name != "step"])
         is_fresh = any(name not in state for name in names)
         begin = len(self.others)
@@ -170,5 +175,5 @@ def update_of(optimizer: Optimizer) -> Update | None:
             return None
     try:
         return Update(optimizer)
-    except LookupError:
+    except _NoFormulaError:
         return None

@@ -99,7 +99,17 @@ def _why_not(leaf: Any) -> str | None:
 
 def whole_context() -> tuple[Any, ...]:
     """Return all of the context that is looked at: two calls with equal ones run alike."""
-    return *key_of_context(), ANOMALY.get(), SAVED_TENSORS_HOOKS.get(), DEFAULT_DEVICE.get()
+    # Each call asks.
+    return (
+        GRAD_MODE.get(),
+        DEFAULT_DTYPE.get(),
+        IN_TRANSFORM.get(),
+        RECOMPUTING.get(),
+        np.geterr(),
+        ANOMALY.get(),
+        SAVED_TENSORS_HOOKS.get(),
+        DEFAULT_DEVICE.get(),
+    )
 
 
 def key_of_context() -> tuple[Hashable, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from .object_key import has_arrays, is_fixed, key_of
 from .reads import check_names, global_names, imported_modules, names_of_attributes
@@ -50,6 +50,18 @@ class Captured:
 
 
 @final
+class _Objects(NamedTuple):
+    """What was read of a function, and where; each call compares it."""
+
+    code: types.CodeType
+    defaults: tuple[Any, ...] | None
+    names: list[tuple[str, Any]]
+    modules: list[tuple[str, Any]]
+    cells: list[tuple[types.CellType, Any]]
+    attributes: list[tuple[str, Any]]
+
+
+@final
 class CapturedNames:
     """Where a function reads what it has captured.
 
@@ -61,7 +73,8 @@ class CapturedNames:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._last_objects: list[Any] | None = None
+        #: What was there; None where that does not tell whether it is as it was.
+        self._last_objects: _Objects | None = None
         self._last: Captured = Captured({}, ())
         self._code: types.CodeType | None = None
 
@@ -74,11 +87,8 @@ class CapturedNames:
         function = self._function
         if not isinstance(function, types.FunctionType):
             return self._last
-        last = self._last_objects
-        if last is not None:
-            objects = self._objects(function)
-            if len(last) == len(objects) and all(map(_is_same, objects, last)):
-                return self._last
+        if self._is_as_it_was(function):
+            return self._last
         code = function.__code__
         if code is not self._code:
             check_names(code)
@@ -90,19 +100,43 @@ class CapturedNames:
         attributes = names_of_attributes(code)
         keys = [(place, key_of(one, attributes)) for place, one in found if place not in values]
         self._last = Captured(values, tuple(keys))
-        # What may change without being another object is looked at each time.
-        is_fixed_all = not values and all(is_fixed(key) for _, key in keys)
+        # What may change without being another object is looked at each time; what has numbers is by who has these.
+        is_fixed_all = all(is_fixed(key) for _, key in keys)
         self._last_objects = self._objects(function) if is_fixed_all else None
         return self._last
 
-    def _objects(self, function: types.FunctionType) -> list[Any]:
-        """Return what `names_of` yields without the places, in the same order each time; each call asks for it."""
+    def _objects(self, function: types.FunctionType) -> _Objects:
         names = function.__globals__
-        found = [names.get(name, MISSING) for name in self._names]
-        found += [content_of(cell) for cell in function.__closure__ or ()]
-        found += [sys.modules.get(name) for name in self._imports]
-        found += [one for _, one in own_values_of(function)]
-        return found
+        return _Objects(
+            function.__code__,
+            function.__defaults__,
+            [(name, names.get(name, MISSING)) for name in self._names],
+            [(name, sys.modules.get(name)) for name in self._imports],
+            [(cell, content_of(cell)) for cell in function.__closure__ or ()],
+            _attributes_of(function),
+        )
+
+    def _is_as_it_was(self, function: types.FunctionType) -> bool:
+        """Tell whether all that was read last is the same object, and cannot have changed."""
+        # Each call asks, and a whole call of a small function takes some 30 us.
+        last = self._last_objects
+        if last is None:
+            return False
+        code, defaults, found, modules, cells, attributes = last
+        if function.__code__ is not code or function.__defaults__ is not defaults:
+            return False
+        if (function.__kwdefaults__ or function.__dict__ or attributes) and not _are_same(
+            _attributes_of(function), attributes
+        ):
+            return False
+        names = function.__globals__
+        for name, one in found:
+            if names.get(name, MISSING) is not one:
+                return False
+        for cell, one in cells:
+            if content_of(cell) is not one:
+                return False
+        return all(sys.modules.get(name) is one for name, one in modules)
 
     def function_with(self, values: dict[Place, Any]) -> Callable[..., Any]:
         """Return the function with other values where those with numbers were found."""
@@ -119,6 +153,16 @@ class CapturedNames:
         made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells)
         made.__kwdefaults__ = function.__kwdefaults__
         return made
+
+
+def _attributes_of(function: types.FunctionType) -> list[tuple[str, Any]]:
+    return [*(function.__kwdefaults__ or {}).items(), *vars(function).items()]
+
+
+def _are_same(some: list[tuple[str, Any]], others: list[tuple[str, Any]]) -> bool:
+    return len(some) == len(others) and all(
+        name == other_name and one is other for (name, one), (other_name, other) in zip(some, others, strict=True)
+    )
 
 
 def names_of(function: types.FunctionType) -> Iterator[tuple[Place, Any]]:
@@ -150,7 +194,3 @@ def content_of(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:
         return MISSING
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other

@@ -10,7 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from .call_key import Static, in_context, key_of_context, key_of_leaf, needs_eag
 from .captured import Captured, CapturedNames, Place
 from .draws import TracedGenerator, drawing_from
 from .fusing import FUSED, Fusing
-from .last_call import LastCall
+from .last_call import LastCall, Parts
 from .object_key import is_array, key_of_structure
 from .program import CheckFailed
 from .replay import Lease, record
@@ -43,6 +43,8 @@ Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 _CALLS_BEFORE_TRACE = 2
 #: How many programs a function may have for calls of one key, and for how many keys it has some.
 _MOST_VARIANTS = 8
+#: How many functions are written that compare the calls of one key.
+_MOST_LAST_CALLS = 16
 #: Why a call is eager that may be compiled later.
 NOT_TRACED = "not traced yet"
 COMPARED = "compared with its program"
@@ -55,10 +57,13 @@ ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
 class Family:
     """What is known of the calls of one key."""
 
-    __slots__ = ("calls", "reason", "refusal", "variants")
+    __slots__ = ("calls", "last_calls", "last_calls_made", "reason", "refusal", "variants")
 
     def __init__(self) -> None:
         self.calls: int = 0
+        #: By program, what the calls are compared with that may run it, and how many were made.
+        self.last_calls: dict[Variant, LastCall] = {}
+        self.last_calls_made: int = 0
         #: The newest first.
         self.variants: list[Variant] = []
         #: Why these calls are eager for good.
@@ -72,6 +77,7 @@ class Call:
     """One call of a compiled function: its arguments and what the function has captured, as leaves of a tree."""
 
     __slots__ = (
+        "_arrays",
         "_captured_names",
         "_transform",
         "args",
@@ -93,7 +99,6 @@ class Call:
         captured: Captured,
         leaves: list[Any],
         structure: TreeStructure,
-        like: LastCall | None = None,
     ) -> None:
         self._transform = transform
         self._captured_names = captured_names
@@ -103,18 +108,39 @@ class Call:
         self.leaves = leaves
         self.structure = structure
         #: What `state()` returned at the call; None where it was not asked.
-        self.known: Hashable = None if like is None else like.state
-        self.places: tuple[int | None, ...] = places_of(leaves) if like is None else like.places
+        self.known: Hashable = None
+        self.places: tuple[int | None, ...] = places_of(leaves)
         #: The arrays and tensors among the leaves, each once.
-        self.numbered: list[Any] = (
-            list({id(leaf): leaf for leaf in leaves if is_array(leaf)}.values())
-            if like is None
-            else [leaves[index] for index in like.firsts]
-        )
+        self.numbered: list[Any] = list({id(leaf): leaf for leaf in leaves if is_array(leaf)}.values())
+        self._arrays: list[np.ndarray] | None = None
+
+    @classmethod
+    def like(
+        cls,
+        last: LastCall,
+        parts: Parts,
+        transform: Transform | None,
+        captured_names: CapturedNames,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        captured: Captured,
+    ) -> Call:
+        """Return a call that is like another one, which has told its parts."""
+        call = cls.__new__(cls)
+        call._transform = transform
+        call._captured_names = captured_names
+        call.args = args
+        call.kwargs = kwargs
+        call.captured = captured
+        call.structure, call.places, call.known = last.structure, last.places, last.state
+        call.leaves, call.numbered, call._arrays = parts
+        return call
 
     def arrays(self) -> list[np.ndarray]:
         """Return the arrays of the arguments, each once."""
-        return [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in self.numbered]
+        if self._arrays is None:
+            self._arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in self.numbered]
+        return self._arrays
 
     def key(self) -> Hashable:
         """Return what is equal for calls that may run the same programs."""
@@ -152,16 +178,9 @@ class Call:
         return self.run_tree(*unflatten(self.structure, [leaf if nr is None else numbered[nr] for leaf, nr in pairs]))
 
 
-class Attempt(NamedTuple):
-    """A way in which a call may run: by a program that may suit it, or, where there is none, eagerly."""
-
-    #: What the call is; None where that cannot be told.
-    call: Call | None
-    variant: Variant | None
-    #: Of the program; None where another call like this one was replayed before.
-    family: Family | None
-    #: Why it is eager.
-    reason: str
+#: A way in which a call may run: what it is, None where that cannot be told; the program that may suit it, or None
+#: where it is eager; what is known of calls like it, None where one was replayed just before; and why it is eager.
+Attempt = tuple[Call | None, Variant | None, Family | None, str]
 
 
 @final
@@ -298,42 +317,40 @@ class Jitted:
         """
         self.counts["calls"] += 1
         try:
-            captured = self._captured_names.read()
             last = self._last_call
-            found = None if last is None else last.match(args, kwargs, captured)
-            if last is not None and found is not None and last.variant.holds():
-                call = Call(self._transform, self._captured_names, args, kwargs, captured, *found, last)
+            call = None if last is None else self.call_like(last, args, kwargs)
+            if last is not None and call is not None and last.variant.holds():
                 reason = self._fuse(last.variant, call)
                 if reason:
-                    yield Attempt(call, None, None, reason)
+                    yield (call, None, None, reason)
                     return
                 if reason is None and last.variant.verified >= self.verify:
-                    yield Attempt(call, last.variant, None, "")
+                    yield (call, last.variant, None, "")
             # Other programs of the same key may do.
             call = self.new_call(args, kwargs)
             reason = needs_eager(call.leaves)
             family = self._others if reason is not None else self.family_of(call)
         except Untraceable as error:
-            yield Attempt(None, None, None, f"{error}")
+            yield (None, None, None, f"{error}")
             return
         if reason is not None:
-            yield Attempt(call, None, None, reason)
+            yield (call, None, None, reason)
             return
         for variant in tuple(family.variants):
             if not variant.holds():
                 continue
             why = self._fuse(variant, call)
             if why:
-                yield Attempt(call, None, None, why)
+                yield (call, None, None, why)
                 return
             if why is None:
-                yield Attempt(call, variant, family, "")
+                yield (call, variant, family, "")
         family.calls += 1
         if family.calls >= _CALLS_BEFORE_TRACE and family.reason is family.refusal is None:
             self.trace(family, call)
         if family.refusal is not None:
             raise GraphError(family.refusal)
-        yield Attempt(call, None, family, family.reason or NOT_TRACED)
+        yield (call, None, family, family.reason or NOT_TRACED)
 
     def new_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return a call with these arguments.
@@ -385,12 +402,13 @@ class Jitted:
             if len(family.variants) > _MOST_VARIANTS:
                 family.reason = f"more than {_MOST_VARIANTS} programs, by the numbers on which its way depends"
                 family.variants.clear()
+                family.last_calls.clear()
 
     def _replay(self, variant: Variant, family: Family, call: Call) -> Any:
         if self.is_compared(variant, family, call):
             return self._eagerly(COMPARED, call.run)
         result = self._run(variant, call)
-        self.keep_last(variant, call)
+        self.keep_last(variant, family, call)
         return result
 
     def is_compared(self, variant: Variant, family: Family, call: Call) -> bool:
@@ -412,19 +430,29 @@ class Jitted:
             difference = verify(variant, call.numbered, call.run_with)
         if difference is not None:
             family.variants = [one for one in family.variants if one is not variant]
+            family.last_calls.pop(variant, None)
             family.reason = difference
         return True
 
-    def keep_last(self, variant: Variant, call: Call) -> None:
+    def keep_last(self, variant: Variant, family: Family, call: Call) -> None:
         """Keep what a call was like that has been replayed: the next one is most often like it."""
-        self._last_call = self.last_call(variant, call)
+        self._last_call = self.last_call(variant, family, call)
 
-    def last_call(self, variant: Variant, call: Call) -> LastCall | None:
-        """Return what a call that has been replayed is compared with; None where static arguments are compared."""
+    def last_call(self, variant: Variant, family: Family, call: Call) -> LastCall | None:
+        """Return what the next call is compared with after one that was replayed; None if it is to be by its key.
+
+        That is so where static arguments are compared, and where calls of one key differ in what only this compares.
+        """
         if self._static is not None:
             return None
-        state = call.known_state()
-        return LastCall(variant, call.leaves, call.structure, call.args, call.kwargs, call.captured, state)
+        last = family.last_calls.get(variant)
+        if last is None or last.match(call.args, call.kwargs, call.captured) is None:
+            if family.last_calls_made >= _MOST_LAST_CALLS:
+                return None
+            last = LastCall(variant, call.leaves, call.structure, call.captured, call.known_state())
+            family.last_calls[variant] = last
+            family.last_calls_made += 1
+        return last
 
     def call_like(self, last: LastCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Return a call with these arguments that may run the same program as another one; None if that is not known.
@@ -432,11 +460,10 @@ class Jitted:
         Raises:
             Untraceable: the function reads too much besides its arguments.
         """
-        captured = self._captured_names.read()
-        found = last.match(args, kwargs, captured)
-        return (
-            None if found is None else Call(self._transform, self._captured_names, args, kwargs, captured, *found, last)
-        )
+        names = self._captured_names
+        captured = names.read()
+        parts = last.match(args, kwargs, captured)
+        return None if parts is None else Call.like(last, parts, self._transform, names, args, kwargs, captured)
 
     def transformed(self, transform: Transform | None, name: str) -> Jitted:
         """Return what a transform makes of the function, compiled in the same way; None is for the function itself."""

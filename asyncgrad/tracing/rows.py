@@ -104,7 +104,7 @@ class RowPrograms:
                 return self._eager(1, "compared with its program", row)
             block = self._block(variant, call, row, results)
             if block is not None:
-                self._last = jitted.last_call(variant, call)
+                self._last = jitted.last_call(variant, family, call)
                 return block
         if not self._is_own:
             return _nothing(row)

@@ -347,7 +347,7 @@ class TrainStep:
             else:
                 jitted.counts["replayed"] += 1
                 if family is not None:
-                    jitted.keep_last(variant, call)
+                    jitted.keep_last(variant, family, call)
                 return computed
         jitted.count_eager(reason)
         return None

@@ -12,6 +12,7 @@ from ..core.settings.awaiting import finish
 from ..core.settings.context import BLOCKING, is_kind
 from ..core.settings.without_suspending import run_without_suspending
 from ..errors import BlockingError
+from ..transforms.recipes import innermost, remember
 
 __all__ = ["bind", "choose_driver", "run_on_own_loop", "run_blocking", "make_blocking", "suspension_error"]
 
@@ -71,7 +72,11 @@ def choose_driver(fn: Any, name: str) -> tuple[Callable[[Coroutine[object, None,
     """Return the function that runs the coroutines of a transform of `fn`, and the function to transform."""
     if is_kind(inspect.iscoroutinefunction, fn):
         return run_on_own_loop, fn
-    return run_blocking, make_blocking(fn, name)
+    blocking = make_blocking(fn, name)
+    if getattr(type(innermost(fn)), "is_compiled", False):
+        # What a transform makes of it runs by one program.
+        remember(blocking, fn, lambda other: make_blocking(other, name), "blocking")
+    return run_blocking, blocking
 
 
 def bind(

@@ -8,19 +8,23 @@ import threading
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, final
 
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
+from ..core.engine.measured_calls import MeasuredCalls
 from ..core.graph.saved_hooks import prepare_write
-from ..core.settings.context import GENERATOR
+from ..core.settings.context import BLOCKING, GENERATOR
+from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
 from ..errors import ChangedTensorError, GraphError
 from ..random import generator
+from ..transforms.recipes import key_of_recipe, made_again
+from .blocking_transform import blocking_transform
 from .call_key import Static, in_context, key_of_context, key_of_leaf, needs_eager, places_of, without_mark
 from .captured import Captured, CapturedNames, Place
 from .draws import TracedGenerator, drawing_from
@@ -34,8 +38,10 @@ from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
 from .verifying import computed_by, verify
 
-__all__ = ["ALL", "Attempt", "Call", "Computed", "Family", "Jitted", "Transform"]
+__all__ = ["ALL", "Attempt", "Call", "Computed", "Family", "Jitted", "PlaceOf", "Transform"]
 
+#: Returns the array into which an output is put, by its number and the output as it lies in memory.
+PlaceOf = Callable[[int, np.ndarray], np.ndarray]
 #: Makes a function of another one.
 Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -45,6 +51,8 @@ _CALLS_BEFORE_TRACE = 2
 _MOST_VARIANTS = 8
 #: How many functions are written that compare the calls of one key.
 _MOST_LAST_CALLS = 16
+#: For how many recipes a function keeps what transforms have made of it.
+_MOST_WHOLES = 32
 #: Why a call is eager that may be compiled later.
 NOT_TRACED = "not traced yet"
 COMPARED = "compared with its program"
@@ -250,6 +258,8 @@ class Jitted:
         self._others = Family()
         self._others.reason = f"more than {_MOST_VARIANTS} kinds of arguments"
         self._last_call: LastCall | None = None
+        #: By recipe, what transforms have made of it that runs by one program.
+        self._wholes: dict[Hashable, _Whole] = {}
         self._lock = threading.Lock()
         #: How many calls there were, and what became of them.
         self.counts: Counter[str] = Counter()
@@ -465,6 +475,80 @@ class Jitted:
         parts = last.match(args, kwargs, captured)
         return None if parts is None else Call.like(last, parts, self._transform, names, args, kwargs, captured)
 
+    async def computed(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        calls: MeasuredCalls,
+        place_of: Callable[[Variant], PlaceOf | None] | None = None,
+    ) -> Computed | str:
+        """Return what a program has computed of an awaited call; where there is none, why the call is eager.
+
+        Args:
+            args: the arguments.
+            kwargs: the keyword arguments.
+            calls: how long such calls have taken, so that a worker makes the long ones.
+            place_of: returns, for a program, what tells where an output is put, as for Computed.
+
+        Raises:
+            GraphError: the function cannot be compiled, and its program would be wrong without a sign of it.
+        """
+        reason = NOT_TRACED
+        for call, variant, family, why in self.attempts(args, kwargs):
+            if call is None or variant is None:
+                reason = why
+                break
+            try:
+                if family is not None and self.is_compared(variant, family, call):
+                    reason = COMPARED
+                    break
+                place = None if place_of is None else place_of(variant)
+                if BLOCKING.get():
+                    computed = Computed(variant, call, place)
+                else:
+                    computed = await calls.call(Computed, variant, call, place)
+            except CheckFailed:
+                self.counts["failed checks"] += 1
+            except Exception as error:
+                # It is raised by the eager call too, and told there what it is of.
+                reason = f"{type(error).__name__} in its program"
+                break
+            else:
+                self.counts["replayed"] += 1
+                if family is not None:
+                    self.keep_last(variant, family, call)
+                return computed
+        self.count_eager(reason)
+        return reason
+
+    def whole(self, made: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Return what transforms have made of this function, run by one program wherever there is one.
+
+        Args:
+            made: an async function with a recipe that has a key.
+        """
+        key = key_of_recipe(made)
+        whole = self._wholes.get(key)
+        if whole is None:
+            whole = _Whole(self, made)
+            if len(self._wholes) < _MOST_WHOLES:
+                self._wholes[key] = whole
+
+        @functools.wraps(made)
+        async def by_program(*args: Any, **kwargs: Any) -> Any:
+            if isinstance(GENERATOR.get(), TracedGenerator):
+                # Within another compiled function, which is traced.
+                return await made(*args, **kwargs)
+            computed = await whole.computed(args, kwargs)
+            if isinstance(computed, str):
+                # What is to have a program of its own soon needs none of its inner function.
+                return await (whole.plain if computed in (NOT_TRACED, COMPARED) else made)(*args, **kwargs)
+            result = computed.finish()
+            await keep_pace()
+            return result
+
+        return by_program
+
     def transformed(self, transform: Transform | None, name: str) -> Jitted:
         """Return what a transform makes of the function, compiled in the same way; None is for the function itself."""
         return Jitted(self.function, self._static_names, self._backend, self.verify, self.bound, transform, name)
@@ -507,13 +591,41 @@ class Jitted:
             CheckFailed: a number on which its way depends is another one.
         """
         computed = Computed(variant, call)
-        computed.commit()
+        result = computed.finish()
         self.counts["replayed"] += 1
-        recorded = None
-        if variant.wanted and variant.has_graph:
-            again = _Again(variant, call, call.known_state(), computed.state)
-            recorded = record(computed.lease, again, call.numbered, computed.outputs)
-        return computed.result(recorded)
+        return result
+
+
+@final
+class _Whole:
+    """What transforms have made of a compiled function, compiled as one.
+
+    Args:
+        compiled: the function.
+        made: what they have made.
+
+    Attributes:
+        plain: the same of the function as it was before it was compiled.
+    """
+
+    __slots__ = ("_bound", "_calls", "_jitted", "plain")
+
+    def __init__(self, compiled: Jitted, made: Callable[..., Any]) -> None:
+        bound, name = compiled.bound, str(made.__qualname__)
+        self._bound = bound
+        self._jitted = compiled.transformed(blocking_transform(made, len(bound), name), name)
+        self._calls = MeasuredCalls()
+        self.plain: Callable[..., Any] = made_again(
+            made, functools.partial(compiled.function, *bound) if bound else compiled.function
+        )
+
+    async def computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Computed | str:
+        """Return what the program has computed of a call; where there is none, why."""
+        try:
+            return await self._jitted.computed((*self._bound, *args), kwargs, self._calls)
+        except GraphError as error:
+            # The function itself raises it, or does not where it is not compiled whole.
+            return f"{error}"
 
 
 @final
@@ -532,9 +644,7 @@ class Computed:
 
     __slots__ = ("_call", "lease", "outputs", "state")
 
-    def __init__(
-        self, variant: Variant, call: Call, place: Callable[[int, np.ndarray], np.ndarray] | None = None
-    ) -> None:
+    def __init__(self, variant: Variant, call: Call, place: PlaceOf | None = None) -> None:
         self._call = call
         self.lease = Lease(variant)
         #: Of the generator before the run; None where nothing is drawn.
@@ -552,6 +662,16 @@ class Computed:
         for index, array in self.lease.table.commits():
             prepare_write(self._call.numbered[index])
             np.copyto(self._call.numbered[index]._data, array)
+
+    def finish(self) -> Any:
+        """Change what the call changes; return what the function returns, with its history."""
+        self.commit()
+        variant, call = self.lease.variant, self._call
+        recorded = None
+        if variant.wanted and variant.has_graph:
+            again = _Again(variant, call, call.known_state(), self.state)
+            recorded = record(self.lease, again, call.numbered, self.outputs)
+        return self.result(recorded)
 
     def result(self, recorded: Callable[[int], Tensor] | None = None) -> Any:
         """Return what the function returns; `recorded` gives a tensor with a history, by the number of an output."""

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
-from ..core.settings.context import GRAD_MODE, is_kind
+from ..core.settings.context import GRAD_MODE
 from ..core.tree.structure import LEAF, leaves
-from ..sync.driving import make_blocking, run_blocking
 from ..transforms.batches import Row
 from ..transforms.recipes import innermost, made_again
 from ..transforms.row_results import Block, Column, RowResults
+from .blocking_transform import blocking_transform
 from .call_key import needs_eager
 from .jit import unbound
-from .jitted import NOT_TRACED, Call, Jitted, Transform
+from .jitted import NOT_TRACED, Call, Jitted
 from .last_call import LastCall
 from .program import CheckFailed
 from .replay import Lease
@@ -57,7 +56,7 @@ class RowPrograms:
         self._is_own: bool = not isinstance(inner, Jitted) or inner is not function
         compiled = inner if isinstance(inner, Jitted) else _compiled(inner)
         if self._is_own:
-            transform = None if inner is function else _transform_of(function, len(compiled.bound))
+            transform = None if inner is function else blocking_transform(function, len(compiled.bound), "func.vmap")
             compiled = compiled.transformed(transform, f"ag.func.vmap({compiled.name})")
         self._jitted: Jitted = compiled
         #: The call that was replayed last.
@@ -221,28 +220,3 @@ def _fill(into: np.ndarray, part: slice, output: Output, call: Call, row: Row, c
         into[part] = array if stack is None else array[part]
     elif computed[output.index] is not into:
         into[part] = computed[output.index][part]
-
-
-def _transform_of(function: Callable[..., Any], bound: int) -> Transform:
-    """Return what makes of another innermost function what was made of it, and blocks.
-
-    Args:
-        function: what one or several transforms have made.
-        bound: how many arguments come before those of that function: of a method, the object.
-    """
-
-    def transform(inner: Callable[..., Any]) -> Callable[..., Any]:
-        def transformed(*args: Any, **kwargs: Any) -> Any:
-            first, rest = args[:bound], args[bound:]
-
-            def method(*others: Any, **names: Any) -> Any:
-                return inner(*first, *others, **names)
-
-            made = made_again(function, make_blocking(method if bound else inner, "func.vmap"))
-            if is_kind(inspect.iscoroutinefunction, made):
-                return run_blocking(made(*rest, **kwargs), "func.vmap")
-            return made(*rest, **kwargs)
-
-        return transformed
-
-    return transform

@@ -23,11 +23,10 @@ from ..optim.optimizer import Optimizer
 from ..sync import grad as blocking_grad
 from ..transforms.arguments import as_scalar
 from .call_key import Static, without_mark
-from .jitted import COMPARED, NOT_TRACED, Computed, Jitted, StaticArguments
-from .program import CheckFailed
+from .jitted import Computed, Jitted, PlaceOf, StaticArguments
 from .trace import Untraceable
 from .updates import Formula, Update, parameters_of, update_of
-from .variant import refuse_hooks_and_other_leaves
+from .variant import Variant, refuse_hooks_and_other_leaves
 
 __all__ = ["Clipping", "TrainStep"]
 
@@ -317,40 +316,17 @@ class TrainStep:
         self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any], values: NewValues | None
     ) -> Computed | None:
         """Return what a program has computed of a step; None where there is none, and the step is eager."""
+
+        def place_of(variant: Variant) -> PlaceOf | None:
+            return None if update is None or values is None else update.memory_of(variant, values)
+
         try:
-            return await self._attempted(self._given(update, args, kwargs), update, values)
+            found = await self._jitted.computed(self._given(update, args, kwargs), {}, self._calls, place_of)
+            return None if isinstance(found, str) else found
         except (Untraceable, GraphError) as error:
             # What `ag.jit` refuses is no mistake here: a step does what its lines do.
             self._jitted.count_eager(f"{error}")
             return None
-
-    async def _attempted(
-        self, given: tuple[Any, ...], update: Update | None, values: NewValues | None
-    ) -> Computed | None:
-        jitted, reason = self._jitted, NOT_TRACED
-        for call, variant, family, why in jitted.attempts(given, {}):
-            if call is None or variant is None:
-                reason = why
-                break
-            if family is not None and jitted.is_compared(variant, family, call):
-                reason = COMPARED
-                break
-            place = None if update is None or values is None else update.memory_of(variant, values)
-            try:
-                computed: Computed = await self._calls.call(Computed, variant, call, place)
-            except CheckFailed:
-                jitted.counts["failed checks"] += 1
-            except Exception as error:
-                # It is raised by the eager step too, and told there what it is of.
-                reason = f"{type(error).__name__} in its program"
-                break
-            else:
-                jitted.counts["replayed"] += 1
-                if family is not None:
-                    jitted.keep_last(variant, family, call)
-                return computed
-        jitted.count_eager(reason)
-        return None
 
     def _given(self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Return the arguments of what is compiled.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from ..core.tree.structure import (
 )
 from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
 from .arguments import new_input, require_tensor, transform_scope
-from .recipes import remember
+from .recipes import by_program, remember
 
 __all__ = ["TransformCall", "argument_name", "named_after"]
 
@@ -497,8 +497,11 @@ def named_after(
     what: str,
     argnums: int | tuple[int, ...] | None = None,
     again: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
+    key: Hashable = None,
 ) -> Callable[[F], F]:
     """Give the decorated function the name and the signature of `f`, and a docstring that says what it returns.
+
+    Where there is a key, and `f` is a compiled function, what is returned runs by one program.
 
     Args:
         f: the function that was transformed.
@@ -506,6 +509,7 @@ def named_after(
         what: what the decorated function returns.
         argnums: with respect to which arguments; None where nothing is differentiated.
         again: returns the same of another function.
+        key: is equal for what does the same to any function.
     """
 
     def decorate(made: F) -> F:
@@ -522,8 +526,8 @@ def named_after(
         of = f"`{name}`" if argnums is None else f"`{name}` with respect to {which}"
         made.__doc__ = f"Return the {what} of {of}; it takes the arguments of `{name}`."
         if again is not None:
-            remember(made, f, again)
-        return made
+            remember(made, f, again, key)
+        return cast(F, by_program(made))
 
     return decorate
 

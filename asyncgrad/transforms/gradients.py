@@ -81,7 +81,7 @@ def grad(
     remake: Callable[..., Any] = grad
     again = functools.partial(remake, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
 
-    @named_after(f, "ag.func.grad", "gradient", argnums, again)
+    @named_after(f, "ag.func.grad", "gradient", argnums, again, ("func.grad", argnums, has_aux, holomorphic))
     async def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, found, aux = await _differentiate(
             "ag.func.grad", f, argnums, has_aux, args, kwargs, wants_value=False, holomorphic=holomorphic
@@ -126,7 +126,9 @@ def value_and_grad(
     remake: Callable[..., Any] = value_and_grad
     again = functools.partial(remake, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
 
-    @named_after(f, "ag.func.value_and_grad", "value and gradient", argnums, again)
+    key = "func.value_and_grad", argnums, has_aux, holomorphic
+
+    @named_after(f, "ag.func.value_and_grad", "value and gradient", argnums, again, key)
     async def with_gradient(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         value, found, aux = await _differentiate(
             "ag.func.value_and_grad", f, argnums, has_aux, args, kwargs, holomorphic=holomorphic
@@ -167,7 +169,9 @@ def elementwise_grad(
     def again(other: Callable[..., object]) -> Callable[..., Any]:
         return elementwise_grad(other, argnums, holomorphic=holomorphic)
 
-    @named_after(f, "ag.func.elementwise_grad", "derivative at each element", argnums, again)
+    key = "func.elementwise_grad", argnums, holomorphic
+
+    @named_after(f, "ag.func.elementwise_grad", "derivative at each element", argnums, again, key)
     async def derivative(*args: P.args, **kwargs: P.kwargs) -> Any:
         _, found, _ = await _differentiate(
             "ag.func.elementwise_grad",

@@ -22,7 +22,7 @@ from .arguments import (
     pack_results,
     transform_scope,
 )
-from .recipes import remember
+from .recipes import by_program, remember
 
 __all__ = ["value_and_grad"]
 
@@ -84,8 +84,9 @@ def value_and_grad(
         trees = unflatten_each(structures, pack_results(grads, True, keeps_history))
         return pack_results((value,), False, keeps_history), tuple(trees) if isinstance(argnums, tuple) else trees[0]
 
-    remember(with_gradient, fn, lambda other: value_and_grad(other, argnums, create_graph=create_graph))
-    return with_gradient
+    key = "value_and_grad", argnums, create_graph
+    remember(with_gradient, fn, lambda other: value_and_grad(other, argnums, create_graph=create_graph), key)
+    return by_program(with_gradient)
 
 
 def _as_points(argument: Any, what: str, keeps_history: bool) -> tuple[list[Tensor], TreeStructure]:

@@ -288,6 +288,26 @@ async def step_that_waits(step: Any) -> AsyncIterator[asyncio.Task[Any]]:
         await other
 
 
+async def test_a_number_may_decide_otherwise_than_in_the_traced_step():
+    w = [ag.tensor([1.0, 2.0], requires_grad=True) for _ in range(2)]
+    steps = []
+    for one in w:
+
+        def loss(x: Any, w: Any = one) -> Any:
+            return ((w * x) ** 2).sum() if x[0] > 0 else np.exp(w * x).sum()
+
+        steps.append(ag.jit.train_step(loss, optim.SGD([one], lr=0.01)))
+    for step in range(12):
+        x = np.array([(-1.0) ** step, 0.5])
+        await steps[0](x)
+        optimizer = optim.SGD([w[1]], lr=0.01)
+        loss_value = ((w[1] * x) ** 2).sum() if x[0] > 0 else np.exp(w[1] * x).sum()
+        optimizer.zero_grad()
+        await loss_value.backward()
+        optimizer.step()
+        assert bits(w[0]) == bits(w[1])
+
+
 async def test_a_step_that_is_cancelled_changes_nothing():
     model, optimizer, step = await replayed_step()
     before = state_of(model, optimizer)

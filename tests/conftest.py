@@ -106,6 +106,13 @@ def _nothing_is_unfrozen() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _what_lasts_is_looked_through_once() -> None:
+    """The garbage collector does not look again through what the tests of other files have left, and which lasts."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_measured_before() -> None:
     """What bodies took in earlier tests, on a machine that may be busy, does not decide where they run in this one."""

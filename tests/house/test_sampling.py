@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from tests.support import sampling
 from tests.support.loops import LOOP_KINDS
-from tests.support.sampling import cases, sampled, some
+from tests.support.sampling import cases, some
 
 GRID = """
 import pytest
@@ -39,6 +42,13 @@ def test_both(number): pass
 @on_each_loop
 @pytest.mark.parametrize("number", range(3))
 def test_begins_a_loop(run, number): pass
+
+@on_each_loop
+def test_on_loops(run): pass
+
+@on_each_loop
+@pytest.mark.parametrize("number", range(30))
+def test_of_many(run, number): pass
 """
 
 
@@ -49,6 +59,13 @@ def items(tmp_path, request) -> list[pytest.Item]:
     path.write_text(GRID)
     module = pytest.Module.from_parent(request.session, path=path)
     return [item for item in request.session.genitems(module) if isinstance(item, pytest.Item)]
+
+
+def sampled(
+    items: list[pytest.Item], share: float, most: int = sys.maxsize
+) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Split tests whatever the environment says of how many cases are run."""
+    return sampling.sampled(items, share, most)
 
 
 def names(items: list[pytest.Item]) -> list[str]:
@@ -65,6 +82,10 @@ def test_some_of_many_stay_in_order_and_are_the_same_each_time():
 
     assert found == sorted(found) == some(range(1000), 0.1)
     assert len({number % 10 for number in found}) == 10
+
+
+def test_some_of_many_are_others_for_another_law():
+    assert {number for law in range(50) for (number,) in [some(range(10), 0.1, of=str(law))]} == set(range(10))
 
 
 def test_a_sampled_test_runs_a_share_of_its_cases_with_each_value_that_is_named(items):
@@ -108,12 +129,28 @@ def test_where_the_share_is_small_slow_tests_are_left_out_but_for_a_tenth_of_man
     assert sum(name.startswith("test_both") for name in found) == (8 if share == 0.4 else 1)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.4])
-def test_where_the_share_is_small_each_case_is_run_on_one_kind_of_loop(items, request, share):
+@pytest.mark.parametrize("share", [0.1, 0.4, 1.0])
+def test_each_case_is_run_on_one_kind_of_loop_or_on_all_where_all_cases_are(items, request, share):
     found = [name for name in names(sampled([*items, request.node], share)[0]) if name.startswith("test_begins_a_loop")]
 
-    assert len(found) == 3 * (len(LOOP_KINDS) if share == 0.4 else 1)
     assert {number for number in range(3) if any(f"{number}" in name for name in found)} == {0, 1, 2}
+    if share == 1.0:
+        assert len(found) == 3 * len(LOOP_KINDS)
+    elif share == 0.1:
+        assert len(found) == 3
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_a_test_is_run_on_each_kind_of_loop_but_where_the_share_is_small(items, request, share):
+    run, _ = sampled([*items, request.node], share)
+    found = names(run)
+
+    assert sum(name.startswith("test_on_loops") for name in found) == (len(LOOP_KINDS) if share == 0.4 else 1)
+    if share == 0.4:
+        # Of many cases most are run once.
+        of_many = [name for name in found if name.startswith("test_of_many")]
+        assert 30 <= len(of_many) < 30 + len(LOOP_KINDS)
+        assert all(any(kind in name for name in of_many) for kind in LOOP_KINDS)
 
 
 def test_all_tests_of_a_file_that_is_named_alone_are_run_whatever_the_share(items):

@@ -3,7 +3,8 @@
 The environment variable ASYNCGRAD_CASES says which share of them: 1 is all, and 100 is a hundred times as many where
 they are drawn at random. Where it is less than a fifth, a test with the mark `slow`, which takes a second or more, is
 left out, for others try in a moment what makes it up; if ten or more of its cases would be run, a tenth of them is, and
-if it is `sampled` too, one at least. And each case is run on one kind of event loop, now this and now that.
+if it is `sampled` too, one at least. Where it is less than 1, each case is run on one kind of event loop, now this and
+now that, and a test on each kind with one case at least, as long as the share is no less than a fifth.
 ASYNCGRAD_MOST says of how many cases, at most, any other test is run: `make test-compiled` sets it, for all have been
 run otherwise. The same part is run each time, and on every machine.
 """
@@ -28,7 +29,7 @@ __all__ = ["MOST", "QUICK", "SHARE", "cases", "sampled", "some"]
 #: Without the variable, this is what `make test` runs.
 SHARE = float(os.environ.get("ASYNCGRAD_CASES", "0.1"))
 
-#: Below this share, slow tests are left out, and each case is run on one kind of loop.
+#: Below this share, slow tests are left out, and what has one case is run on one kind of loop.
 QUICK = 0.2
 
 #: The most cases of a test that is not marked as `sampled`.
@@ -44,11 +45,12 @@ def cases(whole: int, share: float = SHARE) -> int:
     return max(1, round(whole * share))
 
 
-def some(many: Iterable[T], share: float = SHARE) -> list[T]:
-    """Return a part of many cases, in their order, and at least one of them."""
+def some(many: Iterable[T], share: float = SHARE, of: str = "") -> list[T]:
+    """Return a part of many cases, in their order, and at least one of them; of another law, another part."""
     whole = list(many)
     count = min(len(whole), math.ceil(len(whole) * share))
-    return [whole[index] for index in sorted(Random(len(whole)).sample(range(len(whole)), count))]
+    chosen = Random(len(whole) + crc32(of.encode())).sample(range(len(whole)), count)
+    return [whole[index] for index in sorted(chosen)]
 
 
 def sampled(
@@ -57,11 +59,12 @@ def sampled(
     """Split tests into those to run and those to leave out: of a test marked `sampled`, a part of its cases is run.
 
     `sampled("function")` runs at least one case with each value of that parameter. Of a test without the mark, `most`
-    cases are run. A case is chosen by its name, so that a new one changes little about the others. Where the share is
-    small and the tests are not all of one file, which somebody has named, slow ones are left out, and all but one kind
-    of loop.
+    cases are run. A case is chosen by its name, so that a new one changes little about the others. Unless the tests are
+    all of one file, which somebody has named, a case is run on one kind of loop where the share is less than 1, and
+    slow ones are left out where it is small.
     """
-    is_quick = share < QUICK and len({item.path for item in items}) > 1
+    are_many = len({item.path for item in items}) > 1
+    is_quick = share < QUICK and are_many
     left_out: set[pytest.Item] = set()
 
     def leave_out(items: Iterable[pytest.Item], law: Callable[[pytest.Item], Hashable], kept: Kept) -> None:
@@ -73,8 +76,8 @@ def sampled(
             left_out.update(_by_hash(ones)[kept(len(ones)) :])
 
     marked = [item for item in items if _has(item, "sampled")]
-    if is_quick:
-        leave_out(items, _but_for_its_loop, lambda count: 1)
+    if share < 1 and are_many:
+        left_out |= _on_other_loops(items, is_each_needed=not is_quick)
     leave_out(marked, _law, lambda count: math.ceil(count * share))
     if most < sys.maxsize:
         leave_out((item for item in items if not _has(item, "sampled")), _name, lambda count: most)
@@ -94,18 +97,41 @@ def _name(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
+def _on_other_loops(items: Iterable[pytest.Item], is_each_needed: bool) -> set[pytest.Item]:
+    """Return what runs a case on another kind of loop than is chosen for it; a test may need a case on each kind."""
+    chosen: set[pytest.Item] = set()
+    by_hash = _by_hash(items)
+    for law in (_but_for_its_loop, _but_for_its_case) if is_each_needed else (_but_for_its_loop,):
+        seen = {law(item) for item in chosen}
+        for item in by_hash:
+            if law(item) not in seen:
+                seen.add(law(item))
+                chosen.add(item)
+    return set(by_hash) - chosen
+
+
 def _but_for_its_loop(item: pytest.Item) -> Hashable:
     """Return what a test has in common with itself on other kinds of loops."""
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return item
-    on_a_loop = {"_asyncio_loop_factory"}
-    if getattr(item.callspec.params.get("run"), "func", None) is run_on:
-        on_a_loop.add("run")
-    others = [(name, id(one)) for name, one in sorted(item.callspec.params.items()) if name not in on_a_loop]
+    others = [(name, id(one)) for name, one in sorted(item.callspec.params.items()) if name not in _on_a_loop(item)]
     return _name(item), *others
 
 
-def _by_hash(items: list[pytest.Item]) -> list[pytest.Item]:
+def _but_for_its_case(item: pytest.Item) -> Hashable:
+    """Return what a test has in common with its other cases on the same kind of loop."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return item
+    return _name(item), *(id(item.callspec.params.get(name)) for name in _on_a_loop(item))
+
+
+def _on_a_loop(item: pytest.Function) -> list[str]:
+    """Return the names of the parameters that say on which kind of loop a test runs."""
+    begins_one = getattr(item.callspec.params.get("run"), "func", None) is run_on
+    return ["_asyncio_loop_factory", "run"] if begins_one else ["_asyncio_loop_factory"]
+
+
+def _by_hash(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     return sorted(items, key=lambda item: (crc32(item.nodeid.encode()), item.nodeid))
 
 

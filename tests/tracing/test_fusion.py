@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from asyncgrad.errors import ArgumentError
 from asyncgrad.tracing import fusing, kernels
 from asyncgrad.tracing.compiling import COMPILER, Compiler
 from asyncgrad.tracing.fusion import Fusion
-from tests.support.sampling import cases
+from tests.support.sampling import cases, some
 from tests.tracing.running import bits, compiled, same
 
 pytest.importorskip("llvmlite")
@@ -150,15 +151,15 @@ FUNCTIONS: list[Callable[[Any, Any], Any]] = [
 @pytest.mark.parametrize("function", FUNCTIONS, ids=range(len(FUNCTIONS)))
 def test_a_fused_program_has_the_bits_of_the_function(function, layout):
     rng = np.random.default_rng(1)
-    for shape in ((5, 7), (1, 4), (33, 3), (2, 129)):
-        for kind in (np.float64, np.float32):
-            points = [[LAYOUTS[layout](rng.standard_normal(shape).astype(kind)) for _ in range(2)] for _ in range(3)]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                jitted = compiled(function, *points[0], backend="fused")
-                for point in points:
-                    assert bits(jitted(*point)) == bits(function(*point))
-                    assert jitted.counts["fused"], dict(jitted.counts)
+    kinds = itertools.product([(5, 7), (1, 4), (33, 3), (2, 129)], [np.float64, np.float32])
+    for shape, kind in some(kinds, of=f"{FUNCTIONS.index(function)} {layout}"):
+        points = [[LAYOUTS[layout](rng.standard_normal(shape).astype(kind)) for _ in range(2)] for _ in range(3)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            jitted = compiled(function, *points[0], backend="fused")
+            for point in points:
+                assert bits(jitted(*point)) == bits(function(*point))
+                assert jitted.counts["fused"], dict(jitted.counts)
 
 
 @pytest.mark.parametrize("seed", range(cases(20)))

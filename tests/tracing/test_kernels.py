@@ -15,6 +15,7 @@ from asyncgrad.tracing.inner_loops import InnerLoop, address_of
 from asyncgrad.tracing.kernels import compiled_kernel, has_quiet_comparisons
 from asyncgrad.tracing.loop_trials import call_loop
 from asyncgrad.tracing.runner import ERRORS
+from tests.support.sampling import some
 
 pytest.importorskip("llvmlite")
 
@@ -63,8 +64,8 @@ def numbers(kind: str) -> np.ndarray:
 
 def pairs(kind: str, count: int) -> list[np.ndarray]:
     """Return all pairs of special numbers, or each number; in lengths that leave something to each kind of loop."""
-    some = numbers(kind)
-    given = [some] if count == 1 else [np.repeat(some, len(some)), np.tile(some, len(some))]
+    special = numbers(kind)
+    given = [special] if count == 1 else [np.repeat(special, len(special)), np.tile(special, len(special))]
     return [np.resize(one, 263) for one in given]
 
 
@@ -134,7 +135,7 @@ def test_an_operation_has_the_bits_of_its_ufunc(name, kind, ufunc):
         # Whether 2 is True for these depends on the same.
         given = [one & True for one in given]
     made = "?" if f"{kind * ufunc.nin}->?" in ufunc.types else kind
-    for arrays in layouts(given, made):
+    for arrays in some(layouts(given, made), of=f"{name} {kind}"):
         with np.errstate(all="ignore"):
             expected = ufunc(*arrays[:-1])
         run(kernel_of(code_of(name, kind, made, ufunc.nin), arrays), arrays)
@@ -144,7 +145,7 @@ def test_an_operation_has_the_bits_of_its_ufunc(name, kind, ufunc):
 @pytest.mark.parametrize("pair", ["?f", "?d", "?l", "fd", "id", "il", "ld", "df", "f?", "d?", "l?"])
 def test_a_conversion_has_the_bits_of_numpys(pair):
     kind, made = pair
-    for arrays in layouts(pairs(kind, 1), made):
+    for arrays in some(layouts(pairs(kind, 1), made), of=pair):
         expected = np.empty(arrays[-1].shape, made)
         with np.errstate(all="ignore"):
             np.copyto(expected, arrays[0], casting="unsafe")

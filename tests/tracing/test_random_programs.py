@@ -18,7 +18,7 @@ from tests.support.sampling import cases
 from tests.tracing.running import grads_of
 
 #: How many programs are drawn, and the seed of the first; 20,000 were, once, and 3,000 with kernels.
-PROGRAMS = {"auto": (cases(500), 0), "fused": (cases(100), 100_000)}
+PROGRAMS = {"auto": (cases(200), 0), "fused": (cases(60), 100_000)}
 
 
 def outcome(function: Any, leaves: list[np.ndarray]) -> Any:

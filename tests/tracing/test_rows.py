@@ -25,7 +25,7 @@ from tests.tracing.running import bits
 ROWS = np.random.default_rng(0).standard_normal((12, 4, 3))
 WEIGHT = np.random.default_rng(1).standard_normal((3, 2))
 #: How many random programs are drawn.
-PROGRAMS = cases(200)
+PROGRAMS = cases(100)
 
 
 @pytest.fixture(autouse=True)

@@ -13,20 +13,21 @@ import asyncgrad as ag
 from tests.core.ops.finite_differences import Case, call, leaves_of
 from tests.core.ops.test_rules import CASES
 from tests.nn.cases import CALLS
+from tests.support.sampling import some
 from tests.tracing.running import bits, grads_of
 
-#: By function, how many of its cases stay eager, since something in them leaves NumPy's functions.
+#: By function, which of its cases stay eager, since something in them leaves NumPy's functions.
 EAGER = {
-    "numpy einsum": 3,
-    "numpy histogram_bin_edges": 2,
-    "numpy histogram2d": 1,
-    "numpy histogram": 1,
-    "numpy real_if_close": 1,
-    "numpy imag": 1,
-    "numpy nanmedian": 2,
-    "numpy norm": 4,
-    "numpy quantile": 1,
-    "numpy repeat": 1,
+    "numpy einsum": {11, 22, 25},
+    "numpy histogram_bin_edges": {3, 4},
+    "numpy histogram2d": {3},
+    "numpy histogram": {7},
+    "numpy real_if_close": {0},
+    "numpy imag": {1},
+    "numpy nanmedian": {0, 4},
+    "numpy norm": {4, 5, 6, 7},
+    "numpy quantile": {2},
+    "numpy repeat": {2},
 }
 
 ALL: dict[str, tuple[Callable[..., Any], list[Case]]] = {
@@ -61,8 +62,9 @@ def moved(leaf: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", ALL)
 def test_the_cases_of_a_rule_have_the_same_bits_on_the_traced_numbers_and_on_others(name):
     function, cases = ALL[name]
-    eager = 0
-    for case in cases:
+    eager, chosen = set[int](), some(range(len(cases)), of=name)
+    for index in chosen:
+        case = cases[index]
         value = of_case(function, case)
         jitted = ag.jit(value, verify=0)
         leaves = [np.array(leaf) for leaf in leaves_of(case)]
@@ -76,9 +78,10 @@ def test_the_cases_of_a_rule_have_the_same_bits_on_the_traced_numbers_and_on_oth
             for _ in range(2):
                 grads_of(jitted, leaves)
             assert [grads_of(jitted, leaves), grads_of(jitted, [moved(leaf) for leaf in leaves])] == expected, case
-        eager += not jitted.counts["replayed"]
+        if not jitted.counts["replayed"]:
+            eager.add(index)
 
-    assert eager == EAGER.get(name, 0)
+    assert eager == EAGER.get(name, set()).intersection(chosen)
 
 
 def test_bits_tell_what_is_equal_apart():
@@ -87,4 +90,4 @@ def test_bits_tell_what_is_equal_apart():
 
 def test_the_list_of_what_stays_eager_names_rules():
     assert set(EAGER) <= set(ALL)
-    assert sum(EAGER.values()) <= 0.02 * sum(len(cases) for _, cases in ALL.values())
+    assert sum(map(len, EAGER.values())) <= 0.02 * sum(len(cases) for _, cases in ALL.values())

@@ -17,7 +17,7 @@ from asyncgrad.tracing import runner as runner_module
 from asyncgrad.tracing.inner_loops import are_loops_found, inner_loop
 from asyncgrad.tracing.loop_trials import call_loop
 from asyncgrad.tracing.runner import runner
-from tests.support.sampling import cases
+from tests.support.sampling import cases, some
 from tests.tracing.running import bits, compiled, same
 
 pytest.importorskip("llvmlite")
@@ -140,42 +140,42 @@ AS_RECORDS: list[Callable[[np.ndarray, np.ndarray], Any]] = [
 ]
 
 
+#: What the runner calls, for arrays in any layout.
+CALLED: list[Callable[[Any, Any], Any]] = [
+    lambda a, b: a + b * 2 - b / 3,
+    lambda a, b: a[0] + b,
+    lambda a, b: np.sqrt(np.abs(a)) * b[:, :1],
+    lambda a, b: np.exp(a) + np.tanh(b),
+    lambda a, b: np.maximum(a, b) > 0.5,
+    lambda a, b: a.sum() + b.sum(0),
+    lambda a, b: a.max(-1) + b.min(axis=1),
+    lambda a, b: (a * b).sum(axis=1, keepdims=True) + np.sum(a * 1, axis=0),
+    lambda a, b: a.T @ b,
+    lambda a, b: np.dot(a.T, b),
+    lambda a, b: np.dot(a[0], b.T),
+    lambda a, b: np.dot(b, a[-1]) + np.dot(a[0], b[0]),
+    lambda a, b: np.concatenate([a, b]) * 2,
+    lambda a, b: np.stack([a, b], axis=1) * 2,
+    lambda a, b: np.where(a > b, a, b).astype(np.float32) + np.float32(1),
+    lambda a, b: (a > 0) & (b > 0) | ~(a == b),
+    lambda a, b: a**2 + np.square(b) - np.add(a, b, out=np.empty_like(a)),
+    lambda a, b: a * (b > 0) + (a > b) * b[0],
+    lambda a, b: np.float64(2) * a + b.astype(np.float32) * np.float64(3) + (b * 3).astype(np.int32) * 1.5,
+    lambda a, b: (a.T * 2).reshape(-1) + (b * 1).ravel(),
+    *AS_RECORDS,
+]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda a, b: a + b * 2 - b / 3,
-        lambda a, b: a[0] + b,
-        lambda a, b: np.sqrt(np.abs(a)) * b[:, :1],
-        lambda a, b: np.exp(a) + np.tanh(b),
-        lambda a, b: np.maximum(a, b) > 0.5,
-        lambda a, b: a.sum() + b.sum(0),
-        lambda a, b: a.max(-1) + b.min(axis=1),
-        lambda a, b: (a * b).sum(axis=1, keepdims=True) + np.sum(a * 1, axis=0),
-        lambda a, b: a.T @ b,
-        lambda a, b: np.dot(a.T, b),
-        lambda a, b: np.dot(a[0], b.T),
-        lambda a, b: np.dot(b, a[-1]) + np.dot(a[0], b[0]),
-        lambda a, b: np.concatenate([a, b]) * 2,
-        lambda a, b: np.stack([a, b], axis=1) * 2,
-        lambda a, b: np.where(a > b, a, b).astype(np.float32) + np.float32(1),
-        lambda a, b: (a > 0) & (b > 0) | ~(a == b),
-        lambda a, b: a**2 + np.square(b) - np.add(a, b, out=np.empty_like(a)),
-        lambda a, b: a * (b > 0) + (a > b) * b[0],
-        lambda a, b: np.float64(2) * a + b.astype(np.float32) * np.float64(3) + (b * 3).astype(np.int32) * 1.5,
-        lambda a, b: (a.T * 2).reshape(-1) + (b * 1).ravel(),
-        *AS_RECORDS,
-    ],
-    ids=range(20 + len(AS_RECORDS)),
-)
+@pytest.mark.parametrize("function", CALLED, ids=range(len(CALLED)))
 def test_a_call_of_the_runner_has_the_bits_of_numpys(function, layout):
     rng = np.random.default_rng(1)
-    for shape in ((5, 7), (1, 4), (33, 3), (2, 129)):
-        for kind in (np.float64, np.float32):
-            points = [[LAYOUTS[layout](rng.standard_normal(shape).astype(kind)) for _ in range(2)] for _ in range(3)]
-            jitted = compiled(function, *points[0])
-            for point in points:
-                assert bits(jitted(*point)) == bits(function(*point))
+    kinds = itertools.product([(5, 7), (1, 4), (33, 3), (2, 129)], [np.float64, np.float32])
+    for shape, kind in some(kinds, of=f"{CALLED.index(function)} {layout}"):
+        points = [[LAYOUTS[layout](rng.standard_normal(shape).astype(kind)) for _ in range(2)] for _ in range(3)]
+        jitted = compiled(function, *points[0])
+        for point in points:
+            assert bits(jitted(*point)) == bits(function(*point))
 
 
 def test_elementwise_calls_products_reductions_and_joins_are_made_by_the_runner():

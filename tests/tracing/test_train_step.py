@@ -14,6 +14,7 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import errors, nn, optim
 from asyncgrad.tracing.runner import missing_extra
+from tests.support.loops import one_loop
 from tests.tracing.running import bits
 
 needs_llvmlite = pytest.mark.skipif(missing_extra() is not None, reason="there is no runner")
@@ -104,6 +105,7 @@ async def step_by_hand(model: Any, optimizer: Any, x: Any, y: Any, clipping: dic
     return loss
 
 
+@one_loop
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("name", "clipping"), CASES, ids=str)
 async def test_a_step_has_the_bits_of_its_lines_for_each_optimizer_and_with_a_schedule(name, clipping, dtype):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.support.house import ROOT
+from tests.support.sampling import some
 
 #: What asyncio, threads and the interpreter say of what was left behind.
 NOISE = [
@@ -23,13 +29,24 @@ NOISE = [
     "Unclosed",
 ]
 
-BEGIN = """
-import asyncio, sys
+#: What a process does that runs many programs, each in a child of its own, which begins with everything imported.
+PROCESS = """
+import asyncio, json, os, sys
 import numpy as np, asyncgrad as ag
 from asyncgrad import learn, nn, optim
 
-ERROR = {"SystemExit": SystemExit(3), "KeyboardInterrupt": KeyboardInterrupt()}[sys.argv[1]]
-run = ag.run if sys.argv[2] == "uvloop" else asyncio.run
+for program, error, loop, *files in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        for descriptor, path in zip((1, 2), files):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+        exec(program)
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+BEGIN = """
+ERROR = {"SystemExit": SystemExit(3), "KeyboardInterrupt": KeyboardInterrupt()}[error]
+run = ag.run if loop == "uvloop" else asyncio.run
 x = ag.tensor(np.ones(100), requires_grad=True)
 
 def exits(*_):
@@ -109,15 +126,43 @@ GOES_ON = {
 }
 
 
-def run_program(program: str, error: str, loop: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-X", "dev", "-c", BEGIN + program, error, loop],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+@dataclass(frozen=True)
+class Case:
+    """A program, the error that ends it, and the kind of loop that it runs on."""
+
+    where: str
+    error: str
+    loop: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What has become of a program."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def run_programs(cases: Sequence[Case], programs: Mapping[str, str], folder: Path) -> dict[Case, Ended]:
+    """Run the program of each case, and return how it has ended."""
+    places = [[str(folder / f"{index} {name}") for name in ("stdout", "stderr")] for index in range(len(cases))]
+    given = [
+        (BEGIN + programs[case.where], case.error, case.loop, *paths) for case, paths in zip(cases, places, strict=True)
+    ]
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", PROCESS, json.dumps(given)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=50,
-        check=False,
+        check=True,
     )
+    statuses = map(int, done.stdout.split())
+    return {
+        case: Ended(status, *[Path(path).read_text() for path in paths])
+        for case, status, paths in zip(cases, statuses, places, strict=True)
+    }
 
 
 def check_quiet(stderr: str) -> None:
@@ -125,32 +170,40 @@ def check_quiet(stderr: str) -> None:
     assert stderr.count("Traceback (most recent call last)") <= 1 or "During handling of the above" in stderr
 
 
-@pytest.mark.slow
-@pytest.mark.sampled
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("error", ["SystemExit", "KeyboardInterrupt"])
-@pytest.mark.parametrize("where", EXITS)
-def test_an_exit_ends_the_program_with_its_status_and_leaves_nothing_to_be_told(where, error, loop):
-    finished = run_program(EXITS[where], error, loop)
+ERRORS = ["SystemExit", "KeyboardInterrupt"]
 
-    assert finished.returncode == (3 if error == "SystemExit" else -signal.SIGINT), finished.stderr
-    check_quiet(finished.stderr)
+
+def cases_of(where: str) -> list[Case]:
+    return some([Case(where, *one) for one in itertools.product(ERRORS, ["asyncio", "uvloop"])], of=where)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", GOES_ON)
-def test_an_exit_in_a_store_is_its_failure_and_leaves_nothing_to_be_told(where):
-    program, said = GOES_ON[where]
+@pytest.mark.sampled("error")
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_exit_ends_the_program_with_its_status_and_leaves_nothing_to_be_told(error, tmp_path):
+    cases = [case for where in EXITS for case in cases_of(where) if case.error == error]
 
-    finished = run_program(program, "SystemExit", "asyncio")
-
-    assert (finished.returncode, finished.stdout) == (0, said.format(error="SystemExit")), finished.stderr
-    check_quiet(finished.stderr)
+    for case, ended in run_programs(cases, EXITS, tmp_path).items():
+        assert ended.status == (3 if case.error == "SystemExit" else -signal.SIGINT), (case, ended.stderr)
+        check_quiet(ended.stderr)
 
 
 @pytest.mark.slow
-def test_noise_is_noticed():
-    finished = run_program("async def never(): pass\nnever()", "SystemExit", "asyncio")
+def test_an_exit_in_a_store_is_its_failure_and_leaves_nothing_to_be_told(tmp_path):
+    cases = [Case(where, "SystemExit", "asyncio") for where in GOES_ON]
+    programs = {where: program for where, (program, _) in GOES_ON.items()}
+
+    for case, ended in run_programs(cases, programs, tmp_path).items():
+        said = GOES_ON[case.where][1].format(error="SystemExit")
+        assert (ended.status, ended.stdout) == (0, said), (case, ended.stderr)
+        check_quiet(ended.stderr)
+
+
+@pytest.mark.slow
+def test_noise_is_noticed(tmp_path):
+    programs = {"noise": "async def never(): pass\nnever()"}
+
+    (ended,) = run_programs([Case("noise", "SystemExit", "asyncio")], programs, tmp_path).values()
 
     with pytest.raises(AssertionError):
-        check_quiet(finished.stderr)
+        check_quiet(ended.stderr)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from .inner_loops import address_of
-from .loop_calls import loop_of, number_of, steps_along
+from .loop_call import number_of, steps_along
+from .loop_calls import loop_of
 from .program import Comparison, Program, Step
 from .runner import ERRORS
 from .trace import Value

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .inner_loops import InnerLoop, address_of
+from .iterations import Axes, Layout, memory_like, reduction_places
 from .runner import MOST_OPERANDS
 
 __all__ = [
     "Groups",
     "call_loop",
+    "nest_agrees",
     "outer_agrees",
     "product_agrees",
     "reduction_agrees",
@@ -181,6 +184,49 @@ def reduction_agrees(ufunc: np.ufunc, loop: InnerLoop, kind: np.dtype[Any], grou
         for _ in range(counts[0]):
             call_loop(loop, places, counts[1:], steps[MOST_OPERANDS:])
             places = [place + step for place, step in zip(places, steps, strict=False)]
+        if found.tobytes() != expected.tobytes():
+            return False
+    return True
+
+
+@functools.lru_cache(maxsize=4096)
+def nest_agrees(
+    ufunc: np.ufunc,
+    loop: InnerLoop,
+    source: Layout,
+    onto: tuple[int, ...],
+    axes: Axes,
+    beginning: Any,
+    buffer_size: int,
+) -> bool:
+    """Tell whether a loop along the last of some axes, for each element of those around it, has a reduction's bits.
+
+    Args:
+        ufunc: what reduces.
+        loop: its loop.
+        source: what is reduced.
+        onto: for each axis of it that of the result, which lies in C order, or -1.
+        axes: the lengths, and the steps of the result and of the source along them.
+        beginning: what the results begin with.
+        buffer_size: that of NumPy.
+    """
+    places = reduction_places(source, onto, axes, buffer_size)
+    array = memory_like(source)
+    if places is None:
+        return False
+    length, (into, along) = axes[-1]
+    kept = [array.shape[axis] for axis, place in enumerate(onto) if place >= 0]
+    reduced = tuple([axis for axis, place in enumerate(onto) if place < 0])
+    # The order is known to be NumPy's: two kinds of numbers tell whether it begins as NumPy does.
+    for numbers in itertools.islice(_numbers(array.dtype, array.size), 2):
+        array[...] = numbers.reshape(array.shape)
+        with np.errstate(all="ignore"):
+            expected = ufunc.reduce(array, axis=reduced, initial=beginning)
+        found = np.full(kept, beginning, array.dtype)
+        if expected.dtype != array.dtype:
+            return False
+        for of_result, of_source in np.add(places, [address_of(found), address_of(array)]).tolist():
+            call_loop(loop, [of_result, of_source, of_result], [length], [into, along, into])
         if found.tobytes() != expected.tobytes():
             return False
     return True

@@ -10,9 +10,10 @@ import numpy as np
 from .fused_program import FusedProgram
 from .fusion import Group
 from .inner_loops import address_of
-from .loop_calls import LoopCall, LoopCalls
+from .loop_call import LoopCall
+from .loop_calls import LoopCalls
 from .program import CheckFailed, Program, Step
-from .runner import ERRORS, RECORD, Runner
+from .runner import ERRORS, IS_OTHER, RECORD, Runner
 from .trace import Value
 
 __all__ = ["Records", "parts_of"]
@@ -60,16 +61,14 @@ class Records:
         values = (*program.arguments, *program.targets, *program.cotangents)
         given = {value: index + 1 for index, value in enumerate(values)}
         self._given = given
-        #: Not 0 once a number was another one than in the traced run.
+        #: Not 0 once a number was another one than in the traced run, or an index is out of bounds.
         self._failed = np.zeros(1, np.int64)
         #: Not 0 once a kernel has loaded a NaN that may have met another one.
         self._nan = np.zeros(1, np.int64)
         self._bases = np.zeros(len(given) + 1, np.int64)
         # The arrays stay where they are.
         self._base_address: int = self._bases.ctypes.data
-        self._calls = LoopCalls(
-            given, array, program.errstate, runner.check, runner.casts, runner.products, runner.scales, self._failed
-        )
+        self._calls = LoopCalls(given, array, program.errstate, runner, self._failed)
         calls: list[LoopCall] = []
         groups = ([], []) if fused is None else fused.fusion
         #: Parts of the forward and of the backward: a range of records, or the number of a step that has none.
@@ -112,8 +111,10 @@ class Records:
             if isinstance(part, tuple):
                 has_errors = run(address, table, *part, begin, end)
                 if failed[0]:
-                    failed[0] = 0
-                    raise CheckFailed("another number than in the traced run")
+                    how, failed[0] = int(failed[0]), 0
+                    if how == IS_OTHER:
+                        raise CheckFailed("another number than in the traced run")
+                    nan[0] = 1
                 if has_errors or nan[0]:
                     nan[0] = 0
                     return place

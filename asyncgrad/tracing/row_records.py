@@ -8,10 +8,11 @@ from typing import final
 import numpy as np
 
 from .inner_loops import address_of
-from .loop_calls import LoopCall, LoopCalls
+from .loop_call import LoopCall
+from .loop_calls import LoopCalls
 from .program import CheckFailed, Program, Step
 from .records import parts_of
-from .runner import RECORD, Runner
+from .runner import IS_OTHER, RECORD, Runner
 from .trace import Value
 
 __all__ = ["RowRecords", "Rows"]
@@ -70,7 +71,7 @@ class RowRecords:
         self, program: Program, runner: Runner, array: Callable[[Value], np.ndarray], is_backward: bool
     ) -> None:
         self._run_rows = runner.run_rows
-        #: Not 0 once a number was another one than in the traced run.
+        #: Not 0 once a number was another one than in the traced run, or an index is out of bounds.
         self._failed = np.zeros(1, np.int64)
         steps, arguments, outputs = _parts(program, is_backward)
         given = {value: index + 1 for index, value in enumerate(arguments)}
@@ -81,16 +82,7 @@ class RowRecords:
             for value, base in zip(outputs, bases, strict=True)
             if value.root not in given and _is_computed_whole(value, steps) and roots.count(value.root) == 1
         }
-        self._calls = LoopCalls(
-            {**given, **direct},
-            array,
-            program.errstate,
-            runner.check,
-            runner.casts,
-            runner.products,
-            runner.scales,
-            self._failed,
-        )
+        self._calls = LoopCalls({**given, **direct}, array, program.errstate, runner, self._failed)
         calls: list[LoopCall] = []
         parts = parts_of(steps, self._calls, calls)
         #: Whether there are records for all of it.
@@ -122,8 +114,8 @@ class RowRecords:
         bases += rows.index * steps
         places = bases.ctypes.data, self._table.ctypes.data, 0, self._last, steps.ctypes.data
         rows.index += self._run_rows(*places, len(bases), rows.end - rows.index, self._failed.ctypes.data)
-        if self._failed[0]:
-            self._failed[0] = 0
+        how, self._failed[0] = int(self._failed[0]), 0
+        if how == IS_OTHER:
             raise CheckFailed("another number than in the traced run")
 
 

@@ -1,0 +1,204 @@
+"""Loops for indices by arrays, in the language of LLVM: they read, write or add at the places that an index names.
+
+Their operands are an array, what is read from it or goes into it, and two index arrays or a mask. They take two counts:
+of the places, and of the elements in a row at each. What they are told besides is in memory that is given as `data`.
+A place that is out of bounds is not touched: the loop ends, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .own_loops import COPIES, write_loop
+
+__all__ = ["ADDS", "index_loop_names", "write_index_loops"]
+
+#: LLVM's types that `add.at` is for, by the characters of dtypes.
+ADDS = {"f": "float", "d": "double", "l": "i64", "q": "i64"}
+_KINDS = ("gather", "scatter", "mask_gather", "mask_scatter", "mask_fill")
+
+
+def index_loop_names() -> dict[str, str]:
+    """Return the names of the loops, by what they do and the character of a dtype."""
+    names = {f"{kind} {char}": f"{kind}_{size}" for kind in _KINDS for size, chars in COPIES.items() for char in chars}
+    return names | {f"add {char}": f"add_{kind}" for char, kind in ADDS.items()}
+
+
+def write_index_loops(module: Any, loop: Any) -> None:
+    """Write the loops into a module that has the runner's copies.
+
+    Args:
+        module: the module.
+        loop: the type of a loop.
+    """
+    from llvmlite import ir  # optional
+
+    for size in COPIES:
+        copy, element = module.globals[f"copy_{size}"], ir.IntType(size)
+        for kind in ("gather", "scatter"):
+            _write_indexed(ir.Function(module, loop, f"{kind}_{size}"), _row_copy(copy, element, kind == "gather"))
+            of_mask = ir.Function(module, loop, f"mask_{kind}_{size}")
+            _write_masked(of_mask, _row_copy(copy, element, kind == "gather"))
+        _write_mask_fill(ir.Function(module, loop, f"mask_fill_{size}"), element)
+    for name, element in (("float", ir.FloatType()), ("double", ir.DoubleType()), ("i64", ir.IntType(64))):
+        _write_indexed(ir.Function(module, loop, f"add_{name}"), _row_sum(element))
+
+
+#: Writes what is done with a row: takes the builder, the addresses of a row of the array and of the other operand, the
+#: counts and the steps.
+_Row = Callable[[Any, Any, Any, Any, Any], None]
+
+
+def _row_copy(copy: Any, element: Any, reads: bool) -> _Row:
+    """Return what copies a row from the array, or into it; the steps along it are of the source and of the target."""
+
+    def write(build: Any, array: Any, other: Any, counts: Any, steps: Any) -> None:
+        from llvmlite import ir  # optional
+
+        source, target = (array, other) if reads else (other, array)
+        count = _load(build, counts, 1)
+        with build.if_else(build.icmp_signed("==", count, _number(1))) as (single, several):
+            with single:
+                places = [build.inttoptr(one, element.as_pointer()) for one in (source, target)]
+                build.store(build.load(places[0]), places[1])
+            with several:
+                with build.goto_entry_block():
+                    addresses = build.alloca(ir.IntType(64), 2)
+                for place, one in enumerate((source, target)):
+                    build.store(one, build.gep(addresses, [_number(place)]))
+                behind = build.gep(counts, [_number(1)]), build.gep(steps, [_number(4)])
+                build.call(copy, [addresses, *behind, _number(0)])
+
+    return write
+
+
+def _row_sum(element: Any) -> _Row:
+    """Return what adds a row to one of the array."""
+
+    def write(build: Any, array: Any, other: Any, counts: Any, steps: Any) -> None:
+        from llvmlite import ir  # optional
+
+        of_array, of_other = _load(build, steps, 4), _load(build, steps, 5)
+
+        def add(index: Any) -> None:
+            into = build.inttoptr(build.add(array, build.mul(index, of_array)), element.as_pointer())
+            value = build.load(build.inttoptr(build.add(other, build.mul(index, of_other)), element.as_pointer()))
+            known = build.load(into)
+            is_integer = isinstance(element, ir.IntType)
+            build.store(build.add(known, value) if is_integer else build.fadd(known, value), into)
+
+        write_loop(build, _number(0), _load(build, counts, 1), add)
+
+    return write
+
+
+def _write_indexed(function: Any, row: _Row) -> None:
+    """Write a loop over an array, another operand and two index arrays.
+
+    `data` has the address of what tells that a place is out of bounds, what is set there, and for each index the
+    length and the stride of the axis.
+    """
+    from llvmlite import ir  # optional
+
+    addresses, counts, steps, data = function.args
+    build = ir.IRBuilder(function.append_basic_block("entry"))
+    array, other, *indices = [_load(build, addresses, place) for place in range(4)]
+    array_step, other_step, *index_steps = [_load(build, steps, place) for place in range(4)]
+    told = build.inttoptr(data, ir.IntType(64).as_pointer())
+    axes = [(_load(build, told, place), _load(build, told, place + 1)) for place in (2, 4)]
+    failing = function.append_basic_block("failing")
+
+    def at(place: Any) -> None:
+        found = build.add(array, build.mul(place, array_step))
+        for index, step, (length, stride) in zip(indices, index_steps, axes, strict=True):
+            number = _load(build, build.inttoptr(build.add(index, build.mul(place, step)), told.type), 0)
+            is_negative = build.icmp_signed("<", number, _number(0))
+            number = build.select(is_negative, build.add(number, length), number)
+            on = function.append_basic_block()
+            # Without a sign a negative number is larger than each length.
+            build.cbranch(build.icmp_unsigned("<", number, length), on, failing)
+            build.position_at_end(on)
+            found = build.add(found, build.mul(number, stride))
+        row(build, found, build.add(other, build.mul(place, other_step)), counts, steps)
+
+    write_loop(build, _number(0), _load(build, counts, 0), at)
+    build.ret_void()
+    _write_failing(build, failing, told)
+
+
+def _write_masked(function: Any, row: _Row) -> None:
+    """Write a loop over an array, another operand and a mask: rows of the other are those where the mask is true.
+
+    `data` has the address of what tells that these are more or fewer, what is set there, and how many there are.
+    """
+    from llvmlite import ir  # optional
+
+    addresses, counts, steps, data = function.args
+    build = ir.IRBuilder(function.append_basic_block("entry"))
+    array, other, mask = [_load(build, addresses, place) for place in range(3)]
+    array_step, other_step, mask_step = [_load(build, steps, place) for place in range(3)]
+    told = build.inttoptr(data, ir.IntType(64).as_pointer())
+    limit, done = _load(build, told, 2), build.alloca(ir.IntType(64))
+    build.store(_number(0), done)
+    failing = function.append_basic_block("failing")
+
+    def at(place: Any) -> None:
+        with build.if_then(_is_true(build, mask, place, mask_step)):
+            number = build.load(done)
+            on = function.append_basic_block()
+            build.cbranch(build.icmp_signed("<", number, limit), on, failing)
+            build.position_at_end(on)
+            given = build.add(array, build.mul(place, array_step)), build.add(other, build.mul(number, other_step))
+            row(build, *given, counts, steps)
+            build.store(build.add(number, _number(1)), done)
+
+    write_loop(build, _number(0), _load(build, counts, 0), at)
+    end = function.append_basic_block("end")
+    build.cbranch(build.icmp_signed("==", build.load(done), limit), end, failing)
+    build.position_at_end(end)
+    build.ret_void()
+    _write_failing(build, failing, told)
+
+
+def _write_mask_fill(function: Any, element: Any) -> None:
+    """Write a loop over an array, a number and a mask: the number is written where the mask is true."""
+    from llvmlite import ir  # optional
+
+    addresses, counts, steps, _ = function.args
+    build = ir.IRBuilder(function.append_basic_block("entry"))
+    array, other, mask = [_load(build, addresses, place) for place in range(3)]
+    array_step, _, mask_step = [_load(build, steps, place) for place in range(3)]
+    value = build.load(build.inttoptr(other, element.as_pointer()))
+
+    def at(place: Any) -> None:
+        with build.if_then(_is_true(build, mask, place, mask_step)):
+            build.store(value, build.inttoptr(build.add(array, build.mul(place, array_step)), element.as_pointer()))
+
+    write_loop(build, _number(0), _load(build, counts, 0), at)
+    build.ret_void()
+
+
+def _is_true(build: Any, mask: Any, place: Any, step: Any) -> Any:
+    from llvmlite import ir  # optional
+
+    byte = ir.IntType(8)
+    at = build.inttoptr(build.add(mask, build.mul(place, step)), byte.as_pointer())
+    return build.icmp_unsigned("!=", build.load(at), ir.Constant(byte, 0))
+
+
+def _write_failing(build: Any, failing: Any, told: Any) -> None:
+    build.position_at_end(failing)
+    place = build.inttoptr(_load(build, told, 0), told.type)
+    build.store(build.or_(build.load(place), _load(build, told, 1)), place)
+    build.ret_void()
+
+
+def _number(number: int) -> Any:
+    from llvmlite import ir  # optional
+
+    return ir.Constant(ir.IntType(64), number)
+
+
+def _load(build: Any, pointer: Any, place: int) -> Any:
+    return build.load(build.gep(pointer, [_number(place)]))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import numpy as numpy
     from . import optim as optim
     from . import random as random
+    from . import remote as remote
     from . import scipy as scipy
     from . import sync as sync
     from . import testing as testing
@@ -113,6 +114,7 @@ __all__ = [
     "profile",
     "progress",
     "random",
+    "remote",
     "run",
     "scipy",
     "set_grad_enabled",
@@ -148,6 +150,7 @@ if not TYPE_CHECKING:
                 "numpy",
                 "optim",
                 "random",
+                "remote",
                 "scipy",
                 "sync",
                 "testing",

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from .core.engine.step_callbacks import Step as Step
     from .core.engine.step_callbacks import StepCallbackHandle as StepCallbackHandle
     from .core.engine.step_callbacks import add_step_callback as add_step_callback
-    from .core.engine.workers import Statistics as Statistics
-    from .core.engine.workers import statistics as statistics
     from .core.requests.batched import BatchStatistics as BatchStatistics
     from .core.requests.limit import LimitStatistics as LimitStatistics
+    from .core.requests.statistics import Statistics as Statistics
+    from .core.requests.statistics import statistics as statistics
     from .observing.telemetry import OpenTelemetryInstrumentor as OpenTelemetryInstrumentor
 
 __all__ = [
@@ -79,6 +79,7 @@ if not TYPE_CHECKING:
             ".observing.telemetry": ["OpenTelemetryInstrumentor"],
             ".core.requests.batched": ["BatchStatistics"],
             ".core.requests.limit": ["LimitStatistics"],
+            ".core.requests.statistics": ["Statistics", "statistics"],
             ".core.engine.compiled.api": ["compiled_source", "compiled_stats"],
             ".core.engine.compiled.cache": ["CompiledStats"],
             ".core.engine.completion": ["warn"],
@@ -102,6 +103,5 @@ if not TYPE_CHECKING:
             ".core.engine.graph_task": ["CPU_DEVICE", "GraphTask", "NO_DEVICE"],
             ".core.engine.signal_dump": ["SignalDump", "dump_on_signal"],
             ".core.engine.step_callbacks": ["Step", "StepCallbackHandle", "add_step_callback"],
-            ".core.engine.workers": ["Statistics", "statistics"],
         },
     )

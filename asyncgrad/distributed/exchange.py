@@ -43,6 +43,7 @@ class Exchange:
         timeout: the httpx.Timeout.
         patience: how many seconds what was given up may take until it can be cancelled; it is cancelled anyhow then.
         given_up: where to keep the tasks of requests that were given up, until they have ended.
+        method: that of HTTP.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Exchange:
         "_headers",
         "_is_given_up",
         "_may_be_cancelled",
+        "_method",
         "_patience",
         "_timeout",
         "_url",
@@ -69,10 +71,12 @@ class Exchange:
         timeout: Any,
         patience: float,
         given_up: set[EagerTask],
+        method: str = "POST",
     ) -> None:
         self._client = client
         self._url = url
         self._body = body
+        self._method = method
         self._headers = headers
         self._timeout = timeout
         self._patience = patience
@@ -94,7 +98,7 @@ class Exchange:
         Raises:
             PayloadError: it has more.
         """
-        task = start_task(self._post(limit, what), contextvars.copy_context(), "an HTTP request")
+        task = start_task(self._ask(limit, what), contextvars.copy_context(), "an HTTP request")
         try:
             await wait_until_done(task)
         except asyncio.CancelledError:
@@ -118,14 +122,14 @@ class Exchange:
             late = task.get_loop().call_later(self._patience, task.cancel)
             task.add_done_callback(lambda _: late.cancel())
 
-    async def _post(self, limit: int, what: str) -> tuple[int, bytearray]:
+    async def _ask(self, limit: int, what: str) -> tuple[int, bytearray]:
         options = {
             "content": self._body,
             "headers": {**self._headers, "accept-encoding": _PLAIN},
             "timeout": self._timeout,
             "extensions": {"trace": self._note},
         }
-        async with self._client.stream("POST", self._url, **options) as response:
+        async with self._client.stream(self._method, self._url, **options) as response:
             if response.headers.get("content-encoding", _PLAIN) != _PLAIN:
                 # A few bytes may be gigabytes once they are decoded, and no limit is looked at before that
                 # (test_a_reply_that_is_compressed_is_not_decoded).

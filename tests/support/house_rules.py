@@ -41,6 +41,7 @@ LAYER_OF = {
     "asyncgrad.scipy": "scipy",
     "asyncgrad.distributed": "distributed",
     "asyncgrad.learn": "learn",
+    "asyncgrad.remote": "remote",
     "asyncgrad.testing": "testing",
     "asyncgrad.tracing": "tracing",
     "asyncgrad.engine": "facade",
@@ -65,6 +66,7 @@ ROWS = (
     ("transforms", "numpy", "observing"),
     ("memory", "scipy", "nn", "optim", "data"),
     ("learn", "distributed", "testing", "tracing"),
+    ("remote",),
     ("facade",),
 )
 LAYERS = tuple(layer for row in ROWS for layer in row)

@@ -20,22 +20,15 @@ if TYPE_CHECKING:
     from ..settings.scheduling import Quota
     from .remote import FunctionJob
 
-__all__ = ["Statistics", "WORKER_POOL", "WorkerPool", "statistics"]
+__all__ = ["WORKER_POOL", "WorkerCounts", "WorkerPool"]
 
 
 LOG = logging.getLogger("asyncgrad.engine")
 
 
 @final
-class Statistics(NamedTuple):
-    """The current state of the worker threads of this process.
-
-    Attributes:
-        workers: how many threads there are.
-        in_flight: how many of them are running a body.
-        queued: how many bodies wait for a thread.
-        offloaded: how many bodies have been submitted so far.
-    """
+class WorkerCounts(NamedTuple):
+    """How many threads there are, how many of them run a body, how many bodies wait for one, and were submitted."""
 
     workers: int
     in_flight: int
@@ -132,13 +125,13 @@ class WorkerPool:
             self._threads.discard(threading.current_thread())
         LOG.debug("%s ended", threading.current_thread().name)
 
-    def statistics(self) -> Statistics:
-        """Return the current Statistics."""
+    def counts(self) -> WorkerCounts:
+        """Return the current counts."""
         with self._lock:
             # A running job may have told its sender of its end already; a withdrawn one is queued until its turn comes.
             in_flight = sum(not job.has_ended() for job in self._running)
             queued = sum(job.is_waiting() for job in self._queued)
-            return Statistics(len(self._threads), in_flight, queued, self.offloaded)
+            return WorkerCounts(len(self._threads), in_flight, queued, self.offloaded)
 
     def jobs(self) -> tuple[list[FunctionJob], list[FunctionJob]]:
         """Return the jobs that run, and those that wait.
@@ -164,14 +157,3 @@ class WorkerPool:
 WORKER_POOL = WorkerPool()
 call_at_exit(WORKER_POOL.close)
 call_in_forked_children(WORKER_POOL.reset)
-
-
-def statistics() -> Statistics:
-    """Return the current Statistics of the worker threads of this process.
-
-    Example:
-        >>> import asyncgrad as ag
-        >>> ag.engine.statistics().in_flight
-        0
-    """
-    return WORKER_POOL.statistics()

@@ -17,7 +17,7 @@ from ..settings.arguments import check_callable, number, takes, whole_number
 from ..settings.context import is_grad_enabled, is_kind
 from .batch import Batch, BatchOwner, Reason
 
-__all__ = ["BatchStatistics", "Batched", "batched"]
+__all__ = ["BatchStatistics", "Batched", "all_batched", "batched"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -30,6 +30,7 @@ class BatchStatistics:
     """What a batched function has done, on all loops, and what it does now.
 
     Attributes:
+        name: that of the function.
         requests: how many have been sent.
         items: how many items these had, all together.
         full: how many of the requests were sent because they had `max_size` items.
@@ -51,6 +52,7 @@ class BatchStatistics:
         (2, 1)
     """
 
+    name: str
     requests: int
     items: int
     full: int
@@ -97,6 +99,7 @@ class Batched(BatchOwner, Generic[T, R]):
     # `functools.update_wrapper` gives it the name, the module and the docstring of the function.
     __slots__ = (
         "__dict__",
+        "__weakref__",
         "_counts",
         "_here",
         "_longest",
@@ -130,6 +133,8 @@ class Batched(BatchOwner, Generic[T, R]):
         self._counts: dict[str, int] = {"items": 0, "dropped": 0, "full": 0, "max_wait": 0, "idle": 0}
         self._waited = self._longest = 0.0
         functools.update_wrapper(self, function)
+        with _MUTEX:
+            _ALL.add(self)
 
     async def __call__(self, item: T, /) -> R:
         """Return the result of one item; suspends until the request that it goes with has ended.
@@ -172,6 +177,7 @@ class Batched(BatchOwner, Generic[T, R]):
             waited, longest = self._waited, self._longest
             waits = [seconds for batch in self._open for seconds in batch.waits()]
         return BatchStatistics(
+            name=self.name,
             requests=counts["full"] + counts["max_wait"] + counts["idle"],
             mean_wait=waited / counts["items"] if counts["items"] else 0.0,
             longest_wait=longest,
@@ -209,6 +215,18 @@ class Batched(BatchOwner, Generic[T, R]):
     def __repr__(self) -> str:
         now = self.statistics()
         return f"<ag.batched of {self.name}: {now.items} items in {now.requests} requests>"
+
+
+#: Every batched function of this process, for `ag.engine.statistics()`.
+_ALL: weakref.WeakSet[Batched[Any, Any]] = weakref.WeakSet()
+#: Guards it. Reentrant: what the garbage collector runs, at any line, may make one.
+_MUTEX = threading.RLock()
+
+
+def all_batched() -> list[Batched[Any, Any]]:
+    """Return the batched functions of this process that have not been dropped; from any thread."""
+    with _MUTEX:
+        return list(_ALL)
 
 
 @overload

@@ -15,7 +15,7 @@ from ..settings.context import is_kind
 from .hedging import Hedged
 from .line import Line
 
-__all__ = ["LimitStatistics", "limit"]
+__all__ = ["LimitStatistics", "limit", "statistics_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,19 +27,27 @@ class LimitStatistics:
     """What a limit has let through, and who waits for it now.
 
     Attributes:
+        name: what descriptions call it: its name, or what it allows.
         started: requests that have started so far.
+        mean_wait: the seconds that each of these had waited for its place, on average; 0 before the first.
+        longest_wait: the most seconds that one had waited.
         running: requests that run now.
         waiting: requests that wait to start.
+        oldest: the seconds that the oldest of those has waited; 0 where there is none.
 
     Example:
         >>> import asyncgrad as ag
-        >>> ag.limit(requests=4).statistics()
-        LimitStatistics(started=0, running=0, waiting=0)
+        >>> ag.limit(requests=4).statistics().started
+        0
     """
 
+    name: str
     started: int
+    mean_wait: float
+    longest_wait: float
     running: int
     waiting: int
+    oldest: float
 
 
 @final
@@ -151,11 +159,24 @@ class limit:
             >>> ag.run(solve(1)), solver.statistics().started
             (2, 1)
         """
-        line = self._line
-        return LimitStatistics(started=line.started, running=line.in_use, waiting=line.waiting)
+        return statistics_of(self._line)
 
     def __repr__(self) -> str:
         return f"<{self._line.title}: {self._line.in_use} running, {self._line.waiting} waiting>"
+
+
+def statistics_of(line: Line) -> LimitStatistics:
+    """Return the statistics of the limit that a line belongs to; from any thread."""
+    waits = line.waits()
+    return LimitStatistics(
+        name=line.title,
+        started=line.started,
+        mean_wait=line.waited / line.started if line.started else 0.0,
+        longest_wait=line.longest_wait,
+        running=line.in_use,
+        waiting=line.waiting,
+        oldest=max(waits, default=0.0),
+    )
 
 
 def _title(name: str | None, requests: int | None, rate: int | None, per: float) -> str:

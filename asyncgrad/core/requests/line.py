@@ -24,7 +24,7 @@ from ..settings.context import BLOCKING
 from ..settings.process import call_in_forked_children
 from .callers import current_urgency, tell_profiles
 
-__all__ = ["Line"]
+__all__ = ["Line", "all_lines"]
 
 #: Guards the fields of all lines; never held while anything waits. Reentrant: the garbage collector may close an
 #: abandoned request, which gives its place back, at any line.
@@ -35,10 +35,12 @@ _MUTEX = threading.RLock()
 class _Waiter:
     """Somebody who waits in a line, on the running loop."""
 
-    __slots__ = ("_order", "granted", "has_place", "is_gone", "is_queued", "line", "loop")
+    __slots__ = ("_order", "granted", "has_place", "is_gone", "is_queued", "line", "loop", "since")
 
     def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, order: tuple[int, int, int]) -> None:
         self.line, self.loop, self._order = line, loop, order
+        #: By the clock of its loop.
+        self.since = loop.time()
         self.granted = OneShotEvent(loop)
         self.has_place = self.is_gone = False
         self.is_queued = True
@@ -83,8 +85,10 @@ class Line:
         "_timer_loop",
         "_waiting",
         "in_use",
+        "longest_wait",
         "started",
         "title",
+        "waited",
     )
 
     def __init__(self, title: str, requests: int | None, rate: int | None, per: float) -> None:
@@ -92,7 +96,10 @@ class Line:
         self._requests, self._rate, self._per = requests, rate, per
         #: How many requests have ever started.
         self.started = 0
-        _LINES.add(self)
+        #: The seconds that all of them had waited together, and the most that one had.
+        self.waited = self.longest_wait = 0.0
+        with _MUTEX:
+            _LINES.add(self)
         self.reset()
 
     def reset(self) -> None:
@@ -115,6 +122,12 @@ class Line:
     def waiting(self) -> int:
         """How many wait."""
         return len(self._waiting) - self._gone
+
+    def waits(self) -> list[float]:
+        """Return for how many seconds each that waits has done so."""
+        with _MUTEX:
+            waiting = [one for one in self._waiting if not (one.is_gone or one.loop.is_closed())]
+            return [one.loop.time() - one.since for one in waiting]
 
     def count_before(self, waiter: _Waiter) -> int:
         """Return how many are ahead of one that waits; takes no lock, since a signal handler may ask."""
@@ -180,6 +193,10 @@ class Line:
             now = loop.time()
             self._starts.append(max(now, self._starts[-1]) if self._starts else now)
 
+    def _note_wait(self, seconds: float) -> None:
+        self.waited += seconds
+        self.longest_wait = max(self.longest_wait, seconds)
+
     def _admit(self) -> None:
         """Let those begin for whom there is a place now, in their order; the caller holds the mutex."""
         waiting = self._waiting
@@ -195,6 +212,7 @@ class Line:
                 self._gone -= 1
             elif not first.loop.is_closed() and first.offer():
                 self._start(first.loop)
+                self._note_wait(first.loop.time() - first.since)
         if not self.waiting:
             self._stop_timer()
 
@@ -253,6 +271,12 @@ async def _turn_of(waiter: _Waiter) -> None:
 NAMED_WAITS[_turn_of.__code__] = "waiter"
 
 _LINES: WeakSet[Line] = WeakSet()
+
+
+def all_lines() -> list[Line]:
+    """Return the lines of all limits that have not been dropped; from any thread."""
+    with _MUTEX:
+        return list(_LINES)
 
 
 def _reset_all() -> None:

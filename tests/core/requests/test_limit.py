@@ -267,7 +267,23 @@ async def test_a_place_is_given_back_by_an_error_and_by_a_cancellation():
     with pytest.raises(Trouble):
         async with limit:
             raise Trouble
-    assert limit.statistics() == type(limit.statistics())(started=3, running=0, waiting=0)
+    now = limit.statistics()
+    assert (now.started, now.running, now.waiting) == (3, 0, 0)
+
+
+def test_the_statistics_of_the_engine_say_for_how_long_requests_wait_and_have_waited():
+    async def main() -> Any:
+        limit = ag.limit(rate=1, per=10.0, name="a limit of this test")
+        request = limit(Counted(1))
+        tasks = [asyncio.create_task(request()) for _ in range(3)]
+        await asyncio.sleep(12.0)
+        (now,) = [one for one in ag.engine.statistics().limits if one.name == "limit 'a limit of this test'"]
+        await asyncio.gather(*tasks)
+        return now
+
+    now = run_with_seed(main, 0).result
+    assert (now.started, now.waiting, now.oldest) == (2, 1, 12.0)
+    assert (now.mean_wait, now.longest_wait) == (5.0, 10.0)
 
 
 async def test_one_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_next():

@@ -1,0 +1,150 @@
+"""Tesseracts, served on a real socket: by `tesseract-core` where its runtime is installed, and by a stand-in."""
+
+from __future__ import annotations
+
+import importlib.util
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("httpx", reason="needs httpx: pip install 'asyncgrad[tesseract]'")
+pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'asyncgrad[serve]'")
+pytest.importorskip("starlette", reason="needs Starlette: pip install 'asyncgrad[serve]'")
+
+import httpx
+
+import asyncgrad as ag
+from asyncgrad.errors import ArgumentError, GraphError, RemoteError
+from asyncgrad.remote.tesseract import Tesseract
+from tests.remote.serving import serving_app
+from tests.remote.tesseract_stand_in import stand_in
+from tests.support.loops import one_loop
+
+pytestmark = one_loop
+
+#: What the server has been asked for.
+asked: list[str] = []
+
+
+def jacobian(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the derivative of y = scale sin(x) b, by each input."""
+    x, scale, b = inputs["x"], inputs["scale"], inputs["more"]["b"]
+    return {
+        "x": np.diag(scale * np.cos(x) * b),
+        "scale": (np.sin(x) * b)[:, None],
+        "more.{b}": np.diag(scale * np.sin(x)),
+    }
+
+
+def apply(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {"y": np.asarray(inputs["scale"] * np.sin(inputs["x"]) * inputs["more"]["b"]), "steps": inputs["steps"]}
+
+
+def vector_jacobian_product(inputs: Any, vjp_inputs: Any, vjp_outputs: Any, cotangent_vector: Any) -> dict[str, Any]:
+    asked.append("vjp of " + " ".join(sorted(vjp_inputs)))
+    found = {name: cotangent_vector["y"] @ jacobian(inputs)[name] for name in vjp_inputs}
+    return {name: one[0] if name == "scale" else one for name, one in found.items()}
+
+
+def jacobian_vector_product(inputs: Any, jvp_inputs: Any, jvp_outputs: Any, tangent_vector: Any) -> dict[str, Any]:
+    asked.append("jvp of " + " ".join(sorted(jvp_inputs)))
+    return {"y": sum(jacobian(inputs)[name] @ np.atleast_1d(tangent_vector[name]) for name in jvp_inputs)}
+
+
+FUNCTIONS = (apply, vector_jacobian_product, jacobian_vector_product)
+
+
+def by_the_package(*functions: Callable[..., Any]) -> Any:
+    from pydantic import BaseModel
+    from tesseract_core.runtime import Array, Differentiable, Float64
+    from tesseract_core.runtime.serve import create_rest_api
+
+    vector: Any = Differentiable[Array[(None,), Float64]]
+    inputs = {"x": vector, "scale": Differentiable[Float64], "more": dict[str, vector], "steps": int}
+    api: Any = types.ModuleType("tesseract_api")
+    api.InputSchema = type("InputSchema", (BaseModel,), {"__annotations__": inputs})
+    api.OutputSchema = type("OutputSchema", (BaseModel,), {"__annotations__": {"y": vector, "steps": int}})
+
+    def takes_a_model(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda inputs, *args, **fields: function(inputs.model_dump(), *args, **fields)
+
+    for function in functions:
+        setattr(api, function.__name__, takes_a_model(function))
+    return create_rest_api(api)
+
+
+def by_the_stand_in(*functions: Callable[..., Any]) -> Any:
+    return stand_in((["x", "scale", "more.{}"], ["y"]), {one.__name__: one for one in functions})
+
+
+@pytest.fixture(params=["stand-in", pytest.param("tesseract-core", marks=pytest.mark.slow)])
+def app_of(request, tmp_path, monkeypatch):
+    if request.param == "stand-in":
+        yield by_the_stand_in
+        return
+    if importlib.util.find_spec("tesseract_core") is None or importlib.util.find_spec("lz4") is None:
+        pytest.skip("needs its server: pip install 'tesseract-core[runtime]'")
+    from tesseract_core.runtime.config import override_config, update_config
+
+    with override_config():
+        # It writes a folder for each request.
+        update_config(output_path=str(tmp_path))
+        yield by_the_package
+
+
+def leaf(*numbers: float) -> ag.Tensor:
+    return ag.tensor(numbers if len(numbers) > 1 else numbers[0], requires_grad=True)
+
+
+async def test_the_first_derivatives_are_those_of_finite_differences_and_second_ones_are_refused(app_of):
+    x, scale, b = leaf(0.3, -0.7), leaf(1.5), leaf(2.0, 0.5)
+    async with serving_app(app_of(*FUNCTIONS)) as url, httpx.AsyncClient(base_url=url) as client:
+        solve = Tesseract(client)
+
+        async def y(x, scale, b):
+            return (await solve({"x": x, "scale": scale, "more": {"b": b}, "steps": 3}))["y"]
+
+        answer = await solve({"x": x, "scale": 2.0, "more": {"b": b}, "steps": 3})
+        assert (answer["y"].tolist(), answer["steps"]) == ((2.0 * np.sin(x.detach()) * b.detach()).tolist(), 3)
+        assert await ag.gradcheck(y, (x, scale, b), check_undefined_grad=False)
+        asked.clear()
+        await ag.grad((await y(x, scale, b)).sum(), [scale])
+        assert asked == ["vjp of scale"]
+        _, tangent = await ag.jvp(lambda x: y(x, scale.detach(), b.detach()), x, np.ones(2))
+        assert asked == ["vjp of scale", "vjp of x", "jvp of x"]
+        np.testing.assert_allclose(tangent.numpy(), 1.5 * np.cos(x.detach()) * b.detach())
+        (first,) = await ag.grad((await y(x, scale, b)).sum(), [x], create_graph=True)
+        with pytest.raises(GraphError, match="no second derivatives"):
+            await first.sum().backward()
+
+
+async def test_what_a_tesseract_does_not_have_is_said_with_what_to_write_instead():
+    inputs = {"x": leaf(0.3, -0.7), "scale": 1.5, "more": {"b": [2.0, 0.5]}, "steps": 3}
+    async with serving_app(by_the_stand_in(apply)) as url, httpx.AsyncClient(base_url=url) as client:
+        solve = Tesseract(client)
+        with pytest.raises(ArgumentError, match=r"'steps' requires grad, and the Tesseract .* by x, scale, more.{}"):
+            await solve(inputs | {"x": [1.0], "steps": leaf(3.0)})
+        with pytest.raises(RemoteError, match=r"'x' requires grad, and .* has no vector_jacobian_product"):
+            await solve(inputs)
+        with pytest.raises(ArgumentError, match=r"inputs do not fit: .*Field required"):
+            await solve({"x": 1.0})
+    for answer in ({"y": {"object_type": "array"}}, {"y": _file(), "steps": 3}):
+        transport = httpx.MockTransport(lambda request, answer=answer: _answer(request, answer))
+        async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+            with pytest.raises(RemoteError, match="must answer /apply with arrays of numbers, as JSON or base64"):
+                await Tesseract(client)({"x": 1.0})
+
+
+def _file() -> dict[str, Any]:
+    data = {"buffer": "/etc/passwd:0", "encoding": "binref"}
+    return {"object_type": "array", "shape": [2], "dtype": "float64", "data": data}
+
+
+def _answer(request: httpx.Request, answer: Any) -> httpx.Response:
+    content = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}
+    of_apply = {"post": {"requestBody": content, "responses": {"200": content}}}
+    schema = {"paths": {"/apply": of_apply}, "components": {"schemas": {"A": {}}}}
+    return httpx.Response(200, json=schema if request.url.path == "/openapi.json" else answer)

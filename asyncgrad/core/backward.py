@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 import numpy as np
 
 from ..errors import (
+    ArgumentError,
     ArgumentTypeError,
     GradientTypeError,
     GraphError,
@@ -32,6 +33,7 @@ from .engine.until_success import UNTIL_SUCCESS
 from .graph.leaf import Identity, gradient_edge
 from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
+from .rows import check_concurrency
 from .settings.arguments import describe, must_be, truth
 from .settings.context import TRAINING_STEPS, TrainingStepLike
 from .tree.registry import container_type
@@ -169,10 +171,9 @@ async def grad(
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
     is_grads_batched: bool = False,
+    concurrency: int | None = None,
 ) -> Any:
-    """Return the gradients of `outputs` with respect to `inputs`, without changing a `.grad`.
-
-    Suspends as `backward` does.
+    """Return the gradients of `outputs` with respect to `inputs`; change no `.grad`, and suspend as `backward` does.
 
     Args:
         outputs: a tensor or GradientEdge, or a sequence of them.
@@ -184,6 +185,7 @@ async def grad(
         materialize_grads: give zeros, rather than None, for such an input.
         is_grads_batched: each of `grad_outputs` is a batch, of shape `(rows, *output.shape)`. One backward runs for
             each row, hooks included, and the results have the batch first: `(rows, *input.shape)`.
+        concurrency: how many rows run at once: None for all where the graph waits. With `create_graph` it is one.
 
     Returns:
         A tuple with a tensor for each input, or a tree like `inputs`. They are the caller's, who may write into them.
@@ -205,13 +207,12 @@ async def grad(
     keep_graph, create_graph = _check_flags(retain_graph, create_graph)
     allow_unused, materialize_grads = _check_unused_options(allow_unused, materialize_grads)
     roots = _as_sequence(outputs, "root")
-    wanted, structure = _as_inputs(inputs)
-    if not wanted:
-        raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
+    wanted, structure = _as_some_inputs(inputs)
     given = _as_gradients(outputs, roots, grad_outputs)
     batch: tuple[int, ...] = ()
-    if truth(is_grads_batched, "is_grads_batched"):
-        batch, captured = await _capture_rows(roots, given, wanted, structure, keep_graph, create_graph)
+    at_once, is_batch = _check_rows_at_once(concurrency, is_grads_batched)
+    if is_batch:
+        batch, captured = await _capture_rows(roots, given, wanted, structure, keep_graph, create_graph, at_once)
     else:
         captured = hand_over(await _capture(roots, given, wanted, structure, keep_graph, create_graph))
     results = tuple(
@@ -219,6 +220,14 @@ async def grad(
         for index, (tensor, value) in enumerate(zip(wanted, captured, strict=True))
     )
     return _like_inputs(results, structure)
+
+
+def _check_rows_at_once(concurrency: Any, is_batch: Any) -> tuple[int | None, bool]:
+    """Return both options, checked."""
+    at_once, is_batch = check_concurrency(concurrency), truth(is_batch, "is_grads_batched")
+    if at_once is not None and not is_batch:
+        raise ArgumentError("concurrency says how many rows run at once, and there is one: pass is_grads_batched=True")
+    return at_once, is_batch
 
 
 async def capture(
@@ -314,6 +323,7 @@ async def _capture_rows(
     structure: TreeStructure | None,
     keep_graph: bool | Literal["until_success"],
     create_graph: bool,
+    concurrency: int | None,
 ) -> tuple[tuple[int], list[Any]]:
     """Run one backward for each row of the batches `given`; return the batch's shape and the captured gradients."""
     size, captured = await execute_batched(
@@ -323,6 +333,7 @@ async def _capture_rows(
         functools.partial(_input_edges, wanted, structure),
         keep_graph=keep_graph,
         create_graph=create_graph,
+        concurrency=concurrency,
     )
     return (size,), captured
 
@@ -436,6 +447,14 @@ def _as_inputs(inputs: Any) -> tuple[tuple[Root, ...], TreeStructure | None]:
         if not isinstance(leaf, TensorBase):
             _check_root(_input_name(index, structure), leaf)
     return tuple(leaves), structure
+
+
+def _as_some_inputs(inputs: Any) -> tuple[tuple[Root, ...], TreeStructure | None]:
+    """Return what `_as_inputs` does; raise if there is none."""
+    wanted, structure = _as_inputs(inputs)
+    if not wanted:
+        raise GraphError("inputs is empty: name the tensors to differentiate with respect to")
+    return wanted, structure
 
 
 def _like_inputs(results: tuple[Any, ...], structure: TreeStructure | None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from .arrays import values
 from .arrays.interception import on_device_of_arguments
 from .arrays.tensor_base import TensorBase
 from .engine.engine import Engine
+from .engine.until_success import UNTIL_SUCCESS
+from .graph.leaf import gradient_edge
+from .rows import rows_at_once, run_together
 from .settings.arguments import must_be
 from .settings.context import set_grad_enabled
 
@@ -29,11 +32,13 @@ async def execute_batched(
     *,
     keep_graph: bool | Literal["until_success"],
     create_graph: bool,
+    concurrency: int | None,
 ) -> tuple[int, list[Any]]:
     """Run one backward for each row of a batch; return the number of rows and the stacked gradients of each input.
 
-    All rows but the last keep the graph, so that it is unchanged if one of them fails. An empty batch runs nothing and
-    releases nothing. It suspends as the backward passes do, and between two of them when the time budget is spent.
+    Rows that wait run together. Only once all have succeeded the graph is released, so that it is unchanged if one of
+    them fails. An empty batch runs nothing and releases nothing. It suspends as the backward passes do, and between two
+    of them when the time budget is spent.
 
     Args:
         roots: the tensors that the backward passes start from.
@@ -41,8 +46,9 @@ async def execute_batched(
         start: checks one row, a gradient for each root; returns the edges and gradients that `Engine.execute` takes.
         find_inputs: returns the edges whose gradients are captured. It is called after `start`, since the edges of the
             roots keep alive the node of a leaf that no other graph holds.
-        keep_graph: whether the last row keeps the graph too, as for `Engine.execute`.
+        keep_graph: whether the graph is kept after the last row too, as for `Engine.execute`.
         create_graph: record the backward passes, the selection of the rows and the stacking.
+        concurrency: how many rows run at once, as for `run_rows`.
 
     Returns:
         The number of rows; and for each input an array or tensor of shape `(rows, ...)`, with zeros for a row without
@@ -58,24 +64,59 @@ async def execute_batched(
     if size == 0:
         edges, _ = start([np.zeros_like(values.raw(batch), shape=batch.shape[1:]) for batch in batches])
         return 0, _capture_empty(edges, find_inputs())
-    inputs: Sequence[Edge] = ()
-    rows: list[list[Any]] = []
-    for index in range(size):
-        with set_grad_enabled(create_graph):
-            edges, grads = start([batch[index] for batch in batches])
-        inputs = inputs or find_inputs()
-        last = index == size - 1
-        captured = await Engine.execute(
-            edges,
-            grads,
-            keep_graph=keep_graph if last else True,
-            create_graph=create_graph,
-            accumulate=False,
-            inputs=inputs,
-        )
-        rows.append(captured)
+    nodes = [None if (edge := gradient_edge(root)) is None else edge.node for root in roots]
+    limit = await rows_at_once(size, nodes, concurrency, create_graph)
+    batch = _Batch(batches, start, find_inputs, create_graph)
+    if limit == 1:
+        rows = [await batch.run(index, keep_graph if index == size - 1 else True) for index in range(size)]
+    else:
+        rows = await run_together(batch.run, size, limit)
+        if keep_graph is not True:
+            await Engine.release(batch.edges, batch.inputs, until_success=keep_graph == UNTIL_SUCCESS)
     with set_grad_enabled(create_graph):
         return size, [_stack_rows(column) for column in zip(*rows, strict=True)]
+
+
+@final
+class _Batch:
+    """The backward passes of a batch.
+
+    Args:
+        batches: the gradients that they start from.
+        start: as for `execute_batched`.
+        find_inputs: as for `execute_batched`.
+        create_graph: whether they are recorded.
+    """
+
+    __slots__ = ("_batches", "_create_graph", "_find_inputs", "_start", "edges", "inputs")
+
+    def __init__(
+        self,
+        batches: Sequence[Any],
+        start: Callable[[list[Any]], tuple[list[Edge], list[Any]]],
+        find_inputs: Callable[[], Sequence[Edge]],
+        create_graph: bool,
+    ) -> None:
+        self._batches, self._start, self._find_inputs = batches, start, find_inputs
+        self._create_graph = create_graph
+        #: The edges that the rows start from, once one has started. They keep the nodes of leaves alive.
+        self.edges: Sequence[Edge] = ()
+        self.inputs: Sequence[Edge] = ()
+
+    async def run(self, index: int, keep_graph: bool | Literal["until_success"] = True) -> list[Any]:
+        """Run the backward of a row; return the captured gradients."""
+        with set_grad_enabled(self._create_graph):
+            edges, grads = self._start([batch[index] for batch in self._batches])
+        self.edges = edges
+        self.inputs = self.inputs or self._find_inputs()
+        return await Engine.execute(
+            edges,
+            grads,
+            keep_graph=keep_graph,
+            create_graph=self._create_graph,
+            accumulate=False,
+            inputs=self.inputs,
+        )
 
 
 def _check_batches(roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:

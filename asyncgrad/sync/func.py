@@ -279,7 +279,12 @@ def hvp(f: Callable[..., Any], primals: object = None, tangents: object = None) 
 
 @_blocking_form_of(_func.jacrev)
 def jacrev(
-    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    concurrency: int | None = None,
 ) -> Callable[P, Any]:
     """Return a function that returns the Jacobian of `f`; the blocking form of `ag.func.jacrev`.
 
@@ -293,7 +298,12 @@ def jacrev(
 
 @_blocking_form_of(_func.jacfwd)
 def jacfwd(
-    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    concurrency: int | None = None,
 ) -> Callable[P, Any]:
     """Return a function that returns the Jacobian of `f`, column by column; the blocking form of `ag.func.jacfwd`.
 
@@ -306,7 +316,12 @@ def jacfwd(
 
 @_blocking_form_of(_func.hessian)
 def hessian(
-    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    concurrency: int | None = None,
 ) -> Callable[P, Any]:
     """Return a function that returns the Hessian of `f`; the blocking form of `ag.func.hessian`.
 

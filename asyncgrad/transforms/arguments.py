@@ -11,6 +11,8 @@ import numpy as np
 from ..core.arrays.tensor_base import CreationMeta
 from ..core.arrays.values import is_device_array, zeros_like
 from ..core.backward import capture
+from ..core.graph.leaf import gradient_edge
+from ..core.rows import run_rows
 from ..core.settings.arguments import check_function, describe, truth
 from ..core.settings.context import GRAD_MODE, IN_TRANSFORM, set_grad_mode
 from ..core.tensor import Tensor, asarray
@@ -270,7 +272,12 @@ async def gradients(
 
 
 async def gradient_rows(
-    output: Tensor, inputs: Sequence[Tensor], *, create_graph: bool, unit: complex = 1
+    output: Tensor,
+    inputs: Sequence[Tensor],
+    *,
+    create_graph: bool,
+    unit: complex = 1,
+    concurrency: int | None = None,
 ) -> list[tuple[Tensor | None, ...]]:
     """Return, for each element of `output` in C order, its gradients for `inputs`; the graph is retained.
 
@@ -279,16 +286,20 @@ async def gradient_rows(
         inputs: the tensors to differentiate with respect to.
         create_graph: record how the gradients are computed.
         unit: the gradient of the element itself.
+        concurrency: how many elements at once; None for all where the graph waits, and one where it only computes.
     """
     if not output.requires_grad:
         return [(None,) * len(inputs)] * output.size
-    rows = []
-    for index in range(output.size):
+
+    async def row(index: int) -> tuple[Tensor | None, ...]:
         one_hot = np.zeros(output.size, output.dtype)
         one_hot[index] = unit
         grad_output = asarray(one_hot.reshape(output.shape), device=output.device)
-        rows.append(await gradients((output,), inputs, (grad_output,), create_graph=create_graph, retain_graph=True))
-    return rows
+        return await gradients((output,), inputs, (grad_output,), create_graph=create_graph, retain_graph=True)
+
+    edge = gradient_edge(output)
+    roots = [None if edge is None else edge.node]
+    return await run_rows(row, output.size, roots, concurrency=concurrency, create_graph=create_graph)
 
 
 def fill_missing(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.rows import check_concurrency
 from ..core.settings.arguments import check_function, number, truth
 from ..core.settings.context import enable_grad
 from ..core.tensor import Tensor, asarray
@@ -36,6 +37,7 @@ async def gradcheck(
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
+    concurrency: int | None = None,
 ) -> bool:
     """Return True if the gradients of `fn` agree with finite differences, and raise if they do not.
 
@@ -53,6 +55,8 @@ async def gradcheck(
         raise_exception: raise on disagreement, rather than return False.
         nondet_tol: tolerated difference between two backward passes of one graph.
         check_undefined_grad: also check that undefined gradients are treated as zeros.
+        concurrency: how many backward passes through one graph run at once; None for all where it has to wait, and one
+            where it only computes.
 
     Raises:
         GradcheckError: names the output and the input, and shows both Jacobians.
@@ -67,8 +71,9 @@ async def gradcheck(
         True
     """
     check_function(fn, "ag.gradcheck", inputs)
+    at_once = check_concurrency(concurrency)
     fn, entries, names = flatten_call(fn, inputs)
-    check = JacobianCheck(fn, entries, _tolerance(eps, atol, rtol, nondet_tol), input_names=names)
+    check = JacobianCheck(fn, entries, _tolerance(eps, atol, rtol, nondet_tol), input_names=names, concurrency=at_once)
     return await check.verdict(
         truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
     )
@@ -85,6 +90,7 @@ async def gradgradcheck(
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
+    concurrency: int | None = None,
 ) -> bool:
     """Return True if the second derivatives of `fn` agree with finite differences of the first; else raise.
 
@@ -93,14 +99,14 @@ async def gradgradcheck(
     Args:
         fn: as for `gradcheck`; so are all arguments except `grad_outputs`.
         inputs: its arguments.
-        grad_outputs: for each output that requires grad, the gradient to start from, trees for trees; None takes random
-            ones.
+        grad_outputs: the gradient to start from for each output that requires grad, or its tree; None for random ones.
         eps: by how much an element is changed, up and down.
         atol: tolerated difference.
         rtol: tolerated difference, relative to the finite difference.
         raise_exception: raise on disagreement, rather than return False.
         nondet_tol: tolerated difference between two backward passes of one graph.
         check_undefined_grad: also check that undefined gradients are treated as zeros.
+        concurrency: as for `gradcheck`.
 
     Raises:
         GradcheckError: names the gradient and the input, and shows both Jacobians.
@@ -115,13 +121,12 @@ async def gradgradcheck(
         True
     """
     check_function(fn, "ag.gradgradcheck", inputs)
+    at_once = check_concurrency(concurrency)
     fn, entries, names = flatten_call(fn, inputs)
     count, wanted = len(entries), indices_requiring_grad(entries)
     if grad_outputs is None:
-        with enable_grad():
-            grad_outputs = _random_starts(await _differentiable_outputs(fn, copy_entries(entries)))
+        grad_outputs = await _random_starts(fn, entries)
     starts, _ = flatten_each(as_tuple(grad_outputs), _is_tensor)
-
     check = JacobianCheck(
         _first_gradients(fn, count, wanted),
         (*entries, *starts),
@@ -129,6 +134,7 @@ async def gradgradcheck(
         every_output=True,
         output_names=[f"the gradient for {names[index]}" for index in wanted],
         input_names=[*names, *(f"grad_outputs[{index}]" for index in range(len(starts)))],
+        concurrency=at_once,
     )
     return await check.verdict(
         truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
@@ -169,8 +175,10 @@ async def _differentiable_outputs(fn: Callable[..., Any], arguments: Sequence[An
     return [output for output in await call_for_outputs(fn, arguments) if output.requires_grad]
 
 
-def _random_starts(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+async def _random_starts(fn: Callable[..., Any], entries: Sequence[Any]) -> tuple[Tensor, ...]:
     """Return gradients to start from, between -1 and 1, the same on every call."""
+    with enable_grad():
+        outputs = await _differentiable_outputs(fn, copy_entries(entries))
     rng = np.random.default_rng(0)
     starts = []
     for output in outputs:

@@ -86,6 +86,7 @@ class JacobianCheck:
             only if no output requires grad.
         output_names: the names of the outputs in errors.
         input_names: the names of the inputs in errors.
+        concurrency: how many backward passes run at once; None for all where the graph waits.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class JacobianCheck:
         every_output: bool = False,
         output_names: Sequence[str] | None = None,
         input_names: Sequence[str] | None = None,
+        concurrency: int | None = None,
     ) -> None:
         self._fn = fn
         self._entries = entries
@@ -105,6 +107,7 @@ class JacobianCheck:
         self._every_output = every_output
         self._output_names = output_names
         self._input_names = input_names
+        self._concurrency = concurrency
 
     async def verdict(self, check_undefined_grad: bool, raise_exception: bool) -> bool:
         """Return whether all Jacobians agree; with `raise_exception`, raise if they do not."""
@@ -181,7 +184,9 @@ class JacobianCheck:
         first: list[Any] = []
         second: list[Any] = []
         for jacobians in (first, second):
-            rows = await gradient_rows(output, points, create_graph=False, unit=part.unit)
+            rows = await gradient_rows(
+                output, points, create_graph=False, unit=part.unit, concurrency=self._concurrency
+            )
             jacobians.extend(_matrix([row[position] for row in rows], point) for position, point in enumerate(points))
         tolerated = self._tolerance.nondeterminism
         for position, (one, other) in enumerate(zip(first, second, strict=True)):

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import zeros_like
 from ..core.recording.handwritten_node import HandwrittenNode
+from ..core.rows import check_concurrency
 from ..core.settings.awaiting import call
 from ..core.settings.context import ANOMALY
 from ..core.settings.loop_turn import keep_pace
@@ -35,11 +36,17 @@ __all__ = ["hessian", "jacobian", "require_real", "row_blocks", "stack_rows"]
 
 
 async def jacobian(
-    fn: Callable[..., Any], inputs: Tree, *, create_graph: bool | None = None, strict: bool = False
+    fn: Callable[..., Any],
+    inputs: Tree,
+    *,
+    create_graph: bool | None = None,
+    strict: bool = False,
+    concurrency: int | None = None,
 ) -> Any:
     """Return the Jacobian of `fn`: all first derivatives of each output with respect to each input.
 
-    Runs one backward pass for each element of the outputs, and yields to the event loop in between.
+    Runs one backward pass for each element of the outputs. Passes that wait run together; those that only compute run
+    one after the other, and yield to the event loop in between.
 
     Args:
         fn: a function or an `async def` of tensors that returns a tensor or a tuple of them.
@@ -47,6 +54,8 @@ async def jacobian(
         create_graph: record how the result is computed, to differentiate it again. None records inside
             another transform, or if grad mode is on and an argument requires grad.
         strict: raise if an output does not depend on an input, rather than return zeros.
+        concurrency: how many passes run at once; None for all where the graph has to wait, and one where it only
+            computes. With `create_graph` it is one.
 
     Returns:
         A tensor of shape `(*output.shape, *input.shape)` and the dtype of the input. If `fn` returns a tuple, or
@@ -67,11 +76,17 @@ async def jacobian(
                [0., 4.]])
     """
     create_graph, strict = check_call("ag.jacobian", fn, inputs, create_graph, strict)
-    return await _jacobian_blocks(fn, inputs, create_graph, strict, "ag.jacobian: output {} of the function")
+    at_once, output_name = check_concurrency(concurrency), "ag.jacobian: output {} of the function"
+    return await _jacobian_blocks(fn, inputs, create_graph, strict, output_name, at_once)
 
 
 async def hessian(
-    fn: Callable[..., Any], inputs: Tree, *, create_graph: bool | None = None, strict: bool = False
+    fn: Callable[..., Any],
+    inputs: Tree,
+    *,
+    create_graph: bool | None = None,
+    strict: bool = False,
+    concurrency: int | None = None,
 ) -> Any:
     """Return the Hessian of `fn`: all second derivatives with respect to each pair of inputs.
 
@@ -81,6 +96,7 @@ async def hessian(
         create_graph: record how the result is computed, to differentiate it again. None records inside
             another transform, or if grad mode is on and an argument requires grad.
         strict: raise if the value or its gradient does not depend on an input, rather than return zeros.
+        concurrency: as for `jacobian`, for the passes of the second derivatives.
 
     Returns:
         A tensor of shape `(*input.shape, *input.shape)`. If `inputs` is a tuple, a tuple of tuples, with
@@ -103,6 +119,7 @@ async def hessian(
     """
     output_name = "ag.hessian: the gradient of the function with respect to input {}"
     create_graph, strict = check_call("ag.hessian", fn, inputs, create_graph, strict)
+    at_once = check_concurrency(concurrency)
     given, is_tuple = as_inputs(inputs, "ag.hessian")
 
     value_name = "ag.hessian: the value of the function"
@@ -114,17 +131,22 @@ async def hessian(
         return output.reshape(())
 
     async def gradient(*points: Tensor) -> Any:
-        first = await _jacobian_blocks(value, points, True, False, value_name)
+        first = await _jacobian_blocks(value, points, True, False, value_name, None)
         if strict:
             require_history(first, f"{output_name} is constant")
         return first
 
-    blocks = await _jacobian_blocks(gradient, given, create_graph, strict, output_name)
+    blocks = await _jacobian_blocks(gradient, given, create_graph, strict, output_name, at_once)
     return blocks if is_tuple else blocks[0][0]
 
 
 async def _jacobian_blocks(
-    fn: Callable[..., Any], inputs: Tree, create_graph: bool | None, strict: bool, output_name: str
+    fn: Callable[..., Any],
+    inputs: Tree,
+    create_graph: bool | None,
+    strict: bool,
+    output_name: str,
+    concurrency: int | None,
 ) -> Any:
     """Return the Jacobian; in errors, `output_name` names the transform and an output, with `{}` for its index."""
     where = output_name.partition(":")[0]
@@ -138,7 +160,7 @@ async def _jacobian_blocks(
         def check(index: int, rows: Sequence[tuple[Tensor | None, ...]]) -> None:
             _check_rows(rows, output_name.format(index), bool(create_graph))
 
-        by_output = await row_blocks(outputs, points, keeps_history, check if strict else None)
+        by_output = await row_blocks(outputs, points, keeps_history, check if strict else None, concurrency)
         blocks = tuple([block if is_tuple else block[0] for block in by_output])
         return blocks if outputs_are_tuple else blocks[0]
 
@@ -148,6 +170,7 @@ async def row_blocks(
     points: Sequence[Tensor],
     keeps_history: bool,
     check: Callable[[int, Sequence[tuple[Tensor | None, ...]]], None] | None = None,
+    concurrency: int | None = None,
 ) -> list[tuple[Tensor, ...]]:
     """Return for each output the blocks of the Jacobian for all points, row by row.
 
@@ -156,6 +179,7 @@ async def row_blocks(
         points: the tensors to differentiate with respect to.
         keeps_history: record how the blocks are computed.
         check: called with the index of each output and its rows, in which None is an undefined gradient.
+        concurrency: how many rows run at once; None for all where the graph waits.
     """
     blocks: list[tuple[Tensor, ...]] = []
     for index, output in enumerate(outputs):
@@ -163,7 +187,7 @@ async def row_blocks(
         if found is not None:
             blocks.append(found)
             continue
-        rows = await gradient_rows(output, points, create_graph=keeps_history)
+        rows = await gradient_rows(output, points, create_graph=keeps_history, concurrency=concurrency)
         if check is not None:
             check(index, rows)
         blocks.append(

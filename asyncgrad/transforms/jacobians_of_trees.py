@@ -7,6 +7,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
+from ..core.rows import check_concurrency
 from ..core.settings.arguments import check_function, truth
 from ..core.tensor import Tensor
 from .arguments import (
@@ -30,7 +31,12 @@ _HESSIAN = "ag.func.hessian"
 
 
 def jacrev(
-    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    concurrency: int | None = None,
 ) -> Callable[P, Coroutine[object, None, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the result.
 
@@ -39,6 +45,8 @@ def jacrev(
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
         has_aux: `f` returns a pair: that result, and something else to return with the Jacobian.
         holomorphic: `f` is a holomorphic function of complex numbers, and what is returned its complex derivatives.
+        concurrency: how many of the backward passes run at once; None for all where the graph has to wait, and one
+            where it only computes. What is to be differentiated again is computed by one after the other.
 
     Returns:
         An `async def` with the arguments of `f`. With `has_aux` it returns `(jacobian, aux)`, else the Jacobian: a tree
@@ -60,11 +68,16 @@ def jacrev(
         array([[ 6.,  0.],
                [ 0., 12.]])
     """
-    return _jacobian_function("jacrev", f, argnums, has_aux, holomorphic, _rows_of_jacobian)
+    return _jacobian_function("jacrev", f, argnums, has_aux, holomorphic, concurrency, _rows_of_jacobian)
 
 
 def jacfwd(
-    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    concurrency: int | None = None,
 ) -> Callable[P, Coroutine[object, None, Any]]:
     """Return an async function that returns the Jacobian of `f`, by one backward for each element of the arguments.
 
@@ -75,6 +88,7 @@ def jacfwd(
         argnums: as for `jacrev`.
         has_aux: as for `jacrev`.
         holomorphic: as for `jacrev`.
+        concurrency: as for `jacrev`.
 
     Returns:
         As `jacrev`.
@@ -91,11 +105,16 @@ def jacfwd(
         >>> ag.run(main())
         array([0., 1., 2.])
     """
-    return _jacobian_function("jacfwd", f, argnums, has_aux, holomorphic, _columns_of_jacobian)
+    return _jacobian_function("jacfwd", f, argnums, has_aux, holomorphic, concurrency, _columns_of_jacobian)
 
 
 def hessian(
-    f: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+    concurrency: int | None = None,
 ) -> Callable[P, Coroutine[object, None, Any]]:
     """Return an async function that returns the Hessian of `f`.
 
@@ -104,6 +123,7 @@ def hessian(
         argnums: as for `jacrev`.
         has_aux: `f` returns a pair: that result, and something else to return with the Hessian.
         holomorphic: as for `jacrev`.
+        concurrency: as for `jacrev`.
 
     Returns:
         An `async def` with the arguments of `f`. With `has_aux` it returns `(hessian, aux)`, else the Hessian: a tree
@@ -127,9 +147,10 @@ def hessian(
     check_function(f, "ag.func.hessian", argnums)
     check_argnums(argnums)
     has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
+    at_once = check_concurrency(concurrency)
 
     def again(other: Callable[..., object]) -> Callable[..., Any]:
-        return hessian(other, argnums, has_aux, holomorphic=holomorphic)
+        return hessian(other, argnums, has_aux, holomorphic=holomorphic, concurrency=at_once)
 
     @named_after(f, _HESSIAN, "Hessian", argnums, again)
     async def second_derivatives(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -137,37 +158,39 @@ def hessian(
         with transform_call.recording() as keeps_history:
             points = transform_call.new_points(keeps_history)
             outputs = await transform_call(*points)
-            if holomorphic:
-                _require_holomorphic(points, outputs, _HESSIAN)
-            else:
-                require_real(outputs, f"{_HESSIAN}: output {{}} of the function")
-                require_real(points, f"{_HESSIAN}: the gradient of the function with respect to input {{}}")
-            blocks = await _second_derivatives(outputs, points, keeps_history, holomorphic)
-        hessians = []
-        for rows in blocks:
-            packed = [_pack_block(transform_call, row, argnums, keeps_history) for row in rows]
-            trees = transform_call.containers_like_points(packed)
-            hessians.append(trees if isinstance(argnums, tuple) else trees[0])
-        found = transform_call.like_outputs(hessians)
+            _require_twice(points, outputs, holomorphic)
+            blocks = await _second_derivatives(outputs, points, keeps_history, holomorphic, at_once)
+        packed = [_pack_hessian(transform_call, rows, argnums, keeps_history) for rows in blocks]
+        found = transform_call.like_outputs(packed)
         return (found, transform_call.aux(keeps_history)) if has_aux else found
 
     return second_derivatives
 
 
-#: Takes the points, the outputs computed from them, and whether the blocks are to keep their history.
-Blocks = Callable[[Sequence[Tensor], Sequence[Tensor], bool], Coroutine[object, None, Sequence[Sequence[Tensor]]]]
+#: Takes the points, the outputs computed from them, whether the blocks are to keep their history, and how many backward
+#: passes run at once.
+Blocks = Callable[
+    [Sequence[Tensor], Sequence[Tensor], bool, int | None], Coroutine[object, None, Sequence[Sequence[Tensor]]]
+]
 
 
 def _jacobian_function(
-    name: str, f: Callable[P, object], argnums: Argnums, has_aux: bool, holomorphic: bool, compute: Blocks
+    name: str,
+    f: Callable[P, object],
+    argnums: Argnums,
+    has_aux: bool,
+    holomorphic: bool,
+    concurrency: int | None,
+    compute: Blocks,
 ) -> Callable[P, Coroutine[object, None, Any]]:
     where = f"ag.func.{name}"
     check_function(f, where, argnums)
     check_argnums(argnums)
     has_aux, holomorphic = truth(has_aux, "has_aux"), truth(holomorphic, "holomorphic")
+    at_once = check_concurrency(concurrency)
 
     def again(other: Callable[..., object]) -> Callable[..., Any]:
-        return _jacobian_function(name, other, argnums, has_aux, holomorphic, compute)
+        return _jacobian_function(name, other, argnums, has_aux, holomorphic, at_once, compute)
 
     @named_after(f, where, "Jacobian", argnums, again)
     async def first_derivatives(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -179,7 +202,7 @@ def _jacobian_function(
                 _require_holomorphic(points, outputs, where)
             else:
                 require_real(outputs, f"{where}: output {{}} of the function")
-            blocks = await compute(points, outputs, keeps_history)
+            blocks = await compute(points, outputs, keeps_history, at_once)
         found = transform_call.like_outputs(
             [_pack_block(transform_call, block, argnums, keeps_history) for block in blocks]
         )
@@ -193,16 +216,33 @@ def _require_holomorphic(points: Sequence[Tensor], outputs: Sequence[Tensor], wh
     require_complex(outputs, f"{where}: with holomorphic=True the result")
 
 
+def _require_twice(points: Sequence[Tensor], outputs: Sequence[Tensor], holomorphic: bool) -> None:
+    """Raise unless a Hessian is defined: all is complex, or all is real."""
+    if holomorphic:
+        _require_holomorphic(points, outputs, _HESSIAN)
+    else:
+        require_real(outputs, f"{_HESSIAN}: output {{}} of the function")
+        require_real(points, f"{_HESSIAN}: the gradient of the function with respect to input {{}}")
+
+
+def _pack_hessian(
+    transform_call: TransformCall, rows: Sequence[Sequence[Tensor]], argnums: Argnums, keeps_history: bool
+) -> Any:
+    packed = [_pack_block(transform_call, row, argnums, keeps_history) for row in rows]
+    trees = transform_call.containers_like_points(packed)
+    return trees if isinstance(argnums, tuple) else trees[0]
+
+
 def _pack_block(transform_call: TransformCall, block: Sequence[Tensor], argnums: Argnums, keeps_history: bool) -> Any:
     trees = transform_call.like_points(block, keeps_history)
     return trees if isinstance(argnums, tuple) else trees[0]
 
 
 async def _rows_of_jacobian(
-    points: Sequence[Tensor], outputs: Sequence[Tensor], keeps_history: bool
+    points: Sequence[Tensor], outputs: Sequence[Tensor], keeps_history: bool, concurrency: int | None
 ) -> Sequence[Sequence[Tensor]]:
     """Return for each output the blocks of the Jacobian for all inputs, row by row."""
-    blocks = await row_blocks(outputs, points, keeps_history) if points else [()] * len(outputs)
+    blocks = await row_blocks(outputs, points, keeps_history, None, concurrency) if points else [()] * len(outputs)
     # A gradient is the conjugate of the derivative; that of a real function has no imaginary part.
     return [
         conjugates(block) if output.dtype.kind == "c" else block for output, block in zip(outputs, blocks, strict=True)
@@ -210,7 +250,11 @@ async def _rows_of_jacobian(
 
 
 async def _second_derivatives(
-    outputs: Sequence[Tensor], points: Sequence[Tensor], keeps_history: bool, holomorphic: bool
+    outputs: Sequence[Tensor],
+    points: Sequence[Tensor],
+    keeps_history: bool,
+    holomorphic: bool,
+    concurrency: int | None,
 ) -> Sequence[Sequence[Sequence[Tensor]]]:
     """Return for each output, and each point, the blocks of the Hessian for all points."""
     if not points:
@@ -218,15 +262,15 @@ async def _second_derivatives(
     found = []
     for gradient in await row_blocks(outputs, points, True):
         if holomorphic:
-            rows = await row_blocks(conjugates(gradient), points, keeps_history)
+            rows = await row_blocks(conjugates(gradient), points, keeps_history, None, concurrency)
             found.append([conjugates(row) for row in rows])
         else:
-            found.append(await row_blocks(gradient, points, keeps_history))
+            found.append(await row_blocks(gradient, points, keeps_history, None, concurrency))
     return found
 
 
 async def _columns_of_jacobian(
-    points: Sequence[Tensor], outputs: Sequence[Tensor], keeps_history: bool
+    points: Sequence[Tensor], outputs: Sequence[Tensor], keeps_history: bool, concurrency: int | None
 ) -> Sequence[Sequence[Tensor]]:
     """Return for each output the blocks of the Jacobian for all inputs, column by column."""
     # `grad_outputs @ J` is linear in `grad_outputs`, so the gradient of each of its elements is a column of J; both
@@ -236,7 +280,10 @@ async def _columns_of_jacobian(
     by_point = []
     for point, product in zip(points, grad_inputs, strict=True):
         columns = await gradient_rows(
-            zeros_like_tensor(point) if product is None else product, grad_outputs, create_graph=keeps_history
+            zeros_like_tensor(point) if product is None else product,
+            grad_outputs,
+            create_graph=keeps_history,
+            concurrency=concurrency,
         )
         by_point.append(
             [

@@ -117,6 +117,7 @@ ALLOWED = {
         "DataParallel.__call__, *",
         "Function.apply, *",
         "Function.backward, *",
+        "Function.backward_batch, *",
         "Function.forward, *",
         "Function.setup_context, *",
         "Function.vjp, *",

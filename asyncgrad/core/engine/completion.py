@@ -14,7 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, final
 
 from ...errors import GraphError
-from ..settings.context import CURRENT_GRAPH_TASK
+from ..settings.context import CURRENT_GRAPH_TASK, ROW
 from .notes import add_note
 
 if TYPE_CHECKING:
@@ -192,6 +192,10 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     task = CURRENT_GRAPH_TASK.get()
     if task is not None and task.is_running:
         task.complete_with().warnings.process(str(message), category)
+        return
+    row = ROW.get()
+    if row is not None and row.keep_warning(str(message), category):
+        # The code that waits for it is not on this stack.
         return
     frame = _caller()
     if frame is None:

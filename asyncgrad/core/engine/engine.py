@@ -24,7 +24,7 @@ from .driver import drive, drive_blocking
 from .exec_info import ExecInfos, init_if_whole, init_stepwise
 from .failure_callbacks import complete_with_error
 from .fast_path import FastPath
-from .graph_task import GraphTask
+from .graph_task import GraphTask, release_within
 from .instruments import observe_steps
 from .observation import LOG_IS_ENABLED, observe, observers_in_use
 from .released import explain_release, remember_release
@@ -113,6 +113,28 @@ class Engine:
         finally:
             graph_task.close()
 
+    @staticmethod
+    async def release(roots: Sequence[Edge], inputs: Sequence[Edge], *, until_success: bool) -> None:
+        """Release what a backward from `roots` would release; suspends before that when the time budget is spent.
+
+        Args:
+            roots: the edges that it starts from.
+            inputs: limits it to the nodes that lead there.
+            until_success: leave that to the backward that this is called in, if there is one, until its success.
+        """
+        root = roots[0].node if len(roots) == 1 else GraphRoot(roots, [None] * len(roots))
+        assert root is not None
+        limits = init_if_whole(root, inputs, False) or await _find_limits(root, inputs, False)
+        nodes = (await _find_runs(root, limits)).own
+        release_within(_outer_task() if until_success else None, nodes or {})
+
+
+def _outer_task() -> GraphTask | None:
+    """Return the backward in whose body, hook or callback this is called, if there is one."""
+    running: Any = CURRENT_GRAPH_TASK.get()
+    # Else the caller is a task that a body started and that has outlived the backward of that body.
+    return running if running is not None and running.is_running else None
+
 
 def _note_failure(graph_task: GraphTask, error: BaseException) -> None:
     """Roll a backward back after a failure, and show its observers the error."""
@@ -175,11 +197,7 @@ def _make_graph_task(
 ) -> GraphTask:
     root, input_nr, grad = start
     assert root is not None
-    running: Any = CURRENT_GRAPH_TASK.get()
-    outer: GraphTask | None = running
-    if outer is not None and not outer.is_running:
-        # The caller is a task that a body started and that has outlived the backward of that body.
-        outer = None
+    outer = _outer_task()
     context = contextvars.copy_context()
     graph_task = GraphTask(
         root,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .instruments import ObservedSteps
 
-__all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask"]
+__all__ = ["CPU_DEVICE", "NO_DEVICE", "GraphTask", "release_within"]
 
 #: The `owner` of a backward that no node's body called.
 NO_DEVICE = -2
@@ -296,15 +296,7 @@ class GraphTask:
             own = {}
             for _ in collect_runs(own, self.root, limits):
                 pass
-        nodes, outer = own | kept.nested, self.outer
-        if outer is None or not outer.is_running:
-            release_all(nodes)
-            return
-        # Bodies in several threads may do so at a time.
-        with COMPLETION_LOCK:
-            if outer.to_release is None:
-                outer.to_release = ToRelease(None)
-            outer.to_release.nested.update(nodes)
+        release_within(self.outer, own | kept.nested)
 
     def finish(self) -> list[Any]:
         """Finish the executor once nothing is left to run; return the captures. Calling it again does nothing more.
@@ -494,3 +486,20 @@ class GraphTask:
             if not self.is_running:
                 completion.resolve(self.captured_grads, self.has_error)
         return completion
+
+
+def release_within(outer: GraphTask | None, nodes: dict[Node, None]) -> None:
+    """Release nodes now; or leave that to the backward that runs around, until its success.
+
+    Args:
+        outer: that backward, if there is one.
+        nodes: the nodes.
+    """
+    if outer is None or not outer.is_running:
+        release_all(nodes)
+        return
+    # Bodies in several threads may do so at a time.
+    with COMPLETION_LOCK:
+        if outer.to_release is None:
+            outer.to_release = ToRelease(None)
+        outer.to_release.nested.update(nodes)

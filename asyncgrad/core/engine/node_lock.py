@@ -11,6 +11,8 @@ end:
 - A body that holds the lock calls a backward that runs through the same node: the inner NodeTask gets the lock as well.
 - Two bodies each wait, in a backward of their own, for the node that the other one holds: the later one gets the lock.
   Both bodies are suspended at an `await` then, as in the first case.
+- A node that is `concurrent` admits together all backward passes that keep the graph, and one whose rule takes several
+  rows those that run together. One that releases the graph waits for all of them, and has the lock alone.
 - A blocking backward would block the event loop that is to run the holder's body: it raises a BlockingError.
 - The holder's event loop was closed in mid-backward: that body never goes on, and the lock counts as free.
 """
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...errors import BlockingError
 from ..graph.naming import identify
-from ..settings.context import BLOCKING, LOOP_BELOW
+from ..settings.context import BLOCKING, LOOP_BELOW, ROW
 from .loops import OneShotEvent, loop_thread, running_loop
 
 if TYPE_CHECKING:
@@ -65,25 +67,29 @@ _LOCK_TABLE = _LockTable()
 class Contention:
     """The queue and the further holders of a lock; a lock has one while several GraphTasks want it."""
 
-    __slots__ = ("co_holders", "waiters")
+    __slots__ = ("co_holders", "shared", "waiters")
 
     def __init__(self) -> None:
         #: GraphTasks that got the lock although another one holds it, in order. Keys of a dict, for fast removal: a
         #: backward may nest through one node thousands of levels deep.
         self.co_holders: dict[GraphTask, None] = {}
         self.waiters: deque[LockWaiter] = deque()
+        #: What all holders share the lock by; None where one of them has it alone.
+        self.shared: object = None
 
 
 @final
 class LockWaiter:
     """A NodeTask that waits for its node's lock, in a task of a loop or in a thread that it blocks."""
 
-    __slots__ = ("_event", "_thread_event", "blocked_threads", "is_queued", "node", "task")
+    __slots__ = ("_event", "_thread_event", "blocked_threads", "is_queued", "node", "shared", "task")
 
     def __init__(self, task: GraphTask, node: Node, loop: asyncio.AbstractEventLoop | None) -> None:
         self.task: GraphTask = task
         self.node: Node = node
         self.is_queued: bool = False
+        #: Whom it shares the lock with; None where it has to have it alone.
+        self.shared: object = _shared_by(task, node)
         #: The threads that this wait blocks, with all bodies and event loops in them: its own if it blocks, and those
         #: that block for a backward which this NodeTask runs inside of.
         self.blocked_threads: set[int] = set() if loop is not None else {loop_thread() or threading.get_ident()}
@@ -142,6 +148,8 @@ async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
     Raises:
         BlockingError: the caller blocks this thread's event loop, which must run before the lock can be released.
     """
+    if _share(meta, node, task):
+        return
     waiter = LockWaiter(task, node, None if BLOCKING.get() else running_loop())
     try:
         if not _acquire_or_queue(waiter, meta):
@@ -149,6 +157,38 @@ async def acquire(meta: NodeMeta, node: Node, task: GraphTask) -> None:
     except BaseException:
         _leave_queue(waiter, meta)
         raise
+
+
+def _shared_by(task: GraphTask, node: Node) -> object:
+    """Return what a backward shares the lock of a node by, with all others that share it by the same; None for nobody.
+
+    One that releases the graph writes into the node, as one that remembers its answer does.
+    """
+    if not (node.concurrent or node.takes_rows) or not task.keep_graph or (node.is_memoized and task.until_success):
+        return None
+    if node.concurrent:
+        return True
+    row = task.context.get(ROW)
+    return None if row is None or not row.is_here() else row.together
+
+
+def _share(meta: NodeMeta, node: Node, task: GraphTask) -> bool:
+    """Take the lock together with those that hold it, if nobody else waits for it; tell whether it was taken."""
+    shared = _shared_by(task, node)
+    if shared is None:
+        return False
+    with _editing_queues():
+        contention: Any = meta.contention
+        if contention is None:
+            holder = meta.holder
+            if holder is None or not holder.is_running or _shared_by(holder, node) != shared:
+                return False
+            contention = meta.contention = Contention()
+            contention.shared = shared
+        if contention.waiters or contention.shared != shared:
+            return False
+        contention.co_holders[task] = None
+        return True
 
 
 def release(meta: NodeMeta, task: GraphTask) -> None:
@@ -187,6 +227,8 @@ def _acquire_or_queue(waiter: LockWaiter, meta: NodeMeta) -> bool:
         contention: Any = meta.contention
         if contention is None:
             contention = meta.contention = fresh
+            if meta.holder is not None:
+                contention.shared = _shared_by(meta.holder, waiter.node)
         try:
             for holder in _holders(meta):
                 if _cannot_continue(holder, waiter.node):
@@ -199,6 +241,7 @@ def _acquire_or_queue(waiter: LockWaiter, meta: NodeMeta) -> bool:
             cycle = _find_cycle(waiter, meta)
             if cycle is Cycle.THROUGH_A_BODY:
                 contention.co_holders[waiter.task] = None
+                contention.shared = None
                 return True
             if cycle is Cycle.THROUGH_A_THREAD:
                 raise _stall_error(waiter.node)
@@ -219,12 +262,18 @@ def _remove_holder(meta: NodeMeta, contention: Any, task: GraphTask) -> None:
 
 
 def _grant_to_next(meta: NodeMeta, contention: Any) -> None:
-    """Give a free lock to the first waiter that can still be woken."""
-    while meta.holder is None and contention.waiters:
+    """Give a free lock to the first waiter that can still be woken, and to those behind it that share it with that."""
+    while contention.waiters:
         waiter = contention.waiters[0]
+        if meta.holder is not None and (waiter.shared is None or waiter.shared != contention.shared):
+            break
         _unqueue(waiter, contention)
-        if waiter.wake():
-            meta.holder = waiter.task
+        if not waiter.wake():
+            continue
+        if meta.holder is None:
+            meta.holder, contention.shared = waiter.task, waiter.shared
+        else:
+            contention.co_holders[waiter.task] = None
     _drop_if_unused(meta, contention)
 
 
@@ -238,7 +287,8 @@ def _leave_queue(waiter: LockWaiter, meta: NodeMeta) -> None:
         contention: Any = meta.contention
         if waiter.is_queued:
             _unqueue(waiter, contention)
-            _drop_if_unused(meta, contention)
+            # Those behind it may share the lock with those who hold it.
+            _grant_to_next(meta, contention)
 
 
 def _unqueue(waiter: LockWaiter, contention: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, final
 
-from ...errors import GradientTypeError, HookError, HookTypeError
+from ...errors import ChangedTensorError, GradientTypeError, HookError, HookTypeError
 from ..arrays import values
 from ..arrays.current_devices import coroutine_on_device, several_devices
 from ..arrays.current_streams import follow_streams
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .device import Device
     from .graph_task import GraphTask
 
-__all__ = ["NodeTask"]
+__all__ = ["NodeTask", "may_suspend"]
 
 
 @final
@@ -73,16 +73,7 @@ class NodeTask:
 
     def may_suspend(self) -> bool:
         """Tell whether the node has an async body or hook, or anything else that it may have to wait for."""
-        node, meta = self.node, self.node.meta
-        if node.is_async or node.waits_for_saved():
-            return True
-        if has_custom_run(node.device) and (
-            node.device.max_in_flight is not None or is_kind(inspect.iscoroutinefunction, node.device.run_body)
-        ):
-            return True
-        if meta is not None and meta.stream is not None and not meta.stream.is_free():
-            return True
-        return any(is_kind(inspect.iscoroutinefunction, hook) for hook in _all_hooks(node, meta))
+        return may_suspend(self.node)
 
     def prefers_worker(self) -> bool:
         """Tell whether the body should run on a worker, if there is a loop that can wait for it."""
@@ -130,10 +121,12 @@ class NodeTask:
             if not graph_task.keep_graph:
                 node.release_variables()
             return tuple(outputs)
-        except Exception:
+        except Exception as error:
             if hasattr(self, "memoized_run"):
                 # The node has refused what its body has answered: the next try asks again.
                 meta.forget_answer()
+            if node.concurrent:
+                _refuse_write(node, error)
             raise
         finally:
             release(meta, graph_task)
@@ -414,6 +407,29 @@ class NodeTask:
 
     def _describe_hook(self, hook: Callable[..., Any]) -> str:
         return f"{name_hook(hook)} of {identify(self.node)}"
+
+
+def may_suspend(node: Node) -> bool:
+    """Tell whether a node has an async body or hook, or anything else that its run may have to wait for."""
+    meta = node.meta
+    if node.is_async or node.waits_for_saved():
+        return True
+    if has_custom_run(node.device) and (
+        node.device.max_in_flight is not None or is_kind(inspect.iscoroutinefunction, node.device.run_body)
+    ):
+        return True
+    if meta is not None and meta.stream is not None and not meta.stream.is_free():
+        return True
+    return any(is_kind(inspect.iscoroutinefunction, hook) for hook in _all_hooks(node, meta))
+
+
+def _refuse_write(node: Node, error: Exception) -> None:
+    """Raise what the error of a concurrent node means, if it is that of NumPy for a write into what was saved."""
+    if isinstance(error, ValueError) and "read-only" in str(error):
+        raise ChangedTensorError(
+            f"{identify(node)} writes into what it has saved, and says concurrent = True: other runs of it read the "
+            "same memory at that time. Write into a copy, t = t.copy(), or leave out concurrent"
+        ) from error
 
 
 def _move_to_input(grad: TensorBase, target: Node, input_nr: int) -> Any:

@@ -26,6 +26,7 @@ from ..settings.context import (
     CURRENT_GRAPH_TASK,
     GRAD_MODE,
     RECORDING,
+    ROW,
     UNRECORDED,
     Mode,
     Watcher,
@@ -52,6 +53,7 @@ from .function_context import (
     wrap_outputs,
 )
 from .once_differentiable import forbid_derivative
+from .row_rule import answer_rows
 from .saving_node import SavingNode
 
 if TYPE_CHECKING:
@@ -76,6 +78,10 @@ class Function:
     part of it. Each may be an `async def`: with an async forward `apply` returns an awaitable, and an async backward
     suspends only its own node. In the newer form `forward(*args)` takes no `ctx`, and
     `setup_context(ctx, inputs, output)` follows it.
+
+    Where several backward passes run together through one graph, as the rows of a Jacobian do, `concurrent = True` says
+    that `backward` may run for all of them at once. Or `backward_batch(ctx, *grads)` answers for all that are ready in
+    one call: each gradient has a leading axis with the rows, and so have those that it returns.
 
     The gradients that `backward` takes are its own: it may write into them and keep them. An array that it has returned
     it may fill anew in the next call.
@@ -115,7 +121,13 @@ class Function:
     #: service, say. After a failure or a cancellation the next try calls it only where it has not returned, or gets
     #: another gradient. It may depend only on its gradients and on what `forward` has saved, and do nothing else.
     is_memoized = False
+    #: Whether `backward` may run several times at once for one call of `forward`: for the rows of a Jacobian, say, or
+    #: for several backward passes through one graph that is kept. Its hooks may then overlap, too, and what `ctx` has
+    #: saved comes back as tensors without a history, which cannot be written into.
+    concurrent = False
 
+    #: Whether `backward_batch` is defined.
+    _takes_rows = False
     #: Whether `backward` may be a user's, which keeps and writes into gradients: see `Node.is_users`.
     _is_users = True
     #: The error message if a method of this class is wrong, else None.
@@ -124,6 +136,7 @@ class Function:
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls._mistake = next(filter(None, (_find_mistake(cls, name) for name in _METHODS)), None)
+        cls._takes_rows = cls.backward_batch is not Function.backward_batch
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Raise: a Function is applied, not instantiated."""
@@ -148,6 +161,11 @@ class Function:
     def vjp(*args: Any, **kwargs: Any) -> Any:
         """Compute what `backward` does, under another name; define one of the two."""
         raise NotImplementedError("define a static backward(ctx, *grads) in the subclass")
+
+    @staticmethod
+    def backward_batch(*args: Any, **kwargs: Any) -> Any:
+        """Compute what `backward` does for several rows in one call; a subclass may define this beside `backward`."""
+        raise NotImplementedError("define a static backward_batch(ctx, *grads) in the subclass")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -203,7 +221,7 @@ def _bind_arguments(
 
 
 #: The methods that a subclass may define.
-_METHODS = ("forward", "setup_context", "backward", "vjp")
+_METHODS = ("forward", "setup_context", "backward", "vjp", "backward_batch")
 
 
 def _find_mistake(function: type[Function], name: str) -> str | None:
@@ -506,7 +524,9 @@ class FunctionNode(SavingNode):
         self.ctx = FunctionContext(self)
         self.is_async: bool = inspect.iscoroutinefunction(_backward_of(function, checked=False))
         self.is_memoized: bool = function.is_memoized
-        self.stays_on_loop: bool = function.stays_on_loop
+        self.stays_on_loop: bool = function.stays_on_loop or function._takes_rows
+        if function.concurrent:
+            self.ctx._is_shared = True
 
     @property
     def name(self) -> str:
@@ -517,6 +537,16 @@ class FunctionNode(SavingNode):
     def is_traceable(self) -> bool:  # type: ignore[override]
         """The `is_traceable` of the Function."""
         return self.function.is_traceable
+
+    @property
+    def concurrent(self) -> bool:  # type: ignore[override]
+        """The `concurrent` of the Function."""
+        return self.function.concurrent
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the Function has a `backward_batch`."""
+        return self.function._takes_rows
 
     @property
     def is_users(self) -> bool:  # type: ignore[override]
@@ -550,7 +580,9 @@ class FunctionNode(SavingNode):
             if grad is None and ctx.materialize_grads and not slot.was_default_constructed:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
-        gradients = tensors if self._output_trees is None else unflatten_each(self._output_trees, tensors)
+        if self.function._takes_rows and (row := ROW.get()) is not None and not is_grad_enabled() and row.is_here():
+            return row.ask(self, tensors, functools.partial(answer_rows, self))
+        gradients = self._like_outputs(tensors)
         if self.is_async:
             # An async backward awaits its saved tensors itself.
             result = backward(ctx, *gradients)
@@ -563,27 +595,40 @@ class FunctionNode(SavingNode):
     async def _await_result(self, result: Awaitable[Any], given: Sequence[Any]) -> tuple[Any, ...]:
         return self._check_result(await result, given)
 
-    def _check_result(self, result: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+    def _like_outputs(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """Return gradients of the leaves of the outputs in the trees of the outputs."""
+        return tensors if self._output_trees is None else unflatten_each(self._output_trees, tensors)
+
+    def answer_batch(self, tensors: Sequence[Any]) -> Any:
+        """Return what `backward_batch` does for gradients of the leaves of the outputs, with a leading axis."""
+        grads = self._like_outputs(tensors)
+        return self.run_backward(functools.partial(self.function.backward_batch, self.ctx, *grads))
+
+    def check_batch(self, result: Any) -> tuple[Any, ...]:
+        """Check what `backward_batch` returned, but its rows; return the gradients of the tensor arguments."""
+        return self._check_result(result, (), "backward_batch")
+
+    def _check_result(self, result: Any, given: Sequence[Any], rule: str = "backward") -> tuple[Any, ...]:
         """Check what backward returned, given the gradients `given`; return the gradients of the tensor arguments."""
         grads = tuple(result) if self._is_for_each_argument(result) else (result,)
         if len(grads) > self._arguments and all(grad is None for grad in grads[self._arguments :]):
             grads = grads[: self._arguments]
         if len(grads) != self._arguments:
-            raise self._count_error(len(grads))
+            raise self._count_error(len(grads), rule)
         if self._argument_trees is not None:
-            grads = self._leaves_like_arguments(grads)
+            grads = self._leaves_like_arguments(grads, rule)
         edges = self._argument_edges
         for index, grad in enumerate(grads):
             if grad is None:
                 continue
             if index not in edges:
                 raise InvalidGradientError(
-                    f"{self._subject()} {describe(grad)} for {self._argument_name(index)} of forward, "
+                    f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward, "
                     "which was no tensor: return None there"
                 )
             if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_device_array(grad)):
                 raise GradientTypeError(
-                    f"{self._subject()} {describe(grad)} for {self._argument_name(index)} of forward: "
+                    f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward: "
                     "return a tensor, an array or None"
                 )
         if len(edges) != len(grads):
@@ -604,16 +649,16 @@ class FunctionNode(SavingNode):
         cls = self._argument_trees[0].cls
         return type(result) is not cls or (len(result) == 1 and (result[0] is None or type(result[0]) is cls))
 
-    def _count_error(self, count: int) -> InvalidGradientError:
+    def _count_error(self, count: int, rule: str) -> InvalidGradientError:
         trees = self._argument_trees
         cls = None if trees is None or self._arguments != 1 else trees[0].cls
         of_tree = "" if cls is None else f"; the gradient of the argument is a {cls.__name__}, as the argument is"
         return InvalidGradientError(
-            f"{self._subject()} {values.counted(count, 'gradient')}, and forward took "
+            f"{self._subject(rule)} {values.counted(count, 'gradient')}, and forward took "
             f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none{of_tree}"
         )
 
-    def _leaves_like_arguments(self, grads: Sequence[Any]) -> tuple[Any, ...]:
+    def _leaves_like_arguments(self, grads: Sequence[Any], rule: str) -> tuple[Any, ...]:
         """Return the gradients of the leaves of the arguments, given those of the arguments.
 
         Raises:
@@ -622,7 +667,7 @@ class FunctionNode(SavingNode):
         assert self._argument_trees is not None
         found: list[Any] = []
         for index, (grad, structure) in enumerate(zip(grads, self._argument_trees, strict=True), 1):
-            what = f"the gradient that {self._subject()} for argument {index}"
+            what = f"the gradient that {self._subject(rule)} for argument {index}"
             try:
                 found += leaves_like(structure, grad, what, "the argument", allows_none=True)
             except ArgumentError as error:
@@ -660,8 +705,8 @@ class FunctionNode(SavingNode):
             results[index] = grad
         return tuple(results)
 
-    def _subject(self) -> str:
-        return f"{self.function.__name__}.backward ({number_of(self)}) returned"
+    def _subject(self, rule: str = "backward") -> str:
+        return f"{self.function.__name__}.{rule} ({number_of(self)}) returned"
 
 
 def _backward_of(function: type[Function], *, checked: bool) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from ..graph.saved import Saved, output_alias, released_error, version_of
 from ..ops.indexing import part
 from ..settings.arguments import must_be, takes, truth
 from ..settings.awaiting import finish
+from ..settings.context import GRAD_MODE
 from ..tree.registry import container_type
 from ..tree.structure import TreeStructure, flatten_each, leaves
 from ..views.history import check_write, rebase
@@ -81,6 +82,9 @@ class FunctionContext:
         #: Set by forward, as in PyTorch: whether the output is a view of the one tensor argument and nothing else, so
         #: that it may be written into, and its history regenerated from its location.
         self._is_pure_view = False
+
+    #: Whether saved tensors can only be read: other runs of a concurrent backward read them at the same time.
+    _is_shared = False
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Save tensors for backward: arguments, outputs or intermediate results of forward; None stays None.
@@ -145,18 +149,31 @@ class FunctionContext:
         """
         if self._loaded is not None:
             return self._loaded
-        return tuple(unpack_now(*_saved_by(self), "await ctx.load_saved() in place of ctx.saved_tensors"))
+        found = tuple(unpack_now(*_saved_by(self), "await ctx.load_saved() in place of ctx.saved_tensors"))
+        return tuple(map(_read_only, found)) if self._is_shared and not GRAD_MODE.get() else found
 
     async def load_saved(self) -> tuple[Any, ...]:
         """Return `saved_tensors`; suspend if unpacking must be awaited."""
         if self._loaded is not None:
             return self._loaded
-        found = unpack_all(*_saved_by(self))
-        return tuple(await finish(found))
+        found = tuple(await finish(unpack_all(*_saved_by(self))))
+        return tuple(map(_read_only, found)) if self._is_shared and not GRAD_MODE.get() else found
 
 
 # Function.apply and FunctionNode use a context through the functions below. As methods, they would take names that a
 # user may give to attributes.
+
+
+def _read_only(saved: Any) -> Any:
+    """Return a saved tensor that raises at each write, without a history; None stays None.
+
+    An array of a device, which cannot be protected, stays as it is.
+    """
+    if not isinstance(saved, TensorBase) or not isinstance(saved._data, np.ndarray):
+        return saved
+    view = saved._data.view()
+    view.flags.writeable = False
+    return type(saved)(view, None, 0, saved._device)
 
 
 def _saved_by(ctx: FunctionContext) -> tuple[Node, tuple[Saved | Packed, ...]]:

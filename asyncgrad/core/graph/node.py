@@ -203,6 +203,10 @@ class Node:
     #: again: see `Function.is_memoized`.
     is_memoized = False
 
+    #: Whether `apply` may run several times at once, for several backward passes through one graph that is kept, as for
+    #: the rows of a Jacobian: see `Function.concurrent`.
+    concurrent: bool = False
+
     #: Whether `apply` is a user's function, which may keep gradients and write into them: see `ownership.py`.
     is_users = True
     #: Whether `when_unpacked` awaits the saved tensors apart from the computation. Otherwise `apply` does both.
@@ -274,6 +278,11 @@ class Node:
     def name(self) -> str:
         """The name that errors and drawings show."""
         return type(self).__name__
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the body can answer for several rows in one call: see `Function.backward_batch`."""
+        return False
 
     @property
     def num_inputs(self) -> int:

@@ -24,7 +24,7 @@ from ..engine.await_stack import NAMED_WAITS, named_wait, suspended_frames
 from ..engine.eager_task import EagerTask
 from ..engine.loops import OneShotEvent, wait_through_cancellation
 from ..settings.arguments import must_be
-from ..settings.context import BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, TRAINING_STEPS
+from ..settings.context import BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, ROW, TRAINING_STEPS
 from ..settings.loop_turn import HERE
 from .callers import URGENCY, Urgency, calling_backward, current_urgency, most_urgent, tell_profiles
 
@@ -56,6 +56,8 @@ class BatchOwner:
     key: Callable[[Any], Hashable] | None
     #: Strong references: asyncio itself holds tasks weakly.
     running: set[EagerTask]
+    #: What has to be asleep for nothing else to run, beside the drivers of the backward passes that have called.
+    schedulers: Sequence[DepthScheduler] = ()
 
     def note_closed(self, batch: Batch) -> None:
         """Note that a batch takes no further item."""
@@ -94,6 +96,7 @@ def _leave_backward() -> None:
     CURRENT_NODE.set(None)
     TRAINING_STEPS.set(())
     BLOCKING.set(False)
+    ROW.set(None)
 
 
 @final
@@ -134,7 +137,7 @@ class Batch:
         self._places: dict[_Place, None] = {}
         #: That of the first caller, which the request runs in.
         self._context = make_context()
-        self._schedulers: set[DepthScheduler] = set()
+        self._schedulers: set[DepthScheduler] = set(owner.schedulers)
         self._calls = self._calls_seen = self._quiet = self._looks = 0
         #: Done once all have gone on who waited for the loop to turn at the first look.
         self._in_line: asyncio.Future[None] | None = None

@@ -16,7 +16,7 @@ import numpy as np
 from .arguments import truth
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 
 __all__ = [
     "ANOMALY",
@@ -32,6 +32,8 @@ __all__ = [
     "LOOP_BELOW",
     "RECOMPUTING",
     "RECORDING",
+    "ROW",
+    "RowLike",
     "SAVED_TENSORS_HOOKS",
     "COPY_ON_WRITE",
     "TRAINING_STEPS",
@@ -85,6 +87,25 @@ class LoopBelow(NamedTuple):
 
     stack: int
     loop: int
+
+
+class RowLike(Protocol):
+    """The part of one of several backward passes through one graph, which run together, that nodes and warnings use."""
+
+    @property
+    def together(self) -> object:
+        """What the backward passes that run together have in common."""
+
+    def is_here(self) -> bool:
+        """Tell whether the running event loop is that of these backward passes."""
+
+    def ask(
+        self, node: Any, grads: Sequence[Any], answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]
+    ) -> Awaitable[Any]:
+        """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together."""
+
+    def keep_warning(self, message: str, category: type[Warning]) -> bool:
+        """Keep a warning until it can be issued where the rows are awaited; return False once they have ended."""
 
 
 class RunningBackward(Protocol):
@@ -168,6 +189,8 @@ BLOCKING: ContextVar[bool] = ContextVar("asyncgrad_blocking", default=False)
 IN_TRANSFORM: ContextVar[bool] = ContextVar("asyncgrad_in_transform", default=False)
 #: The training steps, one of an optimizer, that a backward called from this context belongs to.
 TRAINING_STEPS: ContextVar[tuple[TrainingStepLike, ...]] = ContextVar("asyncgrad_training_steps", default=())
+#: The backward that this context belongs to, if it is one of several that run together, one for each row of a batch.
+ROW: ContextVar[RowLike | None] = ContextVar("asyncgrad_row", default=None)
 #: Set in a thread that continues, on a stack of its own, the work of a thread that runs an event loop.
 LOOP_BELOW: ContextVar[LoopBelow | None] = ContextVar("asyncgrad_loop_below", default=None)
 

@@ -16,7 +16,7 @@ from asyncgrad.graph import Edge, GradientEdge, InputMetadata, Node
 from tests.support.functions import awaiting, calling
 from tests.support.graphs import nodes_below
 
-__all__ = ["GRAPHS", "Watch", "WatchedNode", "is_at_rest", "saving"]
+__all__ = ["AwaitingNode", "GRAPHS", "Watch", "WatchedNode", "is_at_rest", "saving"]
 
 
 class Watch:

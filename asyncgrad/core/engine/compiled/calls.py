@@ -147,6 +147,8 @@ def is_traced(node: Any) -> bool:
         and node.is_traceable
         # A NodeTask looks whether it has answered already.
         and not node.is_memoized
+        # One of several rows that run together waits there for the others.
+        and not node.takes_rows
         and not node.is_async
         and not (meta.pre_hooks or meta.post_hooks or meta.tensor_pre_hooks or meta.retains_grad_hooks)
         and meta.holder is None

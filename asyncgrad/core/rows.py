@@ -1,0 +1,392 @@
+"""Rows together: several backward passes through one graph, one for each row of a batch of gradients, run at once.
+
+Rows that wait run together, so that a Jacobian takes about as long as one row. Rows that only compute run one after the
+other: together they would take as long, and more memory. Each row is a backward of its own, in a task of its own, whose
+sums are made in the order that they always have. A node lets rows through one by one, unless it says that it is
+`concurrent`, or takes all rows that are ready in one call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+
+from .engine.completion import DelayWarningHandler
+from .engine.eager_task import EagerTask
+from .engine.exec_info import STEP
+from .engine.loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
+from .engine.node_task import may_suspend
+from .engine.notes import add_note
+from .engine.task_group import DepthScheduler
+from .requests.batch import Batch, BatchOwner, Reason
+from .settings.arguments import whole_number
+from .settings.context import BLOCKING, ROW
+from .settings.loop_turn import keep_pace
+
+if TYPE_CHECKING:
+    from .graph.node import Node
+
+__all__ = ["check_concurrency", "rows_at_once", "run_rows", "run_together"]
+
+T = TypeVar("T")
+
+
+def check_concurrency(concurrency: Any) -> int | None:
+    """Return how many rows may run at once; None for all that wait.
+
+    Raises:
+        ArgumentTypeError: it is neither an int nor None.
+        ArgumentError: it is less than 1.
+    """
+    return None if concurrency is None else whole_number(concurrency, "concurrency", 1)
+
+
+async def run_rows(
+    run: Callable[[int], Coroutine[object, None, T]],
+    count: int,
+    roots: Sequence[Node | None],
+    *,
+    concurrency: int | None,
+    create_graph: bool,
+) -> list[T]:
+    """Run a backward for each row; return their results in order.
+
+    If rows fail, the error is that of the first of them, as if they had run one after the other; later ones are
+    cancelled, and have ended then. Suspends as the backward passes do.
+
+    Args:
+        run: runs the backward of a row, which must keep the graph.
+        count: how many rows there are.
+        roots: the nodes that the backward passes start from.
+        concurrency: how many rows run at once; None for all if the graph may have to wait, and one if not.
+        create_graph: whether the backward passes are recorded. Then they run one after the other, so that what they
+            record has the same order each time.
+    """
+    limit = await rows_at_once(count, roots, concurrency, create_graph)
+    return [await run(index) for index in range(count)] if limit == 1 else await run_together(run, count, limit)
+
+
+async def rows_at_once(count: int, roots: Iterable[Node | None], concurrency: int | None, create_graph: bool) -> int:
+    """Return how many rows run at once: see `run_rows`. Suspends when the time budget is spent."""
+    if create_graph or count == 1 or concurrency == 1 or not _can_wait():
+        return 1
+    facts = _GraphFacts()
+    for _ in facts.look_at(roots):
+        await keep_pace()
+    if facts.retains_grad:
+        # A tensor adds up the gradients of the rows that it retains, in the order of their ends.
+        return 1
+    if concurrency is None:
+        return count if facts.waits else 1
+    return min(concurrency, count)
+
+
+def _can_wait() -> bool:
+    """Tell whether there is an event loop to run rows on, or may be one."""
+    return not loop_is_running() if BLOCKING.get() else asyncio._get_running_loop() is not None
+
+
+async def run_together(run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int) -> list[T]:
+    """Run rows, at most `limit` at once: see `run_rows`."""
+    group = _RowGroup(run, count, limit)
+    return run_on_own_loop(group.run()) if BLOCKING.get() else await group.run()
+
+
+@final
+class _GraphFacts:
+    """What is asked of a graph before rows run through it."""
+
+    __slots__ = ("retains_grad", "waits")
+
+    def __init__(self) -> None:
+        #: Whether a node may have to wait, or takes several rows in one call.
+        self.waits = False
+        #: Whether a tensor retains its gradient.
+        self.retains_grad = False
+
+    def look_at(self, roots: Iterable[Node | None]) -> Iterator[None]:
+        """Look at all nodes below the roots; a generator that pauses now and then."""
+        stack = [root for root in roots if root is not None]
+        seen = set(stack)
+        steps = 0
+        while stack:
+            node = stack.pop()
+            steps += 1
+            if not steps % STEP:
+                yield
+            if node.meta is not None:
+                self.retains_grad = self.retains_grad or bool(node.meta.retains_grad_hooks)
+                self.waits = self.waits or node.takes_rows or may_suspend(node)
+            for target in node.next_nodes:
+                if target is not None and target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+
+
+@final
+class _RowGroup(Generic[T]):
+    """The rows that run together, and those that have yet to start.
+
+    Args:
+        run: runs the backward of a row.
+        count: how many rows there are.
+        limit: how many may run at once.
+    """
+
+    __slots__ = (
+        "_end",
+        "_error",
+        "_limit",
+        "_results",
+        "_rows",
+        "_run",
+        "_running",
+        "_together",
+        "_wake",
+    )
+
+    def __init__(self, run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int) -> None:
+        self._run = run
+        self._limit = limit
+        #: Rows from here on do not run: their number, or the first row that has failed.
+        self._end = count
+        self._error: BaseException | None = None
+        self._results: dict[int, T] = {}
+        #: All rows that have started, with the warnings that they keep.
+        self._rows: list[_Row] = []
+        #: Strong references: asyncio itself holds tasks weakly.
+        self._running: dict[EagerTask, int] = {}
+        self._wake: OneShotEvent | None = None
+
+    async def run(self) -> list[T]:
+        """Run all rows; return their results in order, or raise the error of the first one that has failed."""
+        loop = running_loop()
+        self._together = _Together(loop)
+        try:
+            while self._running or len(self._rows) < self._end:
+                await self._start_rows(loop)
+                while self._running and (len(self._running) >= self._limit or len(self._rows) >= self._end):
+                    await self._wait()
+        except BaseException as error:
+            await self._end_all(error)
+            raise
+        finally:
+            for row in self._rows:
+                row.is_running = False
+        for row in self._rows[: self._end + 1]:
+            row.warnings.replay()
+        failure, self._error = self._error, None
+        if failure is None:
+            return [self._results[index] for index in range(self._end)]
+        try:
+            raise failure
+        finally:
+            # The traceback of the error refers to this frame: leave no cycle.
+            del failure
+
+    async def _start_rows(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start as many rows as may run, each as far as its first wait."""
+        # Until all have been started, no request is sent that others of them could join.
+        self._together.begin_to_start()
+        try:
+            while len(self._running) < self._limit and len(self._rows) < self._end:
+                index, row = len(self._rows), _Row(self._together)
+                context = copy_context()
+                context.run(ROW.set, row)
+                name = f"row {index}"
+                task = EagerTask(self._run(index), loop=loop, context=context, name=name, on_end=self._on_end)
+                self._rows.append(row)
+                self._running[task] = index
+                task.start()
+                # It may hold an error, whose traceback refers to this frame.
+                del task
+                await keep_pace()
+        finally:
+            self._together.end_to_start()
+
+    async def _wait(self) -> None:
+        """Wait until a row has ended."""
+        self._wake = OneShotEvent(running_loop())
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+    def _on_end(self, task: EagerTask) -> None:
+        index = self._running.pop(task)
+        if self._wake is not None:
+            self._wake.set()
+        if task.cancelled():
+            error: BaseException | None = task.cancelled_by or asyncio.CancelledError(f"row {index} was cancelled")
+        else:
+            error = task.exception()
+        if error is None:
+            self._results[index] = task.result()
+        elif index < self._end:
+            self._fail(index, error)
+        elif self._error is not None and not task.cancelled():
+            _note_other(self._error, index, error)
+
+    def _fail(self, index: int, error: BaseException) -> None:
+        """Note the first error so far, and cancel the rows behind it; those ahead of it go on, and may fail as well."""
+        other, self._end = self._end, index
+        if self._error is not None and not isinstance(self._error, asyncio.CancelledError):
+            _note_other(error, other, self._error)
+        self._error = error
+        for task, running in self._running.items():
+            if running > index and not task.cancelling():
+                task.cancel()
+
+    async def _end_all(self, error: BaseException) -> None:
+        """Cancel all rows after a cancellation, and wait for their end; or close them where nothing can be awaited."""
+        self._error, self._end = error, -1
+        try:
+            if isinstance(error, GeneratorExit):
+                self._close_all()
+                return
+            for task in self._running:
+                # A loop that ends cancels all tasks alike; a second request would interrupt a body's clean-up.
+                if not task.cancelling():
+                    task.cancel()
+            interrupted = await wait_through_cancellation(lambda: not self._running, self._wait)
+            if interrupted is not None and not isinstance(error, asyncio.CancelledError):
+                raise interrupted
+        finally:
+            # As in `run`.
+            self._error = None
+            del error
+
+    def _close_all(self) -> None:
+        """Close the rows that still run, without the event loop; then raise the first error of a clean-up."""
+        refused: BaseException | None = None
+        while self._running:
+            task, _ = self._running.popitem()
+            try:
+                task.close()
+            except BaseException as raised:
+                refused = refused or raised
+            del task
+        try:
+            if refused is not None:
+                raise refused
+        finally:
+            del refused
+
+
+def _note_other(error: BaseException, index: int, other: BaseException) -> None:
+    if other is not error:
+        add_note(error, f"row {index}, which ran beside it, raised {type(other).__name__}: {other}")
+
+
+@final
+class _Row:
+    """One row, as its context sees it."""
+
+    __slots__ = ("is_running", "together", "warnings")
+
+    def __init__(self, together: _Together) -> None:
+        self.together = together
+        self.is_running = True
+        self.warnings = DelayWarningHandler()
+
+    def is_here(self) -> bool:
+        """Tell whether the running event loop is that of the rows."""
+        return asyncio._get_running_loop() is self.together.loop
+
+    def ask(
+        self, node: Node, grads: Sequence[Any], answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]
+    ) -> Awaitable[Any]:
+        """Return the answer for this row; `answer` gets the gradients of all rows that are ready at `node` together."""
+        return self.together.requests_of(node, answer).ask(grads)
+
+    def keep_warning(self, message: str, category: type[Warning]) -> bool:
+        """Keep a warning until it can be issued where the rows are awaited; return False once they have ended."""
+        if self.is_running:
+            self.warnings.process(message, category)
+        return self.is_running
+
+
+@final
+class _Together:
+    """What rows that run together have in common: the calls for several of them, by node.
+
+    Args:
+        loop: their event loop.
+    """
+
+    __slots__ = ("_requests", "_scheduler", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._requests: dict[Node, _RowRequests] = {}
+        #: Awake as long as rows are being started.
+        self._scheduler = DepthScheduler(loop)
+
+    def begin_to_start(self) -> None:
+        """Send no request of rows until `end_to_start()`."""
+        self._scheduler.wake(0)
+
+    def end_to_start(self) -> None:
+        """Send requests again."""
+        self._scheduler.leave(0)
+
+    def requests_of(self, node: Node, answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]) -> _RowRequests:
+        """Return the calls of the rule of a node for several rows; `answer` makes one."""
+        requests = self._requests.get(node)
+        if requests is None:
+            requests = self._requests[node] = _RowRequests(node, answer, self._scheduler)
+        return requests
+
+
+@final
+class _RowRequests(BatchOwner):
+    """The calls of the rule of one node for several rows; one at a time, unless the node is concurrent.
+
+    Args:
+        node: the node.
+        answer: makes a call.
+        starting: awake as long as rows are being started.
+    """
+
+    __slots__ = ("_batch", "_turn", "function", "key", "max_size", "max_wait", "name", "running", "schedulers")
+
+    def __init__(
+        self, node: Node, answer: Callable[[list[Any]], Awaitable[Sequence[Any]]], starting: DepthScheduler
+    ) -> None:
+        self._batch: Batch | None = None
+        self._turn = None if node.concurrent else asyncio.Lock()
+        self.function = answer if self._turn is None else self._in_turn(answer, self._turn)
+        self.key, self.max_size, self.max_wait = None, None, None
+        self.name: str = node.name
+        self.running: set[EagerTask] = set()
+        self.schedulers = (starting,)
+
+    @staticmethod
+    def _in_turn(
+        answer: Callable[[list[Any]], Awaitable[Sequence[Any]]], turn: asyncio.Lock
+    ) -> Callable[[list[Any]], Awaitable[Sequence[Any]]]:
+        async def answer_in_turn(rows: list[Any]) -> Sequence[Any]:
+            async with turn:
+                return await answer(rows)
+
+        return answer_in_turn
+
+    def ask(self, grads: Sequence[Any]) -> Coroutine[object, None, Any]:
+        """Return the answer for one row, once the call that it goes with has ended."""
+        batch = self._batch
+        if batch is None or batch.is_closed:
+            batch = self._batch = Batch(self, running_loop())
+        return batch.ask(grads)
+
+    def note_closed(self, batch: Batch) -> None:
+        """Forget a batch that takes no further row."""
+        if self._batch is batch:
+            self._batch = None
+
+    def note_sent(self, batch: Batch, reason: Reason) -> None:
+        """Do nothing: calls are not counted."""
+
+    def note_dropped(self) -> None:
+        """Do nothing."""

@@ -36,10 +36,10 @@ def remember(made: Function, function: Function, again: Callable[[Function], Fun
 
 def by_program(made: Function) -> Function:
     """Return an async function that a transform has made; of a compiled one, it runs by one program."""
-    compiled = innermost(made)
+    compiled: Any = innermost(made)
     if not getattr(type(compiled), "is_compiled", False) or key_of_recipe(made) is None:
         return made
-    whole: Function = compiled.whole(made)  # type: ignore[attr-defined]
+    whole: Function = compiled.whole(made)
     _RECIPES[whole] = _RECIPES[made]
     return whole
 

@@ -1,0 +1,210 @@
+"""Rows together: the rows of a Jacobian that wait run at once, with the bits of rows one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import func, sync
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, InvalidGradientError
+from asyncgrad.scipy import optimize
+from tests.core.rows_together import Alone, Answered, Log, Together
+from tests.support.leaves import leaf
+
+ROWS = np.eye(3)
+
+
+def point() -> Any:
+    return leaf(0.3, 0.7, 1.1)
+
+
+class Gathering(Log):
+    """Rules that wait until so many of their runs overlap."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+        self.are_together = asyncio.Event()
+
+    async def run(self, number: int, row: int | None) -> None:
+        self.inside[number] += 1
+        self.most[number] = max(self.most[number], self.inside[number])
+        if self.inside[number] == self.count:
+            self.are_together.set()
+        await self.are_together.wait()
+        self.inside[number] -= 1
+
+
+async def rows_of(kind: Any, log: Log, **options: Any) -> Any:
+    x = point()
+    (found,) = await ag.grad([kind.apply(x, 0, log)], [x], [ROWS], is_grads_batched=True, **options)
+    return found
+
+
+@pytest.mark.parametrize(("concurrency", "most"), [(None, 3), (2, 2), (1, 1)])
+async def test_rows_that_wait_run_at_once_as_many_as_concurrency_says(concurrency, most):
+    log = Gathering(most)
+    found = await rows_of(Together, log, concurrency=concurrency)
+    assert log.most[0] == most
+    assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
+
+
+async def test_a_node_that_is_not_concurrent_lets_rows_through_one_by_one():
+    log = Log()
+    await rows_of(Alone, log)
+    assert log.most[0] == 1
+
+
+async def test_a_rule_for_several_rows_gets_all_that_are_ready_in_one_call():
+    log = Log()
+    found = await rows_of(Answered, log)
+    assert log.batches == {0: [3]}
+    assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
+
+
+async def test_rows_that_only_compute_run_one_after_the_other():
+    events: list[str] = []
+
+    class Computing(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.numpy() * 2.0
+
+        @staticmethod
+        def backward(ctx, grad):
+            events.append("rule")
+            return grad * 2.0
+
+    x = point()
+    y = Computing.apply(x)
+    y.register_hook(lambda grad: events.append("hook"))
+    await ag.grad([y], [x], [ROWS], is_grads_batched=True)
+    assert events == ["hook", "rule"] * 3
+
+
+@pytest.mark.parametrize("transform", [ag.jacobian, func.jacrev, func.hessian], ids=["jacobian", "jacrev", "hessian"])
+async def test_jacobians_of_rules_that_wait_run_their_rows_together_with_the_bits_of_one_by_one(transform):
+    # The gradient that a Hessian is made of has one row.
+    log: Log = Log() if transform is func.hessian else Gathering(3)
+
+    def of(kind: Any, log: Log) -> Any:
+        def fn(x: Any) -> Any:
+            y = kind.apply(x, 0, log) * x
+            return y.sum() if transform is func.hessian else y
+
+        return fn
+
+    x = np.array([0.3, 0.7, 1.1])
+    call = (lambda fn: ag.jacobian(fn, x)) if transform is ag.jacobian else lambda fn: transform(fn)(x)
+    found, expected = await call(of(Differentiable, log)), await call(of(Computed, Log()))
+    assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
+    assert log.most[0] == 3 or transform is func.hessian
+
+
+class Computed(ag.Function):
+    """x * x * 0.7, with a derivative that can be differentiated again."""
+
+    @staticmethod
+    def forward(ctx, x, number, log):
+        ctx.number, ctx.log = number, log
+        ctx.save_for_backward(x)
+        return x.numpy() * x.numpy() * 0.7
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x * 1.4, None, None
+
+
+class Differentiable(Computed):
+    """The same, with a rule that waits."""
+
+    concurrent = True
+
+    @staticmethod
+    async def backward(ctx, grad):
+        await ctx.log.run(ctx.number, None)
+        (x,) = ctx.saved_tensors
+        return grad * x * 1.4, None, None
+
+
+async def test_gradcheck_of_a_rule_that_waits_passes():
+    assert await ag.gradcheck(lambda x: Differentiable.apply(x, 0, Log()), (point(),))
+
+
+async def test_the_jacobian_that_least_squares_asks_for_runs_its_rows_together():
+    log = Gathering(3)
+
+    async def residuals(x: Any) -> Any:
+        return Together.apply(x, 0, log) - np.array([0.7, 2.8, 6.3])
+
+    found = await optimize.least_squares(residuals, np.array([0.5, 1.5, 2.5]))
+    np.testing.assert_allclose(found.x, [1.0, 2.0, 3.0])
+    assert log.most[0] == 3
+
+
+def test_a_blocking_call_runs_rows_together_on_a_loop_of_its_own():
+    log, x = Gathering(3), point()
+    (found,) = sync.grad([Together.apply(x, 0, log)], [x], [ROWS], is_grads_batched=True)
+    assert log.most[0] == 3
+    assert found.tolist() == np.diag(x.numpy() * 1.4).tolist()
+
+
+async def test_a_concurrent_rule_that_writes_into_what_is_saved_is_told_so():
+    class Writing(ag.Function):
+        concurrent = True
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.numpy() * 1.0
+
+        @staticmethod
+        async def backward(ctx, grad):
+            ctx.saved_tensors[0].numpy()[...] = 0.0
+            return grad
+
+    x = point()
+    with pytest.raises(ChangedTensorError, match=r"writes into what it has saved, and says concurrent = True"):
+        await ag.grad([Writing.apply(x)], [x], [ROWS], is_grads_batched=True)
+    assert x.tolist() == [0.3, 0.7, 1.1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda grads: grads[:1], r"returned ndarray of shape \(1, 3\) .* for 3 rows"),
+        (lambda grads: (grads, grads), r"backward_batch .* returned 2 gradients, and forward took 1 argument"),
+        (lambda grads: grads[:, :1], r"shape"),
+    ],
+)
+async def test_a_rule_for_several_rows_that_answers_wrongly_is_told_so(answer, message):
+    class Wrong(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.numpy() * 1.0
+
+        @staticmethod
+        async def backward(ctx, grad):
+            return grad
+
+        @staticmethod
+        async def backward_batch(ctx, grads):
+            return answer(grads)
+
+    x = point()
+    with pytest.raises(InvalidGradientError, match=message):
+        await ag.grad([Wrong.apply(x)], [x], [ROWS], is_grads_batched=True)
+
+
+async def test_a_concurrency_that_is_no_number_of_rows_is_an_error():
+    x = point()
+    for wrong, error in ((0, ArgumentError), (-1, ArgumentError), ("2", ArgumentTypeError), (True, ArgumentTypeError)):
+        with pytest.raises(error, match="concurrency must be"):
+            await ag.grad([x * 2.0], [x], [ROWS], is_grads_batched=True, concurrency=wrong)
+    with pytest.raises(ArgumentError, match="pass is_grads_batched=True"):
+        await ag.grad([(x * 2.0).sum()], [x], concurrency=2)

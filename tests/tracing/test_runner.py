@@ -485,3 +485,14 @@ def test_what_copyto_is_told_by_position():
     jitted = compiled(function, np.ones(3), backend="runner")
 
     assert jitted(np.array([1.0, -1.0, 2.0])).tolist() == [2.0, 0.0, 2.0]
+
+
+def test_a_product_into_a_larger_array_is_there_several_times():
+    def function(a, b):
+        made = np.zeros_like(a)
+        np.matmul(a * 1, b * 1, out=made)
+        return made
+
+    a, b = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    jitted = compiled(function, a, b, backend="runner")
+    assert bits(jitted(a + 1, b)) == bits(function(a + 1, b))

@@ -20,10 +20,12 @@ import asyncgrad as ag
 from ..peers import Array, torch
 from .workloads import Workload
 
-__all__ = ["SIDES", "Asyncgrad", "Compiling", "Side", "array_of", "jax_models", "require_replay"]
+__all__ = ["SIDES", "Asyncgrad", "Compiling", "Side", "array_of", "jax_models", "make_steady", "seconds_of_compiling"]
 
-#: How many calls are timed to find what compiling takes; a compiled function of asyncgrad is replayed in the fifth.
-CALLS, FIRST_REPLAY = 12, 5
+#: How many calls are timed to find what compiling takes.
+CALLS = 12
+#: After how many calls in a row by its program a compiled function is there, and how many are made until it must be.
+STEADY, MOST_CALLS = 3, 60
 #: One thread for XLA, which reads this when it starts.
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
@@ -116,19 +118,31 @@ class Jitted(Asyncgrad):
 
     async def compile(self) -> None:
         times = [await self.timed() for _ in range(CALLS)]
-        require_replay(self.function.counts)  # type: ignore[attr-defined]
-        # The calls before the first replay are eager besides, and that one makes the memory.
-        eager = self.function
+        function = self.function
+        await make_steady(self, lambda: function.counts, times)  # type: ignore[attr-defined]
         self.function = self.model
         usual = min([await self.timed() for _ in range(2)])
-        self.function = eager
-        self.compiling = sum(times[:FIRST_REPLAY]) - (FIRST_REPLAY - 1) * usual - min(times[FIRST_REPLAY:])
+        self.function = function
+        self.compiling = seconds_of_compiling(times, function.counts["replayed"], usual)  # type: ignore[attr-defined]
 
 
-def require_replay(counts: Mapping[str, int]) -> None:
-    """Raise unless the last calls have been replayed, by what has become of all."""
-    if counts.get("replayed", 0) < CALLS - FIRST_REPLAY:
-        raise RuntimeError(f"the calls of a workload are not replayed: {dict(counts)}")
+async def make_steady(side: Side, counts: Callable[[], Mapping[str, int]], times: list[float]) -> None:
+    """Take steps until the last ones were by a program, and note their seconds; raise where none is used.
+
+    Machine code that is ready is compared with eager calls before it is used: when that is, no number of calls tells.
+    """
+    in_a_row, before = 0, counts().get("replayed", 0)
+    while in_a_row < STEADY:
+        if len(times) == MOST_CALLS:
+            raise RuntimeError(f"the calls of a workload are not replayed: {dict(counts())}")
+        times.append(await side.timed())
+        after = counts().get("replayed", 0)
+        in_a_row, before = (in_a_row + 1 if after > before else 0), after
+
+
+def seconds_of_compiling(times: list[float], replayed: int, usual: float) -> float:
+    """Return what calls took beyond replays and eager ones, from their seconds and those of a usual eager call."""
+    return sum(times) - replayed * min(times) - (len(times) - replayed) * usual
 
 
 @final

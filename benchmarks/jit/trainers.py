@@ -6,7 +6,7 @@ steps may end with numbers so small that a processor takes far longer for them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, final
 
@@ -16,7 +16,7 @@ import asyncgrad as ag
 from asyncgrad import optim
 
 from ..peers import Array, Problem, torch
-from .sides import CALLS, FIRST_REPLAY, Side, array_of, jax_models, require_replay
+from .sides import CALLS, Side, array_of, jax_models, make_steady, seconds_of_compiling
 from .workloads import Workload
 
 __all__ = ["TRAINERS"]
@@ -99,12 +99,14 @@ class JittedTrainer(AsyncgradTrainer):
         self.loss = await self.whole(*self.constants)
 
     async def note(self, times: list[float]) -> None:
-        counts = next(counts for name, counts in ag.jit.stats().items() if self.workload.title in name)
-        require_replay(counts)
-        # The steps before the first replay are eager besides, and that one makes the memory.
+        await make_steady(self, self.counts, times)
         eager = EagerTrainer(self.workload)
         usual = min([await eager.timed() for _ in range(3)])
-        self.compiling = sum(times[:FIRST_REPLAY]) - (FIRST_REPLAY - 1) * usual - min(times[FIRST_REPLAY:])
+        self.compiling = seconds_of_compiling(times, self.counts()["replayed"], usual)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return what became of the steps."""
+        return next(counts for name, counts in ag.jit.stats().items() if self.workload.title in name)
 
 
 class CompilingTrainer(Trainer):

@@ -13,7 +13,7 @@ from benchmarks import __main__, chain, lstm, runner
 from benchmarks import report as reports
 from benchmarks.jit import command, gpt, report, steps
 from benchmarks.jit.report import JitRecord
-from benchmarks.jit.sides import SIDES, Jitted
+from benchmarks.jit.sides import SIDES, Eager, Jitted, make_steady
 from benchmarks.jit.trainers import TRAINERS
 from benchmarks.jit.workloads import TINY, WORKLOADS, Workload
 from benchmarks.peers import Problem
@@ -70,6 +70,17 @@ def test_a_side_that_computes_something_else_is_found_out():
 
     with pytest.raises(AssertionError, match=r"squares: step: gradient 0 of asyncgrad, .* is not that of floor"):
         measured(wrong)
+
+
+def test_steps_are_timed_when_the_last_ones_were_by_a_program_however_late_it_was_ready():
+    """Machine code may be ready in any call, and is compared with eager ones before it is used: 4, at any time."""
+    side = Eager(SQUARES)
+    replays = [*(True,) * 2, *(False,) * 4, *(True,) * 10]
+    times: list[float] = []
+
+    steps.run_alone(make_steady(side, lambda: {"replayed": sum(replays[: len(times)])}, times))
+
+    assert len(times) == 9
 
 
 def test_what_is_not_compiled_is_no_figure():

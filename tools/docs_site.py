@@ -30,6 +30,7 @@ NAVIGATION = {
         *("guides", "training", "serving", "sharing", "memory", "trees", "scipy", "interoperability"),
         *(
             "devices",
+            "remote-steps",
             "batching-and-limits",
             "distributed",
             "security",

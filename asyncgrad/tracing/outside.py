@@ -11,7 +11,7 @@ import gc
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..core.arrays.tensor_base import TensorBase
 from ..core.tree.structure import flatten
 from .captured import names_of
 from .object_key import has_arrays, is_array, is_of_a_library
-from .trace import Refusal, Trace
+from .trace import Refusal, Trace, Value
 
 __all__ = ["refuse_arrays_of_others"]
 
@@ -28,6 +28,8 @@ __all__ = ["refuse_arrays_of_others"]
 _LIBRARIES = {"asyncgrad", "numpy", "scipy"}
 #: How many containers may lie one in another.
 _DEPTH = 6
+#: How many containers are looked at at a depth: who refers to which is told in a time that grows with their number.
+_MOST_PARTS = 64
 
 
 def refuse_arrays_of_others(trace: Trace, function: Callable[..., Any], leaves: Iterable[Any], name: str) -> None:
@@ -46,18 +48,32 @@ def refuse_arrays_of_others(trace: Trace, function: Callable[..., Any], leaves: 
     constants = {id(one.array): one for one in trace.values if one.kind == "constant"}
     views = Counter(id(one.array.base) for one in constants.values() if isinstance(one.array.base, np.ndarray))
     own: set[int] = {id(one) for one in trace.values} | {id(constants)}
+    referred: dict[int, tuple[np.ndarray, Value]] = {}
     for value in constants.values():
         # Held by the Value, by a name here, and as an argument; a base, by the constants that are views of it.
         array, base = value.array, value.array.base
-        owner = kept.get(id(array)) or _owner_by_references(array, 3, own)
+        owner = kept.get(id(array))
         if owner is None and isinstance(base, np.ndarray):
-            owner = kept.get(id(base)) or _owner_by_references(base, 3 + views[id(base)] + (id(base) in constants), own)
+            owner = kept.get(id(base))
         if owner is not None:
-            where = f" (used first at {value.line})" if value.line else ""
-            raise Refusal(
-                f"{name}, which ag.jit compiles, reads an array of shape {array.shape} that is no argument, and that "
-                f"{owner} keeps{where}: its program would not see it change; pass it as an argument"
-            )
+            raise _refusal(value, owner, name)
+        if _is_held(array, 3):
+            referred[id(array)] = array, value
+        if isinstance(base, np.ndarray) and _is_held(base, 3 + views[id(base)] + (id(base) in constants)):
+            referred[id(base)] = base, value
+    own |= {id(referred), *map(id, referred.values())}
+    found = _owner_among_referrers([array for array, _ in referred.values()], own)
+    if found is not None:
+        raise _refusal(referred[id(found[0])][1], found[1], name)
+
+
+def _refusal(value: Value, owner: str, name: str) -> Refusal:
+    """Return the error for an array that somebody keeps."""
+    where = f" (used first at {value.line})" if value.line else ""
+    return Refusal(
+        f"{name}, which ag.jit compiles, reads an array of shape {value.array.shape} that is no argument, and that "
+        f"{owner} keeps{where}: its program would not see it change; pass it as an argument"
+    )
 
 
 def _arrays_read_by(function: Callable[..., Any], leaves: Iterable[Any]) -> Iterator[tuple[int, str]]:
@@ -103,28 +119,65 @@ def _arrays_of(leaf: Any, seen: set[int], depth: int) -> Iterator[tuple[int, str
             yield from _arrays_in(value, f"an object of class {type(leaf).__name__}", seen, depth)
 
 
-def _owner_by_references(array: np.ndarray, held: int, own: set[int]) -> str | None:
-    # One more as an argument of this function.
-    return _owner(array, own, _DEPTH) if sys.getrefcount(array) > held + 1 else None
+def _is_held(array: np.ndarray, held: int) -> bool:
+    """Tell whether more refer to an array than the `held` that are known."""
+    # One more as an argument of this function, and one of its caller's.
+    return sys.getrefcount(array) > held + 1
 
 
-def _owner(part: Any, own: set[int], depth: int) -> str | None:
-    """Return who keeps an object, in words; None for nobody, for a library, and for objects that gc has frozen."""
-    for one in gc.get_referrers(part):
-        # Iterators and the like come and go.
-        if id(one) in own or isinstance(one, types.FrameType) or type(one).__name__.endswith("iterator"):
-            continue
-        found: str | None = None
-        if isinstance(one, dict) and "__spec__" in one:
-            name = str(one.get("__name__"))
-            found = None if name.partition(".")[0] in _LIBRARIES else f"module {name}"
-        elif isinstance(one, (dict, list, tuple, set, types.CellType, TensorBase)):
-            own.add(id(one))
-            found = _owner(one, own, depth - 1) if depth else None
-        elif isinstance(one, types.FunctionType):
-            found = None if is_of_a_library(one) else f"function {one.__qualname__}"
-        elif type(one).__module__.partition(".")[0] not in {*_LIBRARIES, "builtins", "functools", "weakref"}:
-            found = f"an object of class {type(one).__name__}"
-        if found is not None:
-            return found
+def _owner_among_referrers(arrays: Sequence[np.ndarray], own: set[int]) -> tuple[np.ndarray, str] | None:
+    """Return one of several arrays that somebody keeps, with who does, in words; None if nobody but libraries does.
+
+    Objects that gc has frozen keep nothing. Each look at who refers to something reads the whole heap, so there is one
+    for all that is found at a depth (test_what_keeps_arrays_is_found_by_few_looks_at_the_heap).
+
+    Args:
+        arrays: the arrays.
+        own: the ids of objects that do not count; more are added.
+    """
+    roots: dict[int, np.ndarray] = {id(array): array for array in arrays}
+    parts: list[Any] = list(arrays)
+    for _ in range(_DEPTH + 1):
+        if not parts:
+            return None
+        if len(parts) > _MOST_PARTS:
+            return roots[id(parts[0])], "more than can be looked at"
+        referrers = gc.get_referrers(*parts)
+        own |= {id(parts), id(referrers), id(roots), id(arrays)}
+        containers: list[Any] = []
+        for one in referrers:
+            # Iterators and the like come and go.
+            if id(one) in own or isinstance(one, types.FrameType) or type(one).__name__.endswith("iterator"):
+                continue
+            root = next((roots[id(part)] for part in gc.get_referents(one) if id(part) in roots), None)
+            if root is None:
+                # Another thread has changed it meanwhile.
+                continue
+            if isinstance(one, dict) and "__spec__" in one:
+                owner = _owner_by_name(str(one.get("__name__")))
+            elif isinstance(one, (dict, list, tuple, set, types.CellType, TensorBase)):
+                own.add(id(one))
+                roots[id(one)] = root
+                containers.append(one)
+                continue
+            else:
+                owner = _owner_by_class(one)
+            if owner is not None:
+                return root, owner
+        parts = containers
     return None
+
+
+def _owner_by_name(module: str) -> str | None:
+    return None if module.partition(".")[0] in _LIBRARIES else f"module {module}"
+
+
+def _owner_by_class(one: Any) -> str | None:
+    if isinstance(one, types.FunctionType):
+        return None if is_of_a_library(one) else f"function {one.__qualname__}"
+    package = type(one).__module__.partition(".")[0]
+    return (
+        None
+        if package in {*_LIBRARIES, "builtins", "functools", "weakref"}
+        else f"an object of class {type(one).__name__}"
+    )

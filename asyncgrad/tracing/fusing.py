@@ -87,6 +87,8 @@ class Fusing:
             fused, table = self._found
             if fused is None or table is None:
                 return "not fused: nothing in it can be"
+            if self._tries >= _TRIES:
+                return "not fused: in each of its first runs a number is not that of the traced run"
             self._tries += 1
             difference = _difference(variant, table, arrays)
             if difference is None and fused.reruns:
@@ -140,8 +142,11 @@ def _difference(variant: Variant, table: Table, arrays: Sequence[np.ndarray]) ->
     plain = variant.take_table()
     # Where it warns, the call itself does.
     with np.errstate(all="ignore"):
-        expected = _results(variant, plain, arrays)
-        variant.give_back(plain)
+        try:
+            expected = _results(variant, plain, arrays)
+        finally:
+            # A number may be another one than in the traced run, and a table is dear to make.
+            variant.give_back(plain)
         try:
             found = _results(variant, table, arrays)
         except Exception as error:

@@ -13,6 +13,7 @@ from ..sync import grad
 from .draws import drawing_as_before
 from .program import CheckFailed
 from .stand_in import stand_in
+from .table import Table
 from .variant import Variant
 
 __all__ = ["computed_by", "same_bits", "verify"]
@@ -29,16 +30,21 @@ def verify(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[An
     Raises:
         CheckFailed: a number decides otherwise than in the traced run, so that the program is not that of this call.
     """
+    table = variant.take_table()
     try:
-        return _difference(variant, numbered, run)
+        return _difference(variant, table, numbered, run)
     except CheckFailed:
         raise
     except Exception as error:
         return f"{type(error).__name__} where its program was compared: {error}"
+    finally:
+        # A table is dear to make.
+        variant.give_back(table)
 
 
-def _difference(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequence[Any]], Any]) -> str | None:
-    table = variant.take_table()
+def _difference(
+    variant: Variant, table: Table, numbered: Sequence[Any], run: Callable[[Sequence[Any]], Any]
+) -> str | None:
     arrays = [leaf._data if isinstance(leaf, TensorBase) else leaf for leaf in numbered]
     with drawing_as_before():
         found = table.run_forward(arrays)
@@ -64,7 +70,6 @@ def _difference(variant: Variant, numbered: Sequence[Any], run: Callable[[Sequen
         for gradient, other in zip(table.run_backward(ones), expected, strict=True):
             if (gradient is None) != (other is None) or (gradient is not None and not same_bits(gradient, other._data)):
                 return "its program gives another gradient: it reads what changes and is no argument"
-    variant.give_back(table)
     return None
 
 

@@ -16,9 +16,10 @@ import pytest
 import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentError
-from asyncgrad.tracing import fusing, kernels
+from asyncgrad.tracing import fusing, kernels, variant
 from asyncgrad.tracing.compiling import COMPILER, Compiler
 from asyncgrad.tracing.fusion import Fusion
+from asyncgrad.tracing.table import Table
 from tests.support.sampling import cases, some
 from tests.tracing.running import bits, compiled, same
 
@@ -336,6 +337,30 @@ def test_kernels_are_compiled_in_a_thread_while_calls_go_on(monkeypatch):
     # It is compared with the function before it is used, as any other.
     assert jitted.counts["verified"] == 2
     assert not [one for one in threading.enumerate() if one.name == "asyncgrad compiler"]
+
+
+def test_kernels_that_cannot_be_compared_cost_no_tables_and_are_given_up(monkeypatch):
+    """Where no program suits, each is tried in each call. A table is dear: its records are written anew."""
+
+    def function(x):
+        return (x * int(x.sum()) - 1) * x
+
+    jitted = ag.jit(function, verify=0)
+    begun, goes_on = held_back(monkeypatch)
+    for number in range(8):
+        for _ in range(12):
+            jitted(np.full(2, number / 2))
+    assert begun.wait(60)
+    made = []
+    monkeypatch.setattr(variant, "Table", lambda *args: made.append(args) or Table(*args))
+    goes_on.set()
+    COMPILER.join()
+
+    for _ in range(20):
+        assert bits(jitted(np.full(2, 4.0))) == bits(function(np.full(2, 4.0)))
+
+    assert len(made) <= 8
+    assert jitted.counts["not fused: in each of its first runs a number is not that of the traced run"] >= 1
 
 
 def test_a_function_that_is_gone_is_not_compiled(monkeypatch):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from . import sync as sync
     from . import testing as testing
     from . import tree as tree
+    from . import values as values
     from .core.backward import backward as backward
     from .core.backward import grad as grad
     from .core.engine.compiled.api import compiled_autograd as compiled_autograd
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from .core.tensor import Tensor as Tensor
     from .core.tensor import asarray as asarray
     from .core.tensor import tensor as tensor
+    from .core.value import Value as Value
+    from .core.value import leaf as leaf
     from .functional import hessian as hessian
     from .functional import hvp as hvp
     from .functional import jacobian as jacobian
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Function",
     "Tensor",
+    "Value",
     "asarray",
     "backward",
     "batched",
@@ -101,6 +105,7 @@ __all__ = [
     "jacobian",
     "jit",
     "jvp",
+    "leaf",
     "learn",
     "limit",
     "loop_budget",
@@ -123,6 +128,7 @@ __all__ = [
     "testing",
     "tree",
     "value_and_grad",
+    "values",
     "vhp",
     "visualize",
     "vjp",
@@ -155,6 +161,7 @@ if not TYPE_CHECKING:
                 "sync",
                 "testing",
                 "tree",
+                "values",
             ],
             ".core.backward": ["backward", "grad"],
             ".memory.checkpoint": ["checkpoint", "checkpoint_chain", "checkpoint_sequential"],
@@ -175,6 +182,7 @@ if not TYPE_CHECKING:
             ".core.requests.limit": ["limit"],
             ".core.settings.scheduling": ["loop_budget", "no_full_collections", "offload_threshold", "workers"],
             ".core.tensor": ["Tensor", "asarray", "tensor"],
+            ".core.value": ["Value", "leaf"],
             ".testing": ["gradcheck", "gradgradcheck"],
             ".tracing.jit": ["jit"],
             ".observing.visualize": ["visualize"],

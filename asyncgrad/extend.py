@@ -1,5 +1,6 @@
-"""The facade for extensions, which add rules, nodes and devices."""
+"""The facade for extensions, which add rules, nodes, devices, and kinds of values that are no arrays."""
 
+from .core.arrays.value_type import ValueType as ValueType
 from .core.einops_backend import register_einops as register_einops
 from .core.engine.device import Device as Device
 from .core.graph.node import Edge as Edge
@@ -8,8 +9,20 @@ from .core.graph.node import TraceableNode as TraceableNode
 from .core.recording.primitive import Primitive as Primitive
 from .core.recording.primitive import derivative as derivative
 from .core.recording.primitive import primitive as primitive
+from .core.value import register_value as register_value
 
-__all__ = ["Device", "Edge", "Node", "Primitive", "TraceableNode", "derivative", "primitive", "register_einops"]
+__all__ = [
+    "Device",
+    "Edge",
+    "Node",
+    "Primitive",
+    "TraceableNode",
+    "ValueType",
+    "derivative",
+    "primitive",
+    "register_einops",
+    "register_value",
+]
 
 
 def __dir__() -> list[str]:

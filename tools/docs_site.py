@@ -31,6 +31,7 @@ NAVIGATION = {
         *(
             "devices",
             "remote-steps",
+            "values",
             "batching-and-limits",
             "distributed",
             "security",

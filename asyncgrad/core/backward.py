@@ -33,6 +33,7 @@ from .engine.until_success import UNTIL_SUCCESS
 from .graph.leaf import Identity, gradient_edge
 from .graph.metadata import InputMetadata, fit
 from .graph.node import Edge, GradientEdge, Node
+from .graph.value_metadata import ValueMetadata
 from .rows import check_concurrency
 from .settings.arguments import describe, must_be, truth
 from .settings.context import TRAINING_STEPS, TrainingStepLike
@@ -359,6 +360,8 @@ def _make_result(
         )
     if not materialize:
         return None
+    if isinstance(tensor, TensorBase) and tensor._value_metadata is not None:
+        return tensor._value_metadata.zero()
     if isinstance(tensor, GradientEdge):
         raise GraphError(
             f"materialize_grads cannot make zeros for {_input_name(index, structure)}: a GradientEdge has no array"
@@ -370,7 +373,9 @@ def _make_result(
 
 
 def _gradient_of(tensor: TensorBase, value: Any) -> Any:
-    """Return a captured gradient as a tensor like the one that it is for."""
+    """Return a captured gradient as a tensor like the one that it is for; that of a value as it is."""
+    if tensor._value_metadata is not None:
+        return values.wrap(value, None)
     result, dtype = values.wrap(value, tensor._device), tensor._data.dtype
     # A sum has the byte order of the machine, which the input need not have.
     return result if result._data.dtype is dtype else result.astype(dtype, copy=False)
@@ -488,6 +493,8 @@ def _label(root: Root) -> str:
     if isinstance(root, GradientEdge):
         return f"edge {root.output_nr} of {root.node.name}"
     made_by = f", made by {root._grad_fn.name}" if root._grad_fn is not None else ""
+    if root._value_metadata is not None:
+        return f"value of type {root._value_metadata.type.name}{made_by}"
     return f"tensor of shape {root._data.shape} and dtype {root._data.dtype}{made_by}"
 
 
@@ -499,11 +506,14 @@ def _as_gradients(tensors: Any, roots: Sequence[Root], given: Any) -> Sequence[A
         roots: the roots.
         given: the gradients as the user wrote them. A list or a tuple has one for each root, and so has any other
             sequence, except strings and arrays. But for a single root, another sequence that holds no tensor or array
-            is the gradient itself.
+            is the gradient itself; and so is anything for a single value that is no array.
     """
     if given is None:
         return (None,) * len(roots)
     if isinstance(given, (TensorBase, np.ndarray)) or not isinstance(given, Sequence):
+        return (given,)
+    if isinstance(tensors, TensorBase) and tensors._value_metadata is not None:
+        # The gradient of a value may be a list itself.
         return (given,)
     if given.__class__ in (list, tuple):
         return given
@@ -537,6 +547,10 @@ def _check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool
             edges.append(edge)
             continue
         metadata = edge.node.input_metadata[edge.input_nr]
+        if isinstance(metadata, ValueMetadata):
+            grads.append(_value_gradient(index, gradient, metadata))
+            edges.append(edge)
+            continue
         if metadata is None:
             if gradient is None:
                 raise InvalidRootError(f"root {index} ({_label(root)}) has no known shape: pass a gradient for it")
@@ -553,6 +567,12 @@ def _check_roots(roots: Sequence[Root], given: Sequence[Any], create_graph: bool
             grads.append(_own_gradient(value, edge.node.device, create_graph))
         edges.append(edge)
     return edges, grads
+
+
+def _value_gradient(index: int, gradient: Any, metadata: ValueMetadata) -> Any:
+    """Return the starting gradient of a root that is no array."""
+    given = metadata.type.seed(metadata.description) if gradient is None else gradient
+    return metadata.take(given, lambda it: f"the gradient of root {index}, a {metadata.type.name}, is {it}")
 
 
 def _own_gradient(gradient: Any, device: Any, create_graph: bool) -> Any:

@@ -143,6 +143,11 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
             f"output {index} is edge {root.output_nr} of {root.node.name}, and is_grads_batched=True takes tensors "
             "alone: pass the tensor itself, or call ag.grad once for each row"
         )
+    if root._value_metadata is not None:
+        raise GraphError(
+            f"output {index} is a value of type {root._value_metadata.type.name}, and is_grads_batched=True takes "
+            "tensors alone: call ag.grad once for each row"
+        )
     wanted = f"pass an array of shape (rows{''.join(f', {length}' for length in root._data.shape)})"
     if batch is None:
         raise InvalidGradientError(f"is_grads_batched=True needs a batch of gradients for output {index}: {wanted}")

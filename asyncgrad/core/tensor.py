@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import weakref
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
@@ -15,10 +14,8 @@ import numpy as np
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
-    AsyncgradError,
     DeviceError,
     GradientTypeError,
-    HookError,
     InPlaceError,
     InvalidGradientError,
     RequiresGradError,
@@ -31,12 +28,10 @@ from .array_operators import (
     make_reflected_operator,
     matmul_in_place,
 )
-from .arrays.hooks import HookList, RemovableHandle
 from .arrays.interception import add_entry_methods, add_entry_names
 from .arrays.tensor_base import AutogradMeta, TensorBase, ViewMeta
 from .arrays.typed import LikeFirst
 from .arrays.values import is_device_array, is_number_dtype, moved_array, on_device, raw, refuse_sparse, register_tensor
-from .backward import backward
 from .conversions import array_advice, is_asked_by_sparse_operator, is_plain_conversion, number_advice
 from .einops_backend import register_imported_einops
 from .engine.device import Device, device, device_of_array, device_of_new, moved_to
@@ -71,10 +66,10 @@ from .ops.windows import as_strided
 from .recording.primitive import RULES
 from .settings.arguments import describe, must_be, truth
 from .settings.awaiting import NEVER_AWAITED
-from .settings.callers import shorten_traceback
 from .settings.context import DEFAULT_DEVICE, GRAD_MODE, IN_TRANSFORM
 from .settings.lazy import import_deferred
 from .tensor_data import array_of_data, refuse_masked_data
+from .variable import Variable
 from .views.history import regenerate
 
 if TYPE_CHECKING:
@@ -85,7 +80,6 @@ if TYPE_CHECKING:
 
     from .arrays.array import BareArray, Flags
     from .arrays.array_like import Index, TensorLike
-    from .graph.node import Node
 
     #: One axis, several, or None for all.
     Axis = SupportsIndex | Sequence[SupportsIndex] | None
@@ -106,7 +100,7 @@ _API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12")
 
 
 @final
-class Tensor(TensorBase):
+class Tensor(Variable):
     """A NumPy array that remembers how it was computed, so that gradients can flow back through it.
 
     NumPy's functions, operators and methods work on it with NumPy's meaning, dtypes and broadcasting. Made by
@@ -126,40 +120,8 @@ class Tensor(TensorBase):
 
     # State.
 
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients flow to this tensor: it is a leaf that asks for them, or was computed from one."""
-        return self._requires_grad()
-
-    @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
-        self.requires_grad_(value)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Make this leaf require grad, or not; return it.
-
-        Raises:
-            RequiresGradError: its dtype is not floating or complex, or it is not a leaf and `requires_grad` is False.
-            ArgumentTypeError: `requires_grad` is no truth value.
-        """
-        if requires_grad is not True:
-            requires_grad = truth(requires_grad, "requires_grad")
-        if requires_grad and self._data.dtype.kind not in "fc":
-            raise RequiresGradError(
-                f"only floating and complex tensors can require grad, and this one has dtype {self._data.dtype}: "
-                "convert it first, for example t.astype(float)"
-            )
-        node = self._history()
-        if node is not None:
-            if not requires_grad:
-                raise RequiresGradError(
-                    f"this tensor was computed by {node.name} and cannot stop requiring grad: use t.detach()"
-                )
-        elif requires_grad or self._meta is not None:
-            meta = self._autograd_meta()
-            meta.requires_grad = requires_grad
-            meta.has_required_grad = meta.has_required_grad or requires_grad
-        return self
+    def _describe(self) -> str:
+        return f"this tensor of shape {self.shape}"
 
     @property
     def grad(self) -> Tensor | None:
@@ -191,36 +153,8 @@ class Tensor(TensorBase):
     def grad(self) -> None:
         self.grad = None
 
-    @property
-    def grad_fn(self) -> Node | None:
-        """The node that turns this tensor's gradient into those of what it was computed from; None on a leaf.
-
-        That of a view is made anew where the memory of its base was written into since.
-
-        Raises:
-            InPlaceError: it was written into, and the view was made where its history cannot be made anew.
-        """
-        node: Node | None = self._history()
-        return node
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether no recorded operation made this tensor."""
-        return self._history() is None
-
-    @property
-    def output_nr(self) -> int:
-        """Which output of its `grad_fn` this tensor is."""
-        self._history()
-        return self._output_nr
-
     def _regenerate(self, view: ViewMeta) -> None:
         regenerate(self, view)
-
-    @property
-    def device(self) -> Device:
-        """Where the array lives."""
-        return self._device
 
     @property
     def is_view(self) -> bool:
@@ -342,134 +276,6 @@ class Tensor(TensorBase):
                 f"t.item() returns one element, and this tensor has shape {data.shape}: write t.item(index), or "
                 "t.tolist() for all"
             ) from error
-
-    # Gradients.
-
-    async def backward(
-        self,
-        gradient: TensorLike | None = None,
-        *,
-        retain_graph: bool | Literal["until_success"] | None = None,
-        create_graph: bool = False,
-        inputs: object = None,
-    ) -> None:
-        """Add the gradients of this tensor with respect to the leaves of its graph to the leaves' `.grad`.
-
-        Args:
-            gradient: what to start from, of this tensor's shape; None (ones) where it has one element.
-            retain_graph: as in `ag.backward`, like all the rest.
-            create_graph: record the backward itself.
-            inputs: accumulate into these tensors only.
-
-        Example:
-            >>> import asyncgrad as ag
-            >>> async def main():
-            ...     x = ag.tensor(3.0, requires_grad=True)
-            ...     await (x * x).backward()
-            ...     return x.grad.item()
-            >>> ag.run(main())
-            6.0
-
-            A second try:
-
-            >>> import asyncio
-            >>> async def never(grad):
-            ...     await asyncio.Event().wait()
-            >>> async def main():
-            ...     x = ag.tensor([1.0, 2.0], requires_grad=True)
-            ...     loss = (x * x).sum()
-            ...     handle = x.register_hook(never)
-            ...     try:
-            ...         async with asyncio.timeout(0.01):
-            ...             await loss.backward(retain_graph="until_success")
-            ...     except TimeoutError:
-            ...         handle.remove()
-            ...         await loss.backward(retain_graph="until_success")
-            ...     return x.grad.tolist()
-            >>> ag.run(main())
-            [2.0, 4.0]
-        """
-        try:
-            await backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph, inputs=inputs)
-        except AsyncgradError as error:
-            shorten_traceback(error)
-            raise
-
-    # What watches the gradient.
-
-    def retain_grad(self) -> None:
-        """Keep this tensor's gradient in `.grad`, though it is no leaf. Leaves always do.
-
-        Raises:
-            RequiresGradError: it does not require grad.
-        """
-        self._needs_grad("retain_grad()")
-        node = self._history()
-        if node is None or self.retains_grad:
-            return
-        self._autograd_meta().retains_grad = True
-        node.make_meta().retains_grad_hooks[self._output_nr] = weakref.ref(self)
-
-    @property
-    def retains_grad(self) -> bool:
-        """Whether a backward keeps this non-leaf's gradient."""
-        return self._meta is not None and self._meta.retains_grad
-
-    def register_hook(self, hook: Callable[[Tensor], object]) -> RemovableHandle:
-        """Call `hook(grad)` whenever a backward has computed this tensor's gradient, before it is used.
-
-        Args:
-            hook: a function or an `async def`. It may return another gradient of the same shape and dtype. What it
-                writes into `grad` in place before it returns is as if it returned that; what it keeps is its own, and a
-                later write changes nothing.
-
-        Raises:
-            RequiresGradError: this tensor does not require grad.
-        """
-        self._needs_grad("register_hook()")
-        node = self._history()
-        meta = self._autograd_meta()
-        if meta.hooks is None:
-            meta.hooks = HookList()
-            if node is not None:
-                node.make_meta().tensor_pre_hooks.append((self._output_nr, meta.hooks))
-            else:
-                self._mark_accumulator()
-        return meta.hooks.add(hook)
-
-    def register_post_accumulate_grad_hook(
-        self, hook: Callable[[Tensor], object], *, overlap: bool = True
-    ) -> RemovableHandle:
-        """Call `hook(self)` whenever a backward has added to this leaf's `.grad`.
-
-        Args:
-            hook: a function or an `async def`, returning None.
-            overlap: whether the rest of the backward goes on while an async hook waits, and waits for it only at its
-                end; False starts no further node before the hook has ended.
-
-        Raises:
-            HookError: this tensor is no leaf.
-        """
-        overlap = truth(overlap, "overlap")
-        self._needs_grad("register_post_accumulate_grad_hook()")
-        node = self._history()
-        if node is not None:
-            raise HookError(f"a post-accumulate-grad hook belongs on a leaf, and {node.name} made this tensor")
-        meta = self._autograd_meta()
-        if meta.post_accumulate_hooks is None:
-            meta.post_accumulate_hooks = HookList()
-            self._mark_accumulator()
-        return meta.post_accumulate_hooks.add(hook, overlap=overlap)
-
-    def _mark_accumulator(self) -> None:
-        meta = self._meta
-        accumulator = None if meta is None or meta.accumulator is None else meta.accumulator()
-        if accumulator is not None:
-            accumulator.make_meta()
-
-    def _needs_grad(self, what: str) -> None:
-        if not self._requires_grad():
-            raise RequiresGradError(f"{what} needs a tensor that requires grad: call .requires_grad_() on it first")
 
     # NumPy's protocols.
 
@@ -1205,14 +1011,6 @@ class Tensor(TensorBase):
         if self._history() is not None:
             return self.copy()
         return _leaf(self._data.copy(order="K"), self._requires_grad(), self._device)
-
-    def _needs_no_history(self, done: str) -> None:
-        node = self._history()
-        if node is not None:
-            raise RequiresGradError(
-                f"only a leaf can be {done}, and this tensor of shape {self.shape} was computed by "
-                f"{node.name}: use t.detach()"
-            )
 
     def __repr__(self) -> str:
         data = self._device.to_host(self._data)

@@ -109,6 +109,7 @@ FACADES = [
     "asyncgrad.sync.func",
     "asyncgrad.testing",
     "asyncgrad.tree",
+    "asyncgrad.values",
 ]
 
 #: Why a public signature says Any, and which may: the function, the class or its method, and the parameter or `return`.
@@ -172,8 +173,18 @@ ALLOWED = {
         "GraphTask.*",
         "HandwrittenNode.*",
         "InputMetadata, *",
+        "Leaf.*",
         "Node, *",
         "Node.*",
+        "Variable.register_hook, hook",
+    ],
+    "an object of the user's own class, or what flows back to it": [
+        "SparseRows.*",
+        "Text.*",
+        "Tree.*",
+        "Value, *",
+        "Value.*",
+        "ValueType.*",
     ],
     "a class of a module above, which the module must not import": ["TensorBase.to, target", "current_node, return"],
     "arrays of the library that a device is for": [

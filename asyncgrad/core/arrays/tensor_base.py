@@ -1,8 +1,9 @@
 """TensorBase: the state of a tensor as the graph sees it, without any mathematics.
 
-Graph, engine and derivative rules know only this class. `Tensor` is its one final subclass, and adds the methods that
-users call. A tensor outside of any graph has its array and a few empty slots. The state that only leaves and tensors
-with hooks need is in an `AutogradMeta`, made on first need.
+Graph, engine and derivative rules know only this class. `Tensor` is its subclass for arrays, and adds the methods that
+users call; `Value` holds what is no array, and has a `_value_metadata` in the place of `_data`. A tensor outside of any
+graph has its array and a few empty slots. The state that only leaves and tensors with hooks need is in an
+`AutogradMeta`, made on first need.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class AutogradMeta:
 
 
 class TensorBase:
-    """Abstract base of `Tensor`: an array with a place in a graph."""
+    """Abstract base of `Tensor` and `Value`: an array, or another object, with a place in a graph."""
 
     __slots__ = ("__weakref__", "_counter", "_data", "_device", "_grad_fn", "_meta", "_output_nr", "_view")
 
@@ -125,6 +126,8 @@ class TensorBase:
     _view: ViewRecord | ViewMeta | None
     #: The node that made the tensor. For a view, it is out of date after a write into its memory: see `_history`.
     _grad_fn: Any
+    #: The ValueMetadata of a value; None where there is an array.
+    _value_metadata: Any = None
 
     def __init__(
         self,
@@ -158,6 +161,9 @@ class TensorBase:
 
         def to(self, target: Any) -> Self:
             """Return a copy on a device."""
+
+        def detach(self) -> Self:
+            """Return a tensor on the same memory, without history."""
 
         def retain_grad(self) -> None:
             """Keep the gradient of a tensor that is no leaf."""

@@ -21,6 +21,7 @@ from ..settings.context import DEFAULT_DEVICE
 from .device_functions import DEVICE_FUNCTIONS, no_function, own_function
 from .interception import add_entry_names, on_device_of
 from .tensor_base import TensorBase
+from .value_type import ValueGradient
 
 __all__ = [
     "add",
@@ -89,7 +90,7 @@ def wrap(value: Any, device: Any) -> Any:
         and not isinstance(value, (np.ndarray, np.generic))
         and not is_device_array(value)
     ):
-        return value
+        return value.gradient if value.__class__ is ValueGradient else value
     tensor_class, default_device = _registered
     if device is None:
         device = DEFAULT_DEVICE.get() or default_device

@@ -10,7 +10,7 @@ from ...errors import GraphError
 from ..graph.body_signals import OffloadSignal
 from ..graph.grad_journal import commit_all, continue_sum, merge_changes
 from ..graph.html import facts, panel
-from ..graph.leaf import AccumulateGrad, accumulate_all
+from ..graph.leaf import Leaf, accumulate_all
 from ..graph.naming import identify
 from .completion import COMPLETION_LOCK, Completion
 from .exec_info import ExecInfos, as_tensors, execution_order, nodes_below
@@ -434,9 +434,9 @@ class GraphTask:
             GraphError: the node is that of a leaf, at which this backward, a grad(), only captures.
         """
         is_reached, limits = self.will_reach(node), self.limits
-        if is_reached and limits is not None and isinstance(node, AccumulateGrad) and limits[node].captures:
+        if is_reached and limits is not None and isinstance(node, Leaf) and limits[node].captures:
             raise GraphError(
-                f"whether {node.name} of a leaf of shape {node.variable._data.shape} executes is not defined in "
+                f"whether {identify(node)} executes is not defined in "
                 "ag.grad(...), which only captures its gradient: use await ag.backward(..., inputs=[...])"
             )
         return is_reached

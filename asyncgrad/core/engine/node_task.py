@@ -14,12 +14,14 @@ from ..arrays.current_devices import coroutine_on_device, several_devices
 from ..arrays.current_streams import follow_streams
 from ..arrays.ownership import make_all_private, make_private, prepare_all_to_lend, prepare_to_lend
 from ..arrays.tensor_base import TensorBase
+from ..arrays.value_type import ValueGradient
 from ..graph.anomaly import check_nan
 from ..graph.grad_journal import change_grad
-from ..graph.leaf import AccumulateGrad
+from ..graph.leaf import Leaf
 from ..graph.metadata import conform, no_tuple_error
 from ..graph.naming import identify, name_hook
 from ..graph.node import LEAF_ORDER
+from ..graph.value_metadata import ValueMetadata, may_await_merge, replaced, unheld
 from ..settings.arguments import describe
 from ..settings.context import BLOCKING, CURRENT_NODE, is_kind
 from .body import Body, TaskGroupLike, prefers_worker
@@ -34,6 +36,7 @@ from .streams import enter_streams
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from ..arrays.hooks import HookList
     from ..graph.node import Node, NodeMeta
     from .device import Device
     from .graph_task import GraphTask
@@ -78,7 +81,7 @@ class NodeTask:
     def prefers_worker(self) -> bool:
         """Tell whether the body should run on a worker, if there is a loop that can wait for it."""
         node = self.node
-        return not isinstance(node, AccumulateGrad) and prefers_worker(node, self.grads)
+        return not isinstance(node, Leaf) and prefers_worker(node, self.grads)
 
     def begin(self) -> Coroutine[object, None, tuple[Any, ...] | None]:
         """Return the coroutine that runs the node, seen by observers, on the node's device."""
@@ -101,6 +104,8 @@ class NodeTask:
                 await self._enter_stream(meta.stream)
             elif graph_task.streams is not None:
                 follow_streams()
+            if meta.takes_values:
+                await self._merge_values()
             # Most nodes have nothing to run before the body, and two needless coroutines would cost as much as it.
             if (
                 meta.tensor_pre_hooks
@@ -111,7 +116,7 @@ class NodeTask:
             ) and not await self._run_pre_hooks(meta):
                 return None
             # For the post-hooks. Without any, the body must hold the only reference to its gradients.
-            inputs = self._lend(self.grads) if meta.post_hooks else ()
+            inputs = unheld(self._lend(self.grads)) if meta.post_hooks else ()
             outputs = await self._run_body()
             if meta.post_hooks:
                 for hook in meta.post_hooks.snapshot():
@@ -139,6 +144,15 @@ class NodeTask:
         if self.graph_task.streams is not None and not self.node.next_nodes:
             self.graph_task.streams.leave(self.node)
 
+    async def _merge_values(self) -> None:
+        """Merge the gradients that have arrived at each input that takes what is no array."""
+        grads = self.grads
+        for index, metadata in enumerate(self.node.input_metadata):
+            held = grads[index]
+            if isinstance(metadata, ValueMetadata) and held is not None and len(held.gradients) > 1:
+                merged = await self._call(metadata.type.merge, held.gradients)
+                grads[index] = metadata.merged(held, merged, self.node)
+
     async def _run_pre_hooks(self, meta: NodeMeta) -> bool:
         """Capture, and run the hooks that come before the body; tell whether the body is to run."""
         graph_task, node, grads = self.graph_task, self.node, self.grads
@@ -159,7 +173,9 @@ class NodeTask:
     async def _run_body(self) -> list[Any]:
         """Run the body; return a list of its gradients, each as the next node's input takes it."""
         graph_task, node = self.graph_task, self.node
-        if isinstance(node, AccumulateGrad):
+        if node.meta is not None and node.meta.takes_values:
+            self.grads[:] = unheld(self.grads)
+        if isinstance(node, Leaf):
             await self._accumulate(node)
             return []
         if not graph_task.keep_graph:
@@ -252,7 +268,7 @@ class NodeTask:
             )
         return outputs
 
-    async def _accumulate(self, leaf: AccumulateGrad) -> None:
+    async def _accumulate(self, leaf: Leaf) -> None:
         if self.is_sent and self.graph_task.has_error:
             # The backward has failed meanwhile in its own thread: write nothing any more.
             return
@@ -300,11 +316,14 @@ class NodeTask:
 
     async def _run_tensor_hooks(self, meta: NodeMeta) -> None:
         hook_lists = meta.tensor_pre_hooks
-        if isinstance(self.node, AccumulateGrad):
+        if isinstance(self.node, Leaf):
             hooks = self.node.variable._autograd_meta().hooks
             hook_lists = [(0, hooks)] if hooks else []
         # A copy: a hook may add the first hook of another input, which takes effect from the next run on.
         for input_nr, hooks in tuple(hook_lists):
+            if self.grads[input_nr].__class__ is ValueGradient:
+                await self._run_value_hooks(input_nr, hooks)
+                continue
             for hook in hooks.snapshot():
                 prepare_to_lend(self.grads, input_nr)
                 grad = values.wrap(self.grads[input_nr], self.node.device)
@@ -316,11 +335,21 @@ class NodeTask:
                 del grad, result
                 make_private(self.grads, input_nr)
 
+    async def _run_value_hooks(self, input_nr: int, hooks: HookList) -> None:
+        """Run the tensor hooks of an input whose gradient is no array."""
+        for hook in hooks.snapshot():
+            held = self.grads[input_nr]
+            result = None if held is None else await self._call(hook, held.gradient)
+            if result is not None:
+                self.grads[input_nr] = self._check_replacement(result, held, hook)
+
     def _retain_grads(self, meta: NodeMeta) -> None:
         for input_nr, reference in meta.retains_grad_hooks.items():
             tensor, grad = reference(), self.grads[input_nr]
             if tensor is None or grad is None:
                 continue
+            if grad.__class__ is ValueGradient:
+                grad = grad.gradient
             change_grad(tensor, grad, self.graph_task.changes, sole=False, listed=True, retained=True)
             if self.graph_task.create_graph:
                 # `.grad` is the gradient itself, with its history.
@@ -330,7 +359,7 @@ class NodeTask:
     async def _call_node_hook(self, hook: Callable[..., Any], grads: list[Any], *others: Any) -> None:
         """Call a pre-hook or a post-hook with gradients, which it may replace in the list."""
         seen = self._lend(grads)
-        result = await self._call(hook, seen, *others)
+        result = await self._call(hook, unheld(seen), *others)
         grads[:] = self._check_results(result, seen, hook)
         # As after a tensor hook.
         del seen, result
@@ -355,7 +384,8 @@ class NodeTask:
     def _lend(self, grads: list[Any]) -> tuple[Any, ...]:
         """Return gradients as hooks get them, who may write into them."""
         prepare_all_to_lend(grads)
-        return tuple(values.wrap(grad, self.node.device) for grad in grads)
+        device = self.node.device
+        return tuple(grad if grad.__class__ is ValueGradient else values.wrap(grad, device) for grad in grads)
 
     def _unwrap(self, grad: Any) -> Any:
         """Return a gradient that a hook was given, and may have changed in place, as the engine keeps it."""
@@ -383,6 +413,8 @@ class NodeTask:
     def _check_replacement(self, result: Any, old: Any, hook: Callable[..., Any]) -> Any:
         """Return the gradient that replaces `old` after a hook returned `result`; raise if it does not fit."""
         where, device = self._describe_hook(hook), self.node.device
+        if old.__class__ is ValueGradient:
+            return replaced(old, result, where)
         if old is None:
             raise HookError(f"{where} returned {describe(result)} where there was none: return None for it")
         if isinstance(result, TensorBase) and device not in (None, result._device):
@@ -413,6 +445,8 @@ def may_suspend(node: Node) -> bool:
     """Tell whether a node has an async body or hook, or anything else that its run may have to wait for."""
     meta = node.meta
     if node.is_async or node.waits_for_saved():
+        return True
+    if meta is not None and meta.takes_values and may_await_merge(node):
         return True
     if has_custom_run(node.device) and (
         node.device.max_in_flight is not None or is_kind(inspect.iscoroutinefunction, node.device.run_body)
@@ -460,7 +494,7 @@ def _all_hooks(node: Node, meta: NodeMeta | None) -> list[Callable[..., Any]]:
         elif node.order != LEAF_ORDER:
             # The most common case: no hooks.
             return []
-    if isinstance(node, AccumulateGrad):
+    if isinstance(node, Leaf):
         leaf_meta = node.variable._autograd_meta()
         lists += [leaf_meta.hooks, leaf_meta.post_accumulate_hooks]
     return [hook for hooks in lists if hooks is not None for hook in hooks.snapshot()]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ...errors import ReleasedGraphError
-from ..graph.leaf import AccumulateGrad
+from ..graph.leaf import Leaf
 from ..graph.naming import identify
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def remember_release(graph_task: GraphTask, error: BaseException, node: Node | N
     place = "" if node is None else f" in {identify(node)}"
     text = f"was cancelled{place}" if isinstance(error, CancelledError) else f"raised {type(error).__name__}{place}"
     for one in (*roots, *(() if node is None else (node,))):
-        if not isinstance(one, AccumulateGrad):
+        if not isinstance(one, Leaf):
             _failures[one] = text
 
 

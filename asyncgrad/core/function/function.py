@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 import warnings
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..graph.lowering import CompiledArgs
 from ..graph.metadata import InputMetadata
 from ..graph.naming import number_of
 from ..graph.node import Edge, Node, NodeMeta
+from ..graph.value_metadata import ValueMetadata
 from ..graph.wrappers import register_wrapper
 from ..settings.arguments import describe
 from ..settings.awaiting import call
@@ -440,8 +442,9 @@ class _FunctionCall:
         raise ArgumentTypeError(
             f"{name}.forward returned {describe(outputs.with_leaves(outputs.leaves))}, and no tensor or array, though "
             f"{why}: no gradient could flow back to {name}.backward. Return numbers as an array, as in return "
-            f"np.array(y); or, if no gradient is to flow, pass t.detach(), write with ag.no_grad(): {name}.apply(...), "
-            "or call ctx.set_records(False) in forward"
+            "np.array(y), and what is no array as a value, return ag.Value(answer, type); or, if no gradient is to "
+            f"flow, pass t.detach(), write with ag.no_grad(): {name}.apply(...), or call ctx.set_records(False) in "
+            "forward"
         )
 
     def _record(self, outputs: _Outputs) -> Any:
@@ -451,13 +454,19 @@ class _FunctionCall:
         if self._executable and records(ctx) is not False:
             self._require_tensor(outputs)
         seen: dict[int, Any] = {}
-        metadata: list[InputMetadata] = []
+        metadata: list[InputMetadata | ValueMetadata] = []
         results: list[Any] = []
         check_marks(ctx, inputs, outputs.leaves, node if self._executable else None)
         for index, value in enumerate(outputs.leaves):
             if not isinstance(value, TensorBase):
                 results.append(value)
                 metadata.append(InputMetadata())
+                continue
+            if value._value_metadata is not None:
+                if id(value) not in seen:
+                    seen[id(value)] = self._value_output(value, index)
+                results.append(seen[id(value)])
+                metadata.append(value._value_metadata)
                 continue
             check_numbers(f"{self._function.__name__}.forward", value._data.dtype, instead="return arrays of numbers")
             differentiable = value._data.dtype.kind in "fc" and not is_non_differentiable(ctx, value)
@@ -473,6 +482,14 @@ class _FunctionCall:
         if self._executable and observer is not True:
             observer.announce(node_to_announce(node, results))
         return outputs.with_leaves(results)
+
+    def _value_output(self, value: TensorBase, index: int) -> TensorBase:
+        """Return a value among the outputs; another one of the same object if it has a place in a graph already."""
+        if value._grad_fn is not None or value._meta is not None or any(value is one for one in self._inputs.leaves):
+            value = copy(value.detach())
+        if self._executable:
+            value._grad_fn, value._output_nr = self._node, index
+        return value
 
     def _output(self, value: TensorBase, node: Node | None, index: int) -> TensorBase:
         ctx, inputs = self._ctx, self._inputs.leaves
@@ -493,6 +510,7 @@ class FunctionNode(SavingNode):
         "_arguments",
         "_metadata",
         "_output_trees",
+        "_values",
         "function",
         "is_async",
         "is_memoized",
@@ -515,12 +533,14 @@ class FunctionNode(SavingNode):
         self._output_trees: tuple[TreeStructure, ...] | None = None
         #: The positions of the tensors among the leaves of the arguments, each of which has an edge.
         self._argument_edges = tuple([index for index, leaf in enumerate(leaves) if isinstance(leaf, TensorBase)])
+        #: Those of them that are no arrays.
+        self._values = tuple([index for index in self._argument_edges if leaves[index]._value_metadata is not None])
         self._connect([edges[index] for index in self._argument_edges])
         self.shape = None
         self.dtype: Any = None
         self.device = next((leaf._device for leaf in leaves if isinstance(leaf, TensorBase)), None)
         self.meta = NodeMeta()
-        self._metadata: tuple[InputMetadata, ...] = ()
+        self._metadata: tuple[InputMetadata | ValueMetadata, ...] = ()
         self.ctx = FunctionContext(self)
         self.is_async: bool = inspect.iscoroutinefunction(_backward_of(function, checked=False))
         self.is_memoized: bool = function.is_memoized
@@ -554,14 +574,19 @@ class FunctionNode(SavingNode):
         return self.function._is_users
 
     @property
-    def input_metadata(self) -> tuple[InputMetadata | None, ...]:
+    def input_metadata(self) -> tuple[InputMetadata | ValueMetadata | None, ...]:
         """The metadata of the gradient of each output of forward; without shape for an output that is no tensor."""
         return self._metadata
 
-    def set_outputs(self, metadata: tuple[InputMetadata, ...], trees: tuple[TreeStructure, ...] | None) -> None:
+    def set_outputs(
+        self, metadata: tuple[InputMetadata | ValueMetadata, ...], trees: tuple[TreeStructure, ...] | None
+    ) -> None:
         """Set the metadata of the leaves of the outputs, and the structure of each, once forward has returned them."""
         self._metadata = metadata
         self._output_trees = trees
+        meta = self.meta
+        assert meta is not None
+        meta.takes_values = any(isinstance(slot, ValueMetadata) for slot in metadata)
         # The device of the gradients that backward takes; the arguments may be on another one.
         self.device: Any = next((slot.device for slot in metadata if slot.device is not None), self.device)
 
@@ -577,6 +602,9 @@ class FunctionNode(SavingNode):
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
         ctx, backward, tensors = self.ctx, _backward_of(self.function, checked=True), list[Any]()
         for grad, slot in zip(grads, self._metadata, strict=True):
+            if isinstance(slot, ValueMetadata):
+                tensors.append(slot.zero() if grad is None and ctx.materialize_grads else grad)
+                continue
             if grad is None and ctx.materialize_grads and not slot.was_default_constructed:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
@@ -626,6 +654,8 @@ class FunctionNode(SavingNode):
                     f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward, "
                     "which was no tensor: return None there"
                 )
+            if index in self._values:
+                continue
             if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_device_array(grad)):
                 raise GradientTypeError(
                     f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward: "
@@ -633,9 +663,13 @@ class FunctionNode(SavingNode):
                 )
         if len(edges) != len(grads):
             grads = tuple([grads[index] for index in edges])
+        # Nothing of arrays is done to what is none.
+        arrays = [place for place, index in enumerate(edges) if index not in self._values]
         if self.device is not None and not self.device.has_host_arrays:
-            grads = tuple([values.given_on_device(grad, self.device) for grad in grads])
-        return self._guard_arrays(grads, given) if is_grad_enabled() else grads
+            grads = tuple(
+                [values.given_on_device(grad, self.device) if at in arrays else grad for at, grad in enumerate(grads)]
+            )
+        return self._guard_arrays(grads, given, arrays) if is_grad_enabled() else grads
 
     def _is_for_each_argument(self, result: Any) -> bool:
         """Tell whether backward returned a sequence with a gradient for each argument, and not one gradient.
@@ -684,12 +718,12 @@ class FunctionNode(SavingNode):
         names = [path for at, one in enumerate(self._argument_trees, 1) for path in paths(one, f"argument {at}")]
         return names[index]
 
-    def _guard_arrays(self, grads: tuple[Any, ...], given: Sequence[Any]) -> tuple[Any, ...]:
+    def _guard_arrays(self, grads: tuple[Any, ...], given: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
         """Return gradients under `create_graph`; differentiating an array among them, which has no history, raises.
 
         A tensor without history counts as a constant.
         """
-        arrays = [index for index, grad in enumerate(grads) if grad is not None and not isinstance(grad, TensorBase)]
+        arrays = [index for index in places if grads[index] is not None and not isinstance(grads[index], TensorBase)]
         if not arrays:
             return grads
         edges = [gradient_edge(grad) for grad in given if isinstance(grad, TensorBase)] + edges_of(self.ctx)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import ArgumentTypeError, GradientTypeError, GraphError, InPlaceError
 from ..arrays.tensor_base import CreationMeta, TensorBase
+from ..arrays.value_type import VALUES
 from ..arrays.values import counted, has_memory, is_device_array, wrap
 from ..graph.leaf import gradient_edge
 from ..graph.node import Edge, Node
@@ -455,11 +456,16 @@ def wrap_outputs(outputs: Sequence[Any], device: Any) -> tuple[tuple[Any, ...], 
     Inside of a tree, an array that holds no numbers stays as it is.
     """
     leaves, trees = flatten_each(outputs, _is_output)
-    return tuple([wrap(leaf, device) if trees is None or _is_output(leaf) else leaf for leaf in leaves]), trees
+    return tuple([_wrapped(leaf, device) if trees is None or _is_output(leaf) else leaf for leaf in leaves]), trees
+
+
+def _wrapped(leaf: Any, device: Any) -> Any:
+    make = VALUES.get(type(leaf)) if VALUES else None
+    return wrap(leaf, device) if make is None else make(leaf)
 
 
 def _is_output(leaf: Any) -> bool:
     """Tell whether a leaf of an output is a tensor, or becomes one."""
     if isinstance(leaf, (np.ndarray, np.generic)):
         return leaf.dtype.kind in "biufc"
-    return isinstance(leaf, TensorBase) or is_device_array(leaf)
+    return isinstance(leaf, TensorBase) or type(leaf) in VALUES or is_device_array(leaf)

@@ -59,7 +59,7 @@ def saved_arrays(node: NodeLike) -> list[SavedArray] | None:
         if isinstance(entry, Packed):
             shape, dtype = entry.shape, entry.dtype
             found.append(SavedArray(shape, dtype, _size(shape) * dtype.itemsize, id(entry), "packed"))
-        elif entry.tensor is not None:
+        elif entry.tensor is not None and entry.tensor._value_metadata is None:
             data = entry.tensor._data
             origin = "leaf" if entry.accumulator is not None else "input" if entry.output_nr is None else "output"
             nbytes = getattr(data, "nbytes", 0)

@@ -48,6 +48,8 @@ class GradState(NamedTuple):
         meta = tensor._meta
         if meta is None or meta.grad is None:
             return NO_GRAD
+        if tensor._value_metadata is not None:
+            return cls(meta.grad, None, 0)
         return cls(meta.grad, meta.grad._data, version_of(meta.grad))
 
     def is_still(self, other: GradState) -> bool:
@@ -57,7 +59,7 @@ class GradState(NamedTuple):
     def restore(self, tensor: TensorBase) -> None:
         """Set the gradient of `tensor` back to this state: the same object, array and version."""
         tensor._autograd_meta().grad = self.grad
-        if self.grad is not None:
+        if self.grad is not None and tensor._value_metadata is None:
             self.grad._data = self.data
             if self.grad._counter is not None:
                 self.grad._counter.value = self.version
@@ -194,7 +196,9 @@ class GradChange(Change):
             del changes[index]
             previous.after = self.after
             if previous.grad is not None:
-                previous.grad = _sum(previous.grad, self.grad)
+                kind = self.tensor._value_metadata
+                added = _sum if kind is None else kind.type.add
+                previous.grad = added(previous.grad, self.grad)
             return True
 
     def follows_one_of(self, owner: int) -> GradChange | None:
@@ -235,7 +239,8 @@ class GradChange(Change):
             meta.grad = None
         else:
             _add(tensor, self.grad, False, self.retained)
-            if self.before.grad is None and not self.retained and not isinstance(self.grad, TensorBase):
+            kept_as_object = self.retained or isinstance(self.grad, TensorBase) or tensor._value_metadata is not None
+            if self.before.grad is None and not kept_as_object:
                 # The gradient stays the same object, so that code that holds it sees the new value.
                 known._data, meta.grad = meta.grad._data, known
                 known._bump_version()
@@ -280,6 +285,8 @@ def sum_so_far(tensor: TensorBase) -> Any:
     """
     meta = tensor._meta
     if meta is None or meta.grad is None or meta.hooks is not None or meta.post_accumulate_hooks is not None:
+        return None
+    if tensor._value_metadata is not None:
         return None
     with meta.lock:
         changes = meta.changes
@@ -352,7 +359,9 @@ def commit_all(changes: list[Change]) -> None:
 def _add(tensor: TensorBase, grad: Any, sole: bool, retained: bool) -> None:
     meta = tensor._autograd_meta()
     old = meta.grad
-    if isinstance(grad, TensorBase):
+    if tensor._value_metadata is not None:
+        meta.grad = grad if old is None else tensor._value_metadata.type.add(old, grad)
+    elif isinstance(grad, TensorBase):
         if grad._data.dtype != tensor._data.dtype:
             grad = values.cast(grad, tensor._data.dtype)
         if old is not None:

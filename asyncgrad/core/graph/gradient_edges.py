@@ -9,9 +9,10 @@ from ...errors import ArgumentTypeError, GraphError, RequiresGradError
 from ..arrays.tensor_base import TensorBase
 from ..settings.arguments import describe
 from .leaf import check_has_edge, gradient_edge
-from .metadata import InputMetadata
-from .naming import identify
+from .metadata import metadata_of
+from .naming import identify, outline
 from .node import Edge, GradientEdge, Node, checked_edge
+from .value_metadata import ValueMetadata
 
 __all__ = ["any_requires_grad", "collect_next_edges", "create_gradient_edge", "set_gradient_edge"]
 
@@ -81,11 +82,17 @@ def set_gradient_edge(tensor: TensorBase, edge: Edge | GradientEdge) -> None:
     node, input_nr = checked_edge(edge)
     if node is None:
         raise GraphError(
-            f"the gradient edge of a tensor of shape {tensor._data.shape} cannot lead nowhere: "
-            "t.detach_() takes it out of its graph"
+            f"the gradient edge of a {outline(tensor)} cannot lead nowhere: t.detach_() takes it out of its graph"
         )
     metadata = node.input_metadata[input_nr]
-    if metadata is not None and metadata != InputMetadata(tensor._data.shape, tensor._data.dtype, tensor._device):
+    own = metadata_of(tensor)
+    if isinstance(own, ValueMetadata):
+        if metadata is not None and getattr(metadata, "type", None) is not own.type:
+            raise GraphError(
+                f"input {input_nr} of {identify(node)} takes no gradients of a {outline(tensor)}: "
+                "create_gradient_edge(value, node) adds an input for it to a node of your own"
+            )
+    elif metadata is not None and metadata != own:
         takes = (
             "stands for an output that has no gradient"
             if metadata.was_default_constructed
@@ -135,8 +142,10 @@ def create_gradient_edge(tensor: TensorBase, node: Node) -> None:
 
 def _check_tensor(tensor: Any) -> None:
     check_has_edge(tensor)
-    what = f"a tensor of shape {tensor._data.shape} and dtype {tensor._data.dtype}"
-    if tensor._data.dtype.kind not in "fc":
+    what = f"a {outline(tensor)}"
+    if tensor._value_metadata is None:
+        what += f" and dtype {tensor._data.dtype}"
+    if tensor._value_metadata is None and tensor._data.dtype.kind not in "fc":
         raise RequiresGradError(f"{what} has no gradient, only floating and complex ones do: write t.astype(float)")
     if tensor._history() is None and tensor._requires_grad():
         raise RequiresGradError(

@@ -13,6 +13,7 @@ from ..settings.context import CURRENT_STREAMS
 from .creation import announce
 from .grad_journal import Change, FirstGrads, GradChange, change_grad, may_take
 from .lowering import BodySource
+from .naming import outline
 from .node import LEAF_ORDER, Edge, GradientEdge, Node, NodeMeta
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccumulateGrad",
+    "AccumulateValue",
     "GraphRoot",
     "Identity",
+    "Leaf",
     "accumulate_all",
     "accumulator",
     "check_has_edge",
@@ -34,8 +37,67 @@ __all__ = [
 _SOLE = (lambda value: getrefcount(value))(object())
 
 
+class Leaf(Node):
+    """Abstract: the node of a leaf, `variable`, at which a gradient ends."""
+
+    __slots__ = ("variable",)
+
+    is_users = False
+
+    variable: TensorBase
+
+    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Accumulate the gradient; return no gradients, since a leaf has no edges."""
+        changes: list[Change] = []
+        try:
+            self.accumulate(grads[0], changes)
+        finally:
+            for change in changes:
+                # No backward is running that could fail and roll the change back.
+                change.commit()
+        return ()
+
+    def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
+        """Add `grad` to the leaf's `.grad`; return the change, which is rolled back if the backward fails later."""
+        raise NotImplementedError(f"{type(self).__name__} must implement accumulate(grad, changes)")
+
+
 @final
-class AccumulateGrad(Node):
+class AccumulateValue(Leaf):
+    """Adds the gradient that arrives to the `.grad` of a value that is a leaf, by the `add` of its type.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> class Notes(ag.extend.ValueType):
+        ...     def add(self, first, second):
+        ...         return first + second
+        >>> prompt = ag.leaf("Be brief.", type=Notes())
+        >>> ag.graph.get_gradient_edge(prompt).node.variable is prompt
+        True
+    """
+
+    __slots__ = ()
+
+    def __init__(self, variable: TensorBase) -> None:
+        self._connect(())
+        self.order = LEAF_ORDER
+        self.variable = variable
+        self.shape = None
+        self.dtype: Any = None
+        self.device: Any = variable._device
+        self.meta = NodeMeta((variable._value_metadata,))
+        self.meta.takes_values = True
+
+    def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
+        """Add `grad`, a gradient of the type; see AccumulateGrad."""
+        variable = self.variable
+        if grad is None or variable._meta is None or not variable._meta.requires_grad:
+            return None
+        return change_grad(variable, grad, changes, sole=False, listed=listed)
+
+
+@final
+class AccumulateGrad(Leaf):
     """Adds the gradient that arrives to the `.grad` of a leaf.
 
     The first gradient becomes `.grad` without a copy if nothing else refers to its array and its memory layout is the
@@ -51,12 +113,10 @@ class AccumulateGrad(Node):
         True
     """
 
-    __slots__ = ("variable",)
-
-    is_users = False
+    __slots__ = ()
 
     def __init__(self, variable: TensorBase) -> None:
-        self.variable: TensorBase = variable
+        self.variable = variable
         self.next_nodes = ()
         self.input_nrs = ()
         self.order = LEAF_ORDER
@@ -73,17 +133,6 @@ class AccumulateGrad(Node):
             # A leaf of the default stream needs no NodeMeta: without one it runs on the fast path.
             if stream is not None:
                 self.make_meta().stream = stream
-
-    def apply(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Accumulate the gradient; return no gradients, since a leaf has no edges."""
-        changes: list[Change] = []
-        try:
-            self.accumulate(grads[0], changes)
-        finally:
-            for change in changes:
-                # No backward is running that could fail and roll the change back.
-                change.commit()
-        return ()
 
     def accumulate(self, grad: Any, changes: list[Change], listed: bool = True) -> GradChange | None:
         """Add `grad` to the leaf's `.grad`; return the change, which is rolled back if the backward fails later.
@@ -187,14 +236,14 @@ class Identity(Node):
         return ()
 
 
-def accumulator(leaf: TensorBase, meta: Any) -> AccumulateGrad:
-    """Return the AccumulateGrad of a leaf that requires grad; make it if no graph holds one."""
+def accumulator(leaf: TensorBase, meta: Any) -> Leaf:
+    """Return the node of a leaf that requires grad; make it if no graph holds one."""
     reference = meta.accumulator
     if reference is not None:
-        node: AccumulateGrad | None = reference()
+        node: Leaf | None = reference()
         if node is not None:
             return node
-    node = AccumulateGrad(leaf)
+    node = AccumulateGrad(leaf) if leaf._value_metadata is None else AccumulateValue(leaf)
     meta.accumulator = weakref.ref(node)
     announce(node)
     return node
@@ -234,7 +283,6 @@ def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
     edge = gradient_edge(tensor)
     if edge is None or edge.node is None:
         raise RequiresGradError(
-            f"a tensor of shape {tensor._data.shape} that does not require grad has no gradient edge: "
-            "make it with requires_grad=True"
+            f"a {outline(tensor)} that does not require grad has no gradient edge: make it with requires_grad=True"
         )
     return GradientEdge(edge.node, edge.input_nr)

@@ -12,6 +12,7 @@ from .packed import Packed
 if TYPE_CHECKING:
     from ..arrays.hooks import HookList
     from .metadata import InputMetadata
+    from .value_metadata import ValueMetadata
 
 __all__ = ["BodySource", "CompiledArgs", "Spec"]
 
@@ -68,7 +69,7 @@ class CompiledArgs:
         """Add values as they are, to be compared by `==`."""
         self._parts += values
 
-    def collect_metadata(self, metadata: Sequence[InputMetadata | None]) -> None:
+    def collect_metadata(self, metadata: Sequence[InputMetadata | ValueMetadata | None]) -> None:
         """Add the metadata of the node's inputs."""
         self._parts.append(tuple(metadata))
 

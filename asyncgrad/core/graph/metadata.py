@@ -17,13 +17,14 @@ from ..arrays.tensor_base import TensorBase
 from ..settings.arguments import describe, must_be
 from ..settings.context import is_grad_enabled
 from .naming import identify, number_of
+from .value_metadata import ValueMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from .node_like import NodeLike
 
-__all__ = ["InputMetadata", "call_node", "conform", "fit", "no_tuple_error"]
+__all__ = ["InputMetadata", "call_node", "conform", "fit", "metadata_of", "no_tuple_error"]
 
 
 class InputMetadata(NamedTuple):
@@ -46,6 +47,12 @@ class InputMetadata(NamedTuple):
     def was_default_constructed(self) -> bool:
         """Whether this is the slot of an output that has no gradient: only undefined gradients fit it."""
         return self.dtype is None
+
+
+def metadata_of(tensor: TensorBase) -> InputMetadata | ValueMetadata:
+    """Return what the gradient of a tensor, or of a value, must look like."""
+    found: ValueMetadata | None = tensor._value_metadata
+    return InputMetadata(tensor._data.shape, tensor._data.dtype, tensor._device) if found is None else found
 
 
 def fit(value: Any, metadata: InputMetadata) -> Any:
@@ -88,6 +95,9 @@ def conform(producer: NodeLike, index: int, consumer: NodeLike, input_nr: int, v
     ):
         return value
     metadata = consumer.input_metadata[input_nr]
+    if isinstance(metadata, ValueMetadata):
+        to = metadata.type.name
+        return metadata.take(value, lambda it: f"{identify(producer)} returned {it} for input {index}, a {to}")
     if metadata is None or (is_array and value.shape == metadata.shape and value.dtype is metadata.dtype):
         return value
     if not is_array:
@@ -126,7 +136,16 @@ def call_node(node: NodeLike, grads: tuple[Any, ...]) -> Any:
         )
     recorded = is_grad_enabled()
     taken = [_fit_argument(node, index, grad, inputs[index]) for index, grad in enumerate(grads)]
-    result = node.apply(tuple(values.wrap(grad, node.device) if recorded else values.raw(grad) for grad in taken))
+    result = node.apply(
+        tuple(
+            grad
+            if isinstance(slot, ValueMetadata)
+            else values.wrap(grad, node.device)
+            if recorded
+            else values.raw(grad)
+            for grad, slot in zip(taken, inputs, strict=True)
+        )
+    )
     return _await_result(node, result) if inspect.isawaitable(result) else _wrap_result(node, result)
 
 
@@ -135,6 +154,9 @@ def _fit_argument(node: NodeLike, index: int, grad: Any, metadata: InputMetadata
     if grad is None:
         return None
     where = f"gradient {index} of {identify(node)}"
+    if isinstance(metadata, ValueMetadata):
+        held = metadata.take(grad, lambda it: f"{where} is {it}")
+        return None if held is None else held.gradient
     if not (isinstance(grad, TensorBase) or (hasattr(grad, "dtype") and hasattr(grad, "shape"))):
         raise ArgumentTypeError(must_be(where, "a tensor, an array or None", grad, "write np.asarray(...)"))
     if metadata is None:

@@ -13,6 +13,7 @@ from ..arrays.ownership import private_copy
 from ..arrays.tensor_base import TensorBase
 from ..settings.arguments import check_callable, must_be, takes
 from ..settings.context import CURRENT_GRAPH_TASK, is_kind
+from .naming import outline
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -205,7 +206,7 @@ def _check_tensors(tensors: Iterable[TensorBase], mode: str) -> tuple[TensorBase
             raise ArgumentTypeError(must_be(f"tensor {index} of a multi-grad hook", "a Tensor", tensor))
         if mode == "all" and not tensor._requires_grad():
             raise RequiresGradError(
-                f"tensor {index} of a multi-grad hook (of shape {tensor._data.shape}) does not require grad: "
+                f"tensor {index} of a multi-grad hook (a {outline(tensor)}) does not require grad: "
                 "call .requires_grad_() on it before use, or leave it out"
             )
     requiring = tuple(tensor for tensor in observed if tensor._requires_grad())

@@ -39,7 +39,15 @@ def number_of(node: Any) -> str:
     if node.sequence_nr < HIGHEST_NUMBER:
         return f"node #{node.sequence_nr}"
     variable = getattr(node, "variable", None)
-    return "node ahead of all others" if variable is None else f"leaf of shape {variable._data.shape}"
+    if variable is None:
+        return "node ahead of all others"
+    return outline(variable).replace("tensor", "leaf").replace("value", "leaf")
+
+
+def outline(tensor: Any) -> str:
+    """Return what a tensor or a value is in errors: its shape, or its type."""
+    value = tensor._value_metadata
+    return f"tensor of shape {tensor._data.shape}" if value is None else f"value of type {value.type.name}"
 
 
 def name_hook(hook: Any) -> str:

@@ -27,9 +27,10 @@ from ..settings.arguments import describe, must_be
 from ..settings.context import CURRENT_GRAPH_TASK
 from .cost import LARGE, array_kind, expect_large_arrays, size_of
 from .creation import announce
-from .metadata import InputMetadata, call_node
+from .metadata import InputMetadata, call_node, metadata_of
 from .naming import HIGHEST_NUMBER, identify
 from .packed import Packed, SavedTensor, all_saved_by
+from .value_metadata import ValueMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Sized
@@ -89,13 +90,16 @@ class NodeMeta:
         "pre_hooks",
         "retains_grad_hooks",
         "stream",
+        "takes_values",
         "tensor_pre_hooks",
     )
 
-    def __init__(self, input_metadata: tuple[InputMetadata | None, ...] | None = None) -> None:
+    def __init__(self, input_metadata: tuple[InputMetadata | ValueMetadata | None, ...] | None = None) -> None:
         #: The metadata of a node with several inputs, or of one that `Node.__init__` made; None where the node's own
         #: slots hold it.
-        self.input_metadata: tuple[InputMetadata | None, ...] | None = input_metadata
+        self.input_metadata: tuple[InputMetadata | ValueMetadata | None, ...] | None = input_metadata
+        #: Whether gradients that are no arrays arrive at the node, which are merged before it runs.
+        self.takes_values: bool = False
         self.metadata: dict[Any, Any] | None = None
         #: Tensor hooks: (input_nr, hooks of that tensor), in the order of the first registration.
         self.tensor_pre_hooks: list[tuple[int, HookList]] = []
@@ -232,7 +236,9 @@ class Node:
     meta: NodeMeta | None
 
     def __init__(
-        self, edges: Sequence[Edge | None] = (), input_metadata: Sequence[InputMetadata | None] = (None,)
+        self,
+        edges: Sequence[Edge | None] = (),
+        input_metadata: Sequence[InputMetadata | ValueMetadata | None] = (None,),
     ) -> None:
         if not isinstance(edges, Iterable) or not isinstance(input_metadata, Iterable):
             raise ArgumentTypeError(
@@ -244,6 +250,7 @@ class Node:
         self.dtype = None
         self.device = next((metadata.device for metadata in input_metadata if metadata is not None), None)
         self.meta = NodeMeta(tuple(input_metadata))
+        self.meta.takes_values = any(isinstance(metadata, ValueMetadata) for metadata in input_metadata)
         announce(self)
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -295,7 +302,7 @@ class Node:
         return len(self.next_nodes)
 
     @property
-    def input_metadata(self) -> tuple[InputMetadata | None, ...]:
+    def input_metadata(self) -> tuple[InputMetadata | ValueMetadata | None, ...]:
         """For each forward output, what its gradient must look like."""
         meta = self.meta
         if meta is not None and meta.input_metadata is not None:
@@ -420,7 +427,7 @@ class Node:
         count = len(self.next_nodes)
         self._set_edges({count: edge}, count + 1)
 
-    def add_input_metadata(self, metadata: InputMetadata | TensorBase | None) -> int:
+    def add_input_metadata(self, metadata: InputMetadata | ValueMetadata | TensorBase | None) -> int:
         """Add an input to a node of your own, for one more forward output; return which input it is.
 
         Args:
@@ -435,8 +442,8 @@ class Node:
         """
         self._must_be_own("get one more input")
         if isinstance(metadata, TensorBase):
-            metadata = InputMetadata(metadata._data.shape, metadata._data.dtype, metadata._device)
-        elif metadata is not None and not isinstance(metadata, InputMetadata):
+            metadata = metadata_of(metadata)
+        elif metadata is not None and not isinstance(metadata, (InputMetadata, ValueMetadata)):
             raise ArgumentTypeError(
                 f"an input is described by an InputMetadata or a tensor, not {describe(metadata)}: "
                 "write InputMetadata(shape, dtype, device), or None for an input that accepts anything"
@@ -446,6 +453,7 @@ class Node:
         inputs = meta.input_metadata
         assert inputs is not None
         meta.input_metadata = (*inputs, metadata)
+        meta.takes_values = meta.takes_values or isinstance(metadata, ValueMetadata)
         if self.device is None and metadata is not None:
             self.device = metadata.device
         return len(inputs)

@@ -34,12 +34,22 @@ from .saved import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from .background import PendingWork
     from .node_like import NodeLike
 
-__all__ = ["NodePacker", "PackHooks", "Packed", "SavedTensor", "abandon", "all_saved_by", "unpack_all", "unpack_now"]
+__all__ = [
+    "NodePacker",
+    "PackHooks",
+    "Packed",
+    "SavedTensor",
+    "abandon",
+    "all_saved_by",
+    "unpack_all",
+    "unpack_now",
+    "unpacked_entries",
+]
 
 
 @final
@@ -89,10 +99,19 @@ class PackHooks:
 
     def pack_saved(self, node: NodeLike) -> None:
         """Pack all saved tensors of a new node; it gets a NodeMeta, since the fast path does not unpack."""
-        for index, saved in enumerate(node.saved_entries() or ()):
-            if isinstance(saved, Saved) and saved.tensor is not None:
-                node.make_meta()
-                node.keep_packed(index, Packed(node, saved, saved.tensor, self))
+        for index, saved, tensor in unpacked_entries(node):
+            node.make_meta()
+            node.keep_packed(index, Packed(node, saved, tensor, self))
+
+
+def unpacked_entries(node: NodeLike) -> Iterator[tuple[int, Saved, TensorBase]]:
+    """Yield the entries of a node that hooks for saved tensors have to do with, each with its index and its tensor.
+
+    These are the ones that hold an array, and are not packed.
+    """
+    for index, saved in enumerate(node.saved_entries() or ()):
+        if isinstance(saved, Saved) and saved.tensor is not None and saved.tensor._value_metadata is None:
+            yield index, saved, saved.tensor
 
 
 class NodePacker(Protocol):

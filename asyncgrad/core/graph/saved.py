@@ -11,7 +11,7 @@ from ...errors import ChangedTensorError, ReleasedGraphError
 from ..arrays.tensor_base import TensorBase
 from ..arrays.values import array_interface, has_memory, is_recorder, memory_owner
 from ..settings.context import GRAD_MODE
-from .naming import identify
+from .naming import identify, outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,11 +108,19 @@ def changed_error(
     """
     producer, output_nr = place
     origin = "" if producer is None else f", output {output_nr} of {producer.name},"
+    what = outline(tensor)
+    if tensor._value_metadata is None:
+        what += f" and dtype {tensor._data.dtype}"
+    else:
+        hint = f"Give the new object to another value: {_NEW_VALUE}"
     return ChangedTensorError(
-        f"{identify(node)} needs a tensor of shape {tensor._data.shape} and dtype "
-        f"{tensor._data.dtype}{origin} that was changed in place since the forward call: it is at version "
+        f"{identify(node)} needs a {what}{origin} that was changed in place since the forward call: it is at version "
         f"{version}, and version {saved_version} was saved. {hint}"
     )
+
+
+#: What to write in place of a change of a value that a graph has saved.
+_NEW_VALUE = "prompt = ag.leaf(better, type=prompt.type)"
 
 
 def detached_error(node: NodeLike, tensor: TensorBase) -> ChangedTensorError:
@@ -145,6 +153,10 @@ def output_alias(output: TensorBase, grad_fn: NodeLike | None = None, output_nr:
 
     A node saves its own output through a detached alias, since the output itself refers to the node.
     """
+    if output._value_metadata is not None:
+        value = output.detach()
+        value._grad_fn, value._output_nr = grad_fn, output_nr
+        return value
     alias = type(output)(output._data, grad_fn, output_nr, output._device)
     alias._counter = output._shared_version()
     return alias

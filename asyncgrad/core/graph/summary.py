@@ -248,6 +248,10 @@ def _counted(names: Sequence[str]) -> Mapping[str, int]:
 
 
 def _leaf(leaf: Any, names: Mapping[int, str]) -> LeafSummary:
+    kind = leaf._value_metadata
+    if kind is not None:
+        nbytes = kind.type.nbytes(leaf.value)
+        return LeafSummary(names.get(id(leaf), ""), kind.shape, kind.type.name, str(leaf._device), nbytes)
     data = leaf._data
     nbytes = getattr(data, "nbytes", 0)
     return LeafSummary(names.get(id(leaf), ""), data.shape, str(data.dtype), str(leaf._device), nbytes)

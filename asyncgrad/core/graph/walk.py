@@ -10,7 +10,7 @@ from ...errors import ArgumentTypeError, RequiresGradError
 from ..arrays.tensor_base import TensorBase
 from ..settings.arguments import describe
 from ..tree.structure import flatten, paths
-from .leaf import AccumulateGrad, gradient_edge
+from .leaf import Leaf, gradient_edge
 from .node import GradientEdge, Node
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def nodes_below(roots: Sequence[Node]) -> list[Node]:
             if target is not None and target not in seen:
                 seen[target] = None
                 stack.append(target)
-    leaves = [node for node in seen if isinstance(node, AccumulateGrad)]
-    inner = [node for node in seen if not isinstance(node, AccumulateGrad)]
+    leaves = [node for node in seen if isinstance(node, Leaf)]
+    inner = [node for node in seen if not isinstance(node, Leaf)]
     inner.sort(key=attrgetter("order"))
     place = {node: index for index, node in enumerate(inner)}
     is_ordered = all(

@@ -234,11 +234,20 @@ class ChainState(NamedTuple):
         """Return the state that a step has returned."""
         tensors: list[Any] = []
         template = flatten(value, tensors)
-        return cls(template, [tensor.detach() for tensor in tensors], [one.dtype.kind in "fc" for one in tensors])
+        return cls(template, [tensor.detach() for tensor in tensors], [_is_differentiable(one) for one in tensors])
 
     def leaves(self) -> list[Any]:
         """Return leaves that share the memory of the tensors."""
         return detach_as_leaves(self.tensors, self.requires)
+
+
+def _is_differentiable(tensor: Any) -> bool:
+    return tensor._value_metadata is not None or tensor.dtype.kind in "fc"
+
+
+def _arrays_of(tensors: Iterable[Any]) -> Iterator[Any]:
+    """Yield the arrays of tensors; a value that is no array counts for nothing in a budget."""
+    return (tensor._data for tensor in tensors if tensor._value_metadata is None)
 
 
 class RecordedStep(NamedTuple):
@@ -311,17 +320,17 @@ class ScheduleRun:
         seconds: list[float] = []
         for step in range(len(self._chain.functions)):
             state = self._take_current()
-            states.append(bytes_of(tensor._data for tensor in state.tensors))
-            meter = SavedBytesMeter(tensor._data for tensor in state.tensors)
+            states.append(bytes_of(_arrays_of(state.tensors)))
+            meter = SavedBytesMeter(_arrays_of(state.tensors))
             begin = perf_counter()
             value = yield self._call(step, state.template, state.leaves(), meter=meter)
             seconds.append(perf_counter() - begin)
             self._current = ChainState.of(value)
             largest.append(meter.largest)
-            records.append(meter.take_bytes(tensor._data for tensor in self._current.tensors))
+            records.append(meter.take_bytes(_arrays_of(self._current.tensors)))
             del value, state
         last = self._take_current()
-        states.append(bytes_of(tensor._data for tensor in last.tensors))
+        states.append(bytes_of(_arrays_of(last.tensors)))
         # An estimate: gradients of the states before and after the step, and two temporary arrays of an operation.
         working = [states[step] + states[step + 1] + 2 * size for step, size in enumerate(largest)]
         return ChainCosts(tuple(states), tuple(records), tuple(working), tuple(seconds)), last

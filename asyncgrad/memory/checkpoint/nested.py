@@ -9,6 +9,7 @@ from ...core.engine.engine import Engine
 from ...core.graph.grad_journal import Change, change_grad, continue_sum, drop_changes, merge_changes, sum_so_far
 from ...core.graph.leaf import gradient_edge
 from ...core.graph.node import LEAF_ORDER, Edge, Node
+from ...core.graph.value_metadata import held
 from ...core.settings.context import BLOCKING, CURRENT_GRAPH_TASK
 from .steps import Steps, run_nested
 
@@ -86,7 +87,7 @@ class NestedBackward:
         sums, direct = ({}, {}) if outer is None else self._sums_to_continue()
         nested = Engine.execute(
             self._edges,
-            [grad._data for grad in self._grads],
+            [held(edge, grad) for edge, grad in zip(self._edges, self._grads, strict=True)],
             keep_graph=self._leads_out,
             create_graph=False,
             accumulate=True,
@@ -131,6 +132,9 @@ class NestedBackward:
         for node, uses in self._uses.items():
             leaf: Any = node
             variable: Any = leaf.variable
+            if variable._value_metadata is not None:
+                # Its gradients are merged, and not added one by one.
+                continue
             index = index_of.get(id(variable))
             if index is None:
                 total = sum_so_far(variable) if uses > 1 else None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 
 from ...core.arrays.values import counted
 from ...core.graph.node import LEAF_ORDER, Node
-from ...core.graph.saved import Saved
+from ...core.graph.packed import unpacked_entries
 from ...core.settings.context import BLOCKING
 from ...errors import CheckpointError
 from .call import CheckpointOptions, user_hooks
@@ -254,9 +254,8 @@ class Recomputation:
         """
         if self._operations is not None:
             self._operations.add(node)
-        for saved in node.saved_entries() or ():
-            if isinstance(saved, Saved) and saved.tensor is not None:
-                self._see(node, saved.tensor)
+        for _, _, tensor in unpacked_entries(node):
+            self._see(node, tensor)
 
     def _see(self, node: Node, tensor: Any) -> None:
         index = self._count

@@ -22,8 +22,8 @@ from ...core.function.function_context import FunctionContext, save
 from ...core.function.saving_node import SavingNode
 from ...core.graph.creation import announce, observe_nodes
 from ...core.graph.node import Node, NodeMeta
-from ...core.graph.packed import Packed, unpack_all
-from ...core.graph.saved import Saved, version_of
+from ...core.graph.packed import Packed, unpack_all, unpacked_entries
+from ...core.graph.saved import version_of
 from ...core.settings.context import CURRENT_GRAPH_TASK, SAVED_TENSORS_HOOKS, RunningBackward
 from ...errors import HookError
 from .call import CheckpointedCall, call_function, check_result, context_managers, run_within
@@ -237,10 +237,9 @@ class CheckpointHooks:
         operations = self.frame.record.operations
         if operations is not None:
             operations.add(node)
-        for index, saved in enumerate(node.saved_entries() or ()):
-            if isinstance(saved, Saved) and saved.tensor is not None:
-                node.make_meta()
-                node.keep_packed(index, Packed(node, saved, saved.tensor, self))
+        for index, saved, tensor in unpacked_entries(node):
+            node.make_meta()
+            node.keep_packed(index, Packed(node, saved, tensor, self))
 
     def keep(self, node: Node, shown: TensorBase) -> Holder:
         """Return the holder of one more tensor."""

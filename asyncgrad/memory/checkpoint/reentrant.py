@@ -13,7 +13,7 @@ from ...core.engine.completion import warn
 from ...core.engine.engine import Engine
 from ...core.function.function import Function
 from ...core.graph.leaf import gradient_edge
-from ...core.graph.metadata import InputMetadata
+from ...core.graph.metadata import metadata_of
 from ...core.graph.node import Edge, Node, next_order
 from ...core.graph.saved import output_alias, version_of
 from ...core.settings.context import BLOCKING, CURRENT_GRAPH_TASK, is_grad_enabled
@@ -209,7 +209,7 @@ class ReentrantCall:
             edge = None if grad is None else gradient_edge(output)
             if edge is None:
                 continue
-            if output._data.shape != grad._data.shape:
+            if output._value_metadata is None and output._data.shape != grad._data.shape:
                 raise CheckpointError(
                     f"tensor {index} that {self.name} returned has shape {grad._data.shape}, and "
                     f"{output._data.shape} when it was called again: a checkpointed function must do the same each time"
@@ -240,7 +240,7 @@ class Relay(Node):
     __slots__ = ("_beyond", "_grad", "_is_open")
 
     def __init__(self, edge: Edge, tensor: Any) -> None:
-        super().__init__([edge], [InputMetadata(tensor._data.shape, tensor._data.dtype, tensor._device)])
+        super().__init__([edge], [metadata_of(tensor)])
         self._beyond, self.next_nodes = self.next_nodes, (None,)
         self._grad: Any = None
         self._is_open = False

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...core.arrays.values import memory_owner
 from ...core.graph.node import LEAF_ORDER, Node
-from ...core.graph.saved import Saved
+from ...core.graph.packed import unpacked_entries
 from ...errors import ArgumentError
 from .schedule import Action, ActionKind, binomial_schedule
 
@@ -347,9 +347,9 @@ class SavedBytesMeter:
         if node.order != LEAF_ORDER:
             sizes = [math.prod(one.shape) * one.dtype.itemsize for one in node.input_metadata if one is not None]
             self.largest = max(self.largest, *sizes, 0)
-        for saved in node.saved_entries() or ():
-            if isinstance(saved, Saved) and saved.tensor is not None and saved.accumulator is None:
-                owner = memory_owner(saved.tensor._data)
+        for _, saved, tensor in unpacked_entries(node):
+            if saved.accumulator is None:
+                owner = memory_owner(tensor._data)
                 self._saved[id(owner)] = owner
 
     def take_bytes(self, next_state: Iterable[Any]) -> int:

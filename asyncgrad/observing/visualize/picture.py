@@ -469,9 +469,19 @@ def _write_leaf(box: Box, leaves: Sequence[Any], names: Mapping[int, str], has_d
     known = [names[id(each)] for each in leaves if id(each) in names]
     box.count = len(leaves)
     box.title = merged_name(known) if known else "leaf" if len(leaves) == 1 else "leaves"
-    nbytes = sum(getattr(each._data, "nbytes", 0) for each in leaves)
-    box.lines = [f"{leaf._data.shape} {leaf._data.dtype}" + (f" on {leaf._device}" if has_devices else "")]
-    box.details = [("shape", str(leaf._data.shape)), ("dtype", str(leaf._data.dtype)), ("device", str(leaf._device))]
+    kind = leaf._value_metadata
+    if kind is not None:
+        nbytes = sum(kind.type.nbytes(each.value) for each in leaves)
+        box.lines = [kind.type.name]
+        box.details = [("type", kind.type.name), ("device", str(leaf._device))]
+    else:
+        nbytes = sum(getattr(each._data, "nbytes", 0) for each in leaves)
+        box.lines = [f"{leaf._data.shape} {leaf._data.dtype}" + (f" on {leaf._device}" if has_devices else "")]
+        box.details = [
+            ("shape", str(leaf._data.shape)),
+            ("dtype", str(leaf._data.dtype)),
+            ("device", str(leaf._device)),
+        ]
     box.details.append(("bytes", byte_text(nbytes) + (f" in {len(leaves):,} leaves" if len(leaves) > 1 else "")))
     box.details += [("name", name) for name in known[:12]]
     if len(known) > 12:

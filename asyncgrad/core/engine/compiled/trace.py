@@ -18,6 +18,7 @@ from ...graph.leaf import AccumulateGrad, GraphRoot
 from ...graph.lowering import CompiledArgs
 from ...graph.naming import place_of
 from ...graph.node import LEAF_ORDER
+from ...graph.value_metadata import ValueMetadata
 from ..device import home_of, needs_node_task
 from ..notes import add_note
 from .calls import is_traced, traced_source
@@ -127,7 +128,7 @@ class Op:
         #: Whether it runs as a NodeTask, which reads its hooks when it runs.
         self.runs_node_task: bool = self.has_meta and not self.is_traced and not isinstance(node, GraphRoot)
         #: By input.
-        self.metadata: tuple[InputMetadata | None, ...] = node.input_metadata
+        self.metadata: tuple[InputMetadata | ValueMetadata | None, ...] = node.input_metadata
         self.key: tuple[Any, ...] = self.metadata
         if not self.runs_node_task:
             args = CompiledArgs()
@@ -484,6 +485,8 @@ def _check_supported(node: Any) -> None:
     if needs_node_task(node.device) or (meta is not None and meta.stream is not None):
         raise Unsupported(unsupported_reason(node))
     for metadata in node.input_metadata:
+        if isinstance(metadata, ValueMetadata):
+            raise Unsupported("a gradient that is no array")
         # A node with a NodeMeta may have an input of unknown shape, or one that takes no gradient.
         if meta is not None and (metadata is None or metadata.was_default_constructed):
             continue

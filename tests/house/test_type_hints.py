@@ -182,7 +182,6 @@ ALLOWED = {
         "SparseRows.*",
         "Text.*",
         "Tree.*",
-        "Value, *",
         "Value.*",
         "ValueType.*",
     ],

@@ -39,7 +39,8 @@ class Text(ValueType):
 
     Args:
         merge: makes one gradient of two or more that have met at a text, a function or an `async def` of a sequence of
-            tuples of Feedback: a call of a language model, say. None puts them one after the other.
+            tuples of Feedback: a call of a language model, say. None puts them one after the other. What it has
+            returned is kept for another try under `retain_graph="until_success"`.
 
     Raises:
         ArgumentTypeError: `merge` is not callable.
@@ -62,6 +63,8 @@ class Text(ValueType):
     """
 
     __slots__ = ("_merge",)
+
+    is_memoized = True
 
     def __init__(self, merge: Merge | None = None) -> None:
         if merge is not None:

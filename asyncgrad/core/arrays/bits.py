@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, final
 
 from .tensor_base import TensorBase
 from .values import has_memory, on_host
@@ -23,7 +23,41 @@ def bits_of(value: Any) -> Hashable:
     if isinstance(value, TensorBase):
         value = value._data
     if not has_memory(value):
-        # None, or a number: the text of one tells all its bits.
-        return type(value), repr(value)
+        return _bits_of_object(value)
     array = on_host(value)
     return type(value), array.dtype.str, array.shape, array.strides, array.tobytes()
+
+
+def _bits_of_object(value: Any) -> Hashable:
+    if value is None or isinstance(value, (int, float, complex, str, bytes)):
+        # The text of one tells all its bits.
+        return type(value), repr(value)
+    if isinstance(value, (tuple, list)):
+        return type(value), *map(bits_of, value)
+    if isinstance(value, dict):
+        return type(value), *((bits_of(key), bits_of(one)) for key, one in value.items())
+    return _Object(value)
+
+
+@final
+class _Object:
+    """An object that equals another one of its class if it says so; one that cannot say is equal to itself alone."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Object) or type(other._value) is not type(self._value):
+            return False
+        if other._value is self._value:
+            return True
+        try:
+            return bool(other._value == self._value)
+        except (TypeError, ValueError):
+            # Of an array in it, say.
+            return False
+
+    def __hash__(self) -> int:
+        return hash(type(self._value))

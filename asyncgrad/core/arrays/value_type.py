@@ -47,6 +47,10 @@ class ValueType:
 
     __slots__ = ()
 
+    #: Whether what `merge` returns is kept under `retain_graph="until_success"`, since a call is dear: see
+    #: `Function.is_memoized`. It may depend only on the gradients.
+    is_memoized = False
+
     @property
     def name(self) -> str:
         """The name that errors and drawings show."""

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...errors import ChangedTensorError, GradientTypeError, HookError, HookTypeError
 from ..arrays import values
+from ..arrays.bits import bits_of
 from ..arrays.current_devices import coroutine_on_device, several_devices
 from ..arrays.current_streams import follow_streams
 from ..arrays.ownership import make_all_private, make_private, prepare_all_to_lend, prepare_to_lend
 from ..arrays.tensor_base import TensorBase
-from ..arrays.value_type import ValueGradient
+from ..arrays.value_type import ValueGradient, ValueType
 from ..graph.anomaly import check_nan
 from ..graph.grad_journal import change_grad
 from ..graph.leaf import Leaf
@@ -150,8 +151,21 @@ class NodeTask:
         for index, metadata in enumerate(self.node.input_metadata):
             held = grads[index]
             if isinstance(metadata, ValueMetadata) and held is not None and len(held.gradients) > 1:
-                merged = await self._call(metadata.type.merge, held.gradients)
+                if metadata.type.is_memoized and self.graph_task.until_success:
+                    merged = await self._merge_memoized(index, metadata.type, held.gradients)
+                else:
+                    merged = await self._call(metadata.type.merge, held.gradients)
                 grads[index] = metadata.merged(held, merged, self.node)
+
+    async def _merge_memoized(self, index: int, kind: ValueType, gradients: tuple[Any, ...]) -> Any:
+        """Return what a merge returns, which the node keeps until the backward has succeeded."""
+        meta = self.node.make_meta()
+        if not hasattr(meta, "merges"):
+            meta.merges = {}
+        question = bits_of(gradients)
+        if index not in meta.merges or meta.merges[index][0] != question:
+            meta.merges[index] = question, await self._call(kind.merge, gradients)
+        return meta.merges[index][1]
 
     async def _run_pre_hooks(self, meta: NodeMeta) -> bool:
         """Capture, and run the hooks that come before the body; tell whether the body is to run."""

@@ -85,6 +85,7 @@ class NodeMeta:
         "contention",
         "holder",
         "input_metadata",
+        "merges",
         "metadata",
         "post_hooks",
         "pre_hooks",
@@ -117,6 +118,9 @@ class NodeMeta:
     #: unset, so that it costs nothing.
     answer: tuple[Any, tuple[Any, ...]]
 
+    #: What merges of gradients that are no arrays were asked and have answered, by input; mostly unset, too.
+    merges: dict[int, tuple[Any, Any]]
+
     def kept_answer(self) -> tuple[Any, tuple[Any, ...]] | None:
         """Return what the body was asked last, and what it has answered; None if nothing is kept."""
         return getattr(self, "answer", None)
@@ -125,6 +129,8 @@ class NodeMeta:
         """Let go of the kept answer, if there is one."""
         if hasattr(self, "answer"):
             del self.answer
+        if hasattr(self, "merges"):
+            del self.merges
 
 
 class Edge(NamedTuple):

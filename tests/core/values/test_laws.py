@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 
 import asyncgrad as ag
 from asyncgrad.errors import UnusedInputError
 from asyncgrad.graph import get_gradient_edge, register_multi_grad_hook
+from asyncgrad.values import Tree
 from tests.core.values.kinds import each_kind
 from tests.support.failing import Trouble
 
@@ -276,3 +278,54 @@ async def test_a_backward_in_a_rule_may_be_of_the_same_kind(kind):
     await Outer.apply(x).backward(kind.gradient(1))
     assert kind.shown(x.grad) == kind.shown(kind.gradient(1))
     assert kind.shown(inner.grad) == kind.shown(kind.mapped("nested", kind.gradient(1)))
+
+
+async def test_a_memoized_rule_is_asked_again_where_one_number_of_a_large_tree_differs():
+    """What is shown of a large array leaves out its midst."""
+    asked, numbers = [], iter((1.0, 2.0))
+    kind = Tree()
+
+    class Changing(ag.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return ag.Value(value.value, kind)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            large = np.zeros(10_000)
+            large[5_000] = next(numbers)
+            return {"large": large}
+
+    class Dear(ag.Function):
+        is_memoized = True
+
+        @staticmethod
+        def forward(ctx, value):
+            return ag.Value(value.value, kind)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            asked.append(gradient["large"][5_000])
+            return gradient
+
+    class Fails(ag.Function):
+        trouble = [Trouble()]  # noqa: RUF012
+
+        @staticmethod
+        def forward(ctx, value):
+            return ag.Value(value.value, kind)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            if Fails.trouble:
+                raise Fails.trouble.pop()
+            return gradient
+
+    leaf = ag.leaf({"large": np.zeros(10_000)}, type=kind)
+    top = Changing.apply(Dear.apply(Fails.apply(leaf)))
+    gradient = {"large": np.ones(10_000)}
+    with pytest.raises(Trouble):
+        await top.backward(gradient, retain_graph="until_success")
+    await top.backward(gradient, retain_graph="until_success")
+    assert asked == [1.0, 2.0]
+    assert leaf.grad["large"][5_000] == 2.0

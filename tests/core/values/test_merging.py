@@ -154,6 +154,76 @@ async def test_a_merge_that_fails_fails_the_backward_and_puts_everything_back():
     assert other.grad is None
 
 
+@pytest.mark.parametrize("is_memoized", [False, True])
+async def test_a_merge_that_is_memoized_is_not_asked_again_in_another_try(is_memoized):
+    class Dear(Awaited):
+        pass
+
+    Dear.is_memoized = is_memoized
+    notes, trouble = Dear(), [Trouble()]
+
+    class Fails(ag.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return ag.Value("fails", value.type)
+
+        @staticmethod
+        async def backward(ctx, gradient):
+            await turns(3)
+            if trouble:
+                raise trouble.pop()
+            return (gradient,)
+
+    leaf = ag.leaf("p", type=notes)
+    middle = Step.apply("middle", Fails.apply(leaf))
+    top = diamond(middle)
+    with pytest.raises(Trouble):
+        await top.backward(["n"], retain_graph="until_success")
+    await top.backward(["n"], retain_graph="until_success")
+    assert len(notes.merges) == (1 if is_memoized else 2)
+    assert leaf.grad == ["middle0(right0(top1(n)))", "middle0(left0(top0(n)))"]
+    assert not hasattr(middle.grad_fn.meta, "merges")
+
+
+async def test_a_merge_is_asked_again_for_other_gradients():
+    class Dear(Merged):
+        is_memoized = True
+
+    notes, answers = Dear(), iter("ab")
+
+    class Changing(ag.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return ag.Value("changing", value.type)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return ([next(answers)],)
+
+    class Fails(ag.Function):
+        trouble = True
+
+        @staticmethod
+        def forward(ctx, value):
+            return ag.Value("fails", value.type)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            if Fails.trouble:
+                Fails.trouble = False
+                raise Trouble
+            return (gradient,)
+
+    leaf = ag.leaf("p", type=notes)
+    middle = Fails.apply(leaf)
+    top = Step.apply("top", Changing.apply(middle), middle)
+    with pytest.raises(Trouble):
+        await top.backward(["n"], retain_graph="until_success")
+    await top.backward(["n"], retain_graph="until_success")
+    assert leaf.grad == ["top1(n)", "b"]
+    assert len(notes.merges) == 2
+
+
 async def test_a_merge_that_waits_is_cancelled_with_its_backward():
     notes = Awaited(waits=10**6)
     leaf = ag.leaf("p", type=notes)

@@ -146,7 +146,6 @@ def test_the_width_of_a_gaussian_and_the_angle_of_a_turn_have_derivatives() -> N
         (lambda: ndimage.correlate(_IMAGE, _ROW), r"as many axes as the image, not shapes \(4,\) and \(4, 5\)"),
         (lambda: ndimage.correlate(_IMAGE, _WEIGHTS, mode="some"), "scipy.ndimage.correlate takes mode 'reflect', "),
         (lambda: ndimage.correlate(_IMAGE, _WEIGHTS, origin=3), "origin within the weights, not 3 of 2"),
-        (lambda: ndimage.sobel(_IMAGE, output=_IMAGE.copy()), "write a dtype for output"),
         (lambda: ndimage.map_coordinates(_IMAGE, [[0.0]]), r"coordinates of shape \(2, \.\.\.\).*not \(1, 1\)"),
         (lambda: ndimage.map_coordinates(_IMAGE, _WHERE, order=6), "order of 0 to 5, not 6"),
         (lambda: ndimage.zoom(_IMAGE, 2, mode="some"), "has the modes reflect, "),

@@ -102,8 +102,10 @@ if not TYPE_CHECKING:
     # Hidden from type checkers: with a module `__getattr__` they would accept any name.
     from ..error_names import name_errors
     from ..unsupported import refuse
+    from .by_scipy import prefer_scipy
 
     __getattr__ = refuse("ndimage")
+    prefer_scipy(__name__)
     name_errors(__name__)
 
 

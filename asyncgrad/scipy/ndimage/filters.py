@@ -15,6 +15,7 @@ from scipy import ndimage
 from ...core.arrays.axes import axis_index, axis_tuple
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
+from ...core.settings.arguments import must_be
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
@@ -131,9 +132,7 @@ def _image(input: Any, output: Any) -> Any:
     try:
         dtype = np.dtype(output)
     except TypeError:
-        raise ArgumentError(
-            "functions of asyncgrad.scipy.ndimage make new tensors: write a dtype for output, or nothing"
-        ) from None
+        raise ArgumentError(must_be("output", "a dtype, an array or a tensor", output, "or leave it out")) from None
     return image.astype(dtype, copy=False)
 
 

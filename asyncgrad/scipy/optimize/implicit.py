@@ -29,6 +29,8 @@ __all__ = [
     "failure_of",
     "gradient_of",
     "jacobian_of",
+    "number_of",
+    "point_of",
     "split_pair",
     "value_and_gradient",
     "vector_function",
@@ -71,12 +73,19 @@ async def gradient_of(function: VectorFunction, x: Tensor, *tensors: Tensor) -> 
 
 
 async def value_and_gradient(function: VectorFunction, x: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the value of a function and its gradient by x, recorded if grad mode is on."""
+    """Return the value of a function and its gradient by x, recorded if grad mode is on.
+
+    At a complex point, where SciPy takes a complex step, it is the derivative of an analytic function.
+    """
     create_graph = is_grad_enabled()
     with transform_scope(create_graph):
         point = new_input(x, create_graph, "x")
         value = await function(point, *tensors)
-        (found,) = await gradients((value,), (point,), create_graph=create_graph)
+        is_complex = value.dtype.kind == "c"
+        seed = asarray(np.ones((), value.dtype)) if is_complex else None
+        (found,) = await gradients((value,), (point,), (seed,), create_graph=create_graph)
+        if found is not None and is_complex:
+            found = asarray(np.conj(found))
     return value, zeros_like_tensor(x) if found is None else found
 
 
@@ -93,7 +102,8 @@ async def _rows(value: Tensor, point: Tensor, create_graph: bool) -> Tensor:
     rows = await gradient_rows(value, (point,), create_graph=create_graph)
     if not rows:
         return asarray(np.zeros((0, point.size)))
-    return np.stack([zeros_like_tensor(point) if row is None else row for (row,) in rows])
+    found = np.stack([zeros_like_tensor(point) if row is None else row for (row,) in rows])
+    return np.conj(found) if found.dtype.kind == "c" else found
 
 
 @final
@@ -203,6 +213,17 @@ def split_pair(found: Any, name: str, parameter: str, count: int = 2) -> Any:
             f"derivative let it return the value alone, and pass {parameter}=None"
         )
     return found
+
+
+def point_of(x: Any) -> Tensor:
+    """Return a point that SciPy asks about as a tensor of its own; a complex one, where it takes complex steps."""
+    return asarray(np.array(x, complex if np.iscomplexobj(x) else float))
+
+
+def number_of(value: Any) -> float | complex:
+    """Return the one number of an array."""
+    found: float | complex = np.asarray(value).item()
+    return found if isinstance(found, complex) else float(found)
 
 
 def vector_function(

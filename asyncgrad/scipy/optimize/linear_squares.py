@@ -11,7 +11,7 @@ from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ..arguments import floating
 from ..solutions import array_of
-from .constraints import plain_bounds
+from .constraints import free_elements, plain_bounds
 
 __all__ = ["lsq_linear", "nnls"]
 
@@ -86,7 +86,12 @@ def lsq_linear(
         array_of(matrix), array_of(target), bounds, method, tol, lsmr_maxiter=lsmr_maxiter, **options
     )
     if is_grad_enabled() and (matrix.requires_grad or target.requires_grad):
-        found.x = _with_free(matrix, target, found.x, found.active_mask == 0)
+        ends = (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
+        # SciPy's mask leaves out what it has stopped next to a bound, and its x is not exactly that of the formula.
+        is_free = free_elements(found.x, *map(array_of, ends))
+        mask = found.active_mask == 0
+        formula = _with_free(matrix, target, found.x, mask if is_free is None else mask & is_free)
+        found.x = found.x + (formula - formula.detach())
         found.fun = matrix @ found.x - target
         found.cost = np.sum(found.fun**2) / 2
     else:

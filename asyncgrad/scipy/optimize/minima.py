@@ -25,7 +25,7 @@ from ..solutions import (
     record,
 )
 from .constraints import Constraint, bounds_of, free_elements, plain_bounds, read_constraints
-from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, split_pair
+from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, number_of, point_of, split_pair
 
 __all__ = ["minimize", "minimize_scalar"]
 
@@ -214,13 +214,13 @@ class _Search:
 
     async def evaluate(self, kind: Any, x: Any, *rest: Any) -> Any:
         """Return what SciPy asks for at a vector, as an array."""
-        given = asarray(np.array(x, float))
+        given = point_of(x)
         constants = [tensor.detach() for tensor in self.params.tensors]
         if kind == "value":
-            return float((await self.value(given, *constants))._data)
+            return number_of((await self.value(given, *constants))._data)
         if kind == "pair":
             value, gradient = await self._value_and_gradient(given, *constants)
-            return float(value._data), np.reshape(self.point.vector_of(gradient), -1)
+            return number_of(value._data), np.reshape(self.point.vector_of(gradient), -1)
         if kind == "gradient":
             return array_of(await gradient_of(self.value, given, *constants))
         if kind == "hessian":

@@ -21,7 +21,7 @@ from ..solutions import (
     drive,
     record,
 )
-from .implicit import Point, Zero, failure_of, jacobian_of, split_pair, vector_function
+from .implicit import Point, Zero, failure_of, jacobian_of, point_of, split_pair, vector_function
 
 __all__ = ["fixed_point", "fsolve", "root", "root_scalar"]
 
@@ -244,7 +244,7 @@ def _root_scalar(
         return np.reshape(floating((await values(x, *tensors))[0]), 1)
 
     async def evaluate(kind: Any, x: Any) -> Any:
-        given = asarray(np.reshape(np.asarray(x, float), 1))
+        given = asarray(np.reshape(point_of(x), 1))
         if kind == "slope":
             return float((await jacobian_of(function, given, *constants))._data[0, 0])
         if isinstance(kind, int):
@@ -309,7 +309,7 @@ def fixed_point(
         return await function(x, *tensors) - np.reshape(x, -1)
 
     async def evaluate(x: Any) -> Any:
-        return np.reshape(array_of(await function(asarray(np.array(x, float)), *constants)), start.shape)
+        return np.reshape(array_of(await function(point_of(x), *constants)), start.shape)
 
     def solve(ask: Any) -> Any:
         return optimize.fixed_point(ask, start, (), xtol, maxiter, method)

@@ -24,7 +24,7 @@ from ..solutions import (
     record,
 )
 from .constraints import free_elements, plain_bounds
-from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, vector_function
+from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, point_of, vector_function
 
 __all__ = ["curve_fit", "least_squares"]
 
@@ -117,7 +117,7 @@ def _least_squares(
     constants = [tensor.detach() for tensor in params.tensors]
 
     async def evaluate(kind: str, x: Any) -> Any:
-        given = asarray(np.array(x, float))
+        given = point_of(x)
         if kind == "value":
             return np.atleast_1d(array_of(await function(given, *constants)))
         if callable(jac):

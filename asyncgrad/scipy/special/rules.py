@@ -113,6 +113,9 @@ def _widened(formula: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wide(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        # The ufunc has taken it as the array that it says.
+        value = np.asarray(value)
     dtype = getattr(value, "dtype", None)
     wider = None if dtype is None else _WIDER.get(dtype.char)
     return value if wider is None else value.astype(wider)

@@ -152,7 +152,7 @@ def _rule(ufunc: np.ufunc) -> Callable[..., Any]:
     has_second = ufunc.__name__.endswith("_cv")
 
     def both(*arguments: Any) -> tuple[Any, Any]:
-        *parameters, x = arguments
+        *parameters, x = (np.asarray(one) if isinstance(one, (list, tuple)) else one for one in arguments)
         second = parameters.pop() if has_second else None
         *whole, parameter = parameters
         given = x, parameter, second, tuple(raw(number) for number in whole), ufunc

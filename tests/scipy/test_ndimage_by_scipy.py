@@ -1,0 +1,107 @@
+"""What needs no derivative has SciPy's dtype and values; `output=` is written into; right angles are exact."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import scipy.ndimage
+
+import asyncgrad as ag
+from asyncgrad import sync
+from asyncgrad.scipy import ndimage
+
+IMAGE = np.arange(12.0).reshape(3, 4)
+DTYPES = ["?", "b", "B", "h", "H", "i", "I", "l", "L", "f", "d"]
+CALLS = {
+    "affine_transform": ([[1.0, 0.1], [0.0, 1.0]],),
+    "black_tophat": (3,),
+    "convolve": ([[1, 2], [0, 1]],),
+    "correlate1d": ([1, 2, 1],),
+    "gaussian_filter": (1.0,),
+    "gaussian_laplace": (1.0,),
+    "grey_opening": ((2, 2),),
+    "laplace": (),
+    "maximum_filter": (2,),
+    "median_filter": (3,),
+    "minimum_filter1d": (2,),
+    "percentile_filter": (40, 3),
+    "rotate": (30,),
+    "shift": (0.5,),
+    "sobel": (),
+    "uniform_filter": (2,),
+    "zoom": (1.5,),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("kind", DTYPES)
+def test_a_result_has_the_dtype_and_the_values_of_scipy(name, kind):
+    image = IMAGE.astype(kind)
+    try:
+        expected = getattr(scipy.ndimage, name)(image, *CALLS[name])
+    except (TypeError, ValueError, RuntimeError):
+        pytest.skip(f"SciPy does not take {image.dtype}")
+    for given in (image, ag.tensor(image)):
+        found = getattr(ndimage, name)(given, *CALLS[name])
+        assert isinstance(found, ag.Tensor)
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found.numpy(), expected)
+
+
+def test_measurements_have_the_dtypes_of_scipy():
+    image = np.array([[1, 2], [3, 4]], np.uint8)
+    assert ndimage.minimum(image).dtype == np.uint8
+    assert ndimage.minimum(image, np.array([[1, 1], [2, 2]]), [1, 2]).tolist() == [1.0, 3.0]
+    assert ndimage.center_of_mass(IMAGE)[0].item() == scipy.ndimage.center_of_mass(IMAGE)[0]
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("into", [np.ndarray, ag.Tensor])
+def test_output_is_written_into(needs_grad, into):
+    memory = np.zeros((3, 4))
+    output = memory if into is np.ndarray else ag.asarray(memory)
+    image = ag.tensor(IMAGE, requires_grad=needs_grad)
+    found = ndimage.gaussian_filter(image, 1.0, output=output)
+    expected = scipy.ndimage.gaussian_filter(IMAGE, 1.0)
+    np.testing.assert_allclose(memory, expected, rtol=1e-12)
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-12)
+    assert found.requires_grad is needs_grad
+    if into is ag.Tensor:
+        assert found is output
+        assert output._version > 0
+    if needs_grad:
+        sync.backward(found.sum())
+        assert np.isclose(image.grad.numpy().sum(), 12.0)
+
+
+def test_output_may_lie_in_the_memory_of_the_image():
+    image = IMAGE.copy()
+    ndimage.gaussian_filter(image, 1.0, output=image)
+    np.testing.assert_allclose(image, scipy.ndimage.gaussian_filter(IMAGE, 1.0), rtol=1e-12)
+
+
+def test_an_output_of_another_shape_is_refused_and_our_words_are_kept():
+    for image in (IMAGE, ag.tensor(IMAGE, requires_grad=True)):
+        with pytest.raises(RuntimeError, match="output shape not correct"):
+            ndimage.gaussian_filter(image, 1.0, output=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match=re.escape("order of 0 to 5, not 6")):
+        ndimage.zoom(IMAGE, 2, order=6)
+
+
+@pytest.mark.parametrize("angle", [0, 90, 180, 270, 360, -90])
+@pytest.mark.parametrize("shape", [(3, 4), (5, 5), (1, 6)])
+def test_an_image_turned_by_right_angles_keeps_each_element(angle, shape):
+    image = np.random.default_rng(0).normal(size=shape)
+    given = ag.tensor(image, requires_grad=True)
+    found = ndimage.rotate(given, angle)
+    np.testing.assert_allclose(found.detach().numpy(), scipy.ndimage.rotate(image, angle), atol=1e-12)
+    sync.backward(found.sum())
+    np.testing.assert_allclose(given.grad.numpy(), np.ones(shape), atol=1e-9)
+
+
+def test_an_angle_still_has_a_gradient():
+    angle = ag.tensor(20.0, requires_grad=True)
+    smooth = scipy.ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(9, 9)), 2.0)
+    assert sync.gradcheck(lambda a: ndimage.rotate(smooth, a, reshape=False, mode="nearest"), (angle,), atol=1e-4)

@@ -9,6 +9,8 @@ sums are made in the order that they always have. A node lets rows through one b
 from __future__ import annotations
 
 import asyncio
+import math
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
@@ -18,29 +20,38 @@ from .engine.eager_task import EagerTask
 from .engine.exec_info import STEP
 from .engine.loops import OneShotEvent, loop_is_running, run_on_own_loop, running_loop, wait_through_cancellation
 from .engine.node_task import may_suspend
-from .engine.notes import add_note
+from .engine.notes import add_note, text_of
 from .engine.task_group import DepthScheduler
-from .requests.batch import Batch, BatchOwner, Reason
+from .row_calls import RowRequests
 from .settings.arguments import whole_number
-from .settings.context import BLOCKING, ROW
+from .settings.context import BLOCKING, CURRENT_GRAPH_TASK, ROW
 from .settings.loop_turn import keep_pace
 
 if TYPE_CHECKING:
     from .graph.node import Node
 
-__all__ = ["check_concurrency", "rows_at_once", "run_rows", "run_together"]
+__all__ = ["at_once", "check_concurrency", "graph_waits", "rows_at_once", "run_rows", "run_together"]
 
 T = TypeVar("T")
 
+#: How many bytes rows that run together may hold, where nobody says how many run.
+_MOST_BYTES = 1 << 28
+#: What a row holds besides its gradients: its tasks, and what the engine knows of it.
+_BYTES_OF_ROW = 1 << 14
+#: How many errors of other rows are told with the one that is raised.
+_MOST_NOTES = 3
+
 
 def check_concurrency(concurrency: Any) -> int | None:
-    """Return how many rows may run at once; None for all that wait.
+    """Return how many rows may run at once; None for as many as fit into memory, of those that wait.
 
     Raises:
         ArgumentTypeError: it is neither an int nor None.
         ArgumentError: it is less than 1.
     """
-    return None if concurrency is None else whole_number(concurrency, "concurrency", 1)
+    if concurrency is None:
+        return None
+    return whole_number(concurrency, "concurrency", 1, "write 1 for one row after the other, or leave it out for all")
 
 
 async def run_rows(
@@ -60,7 +71,8 @@ async def run_rows(
         run: runs the backward of a row, which must keep the graph.
         count: how many rows there are.
         roots: the nodes that the backward passes start from.
-        concurrency: how many rows run at once; None for all if the graph may have to wait, and one if not.
+        concurrency: how many rows run at once; None for as many as fit into memory if the graph may have to wait, and
+            one if not.
         create_graph: whether the backward passes are recorded. Then they run one after the other, so that what they
             record has the same order each time.
     """
@@ -70,17 +82,39 @@ async def run_rows(
 
 async def rows_at_once(count: int, roots: Iterable[Node | None], concurrency: int | None, create_graph: bool) -> int:
     """Return how many rows run at once: see `run_rows`. Suspends when the time budget is spent."""
-    if create_graph or count == 1 or concurrency == 1 or not _can_wait():
+    if create_graph or at_once(count, 0, concurrency) == 1:
         return 1
+    facts = await _facts_of(roots)
+    # A tensor that retains its gradient adds up those of the rows, in the order of their ends.
+    if facts.retains_grad or (concurrency is None and not facts.waits):
+        return 1
+    return at_once(count, facts.largest, concurrency)
+
+
+async def graph_waits(roots: Iterable[Node | None]) -> bool:
+    """Tell whether a backward from the roots may have to wait. Suspends when the time budget is spent."""
+    return (await _facts_of(roots)).waits
+
+
+def at_once(count: int, size: int, concurrency: int | None) -> int:
+    """Return how many of `count` rows that wait run at once: as many as fit into memory where nobody says.
+
+    Args:
+        count: how many rows there are.
+        size: how many bytes a row holds while it waits.
+        concurrency: how many the caller asks for.
+    """
+    if count <= 1 or not _can_wait():
+        return 1
+    most = max(1, _MOST_BYTES // (size + _BYTES_OF_ROW)) if concurrency is None else concurrency
+    return min(count, most)
+
+
+async def _facts_of(roots: Iterable[Node | None]) -> _GraphFacts:
     facts = _GraphFacts()
     for _ in facts.look_at(roots):
         await keep_pace()
-    if facts.retains_grad:
-        # A tensor adds up the gradients of the rows that it retains, in the order of their ends.
-        return 1
-    if concurrency is None:
-        return count if facts.waits else 1
-    return min(concurrency, count)
+    return facts
 
 
 def _can_wait() -> bool:
@@ -88,9 +122,11 @@ def _can_wait() -> bool:
     return not loop_is_running() if BLOCKING.get() else asyncio._get_running_loop() is not None
 
 
-async def run_together(run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int) -> list[T]:
-    """Run rows, at most `limit` at once: see `run_rows`."""
-    group = _RowGroup(run, count, limit)
+async def run_together(
+    run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int, name: str = "row"
+) -> list[T]:
+    """Run rows, at most `limit` at once: see `run_rows`. Errors call one by its `name`, with its number."""
+    group = _RowGroup(run, count, limit, name)
     return run_on_own_loop(group.run()) if BLOCKING.get() else await group.run()
 
 
@@ -98,9 +134,11 @@ async def run_together(run: Callable[[int], Coroutine[object, None, T]], count: 
 class _GraphFacts:
     """What is asked of a graph before rows run through it."""
 
-    __slots__ = ("retains_grad", "waits")
+    __slots__ = ("largest", "retains_grad", "waits")
 
     def __init__(self) -> None:
+        #: How many bytes the largest gradient has that a node takes.
+        self.largest = 0
         #: Whether a node may have to wait, or takes several rows in one call.
         self.waits = False
         #: Whether a tensor retains its gradient.
@@ -116,6 +154,7 @@ class _GraphFacts:
             steps += 1
             if not steps % STEP:
                 yield
+            self.largest = max(self.largest, _bytes_at(node))
             if node.meta is not None:
                 self.retains_grad = self.retains_grad or bool(node.meta.retains_grad_hooks)
                 self.waits = self.waits or node.takes_rows or may_suspend(node)
@@ -123,6 +162,13 @@ class _GraphFacts:
                 if target is not None and target not in seen:
                     seen.add(target)
                     stack.append(target)
+
+
+def _bytes_at(node: Node) -> int:
+    """Return how many bytes the gradients have that a node takes; 0 where that is not known."""
+    slots: Sequence[Any] = (node,) if node.shape is not None else node.input_metadata
+    # Values that are no arrays have neither.
+    return sum([math.prod(one.shape or ()) * getattr(one.dtype, "itemsize", 0) for one in slots if one is not None])
 
 
 @final
@@ -133,12 +179,15 @@ class _RowGroup(Generic[T]):
         run: runs the backward of a row.
         count: how many rows there are.
         limit: how many may run at once.
+        name: what errors call a row.
     """
 
     __slots__ = (
         "_end",
         "_error",
+        "_failed",
         "_limit",
+        "_name",
         "_results",
         "_rows",
         "_run",
@@ -147,12 +196,15 @@ class _RowGroup(Generic[T]):
         "_wake",
     )
 
-    def __init__(self, run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int) -> None:
+    def __init__(self, run: Callable[[int], Coroutine[object, None, T]], count: int, limit: int, name: str) -> None:
         self._run = run
         self._limit = limit
+        self._name = name
         #: Rows from here on do not run: their number, or the first row that has failed.
         self._end = count
         self._error: BaseException | None = None
+        #: What the rows have raised that failed, by their numbers.
+        self._failed: dict[int, str] = {}
         self._results: dict[int, T] = {}
         #: All rows that have started, with the warnings that they keep.
         self._rows: list[_Row] = []
@@ -170,21 +222,30 @@ class _RowGroup(Generic[T]):
                 while self._running and (len(self._running) >= self._limit or len(self._rows) >= self._end):
                     await self._wait()
         except BaseException as error:
-            await self._end_all(error)
+            try:
+                await self._end_all(error)
+            finally:
+                self._stop_keeping()
+                for row in self._rows:
+                    row.warnings.replay_beside(error)
             raise
-        finally:
-            for row in self._rows:
-                row.is_running = False
-        for row in self._rows[: self._end + 1]:
+        self._stop_keeping()
+        for row in self._rows[: self._end]:
             row.warnings.replay()
         failure, self._error = self._error, None
         if failure is None:
             return [self._results[index] for index in range(self._end)]
         try:
+            self._rows[self._end].warnings.replay_beside(failure)
+            self._note_others(failure)
             raise failure
         finally:
             # The traceback of the error refers to this frame: leave no cycle.
             del failure
+
+    def _stop_keeping(self) -> None:
+        for row in self._rows:
+            row.is_running = False
 
     async def _start_rows(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start as many rows as may run, each as far as its first wait."""
@@ -195,7 +256,7 @@ class _RowGroup(Generic[T]):
                 index, row = len(self._rows), _Row(self._together)
                 context = copy_context()
                 context.run(ROW.set, row)
-                name = f"row {index}"
+                name = f"{self._name} {index}"
                 task = EagerTask(self._run(index), loop=loop, context=context, name=name, on_end=self._on_end)
                 self._rows.append(row)
                 self._running[task] = index
@@ -219,25 +280,38 @@ class _RowGroup(Generic[T]):
         if self._wake is not None:
             self._wake.set()
         if task.cancelled():
-            error: BaseException | None = task.cancelled_by or asyncio.CancelledError(f"row {index} was cancelled")
+            error: BaseException | None = task.cancelled_by or asyncio.CancelledError(
+                f"{self._name} {index} was cancelled"
+            )
         else:
             error = task.exception()
+            if error is not None:
+                self._failed[index] = text_of(error)
         if error is None:
             self._results[index] = task.result()
         elif index < self._end:
             self._fail(index, error)
-        elif self._error is not None and not task.cancelled():
-            _note_other(self._error, index, error)
 
     def _fail(self, index: int, error: BaseException) -> None:
         """Note the first error so far, and cancel the rows behind it; those ahead of it go on, and may fail as well."""
-        other, self._end = self._end, index
-        if self._error is not None and not isinstance(self._error, asyncio.CancelledError):
-            _note_other(error, other, self._error)
-        self._error = error
+        self._error, self._end = error, index
         for task, running in self._running.items():
             if running > index and not task.cancelling():
                 task.cancel()
+
+    def _note_others(self, error: BaseException) -> None:
+        """Add to the error that is raised what the other rows have raised."""
+        text = text_of(error)
+        others = {index: other for index, other in sorted(self._failed.items()) if index != self._end}
+        different = {index: other for index, other in others.items() if other != text}
+        for index, other in list(different.items())[:_MOST_NOTES]:
+            add_note(error, f"{self._name} {index}, which ran beside it, raised {other}")
+        if len(different) > _MOST_NOTES:
+            rest = len(different) - _MOST_NOTES
+            add_note(error, f"{self._name}s that ran beside it and raised other errors than these: {rest}")
+        if len(others) > len(different):
+            alike = len(others) - len(different)
+            add_note(error, f"{self._name}s that ran beside it and raised the same: {alike}")
 
     async def _end_all(self, error: BaseException) -> None:
         """Cancel all rows after a cancellation, and wait for their end; or close them where nothing can be awaited."""
@@ -275,19 +349,15 @@ class _RowGroup(Generic[T]):
             del refused
 
 
-def _note_other(error: BaseException, index: int, other: BaseException) -> None:
-    if other is not error:
-        add_note(error, f"row {index}, which ran beside it, raised {type(other).__name__}: {other}")
-
-
 @final
 class _Row:
     """One row, as its context sees it."""
 
-    __slots__ = ("is_running", "together", "warnings")
+    __slots__ = ("around", "is_running", "together", "warnings")
 
     def __init__(self, together: _Together) -> None:
         self.together = together
+        self.around = CURRENT_GRAPH_TASK.get()
         self.is_running = True
         self.warnings = DelayWarningHandler()
 
@@ -320,7 +390,8 @@ class _Together:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._requests: dict[Node, _RowRequests] = {}
+        #: Weakly, each as long as a row asks: a rule that computes a part of the graph anew has a new node each time.
+        self._requests: weakref.WeakValueDictionary[Node, RowRequests] = weakref.WeakValueDictionary()
         #: Awake as long as rows are being started.
         self._scheduler = DepthScheduler(loop)
 
@@ -332,61 +403,9 @@ class _Together:
         """Send requests again."""
         self._scheduler.leave(0)
 
-    def requests_of(self, node: Node, answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]) -> _RowRequests:
+    def requests_of(self, node: Node, answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]) -> RowRequests:
         """Return the calls of the rule of a node for several rows; `answer` makes one."""
         requests = self._requests.get(node)
         if requests is None:
-            requests = self._requests[node] = _RowRequests(node, answer, self._scheduler)
+            requests = self._requests[node] = RowRequests(node, answer, self._scheduler)
         return requests
-
-
-@final
-class _RowRequests(BatchOwner):
-    """The calls of the rule of one node for several rows; one at a time, unless the node is concurrent.
-
-    Args:
-        node: the node.
-        answer: makes a call.
-        starting: awake as long as rows are being started.
-    """
-
-    __slots__ = ("_batch", "_turn", "function", "key", "max_size", "max_wait", "name", "running", "schedulers")
-
-    def __init__(
-        self, node: Node, answer: Callable[[list[Any]], Awaitable[Sequence[Any]]], starting: DepthScheduler
-    ) -> None:
-        self._batch: Batch | None = None
-        self._turn = None if node.concurrent else asyncio.Lock()
-        self.function = answer if self._turn is None else self._in_turn(answer, self._turn)
-        self.key, self.max_size, self.max_wait = None, None, None
-        self.name: str = node.name
-        self.running: set[EagerTask] = set()
-        self.schedulers = (starting,)
-
-    @staticmethod
-    def _in_turn(
-        answer: Callable[[list[Any]], Awaitable[Sequence[Any]]], turn: asyncio.Lock
-    ) -> Callable[[list[Any]], Awaitable[Sequence[Any]]]:
-        async def answer_in_turn(rows: list[Any]) -> Sequence[Any]:
-            async with turn:
-                return await answer(rows)
-
-        return answer_in_turn
-
-    def ask(self, grads: Sequence[Any]) -> Coroutine[object, None, Any]:
-        """Return the answer for one row, once the call that it goes with has ended."""
-        batch = self._batch
-        if batch is None or batch.is_closed:
-            batch = self._batch = Batch(self, running_loop())
-        return batch.ask(grads)
-
-    def note_closed(self, batch: Batch) -> None:
-        """Forget a batch that takes no further row."""
-        if self._batch is batch:
-            self._batch = None
-
-    def note_sent(self, batch: Batch, reason: Reason) -> None:
-        """Do nothing: calls are not counted."""
-
-    def note_dropped(self) -> None:
-        """Do nothing."""

@@ -191,3 +191,8 @@ class StageCall(Function):
             task.observed_steps.ran_elsewhere(node, where, seconds, perf_counter() - began)
         found = iter(reply.arrays)
         return None, None, *(next(found) if wanted else None for wanted in wants[1:])
+
+    @staticmethod
+    def _release(ctx: Any) -> None:
+        """Have the worker drop the graph, if it has kept it for other rows of a batch of gradients."""
+        ctx.call.free()

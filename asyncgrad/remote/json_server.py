@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, final
@@ -32,10 +33,13 @@ Decorator: TypeAlias = Callable[[Ask], Ask]
 _LARGE = 1 << 20
 #: How much of an answer that is an error is shown.
 _SHOWN = 1000
+#: Shows the beginning of an answer that may have millions of numbers.
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxlong = 8, 20, 20, 200, 100
 #: How many seconds httpx has to take a connection for a request that was cancelled, until that is cancelled too.
 _PATIENCE = 10.0
-#: A proxy whose server has gone, or a server that is being stopped.
-_GONE = (502, 503, 504)
+#: A server that has too much to do, or is being stopped, or a proxy whose server has gone: another try may succeed.
+_MAY_PASS = (429, 502, 503, 504)
 
 
 @final
@@ -80,6 +84,8 @@ class JsonServer:
             check_callable(decorator, "decorator", "with an async function", "pass ag.limit(...)", ArgumentTypeError)
         #: Sends a request, with the user's decorator around it.
         self.ask: Ask = self._ask if decorator is None else decorator(self._ask)
+        hint = "let it return the async function that it makes of the one that it takes"
+        check_callable(self.ask, "what the decorator returns", "with a path and a body", hint, ArgumentTypeError)
 
     async def _ask(self, path: str, body: Mapping[str, object] | None) -> object:
         """Return what the reply to a request holds; None for `body` makes it a GET.
@@ -132,7 +138,7 @@ class JsonServer:
             raise RemoteError(f"{self.what} answers {path} with what is no JSON ({error}): {shown}") from None
 
     def _refused(self, path: str, status: int, text: str) -> Exception:
-        if status in _GONE:
+        if status in _MAY_PASS:
             return WorkerLostError(f"{self.what} answers {path} with {status}: {text[:_SHOWN]}")
         found = self._refusal(status, text)
         return RemoteError(f"{self.what} answers {path} with {status}: {text[:_SHOWN]}") if found is None else found
@@ -143,7 +149,7 @@ class JsonServer:
         Raises:
             RemoteError: always.
         """
-        raise RemoteError(f"{self.what} must answer {path} with {expected}, and answers {repr(found)[:_SHOWN]}")
+        raise RemoteError(f"{self.what} must answer {path} with {expected}, and answers {_SHORT.repr(found)[:_SHOWN]}")
 
 
 def wanted_inputs(count: int) -> list[bool]:

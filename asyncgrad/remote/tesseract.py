@@ -177,7 +177,10 @@ class Call:
             self.output_paths.append(self._schema.output_path(keys))
             self.outputs.append((array.shape, array.dtype))
 
-        map_leaves(self.reply, is_array, collect)
+        try:
+            map_leaves(self.reply, is_array, collect)
+        except RecursionError:
+            self._server.complain("/apply", "a tree that is not nested so deeply", self.reply)
         return arrays
 
     async def product(
@@ -211,8 +214,9 @@ class Call:
         found = []
         for name, (shape, dtype) in zip(names, (likes[index] for index in results), strict=True):
             array = decode(self._server, f"/{kind}", reply.get(name) if isinstance(reply, dict) else reply)
-            if array.shape != shape:
-                self._server.complain(f"/{kind}", f"an array of shape {shape} for {name}", array.shape)
+            if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
+                given = f"{array.dtype} of shape {array.shape}"
+                self._server.complain(f"/{kind}", f"an array of {dtype} and shape {shape} for {name}", given)
             found.append(array.astype(dtype))
         return found
 
@@ -220,7 +224,8 @@ class Call:
         given = iter(tensors)
         inputs = map_leaves(
             self._inputs,
-            lambda leaf: _is_tensor(leaf) or isinstance(leaf, (np.ndarray, np.generic)),
+            # A string of NumPy's is one of Python's.
+            lambda leaf: _is_tensor(leaf) or (isinstance(leaf, (np.ndarray, np.generic)) and not isinstance(leaf, str)),
             lambda _, leaf: encode(next(given).numpy() if _is_tensor(leaf) else np.asarray(leaf)),
         )
         return await self._server.ask(f"/{endpoint}", {"inputs": inputs, **fields})

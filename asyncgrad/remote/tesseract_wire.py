@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from ..core.settings.arguments import describe
+from ..errors import ArgumentTypeError
 from .json_server import JsonServer
 
 __all__ = ["Keys", "Schema", "decode", "encode", "is_array", "map_leaves", "schema_of"]
@@ -55,7 +57,7 @@ def schema_of(server: JsonServer, document: Any) -> Schema:
         content = of_apply["requestBody"]["content"], of_apply["responses"]["200"]["content"]
         names = [next(iter(one.values()))["schema"]["$ref"].rpartition("/")[2] for one in content]
         inputs, outputs = (document["components"]["schemas"][name].get("differentiable_arrays", {}) for name in names)
-        return Schema(frozenset(path[1:] for path in document["paths"]), tuple(inputs), tuple(outputs))
+        return Schema(frozenset(path[1:] for path in document["paths"]), tuple(inputs.keys()), tuple(outputs.keys()))
     except (LookupError, TypeError, AttributeError, StopIteration):
         server.complain("/openapi.json", "the schema of a Tesseract", document)
 
@@ -95,7 +97,16 @@ def map_leaves(tree: Any, is_leaf: Callable[[Any], bool], make: Callable[[Keys, 
 
 
 def encode(array: npt.NDArray[Any]) -> dict[str, object]:
-    """Return an array as the protocol has it."""
+    """Return an array as the protocol has it.
+
+    Raises:
+        ArgumentTypeError: it has none of the kinds of numbers that the protocol has.
+    """
+    if array.dtype.name not in _DTYPES:
+        raise ArgumentTypeError(
+            f"a Tesseract takes arrays of bools, and of numbers up to int64, float64 and complex128, not "
+            f"{describe(array)}: write a.astype(float), or a.tolist()"
+        )
     data = base64.b64encode(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()).decode()
     return {
         "object_type": "array",
@@ -115,12 +126,13 @@ def decode(server: JsonServer, path: str, found: Any) -> npt.NDArray[Any]:
     try:
         shape, dtype, data = tuple(found["shape"]), found["dtype"], found["data"]
         if dtype in _DTYPES and all(type(size) is int and size >= 0 for size in shape):
-            if data["encoding"] == "json":
+            # NumPy would read numbers in text.
+            if data["encoding"] == "json" and np.array(data["buffer"]).dtype.kind not in "US":
                 return np.array(data["buffer"], dtype).reshape(shape)
             if data["encoding"] == "base64":
                 raw = base64.b64decode(data["buffer"], validate=True)
                 if len(raw) == math.prod(shape) * np.dtype(dtype).itemsize:
                     return np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(shape)
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         server.complain(path, f"arrays of numbers, as JSON or base64 ({error})", found)
     return server.complain(path, "arrays of numbers, as JSON or base64", found)

@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.function.function import Function
+from ..core.settings.arguments import must_be
 from ..core.settings.context import is_grad_enabled
 from ..core.tensor import Tensor, asarray
 from ..distributed.concurrency import run_together
-from ..errors import ArgumentError, GraphError, RemoteError
+from ..errors import ArgumentError, ArgumentTypeError, GraphError, RemoteError
 from .json_server import Decorator, JsonServer, wanted_inputs
 
 if TYPE_CHECKING:
@@ -95,6 +96,12 @@ class Model:
         decorator: Decorator | None = None,
         max_bytes: int = 1 << 28,
     ) -> None:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(
+                must_be("name", "a string", name, "write the name that the model has at the server")
+            )
+        if config is not None and not isinstance(config, Mapping):
+            raise ArgumentTypeError(must_be("config", "a dict", config))
         #: Its name at the server.
         self.name = name
         self._requests = Requests(client, name, dict(config or {}), decorator, max_bytes)

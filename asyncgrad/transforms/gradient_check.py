@@ -17,6 +17,7 @@ from .arguments import gradients, zeros_like_tensor
 from .jacobian_check import (
     JacobianCheck,
     Tolerance,
+    WatchedFunction,
     as_tuple,
     call_for_outputs,
     copy_entries,
@@ -55,8 +56,8 @@ async def gradcheck(
         raise_exception: raise on disagreement, rather than return False.
         nondet_tol: tolerated difference between two backward passes of one graph.
         check_undefined_grad: also check that undefined gradients are treated as zeros.
-        concurrency: how many backward passes through one graph run at once; None for all where it has to wait, and one
-            where it only computes.
+        concurrency: how many backward passes through one graph run at once, and how many calls of `fn`; None for all
+            where they wait, as `ag.jacobian` has it. What only computes is called one by one.
 
     Raises:
         GradcheckError: names the output and the input, and shows both Jacobians.
@@ -121,20 +122,20 @@ async def gradgradcheck(
         True
     """
     check_function(fn, "ag.gradgradcheck", inputs)
-    at_once = check_concurrency(concurrency)
-    fn, entries, names = flatten_call(fn, inputs)
-    count, wanted = len(entries), indices_requiring_grad(entries)
+    at_once, (fn, entries, names) = check_concurrency(concurrency), flatten_call(fn, inputs)
+    of, count, wanted = WatchedFunction(fn), len(entries), indices_requiring_grad(entries)
     if grad_outputs is None:
-        grad_outputs = await _random_starts(fn, entries)
+        grad_outputs = await _random_starts(of, entries)
     starts, _ = flatten_each(as_tuple(grad_outputs), _is_tensor)
     check = JacobianCheck(
-        _first_gradients(fn, count, wanted),
+        _first_gradients(of, count, wanted),
         (*entries, *starts),
         _tolerance(eps, atol, rtol, nondet_tol),
         every_output=True,
         output_names=[f"the gradient for {names[index]}" for index in wanted],
         input_names=[*names, *(f"grad_outputs[{index}]" for index in range(len(starts)))],
         concurrency=at_once,
+        of=of,
     )
     return await check.verdict(
         truth(check_undefined_grad, "check_undefined_grad"), truth(raise_exception, "raise_exception")
@@ -147,11 +148,12 @@ def _tolerance(eps: float, atol: float, rtol: float, nondet_tol: float) -> Toler
     return Tolerance(number(eps, "eps"), *(number(value, name, 0) for name, value in tolerated.items()))
 
 
-def _first_gradients(fn: Callable[..., Any], count: int, wanted: Sequence[int]) -> Callable[..., Any]:
+def _first_gradients(fn: WatchedFunction, count: int, wanted: Sequence[int]) -> Callable[..., Any]:
     """Return the gradients of `fn` as a function of its `count` inputs and of the gradients that they start from."""
 
     async def first_gradients(*arguments: Any) -> tuple[Tensor, ...]:
         outputs = await _differentiable_outputs(fn, arguments[:count])
+        await fn.look_at_backward(outputs)
         starts = arguments[count:]
         if len(outputs) != len(starts):
             raise InvalidGradientError(

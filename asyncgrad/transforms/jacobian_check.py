@@ -6,6 +6,7 @@ change: other tasks may use or check them meanwhile.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
@@ -14,7 +15,9 @@ import numpy as np
 from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import own_copy
 from ..core.backward import grad
+from ..core.graph.leaf import gradient_edge
 from ..core.graph.node import Edge, Node, NodeMeta
+from ..core.rows import at_once, graph_waits, run_together
 from ..core.settings.arguments import describe
 from ..core.settings.awaiting import call
 from ..core.settings.context import enable_grad
@@ -27,6 +30,7 @@ from .arguments import gradient_rows, gradients, zeros_like_tensor
 __all__ = [
     "JacobianCheck",
     "Tolerance",
+    "WatchedFunction",
     "as_tuple",
     "call_for_outputs",
     "copy_entries",
@@ -43,6 +47,44 @@ class Tolerance(NamedTuple):
     rtol: float
     #: Between two backward passes of one graph.
     nondeterminism: float
+
+
+@final
+class WatchedFunction:
+    """The user's function, of which is noted whether its calls wait.
+
+    Args:
+        fn: the function.
+    """
+
+    __slots__ = ("_fn", "_has_been_looked_at", "waits")
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self._has_been_looked_at = False
+        #: Whether it has returned an awaitable, or what it returned has a backward that waits and that a call runs.
+        self.waits = False
+
+    def __call__(self, *args: Any) -> Any:
+        """Return what the function returns."""
+        returned = self._fn(*args)
+        self.waits = self.waits or inspect.isawaitable(returned)
+        return returned
+
+    async def look_at_backward(self, outputs: Sequence[Tensor]) -> None:
+        """Note whether the backward of the first outputs waits."""
+        if not self._has_been_looked_at:
+            self._has_been_looked_at = True
+            edges = [gradient_edge(output) for output in outputs]
+            self.waits = self.waits or await graph_waits([None if edge is None else edge.node for edge in edges])
+
+
+class _Place(NamedTuple):
+    """What is changed: which of the inputs that are checked, which element of it, and along which axis."""
+
+    position: int
+    element: int
+    axis: int
 
 
 class _Part(NamedTuple):
@@ -86,7 +128,8 @@ class JacobianCheck:
             only if no output requires grad.
         output_names: the names of the outputs in errors.
         input_names: the names of the inputs in errors.
-        concurrency: how many backward passes run at once; None for all where the graph waits.
+        concurrency: how many backward passes run at once, and how many calls that wait; None for all.
+        of: the user's function, whose derivative `fn` is; None where `fn` is the user's.
     """
 
     def __init__(
@@ -99,8 +142,10 @@ class JacobianCheck:
         output_names: Sequence[str] | None = None,
         input_names: Sequence[str] | None = None,
         concurrency: int | None = None,
+        of: WatchedFunction | None = None,
     ) -> None:
-        self._fn = fn
+        self._of = WatchedFunction(fn) if of is None else of
+        self._fn = self._of if of is None else fn
         self._entries = entries
         self._wanted = indices_requiring_grad(entries)
         self._tolerance = tolerance
@@ -127,7 +172,7 @@ class JacobianCheck:
         outputs = [output for _, output in named]
         if self._output_names is None:
             self._output_names = [name for name, _ in named]
-        differences = [await self._differences(index, outputs) for index in self._wanted]
+        differences = await self._differences(outputs)
         checked = [index for index, output in enumerate(outputs) if output.requires_grad]
         if not checked or self._every_output:
             self._expect_constants(set(range(len(outputs))).difference(checked), differences)
@@ -145,30 +190,55 @@ class JacobianCheck:
 
     # The two Jacobians, each of shape (output size, input size).
 
-    async def _differences(self, index: int, outputs: Sequence[Tensor]) -> list[tuple[Any, Any]]:
-        """Return, for each output, the difference quotients along the real and the imaginary axis of an input."""
-        point = self._entries[index]
+    async def _differences(self, outputs: Sequence[Tensor]) -> list[list[tuple[Any, Any]]]:
+        """Return the difference quotients along the real and the imaginary axis, for each input and each output."""
+        points = [self._entries[index] for index in self._wanted]
         eps = self._tolerance.eps
-        steps = (eps, eps * 1j) if point.dtype.kind == "c" else (eps,)
-        quotients = [
-            [np.zeros((output.size, point.size), np.result_type(output.dtype, np.float64)) for _ in steps]
-            for output in outputs
+        axes = [(0, 1) if point.dtype.kind == "c" else (0,) for point in points]
+        places = [
+            _Place(position, element, axis)
+            for position, point in enumerate(points)
+            for element in range(point.size)
+            for axis in axes[position]
         ]
-        for element in range(point.size):
-            for axis, step in enumerate(steps):
-                above = await self._outputs_after_step(index, element, step, outputs)
-                below = await self._outputs_after_step(index, element, -step, outputs)
-                for number, (high, low) in enumerate(zip(above, below, strict=True)):
-                    with np.errstate(invalid="ignore"):
-                        quotients[number][axis][:, element] = (high - low) / (2 * eps)
+        quotients = [
+            [[np.zeros((one.size, point.size), np.result_type(one.dtype, np.float64)) for _ in of] for one in outputs]
+            for point, of in zip(points, axes, strict=True)
+        ]
+
+        def note(place: _Place, above: Sequence[Any], below: Sequence[Any]) -> None:
+            for number, (high, low) in enumerate(zip(above, below, strict=True)):
+                with np.errstate(invalid="ignore"):
+                    quotients[place.position][number][place.axis][:, place.element] = (high - low) / (2 * eps)
+
+        async def call_after_step(number: int) -> list[Any]:
+            position, element, axis = places[number // 2]
+            step = (eps, eps * 1j)[axis]
+            return await self._outputs_after_step(position, element, -step if number % 2 else step, outputs)
+
+        limit = self._calls_at_once(2 * len(places), outputs)
+        if limit == 1:
+            for number, place in enumerate(places):
+                note(place, await call_after_step(2 * number), await call_after_step(2 * number + 1))
                 await keep_pace()
-        return [(both[0], both[1] if len(both) == 2 else None) for both in quotients]
+        else:
+            found = await run_together(call_after_step, 2 * len(places), limit, "call")
+            for number, place in enumerate(places):
+                note(place, found[2 * number], found[2 * number + 1])
+        return [[(both[0], both[1] if len(both) == 2 else None) for both in of_input] for of_input in quotients]
+
+    def _calls_at_once(self, count: int, outputs: Sequence[Tensor]) -> int:
+        """Return how many of so many calls run at once: one unless they wait."""
+        if not self._of.waits:
+            return 1
+        tensors = [*outputs, *(entry for entry in self._entries if isinstance(entry, Tensor))]
+        return at_once(count, sum([tensor.nbytes for tensor in tensors]), self._concurrency)
 
     async def _outputs_after_step(
-        self, index: int, element: int, step: complex, outputs: Sequence[Tensor]
+        self, position: int, element: int, step: complex, outputs: Sequence[Tensor]
     ) -> list[Any]:
         """Return the outputs, flat and in double precision, with one element of one input changed."""
-        arguments = copy_entries(self._entries)
+        index, arguments = self._wanted[position], copy_entries(self._entries)
         on_device_of(arguments[index]._data, _add_at, element, step)
         moved = await call_for_outputs(self._fn, arguments)
         if [(one.shape, one.dtype) for one in moved] != [(one.shape, one.dtype) for one in outputs]:

@@ -54,8 +54,8 @@ async def jacobian(
         create_graph: record how the result is computed, to differentiate it again. None records inside
             another transform, or if grad mode is on and an argument requires grad.
         strict: raise if an output does not depend on an input, rather than return zeros.
-        concurrency: how many passes run at once; None for all where the graph has to wait, and one where it only
-            computes. With `create_graph` it is one.
+        concurrency: how many passes run at once; None for all where the graph has to wait, as far as their gradients
+            fit into 256 MiB, and one where it only computes. With `create_graph` it is one.
 
     Returns:
         A tensor of shape `(*output.shape, *input.shape)` and the dtype of the input. If `fn` returns a tuple, or

@@ -45,8 +45,9 @@ def jacrev(
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
         has_aux: `f` returns a pair: that result, and something else to return with the Jacobian.
         holomorphic: `f` is a holomorphic function of complex numbers, and what is returned its complex derivatives.
-        concurrency: how many of the backward passes run at once; None for all where the graph has to wait, and one
-            where it only computes. What is to be differentiated again is computed by one after the other.
+        concurrency: how many of the backward passes run at once; None for all where the graph has to wait, as far as
+            their gradients fit into 256 MiB, and one where it only computes. What is to be differentiated again is
+            computed by one after the other.
 
     Returns:
         An `async def` with the arguments of `f`. With `has_aux` it returns `(jacobian, aux)`, else the Jacobian: a tree

@@ -154,7 +154,24 @@ def test_a_blocking_call_runs_rows_together_on_a_loop_of_its_own():
     assert found.tolist() == np.diag(x.numpy() * 1.4).tolist()
 
 
-async def test_a_concurrent_rule_that_writes_into_what_is_saved_is_told_so():
+def assign(saved: Any) -> None:
+    saved.numpy()[...] = 0.0
+
+
+def add_in_place(saved: Any) -> None:
+    saved += 1.0
+
+
+def sort_in_place(saved: Any) -> None:
+    saved.numpy().sort()
+
+
+def fill(saved: Any) -> None:
+    saved.numpy().fill(0.0)
+
+
+@pytest.mark.parametrize("write", [assign, add_in_place, sort_in_place, fill])
+async def test_a_concurrent_rule_that_writes_into_what_is_saved_is_told_so(write):
     class Writing(ag.Function):
         concurrent = True
 
@@ -165,13 +182,30 @@ async def test_a_concurrent_rule_that_writes_into_what_is_saved_is_told_so():
 
         @staticmethod
         async def backward(ctx, grad):
-            ctx.saved_tensors[0].numpy()[...] = 0.0
+            write(ctx.saved_tensors[0])
             return grad
 
     x = point()
     with pytest.raises(ChangedTensorError, match=r"writes into what it has saved, and says concurrent = True"):
         await ag.grad([Writing.apply(x)], [x], [ROWS], is_grads_batched=True)
     assert x.tolist() == [0.3, 0.7, 1.1]
+
+
+async def test_an_error_of_a_concurrent_rule_that_is_none_of_numpy_stays_what_it_is():
+    class Refused(ag.Function):
+        concurrent = True
+
+        @staticmethod
+        def forward(ctx, x):
+            return x.numpy() * 1.0
+
+        @staticmethod
+        async def backward(ctx, grad):
+            raise ValueError("the table is read-only")
+
+    x = point()
+    with pytest.raises(ValueError, match="the table is read-only"):
+        await ag.grad([Refused.apply(x)], [x], [ROWS], is_grads_batched=True)
 
 
 @pytest.mark.parametrize(
@@ -206,5 +240,7 @@ async def test_a_concurrency_that_is_no_number_of_rows_is_an_error():
     for wrong, error in ((0, ArgumentError), (-1, ArgumentError), ("2", ArgumentTypeError), (True, ArgumentTypeError)):
         with pytest.raises(error, match="concurrency must be"):
             await ag.grad([x * 2.0], [x], [ROWS], is_grads_batched=True, concurrency=wrong)
+    with pytest.raises(ArgumentError, match="write 1 for one row after the other, or leave it out for all"):
+        await ag.jacobian(lambda x: x * 2.0, x, concurrency=0)
     with pytest.raises(ArgumentError, match="pass is_grads_batched=True"):
         await ag.grad([(x * 2.0).sum()], [x], concurrency=2)

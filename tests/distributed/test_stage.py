@@ -260,6 +260,21 @@ async def test_a_graph_that_is_dropped_is_freed_at_the_worker():
     assert (kept, transport.host("a").counts()["calls"]) == (1, 0)
 
 
+@one_loop
+async def test_a_batch_of_gradients_leaves_no_graph_at_the_worker():
+    transport = simulated()
+    one = stage(layer, make_params()[0], transport=transport, worker="a")
+    x = ag.tensor(np.ones(4), requires_grad=True)
+    y = await one(x)
+    await ag.grad([y], [x], [np.eye(4)], is_grads_batched=True, retain_graph=True)
+    await settle()
+    kept = transport.host("a").counts()["calls"]
+    await ag.grad([y], [x], [np.eye(4)], is_grads_batched=True)
+    await settle()
+
+    assert (kept, transport.host("a").counts()["calls"]) == (1, 0)
+
+
 class Clock:
     seconds = 0.0
 

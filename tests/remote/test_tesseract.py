@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ pytest.importorskip("starlette", reason="needs Starlette: pip install 'asyncgrad
 import httpx
 
 import asyncgrad as ag
-from asyncgrad.errors import ArgumentError, GraphError, RemoteError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, GraphError, RemoteError
 from asyncgrad.remote.tesseract import Tesseract
 from tests.remote.serving import serving_app
 from tests.remote.tesseract_stand_in import stand_in
@@ -138,13 +140,83 @@ async def test_what_a_tesseract_does_not_have_is_said_with_what_to_write_instead
                 await Tesseract(client)({"x": 1.0})
 
 
+_DEEP = 600 if sys.version_info < (3, 12) else 5000
+
+
+def _array(values: Any, dtype: str = "float64", **others: Any) -> dict[str, Any]:
+    data = {"buffer": values, "encoding": "json"}
+    return {"object_type": "array", "shape": [len(values)], "dtype": dtype, "data": data, **others}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"y": _array([10**400], "int64")}, "arrays of numbers, as JSON or base64"),
+        ({"y": _array([300], "uint8")}, "arrays of numbers, as JSON or base64"),
+        ({"y": _array(["1.5"])}, "arrays of numbers, as JSON or base64"),
+        # Python's JSON reads as many levels, and the frames of functions are used up before.
+        (_DEEP * '{"y":' + "1" + _DEEP * "}", "a tree that is not nested so deeply"),
+    ],
+    ids=["huge", "out of range", "text", "deep"],
+)
+async def test_an_answer_that_no_array_can_hold_is_an_error_that_names_the_server(answer, words):
+    transport = httpx.MockTransport(lambda request: _answer(request, answer))
+    async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+        with pytest.raises(RemoteError, match=f"the Tesseract at http://t must answer /apply with {words}"):
+            await Tesseract(client)({"x": 1.0})
+
+
+@pytest.mark.parametrize("array", [np.array([None]), np.array(["a"]), np.ones(1, np.longdouble)], ids=str)
+async def test_an_array_that_the_protocol_has_not_is_never_sent(array):
+    paths = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        paths.append(request.url.path)
+        return _answer(request, {"y": 1})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://t") as client:
+        with pytest.raises(ArgumentTypeError, match=r"up to int64, float64 and complex128, not ndarray.* a.tolist\(\)"):
+            await Tesseract(client)({"x": array})
+        # A string of NumPy's is no array.
+        assert await Tesseract(client)({"x": np.str_("fast")}) == {"y": 1}
+    assert paths == ["/openapi.json", "/openapi.json", "/apply"]
+
+
+async def test_a_complex_product_for_a_real_input_is_refused():
+    reply = _array([1.0, 2.0]) | {"dtype": "complex128"}
+    answers = {"/apply": {"y": _array([1.0, 2.0])}, "/vector_jacobian_product": {"x": reply}}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return _answer(request, answers.get(request.url.path), [*answers])
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://t") as client:
+        out = await Tesseract(client)({"x": leaf(1.0, 2.0)})
+        with pytest.raises(RemoteError, match=r"array of float64 and shape \(2,\) for x, and answers .*complex128"):
+            await out["y"].sum().backward()
+
+
+@pytest.mark.parametrize("declared", [["x"], "x", None])
+async def test_a_schema_that_is_none_is_an_error_that_names_the_server(declared):
+    def answer(request: httpx.Request) -> httpx.Response:
+        return _answer(request, {"y": 1}, declared=declared)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://t") as client:
+        with pytest.raises(RemoteError, match=r"must answer /openapi\.json with the schema of a Tesseract"):
+            await Tesseract(client)({"x": 1.0})
+
+
 def _file() -> dict[str, Any]:
     data = {"buffer": "/etc/passwd:0", "encoding": "binref"}
     return {"object_type": "array", "shape": [2], "dtype": "float64", "data": data}
 
 
-def _answer(request: httpx.Request, answer: Any) -> httpx.Response:
+def _answer(
+    request: httpx.Request, answer: Any, paths: Any = ("/apply",), declared: Any = MappingProxyType({"x": {}, "y": {}})
+) -> httpx.Response:
     content = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}
     of_apply = {"post": {"requestBody": content, "responses": {"200": content}}}
-    schema = {"paths": {"/apply": of_apply}, "components": {"schemas": {"A": {}}}}
+    fields = {"differentiable_arrays": dict(declared) if isinstance(declared, Mapping) else declared}
+    schema = {"paths": dict.fromkeys(paths, of_apply), "components": {"schemas": {"A": fields}}}
+    if isinstance(answer, str) and request.url.path != "/openapi.json":
+        return httpx.Response(200, text=answer)
     return httpx.Response(200, json=schema if request.url.path == "/openapi.json" else answer)

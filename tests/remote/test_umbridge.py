@@ -132,6 +132,14 @@ async def test_what_a_model_or_its_server_refuses_is_said_with_what_to_write_ins
         umbridge.Model("http://a", "products")
     with pytest.raises(ArgumentError, match="base_url"):
         umbridge.Model(httpx.AsyncClient(), "products")
+    anywhere = httpx.AsyncClient(base_url="http://a")
+    wrong: Any = None
+    with pytest.raises(ArgumentTypeError, match="name must be a string, not NoneType None"):
+        umbridge.Model(anywhere, wrong)
+    with pytest.raises(ArgumentTypeError, match="config must be a dict, not list"):
+        umbridge.Model(anywhere, "products", config=[1])  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="what the decorator returns must be callable with a path and a body"):
+        umbridge.Model(anywhere, "products", decorator=lambda ask: wrong)
 
 
 async def _first_sum(model: umbridge.Model, x: ag.Tensor) -> ag.Tensor:
@@ -146,7 +154,7 @@ async def _third(model: umbridge.Model) -> None:
 
 async def test_a_server_that_answers_nonsense_or_nothing_is_an_error_that_names_it_and_a_decorator_may_ask_again():
     nonsense = httpx.Response(200, json={"output": [["1.0"]]})
-    answers = iter([httpx.Response(503), nonsense, httpx.Response(500, text="?")])
+    answers = iter([httpx.Response(503), nonsense, httpx.Response(429), httpx.Response(500, text="?")])
 
     def handle(request: httpx.Request) -> httpx.Response:
         return next(answers)

@@ -14,6 +14,7 @@ from asyncgrad import sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ConvergenceWarning, RequiresGradError
 from asyncgrad.scipy import integrate, optimize
 from asyncgrad.scipy.unsupported import LEFT_OUT
+from tests.core.rows_together import Log, Together
 from tests.support.loops import one_loop
 
 PARAMETERS, START = np.array([0.7, 1.2]), np.array([0.3, 0.2])
@@ -443,3 +444,102 @@ def test_errors_say_what_to_write_instead() -> None:
     flat = optimize.minimize(lambda x, a: (x[0] - a[0]) ** 2, START, (a,))
     with pytest.raises(ArgumentError, match="the Hessian\\) is singular there"):
         sync.grad(flat.x.sum(), [a])
+
+
+def test_a_fit_of_as_many_data_as_parameters_says_that_its_covariance_is_not_known() -> None:
+    data = (lambda x, a, b: a * x + b, np.array([0.0, 1.0]), np.array([1.0, 3.0]))
+    with pytest.warns(scipy.optimize.OptimizeWarning, match="could not be estimated"):
+        _, expected = scipy.optimize.curve_fit(*data)
+    with pytest.warns(scipy.optimize.OptimizeWarning, match="could not be estimated"):
+        _, covariance = optimize.curve_fit(*data)
+    assert covariance.tolist() == expected.tolist()
+
+
+def _solvers() -> dict[str, Any]:
+    """Calls of solvers of a function that asks for its Jacobian, or its Hessian, of three rows."""
+    target = np.array([0.5, 1.0, 1.5])
+
+    def residuals(log: Log) -> Any:
+        async def function(x: Any) -> Any:
+            return Together.apply(x, 0, log) - target
+
+        return function
+
+    def cost(log: Log) -> Any:
+        async def function(x: Any) -> Any:
+            return (x * Twice.apply(x, log)).sum() - (x * target).sum()
+
+        return function
+
+    def model(log: Log) -> Any:
+        async def function(x: Any, *params: Any) -> Any:
+            return Together.apply(np.stack(params), 0, log)
+
+        return function
+
+    start = np.ones(3)
+    constraint = {"type": "eq", "fun": None}
+    return {
+        "root": lambda log, **options: optimize.root(residuals(log), start, **options),
+        "fsolve": lambda log, **options: optimize.fsolve(residuals(log), start, **options),
+        "least_squares": lambda log, **options: optimize.least_squares(residuals(log), start, **options),
+        "curve_fit": lambda log, **options: optimize.curve_fit(
+            model(log), start, target, start, absolute_sigma=True, **options
+        ),
+        "minimize": lambda log, **options: optimize.minimize(cost(log), start, method="trust-exact", **options),
+        "constraint": lambda log, **options: optimize.minimize(
+            lambda_of_constraint, start, constraints={**constraint, "fun": residuals(log)}, **options
+        ),
+    }
+
+
+async def lambda_of_constraint(x: Any) -> Any:
+    return (x * x).sum()
+
+
+class Twice(ag.Function):
+    """x * x * x, whose derivative can be differentiated, and waits."""
+
+    concurrent = True
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, log: Any) -> Any:
+        ctx.log = log
+        ctx.save_for_backward(x)
+        return x.numpy() ** 3
+
+    @staticmethod
+    async def backward(ctx: Any, grad: Any) -> Any:
+        await ctx.log.run(0, None)
+        (x,) = ctx.saved_tensors
+        return 3.0 * grad * x * x, None
+
+
+@one_loop
+@pytest.mark.parametrize("name", list(_solvers()))
+@pytest.mark.parametrize(("concurrency", "most"), [(None, 3), (2, 2), (1, 1)])
+async def test_the_rows_of_a_jacobian_run_as_many_at_once_as_concurrency_says(
+    name: str, concurrency: Any, most: int
+) -> None:
+    log = Log(pause=lambda: 5)
+    await _solvers()[name](log, concurrency=concurrency)
+    assert log.most[0] == most
+
+
+@one_loop
+@pytest.mark.parametrize("name", list(_solvers()))
+async def test_a_concurrency_of_no_row_is_refused_at_once(name: str) -> None:
+    with pytest.raises(ArgumentError, match="concurrency must be at least 1, not 0"):
+        await _solvers()[name](Log(), concurrency=0)
+
+
+@one_loop
+async def test_the_rows_of_the_jacobian_behind_a_solution_run_as_many_at_once() -> None:
+    a, log = ag.tensor(np.array([0.5, 1.0, 1.5]), requires_grad=True), Log(pause=lambda: 5)
+
+    async def function(x: Any, a: Any) -> Any:
+        return Together.apply(x, 0, log) - a
+
+    found = await optimize.root(function, np.ones(3), (a,), method="broyden1", concurrency=2)
+    await found.x.sum().backward()
+    assert log.most[0] == 2

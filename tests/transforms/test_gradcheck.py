@@ -373,3 +373,91 @@ async def test_an_error_in_the_function_reaches_the_caller(check):
 def test_a_check_that_nobody_awaits_warns(check):
     with pytest.warns(RuntimeWarning, match="never awaited"):
         check(lambda x: x * x, random_leaf(2))
+
+
+class Calls:
+    """A function that waits, and notices how many of its calls overlap; those of the numbers in `failing` fail."""
+
+    def __init__(self, failing: tuple[int, ...] = ()) -> None:
+        self.failing = failing
+        self.calls = self.inside = self.most = 0
+
+    async def __call__(self, x: Any, y: Any) -> Any:
+        number, self.calls = self.calls, self.calls + 1
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        # Later ones end first.
+        for _ in range(30 - number):
+            await asyncio.sleep(0)
+        self.inside -= 1
+        if number in self.failing:
+            raise ValueError(f"call {number}")
+        return x * x * y
+
+    def returning(self, x: Any, y: Any) -> Any:
+        return self(x, y)
+
+
+@of_each
+@pytest.mark.parametrize(("concurrency", "most"), [(None, 8), (3, 3), (1, 1)])
+@pytest.mark.parametrize("is_plain", [False, True], ids=["async def", "returns an awaitable"])
+async def test_calls_of_a_function_that_waits_run_together(check, concurrency, most, is_plain):
+    calls = Calls()
+    x, y = random_leaf(2), random_leaf(2)
+    starts = ag.tensor([1.0, 1.0])
+    options = {} if check is gradcheck else {"grad_outputs": starts}
+    assert await check(calls.returning if is_plain else calls, (x, y), concurrency=concurrency, **options)
+    assert calls.most == most
+
+
+@pytest.mark.parametrize("concurrency", [1, None], ids=["one-by-one", "together"])
+async def test_the_error_of_calls_that_run_together_is_that_of_the_first_that_fails(concurrency):
+    with pytest.raises(ValueError, match="call 3"):
+        await gradcheck(Calls(failing=(3, 6)), (random_leaf(2), random_leaf(2)), concurrency=concurrency)
+
+
+async def test_calls_that_run_together_give_the_differences_of_calls_one_by_one():
+    async def wrong(x: Any, y: Any) -> Any:
+        await asyncio.sleep(0)
+        return wrong_square(x) * y
+
+    messages = []
+    for concurrency in (1, None):
+        with pytest.raises(GradcheckError) as caught:
+            await gradcheck(wrong, (random_leaf(3), random_leaf(3)), concurrency=concurrency)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+async def test_calls_of_a_plain_function_run_one_by_one_and_backward_passes_that_wait_together():
+    events: list[str] = []
+
+    class Waiting(ag.Function):
+        concurrent = True
+
+        @staticmethod
+        def forward(ctx, x):
+            events.append("call")
+            ctx.save_for_backward(x)
+            return x.numpy() ** 2
+
+        @staticmethod
+        async def backward(ctx, grad):
+            events.append("begin")
+            await asyncio.sleep(0)
+            events.append("end")
+            (x,) = ctx.saved_tensors
+            return 2.0 * grad * x
+
+    assert await gradcheck(Waiting.apply, random_leaf(2))
+    assert events[:5] == ["call"] * 5
+    events.clear()
+    assert await gradgradcheck(Waiting.apply, random_leaf(2), ag.tensor([1.0, 1.0]))
+    # The backward passes of the differences wait together.
+    assert "call begin call begin" in " ".join(events)
+
+
+def test_a_blocking_check_of_a_function_that_waits_runs_its_calls_together():
+    calls = Calls()
+    assert ag.sync.gradcheck(calls, (random_leaf(2), random_leaf(2)))
+    assert calls.most == 8

@@ -84,6 +84,14 @@ class DelayWarningHandler:
             del kept[message, category]
             warn(message, category)
 
+    def replay_beside(self, error: BaseException) -> None:
+        """Issue each warning as `replay` does; one that a filter turns into an error becomes a note of `error`."""
+        while self._kept:
+            try:
+                self.replay()
+            except Exception as refused:
+                add_note(error, f"and a delayed warning that a filter turned into an error: {refused!r}")
+
 
 @final
 class Completion:
@@ -128,11 +136,7 @@ class Completion:
 
     def fail(self, error: BaseException) -> None:
         """Issue the delayed warnings, and set the exception of the future."""
-        while self.warnings:
-            try:
-                self.warnings.replay()
-            except Exception as refused:
-                add_note(error, f"and a delayed warning that a filter turned into an error: {refused!r}")
+        self.warnings.replay_beside(error)
         if not self.is_wanted:
             # The traceback refers to this backward: a needless cycle.
             return
@@ -189,13 +193,15 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
         category = type(message)
     if not (isinstance(category, type) and issubclass(category, Warning)):
         raise TypeError(f"the category of a warning must be a subclass of Warning, not {category!r}: use UserWarning")
-    task = CURRENT_GRAPH_TASK.get()
-    if task is not None and task.is_running:
-        task.complete_with().warnings.process(str(message), category)
-        return
-    row = ROW.get()
-    if row is not None and row.keep_warning(str(message), category):
+    task, row = CURRENT_GRAPH_TASK.get(), ROW.get()
+    if task is not None and not task.is_running:
+        task = None
+    # What a row has to say comes in the order of the rows, also to the backward around them.
+    if row is not None and (task is None or task is row.around) and row.keep_warning(str(message), category):
         # The code that waits for it is not on this stack.
+        return
+    if task is not None:
+        task.complete_with().warnings.process(str(message), category)
         return
     frame = _caller()
     if frame is None:

@@ -8,7 +8,8 @@ The lock is part of the node's `NodeMeta`. Taking a free lock reads and sets one
 suspends nor allocates. A NodeTask that finds the lock taken queues, first come first served, unless its wait could not
 end:
 
-- A body that holds the lock calls a backward that runs through the same node: the inner NodeTask gets the lock as well.
+- A body that holds the lock calls a backward that runs through the same node, itself or by a request that it waits for:
+  the inner NodeTask gets the lock as well.
 - Two bodies each wait, in a backward of their own, for the node that the other one holds: the later one gets the lock.
   Both bodies are suspended at an `await` then, as in the first case.
 - A node that is `concurrent` admits together all backward passes that keep the graph, and one whose rule takes several
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...errors import BlockingError
 from ..graph.naming import identify
-from ..settings.context import BLOCKING, LOOP_BELOW, ROW
+from ..settings.context import BLOCKING, CALLERS, LOOP_BELOW, ROW
 from .loops import OneShotEvent, loop_thread, running_loop
 
 if TYPE_CHECKING:
@@ -82,7 +83,16 @@ class Contention:
 class LockWaiter:
     """A NodeTask that waits for its node's lock, in a task of a loop or in a thread that it blocks."""
 
-    __slots__ = ("_event", "_thread_event", "blocked_threads", "is_queued", "node", "shared", "task")
+    __slots__ = (
+        "_event",
+        "_thread_event",
+        "blocked_threads",
+        "enclosing_bodies",
+        "is_queued",
+        "node",
+        "shared",
+        "task",
+    )
 
     def __init__(self, task: GraphTask, node: Node, loop: asyncio.AbstractEventLoop | None) -> None:
         self.task: GraphTask = task
@@ -90,27 +100,21 @@ class LockWaiter:
         self.is_queued: bool = False
         #: Whom it shares the lock with; None where it has to have it alone.
         self.shared: object = _shared_by(task, node)
+        #: The bodies that this NodeTask runs inside of; they cannot go on before it has ended. Found once: those who
+        #: wait for a request may go before it has ended.
+        self.enclosing_bodies: dict[tuple[GraphTask, Node | None], None] = dict.fromkeys(_bodies_around(task))
         #: The threads that this wait blocks, with all bodies and event loops in them: its own if it blocks, and those
         #: that block for a backward which this NodeTask runs inside of.
         self.blocked_threads: set[int] = set() if loop is not None else {loop_thread() or threading.get_ident()}
-        around: GraphTask | None = task
-        while around is not None:
+        for around in (task, *(body for body, _ in self.enclosing_bodies)):
             if around.scheduler is None:
                 self.blocked_threads.add(_driving_thread(around))
-            around = around.outer
         self._event = None if loop is None else OneShotEvent(loop)
         self._thread_event = threading.Event() if loop is None else None
 
-    def enclosing_bodies(self) -> Iterator[tuple[GraphTask, Node | None]]:
-        """Yield the bodies that this NodeTask runs inside of; they cannot go on before it has ended."""
-        task = self.task
-        while task.outer is not None:
-            yield task.outer, task.outer_node
-            task = task.outer
-
     def blocks(self) -> Iterator[Hashable]:
         """Yield the bodies and threads that cannot go on before this NodeTask has ended."""
-        yield from self.enclosing_bodies()
+        yield from self.enclosing_bodies
         yield from self.blocked_threads
 
     def wake(self) -> bool:
@@ -128,6 +132,24 @@ class LockWaiter:
         else:
             assert self._event is not None
             await self._event
+
+
+def _bodies_around(task: GraphTask) -> Iterator[tuple[GraphTask, Node | None]]:
+    """Yield the bodies that a backward runs inside of: those that have called it, and those that wait for a request."""
+    stack, seen = [task], {task}
+    while stack:
+        inner = stack.pop()
+        if inner.outer is not None:
+            callers: list[tuple[GraphTask, Node | None]] = [(inner.outer, inner.outer_node)]
+        else:
+            # A list, since the loop of the request may change them meanwhile.
+            places = list(inner.context.get(CALLERS, ()))
+            callers = [(place.backward, place.node) for place in places if place.backward is not None]
+        for backward, node in callers:
+            yield backward, node
+            if backward not in seen:
+                seen.add(backward)
+                stack.append(backward)
 
 
 def try_acquire(meta: NodeMeta, task: GraphTask) -> bool:
@@ -345,9 +367,9 @@ class Cycle(Enum):
 
 def _find_cycle(waiter: LockWaiter, meta: NodeMeta) -> Cycle:
     """Tell whether the holders of the lock wait, directly or through other waiters, for `waiter` itself."""
-    if any(node is waiter.node and _holds(meta, task) for task, node in waiter.enclosing_bodies()):
+    if any(node is waiter.node and _holds(meta, task) for task, node in waiter.enclosing_bodies):
         return Cycle.THROUGH_A_BODY
-    around = set(waiter.enclosing_bodies())
+    around = waiter.enclosing_bodies
     if not around and not waiter.blocked_threads:
         return Cycle.NONE
     found = Cycle.NONE

@@ -473,7 +473,8 @@ def may_suspend(node: Node) -> bool:
 
 def _refuse_write(node: Node, error: Exception) -> None:
     """Raise what the error of a concurrent node means, if it is that of NumPy for a write into what was saved."""
-    if isinstance(error, ValueError) and "read-only" in str(error):
+    # So NumPy says it: "assignment destination is read-only", or "output array is read-only".
+    if type(error) is ValueError and str(error).endswith(("destination is read-only", "array is read-only")):
         raise ChangedTensorError(
             f"{identify(node)} writes into what it has saved, and says concurrent = True: other runs of it read the "
             "same memory at that time. Write into a copy, t = t.copy(), or leave out concurrent"

@@ -10,7 +10,7 @@ from ..graph.naming import place_of
 if TYPE_CHECKING:
     from ..graph.node import Node
 
-__all__ = ["add_later_error", "add_note"]
+__all__ = ["add_later_error", "add_note", "text_of"]
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -18,6 +18,15 @@ def add_note(error: BaseException, note: str) -> None:
     # A frozen dataclass refuses any new attribute. The user's error is to be raised all the same.
     with contextlib.suppress(Exception):
         error.add_note(note)
+
+
+def text_of(error: BaseException) -> str:
+    """Return the type and the message of an error, also where its `__str__` raises."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its __str__ raises)"
+    return f"{type(error).__name__}: {text}"
 
 
 def add_later_error(error: BaseException, later: BaseException, node: Node | None, when: str) -> None:
@@ -32,8 +41,4 @@ def add_later_error(error: BaseException, later: BaseException, node: Node | Non
     if later is error:
         return
     name, place = ("a final callback", "") if node is None else (node.name, f" ({place_of(node)})")
-    try:
-        text = str(later)
-    except Exception:
-        text = "(its __str__ raises)"
-    add_note(error, f"later error, {when}{place}: {name} raised {type(later).__name__}: {text}")
+    add_note(error, f"later error, {when}{place}: {name} raised {text_of(later)}")

@@ -125,9 +125,12 @@ class Function:
     is_memoized = False
     #: Whether `backward` may run several times at once for one call of `forward`: for the rows of a Jacobian, say, or
     #: for several backward passes through one graph that is kept. Its hooks may then overlap, too, and what `ctx` has
-    #: saved comes back as tensors without a history, which cannot be written into.
+    #: saved comes back as tensors without a history, which cannot be written into. Attributes of `ctx` are not
+    #: protected: it must not write into what they hold.
     concurrent = False
 
+    #: Releases what `ctx` holds besides saved tensors, when these are released; None where there is nothing.
+    _release: Callable[[FunctionContext], None] | None = None
     #: Whether `backward_batch` is defined.
     _takes_rows = False
     #: Whether `backward` may be a user's, which keeps and writes into gradients: see `Node.is_users`.
@@ -590,6 +593,12 @@ class FunctionNode(SavingNode):
         # The device of the gradients that backward takes; the arguments may be on another one.
         self.device: Any = next((slot.device for slot in metadata if slot.device is not None), self.device)
 
+    def release_variables(self) -> None:
+        """Release the saved tensors, and what the Function releases itself."""
+        super().release_variables()
+        if self.function._release is not None:
+            self.function._release(self.ctx)
+
     def compiled_args(self, args: CompiledArgs) -> None:
         """Collect what every node collects, the Function, and the settings of its context."""
         super().compiled_args(args)
@@ -629,8 +638,9 @@ class FunctionNode(SavingNode):
 
     def answer_batch(self, tensors: Sequence[Any]) -> Any:
         """Return what `backward_batch` does for gradients of the leaves of the outputs, with a leading axis."""
-        grads = self._like_outputs(tensors)
-        return self.run_backward(functools.partial(self.function.backward_batch, self.ctx, *grads))
+        rule = functools.partial(self.function.backward_batch, self.ctx, *self._like_outputs(tensors))
+        # As in `apply`.
+        return rule() if inspect.iscoroutinefunction(self.function.backward_batch) else self.run_backward(rule)
 
     def check_batch(self, result: Any) -> tuple[Any, ...]:
         """Check what `backward_batch` returned, but its rows; return the gradients of the tensor arguments."""
@@ -690,6 +700,7 @@ class FunctionNode(SavingNode):
         return InvalidGradientError(
             f"{self._subject(rule)} {values.counted(count, 'gradient')}, and forward took "
             f"{values.counted(self._arguments, 'argument')}: return one for each, None where there is none{of_tree}"
+            f"{', with the rows along axis 0' if rule == 'backward_batch' else ''}"
         )
 
     def _leaves_like_arguments(self, grads: Sequence[Any], rule: str) -> tuple[Any, ...]:

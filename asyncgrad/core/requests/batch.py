@@ -20,11 +20,12 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from ...errors import ArgumentError, ArgumentTypeError
+from ..arrays.values import counted
 from ..engine.await_stack import NAMED_WAITS, named_wait, suspended_frames
 from ..engine.eager_task import EagerTask
 from ..engine.loops import OneShotEvent, wait_through_cancellation
 from ..settings.arguments import must_be
-from ..settings.context import BLOCKING, CURRENT_GRAPH_TASK, CURRENT_NODE, ROW, TRAINING_STEPS
+from ..settings.context import BLOCKING, CALLERS, CURRENT_GRAPH_TASK, CURRENT_NODE, ROW, TRAINING_STEPS
 from ..settings.loop_turn import HERE
 from .callers import URGENCY, Urgency, calling_backward, current_urgency, most_urgent, tell_profiles
 
@@ -76,11 +77,12 @@ class BatchOwner:
 class _Place:
     """The place of one caller in a batch."""
 
-    __slots__ = ("backward", "future", "item", "since", "urgency")
+    __slots__ = ("backward", "future", "item", "node", "since", "urgency")
 
     def __init__(self, item: Any, future: asyncio.Future[Any], since: float) -> None:
         self.item, self.future, self.since = item, future, since
         self.backward = calling_backward()
+        self.node: Any = CURRENT_NODE.get()
         self.urgency: Urgency = current_urgency()
 
 
@@ -137,6 +139,8 @@ class Batch:
         self._places: dict[_Place, None] = {}
         #: That of the first caller, which the request runs in.
         self._context = make_context()
+        # A backward that the request calls may need a lock that a caller holds until the request has ended.
+        self._context.run(CALLERS.set, self._places)
         self._schedulers: set[DepthScheduler] = set(owner.schedulers)
         self._calls = self._calls_seen = self._quiet = self._looks = 0
         #: Done once all have gone on who waited for the loop to turn at the first look.
@@ -158,7 +162,7 @@ class Batch:
 
     def __str__(self) -> str:
         """What a caller waits for."""
-        items = f"{len(self)} item" + "s" * (len(self) != 1)
+        items = counted(len(self), "item")
         if not self._is_sent:
             return f"a request of {self._owner.name}, not sent yet, with {items}"
         coroutine = None if self._task is None else self._task.get_coro()
@@ -358,17 +362,19 @@ class Batch:
             missing = [one for one in keys if one not in found]
             if missing:
                 raise ArgumentError(
-                    f"{name} was given {len(places)} items, and what it returned has no result for the key "
+                    f"{name} was given {counted(len(places), 'item')}, and what it returned has no result for the key "
                     f"{missing[0]!r}: return a dict with one for each key(item)"
                 )
             return [found[one] for one in keys]
         if not isinstance(found, (list, tuple)):
             hint = "return list(results)" if hasattr(found, "__len__") else "return a result for each item"
+            if isinstance(found, Mapping):
+                hint = "write @ag.batched(key=...) for a dict of results by key"
             raise ArgumentTypeError(must_be(f"what {name} returns", "a list", found, hint))
         if len(found) != len(places):
             raise ArgumentError(
-                f"{name} was given {len(places)} items and returned {len(found)} results: return one for each item, in "
-                "the order of the items"
+                f"{name} was given {counted(len(places), 'item')} and returned {counted(len(found), 'result')}: return "
+                "one for each item, in the order of the items"
             )
         return found
 

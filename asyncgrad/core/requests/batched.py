@@ -296,7 +296,7 @@ def batched(
         [1.5, 1.5]
     """
     if max_size is not None:
-        max_size = whole_number(max_size, "max_size", 1)
+        max_size = whole_number(max_size, "max_size", 1, "leave it out for any number")
     if max_wait is not None:
         max_wait = number(max_wait, "max_wait", 0.0)
     if key is not None:

@@ -20,6 +20,9 @@ __all__ = ["LimitStatistics", "limit", "statistics_of"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: What to write in place of 0.
+_ANY = "leave it out for any number"
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +103,8 @@ class limit:
         name: str | None = None,
         hedge_after: float | None = None,
     ) -> None:
-        requests = None if requests is None else whole_number(requests, "requests", 1)
-        rate = None if rate is None else whole_number(rate, "rate", 1)
+        requests = None if requests is None else whole_number(requests, "requests", 1, _ANY)
+        rate = None if rate is None else whole_number(rate, "rate", 1, _ANY)
         if (per := number(per, "per", 0.0)) == 0.0:
             raise ArgumentError(must_be("per", "a number of seconds above 0", per))
         if name is not None and not isinstance(name, str):

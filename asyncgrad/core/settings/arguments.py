@@ -77,13 +77,14 @@ def number(value: Any, name: str, least: float = -math.inf) -> float:
     return found
 
 
-def whole_number(value: Any, name: str, least: float = -math.inf) -> int:
+def whole_number(value: Any, name: str, least: float = -math.inf, instead: str = "") -> int:
     """Return an integer argument, Python's or NumPy's, as an int.
 
     Args:
         value: the argument.
         name: the name of the argument in the error.
         least: the smallest allowed value.
+        instead: what to write where it is less.
 
     Raises:
         ArgumentTypeError: the value is no integer.
@@ -92,7 +93,7 @@ def whole_number(value: Any, name: str, least: float = -math.inf) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(must_be(name, "an int", value))
     if value < least:
-        raise ArgumentError(f"{name} must be at least {least}, not {value}")
+        raise ArgumentError(f"{name} must be at least {least}, not {value}{instead and f': {instead}'}")
     return int(value)
 
 

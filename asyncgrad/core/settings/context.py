@@ -16,11 +16,12 @@ import numpy as np
 from .arguments import truth
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 
 __all__ = [
     "ANOMALY",
     "BLOCKING",
+    "CALLERS",
     "CURRENT_GRAPH_TASK",
     "CURRENT_NODE",
     "DEFAULT_DEVICE",
@@ -36,6 +37,7 @@ __all__ = [
     "RowLike",
     "SAVED_TENSORS_HOOKS",
     "COPY_ON_WRITE",
+    "CallerLike",
     "TRAINING_STEPS",
     "TrainingStepLike",
     "UNRECORDED",
@@ -96,6 +98,10 @@ class RowLike(Protocol):
     def together(self) -> object:
         """What the backward passes that run together have in common."""
 
+    @property
+    def around(self) -> object:
+        """The backward in whose body or hook they were started; None outside of one."""
+
     def is_here(self) -> bool:
         """Tell whether the running event loop is that of these backward passes."""
 
@@ -106,6 +112,18 @@ class RowLike(Protocol):
 
     def keep_warning(self, message: str, category: type[Warning]) -> bool:
         """Keep a warning until it can be issued where the rows are awaited; return False once they have ended."""
+
+
+class CallerLike(Protocol):
+    """The part of a caller that waits for a request which locks use."""
+
+    @property
+    def backward(self) -> Any:
+        """The backward in which it has asked; None outside of one."""
+
+    @property
+    def node(self) -> Any:
+        """The node in whose body or hook it has asked; None outside of one."""
 
 
 class RunningBackward(Protocol):
@@ -177,6 +195,8 @@ CURRENT_NODE: ContextVar[Any] = ContextVar("asyncgrad_node", default=None)
 #: The current stream of each device in this context; a device without an entry uses its default stream. The mapping
 #: is replaced, never written into, since contexts share it.
 CURRENT_STREAMS: ContextVar[Mapping[Any, Any]] = ContextVar("asyncgrad_streams", default=MappingProxyType({}))
+#: The callers that wait for the request that runs here, which is outside of their backward passes.
+CALLERS: ContextVar[Iterable[CallerLike]] = ContextVar("asyncgrad_callers", default=())
 #: The device that new tensors live on; None for the cpu.
 DEFAULT_DEVICE: ContextVar[Any] = ContextVar("asyncgrad_default_device", default=None)
 #: The floating dtype of new tensors of Python's numbers; None for float64.

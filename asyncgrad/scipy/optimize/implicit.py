@@ -89,17 +89,17 @@ async def value_and_gradient(function: VectorFunction, x: Tensor, *tensors: Tens
     return value, zeros_like_tensor(x) if found is None else found
 
 
-async def jacobian_of(function: VectorFunction, x: Tensor, *tensors: Tensor) -> Tensor:
-    """Return the Jacobian of a function by x, recorded if grad mode is on."""
+async def jacobian_of(function: VectorFunction, x: Tensor, *tensors: Tensor, concurrency: int | None = None) -> Tensor:
+    """Return the Jacobian of a function by x, recorded if grad mode is on; `concurrency` is as for `ag.jacobian`."""
     create_graph = is_grad_enabled()
     with transform_scope(create_graph):
         point = new_input(x, create_graph, "x")
         value = await function(point, *tensors)
-        return await _rows(value, point, create_graph)
+        return await _rows(value, point, create_graph, concurrency)
 
 
-async def _rows(value: Tensor, point: Tensor, create_graph: bool) -> Tensor:
-    rows = await gradient_rows(value, (point,), create_graph=create_graph)
+async def _rows(value: Tensor, point: Tensor, create_graph: bool, concurrency: int | None) -> Tensor:
+    rows = await gradient_rows(value, (point,), create_graph=create_graph, concurrency=concurrency)
     if not rows:
         return asarray(np.zeros((0, point.size)))
     found = np.stack([zeros_like_tensor(point) if row is None else row for (row,) in rows])
@@ -111,10 +111,10 @@ class Zero(Problem):
     """A zero of a function, differentiated by the parameters of the function.
 
     Elements of x that are not free are constants: they lie on bounds. If the solver has failed, `failure` is what it
-    says.
+    says. `concurrency` is that of the rows of its Jacobian.
     """
 
-    __slots__ = ("failure", "function", "is_async", "is_free", "name")
+    __slots__ = ("concurrency", "failure", "function", "is_async", "is_free", "name")
 
     def __init__(
         self,
@@ -123,7 +123,9 @@ class Zero(Problem):
         name: str,
         is_free: Any = None,
         failure: str | None = None,
+        concurrency: int | None = None,
     ) -> None:
+        self.concurrency: int | None = concurrency
         self.failure: str | None = failure
         self.function: VectorFunction = function
         self.is_async: bool = is_async
@@ -137,7 +139,7 @@ class Zero(Problem):
             x = new_input(solution[0], create_graph, self.name)
             points = tuple([new_input(one, create_graph, self.name) for one in params])
             value, grad = await self.function(x, *points), grads[0]
-            jacobian = await _rows(value, x, create_graph)
+            jacobian = await _rows(value, x, create_graph, self.concurrency)
             if self.is_free is not None:
                 (free,) = np.nonzero(self.is_free)
                 value, grad, jacobian = value[free], grad[free], jacobian[free][:, free]

@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from scipy import optimize
 
+from ...core.rows import check_concurrency
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
@@ -47,6 +48,8 @@ def minimize(
     tol: float | None = None,
     callback: Any = None,
     options: Any = None,
+    *,
+    concurrency: int | None = None,
 ) -> Any:
     """Return SciPy's result for a minimum of `fun`, with tensors; `x` and `fun` are differentiable by `args`.
 
@@ -68,6 +71,8 @@ def minimize(
         hess: functions as SciPy's; None for asyncgrad's, for the methods that use them.
         hessp: functions as SciPy's; None for asyncgrad's, for the methods that use them.
         constraints: as SciPy's; their functions take x as `fun` does, and their derivatives are asyncgrad's.
+        concurrency: how many rows of a Hessian of asyncgrad's, or of the Jacobian of a constraint, run at once, as for
+            `ag.jacobian`.
 
     Raises:
         ArgumentError: in the backward, the Hessian is singular; or a bound requires grad.
@@ -87,7 +92,8 @@ def minimize(
         >>> round(result.x[0].item(), 4), round(gradient.item(), 4)
         (9.0, 6.0)
     """
-    return _minimize(fun, x0, args, method, jac, hess, hessp, bounds, constraints, tol, callback, options)
+    at_once = check_concurrency(concurrency)
+    return _minimize(fun, x0, args, method, jac, hess, hessp, bounds, constraints, tol, callback, options, at_once)
 
 
 def _minimize(
@@ -103,6 +109,7 @@ def _minimize(
     tol: Any,
     callback: Any,
     options: Any,
+    at_once: int | None,
 ) -> Any:
     name = "scipy.optimize.minimize"
     is_async = check_user_function(fun, name, "fun")
@@ -111,7 +118,7 @@ def _minimize(
     if not isinstance(method, str) and method is not None:
         raise ArgumentError(f"{name}: method must be a name, not {type(method).__name__}")
     kind = (method or ("SLSQP" if given else "BFGS" if bounds is None else "L-BFGS-B")).lower()
-    search = _Search(fun, x0, args, given, jac is True)
+    search = _Search(fun, x0, args, given, jac is True, at_once)
 
     def solve(ask: Any) -> Any:
         # A call that is not recorded finds tensors that are not in args.
@@ -184,11 +191,18 @@ def _derivatives(kind: str, jac: Any, hess: Any, hessp: Any, ask: Any) -> dict[s
 class _Search:
     """A function of the user that is minimized under constraints."""
 
-    __slots__ = ("constraints", "fun", "params", "point", "returns_gradient")
+    __slots__ = ("concurrency", "constraints", "fun", "params", "point", "returns_gradient")
 
     def __init__(
-        self, fun: Callable[..., Any], x0: Any, args: Any, constraints: Sequence[Constraint], returns_gradient: bool
+        self,
+        fun: Callable[..., Any],
+        x0: Any,
+        args: Any,
+        constraints: Sequence[Constraint],
+        returns_gradient: bool,
+        concurrency: int | None = None,
     ) -> None:
+        self.concurrency = concurrency
         self.fun, self.point, self.constraints = fun, Point(x0), constraints
         self.returns_gradient = returns_gradient
         args = args if isinstance(args, tuple) else (args,)
@@ -224,15 +238,18 @@ class _Search:
         if kind == "gradient":
             return array_of(await gradient_of(self.value, given, *constants))
         if kind == "hessian":
-            return array_of(await jacobian_of(self._gradient, given, *constants))
+            return array_of(await self._jacobian_of(self._gradient, given, constants))
         if kind == "product":
             return await self._product(given, rest[0], constants)
         if kind == "constraint":
             return array_of(await self._constraint(rest[0])(given, *constants))
         if kind == "slope":
-            return array_of(await jacobian_of(self._constraint(rest[0]), given, *constants))
+            return array_of(await self._jacobian_of(self._constraint(rest[0]), given, constants))
         args, _ = self.params.fill(constants)
         return self.point.vector_of(await call_user(kind, self.point.of(given), *map(asarray, rest), *args))
+
+    async def _jacobian_of(self, function: Callable[..., Any], x: Tensor, constants: Sequence[Tensor]) -> Tensor:
+        return await jacobian_of(function, x, *constants, concurrency=self.concurrency)
 
     async def _gradient(self, x: Tensor, *tensors: Tensor) -> Tensor:
         return await gradient_of(self.value, x, *tensors)
@@ -274,16 +291,17 @@ class _Search:
             active.append(constraint.active(values))
         count = sum([int(np.isfinite(one).sum()) for one in active])
         if not count:
-            (result,) = record(Zero(self._gradient, is_async, name, is_free, failure), tensors, (x,))
+            zero = Zero(self._gradient, is_async, name, is_free, failure, self.concurrency)
+            (result,) = record(zero, tensors, (x,))
             return result
         residuals = self._active_residuals(active)
         slope = array_of(await gradient_of(self.value, asarray(x), *constants))
-        normals = array_of(await jacobian_of(residuals, asarray(x), *constants))
+        normals = array_of(await self._jacobian_of(residuals, asarray(x), constants))
         free = np.ones(x.size, bool) if is_free is None else is_free
         multipliers = np.linalg.lstsq(normals[:, free].T, slope[free], rcond=None)[0]
         optimality = self._optimality(residuals, x.size)
         mask = None if is_free is None else np.concatenate([is_free, np.ones(count, bool)])
-        zero = Zero(optimality, is_async, name, mask, failure)
+        zero = Zero(optimality, is_async, name, mask, failure, self.concurrency)
         (result,) = record(zero, tensors, (np.concatenate([x, multipliers]),))
         return result[: x.size]
 

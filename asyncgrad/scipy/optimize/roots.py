@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from ...core.rows import check_concurrency
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
@@ -38,6 +39,8 @@ def root(
     tol: float | None = None,
     callback: Any = None,
     options: Any = None,
+    *,
+    concurrency: int | None = None,
 ) -> Any:
     """Return SciPy's result for a zero of `fun`, with tensors; `x` is differentiable by the tensors in `args`.
 
@@ -52,6 +55,7 @@ def root(
         options: as SciPy's.
         jac: a function like `fun` that returns the Jacobian; True if `fun` returns the value and the Jacobian; None for
             asyncgrad's, False for differences.
+        concurrency: how many rows of a Jacobian of asyncgrad's run at once, as for `ag.jacobian`.
 
     Raises:
         ArgumentError: in the backward, the Jacobian is singular.
@@ -74,18 +78,17 @@ def root(
     name = "scipy.optimize.root"
 
     def solve(function: Any, jacobian: Any, start: Any) -> Any:
-        has_jacobian = method.lower() in _METHODS_WITH_JACOBIAN and jac is not False
-        given = jacobian if has_jacobian else None
+        given = jacobian if method.lower() in _METHODS_WITH_JACOBIAN and jac is not False else None
         return optimize.root(function, start, method=method, jac=given, tol=tol, callback=callback, options=options)
 
     async def run() -> Any:
-        found, x, point = await _find(fun, x0, args, jac, solve, name, is_async)
+        found, x, point = await _find(fun, x0, args, jac, solve, name, is_async, at_once)
         found.x = point.of(x)
         if hasattr(found, "fun"):
             found.fun = asarray(found.fun)
         return found
 
-    is_async = check_user_function(fun, name, "fun")
+    is_async, at_once = check_user_function(fun, name, "fun"), check_concurrency(concurrency)
     return drive(run(), is_async, name)
 
 
@@ -102,6 +105,8 @@ def fsolve(
     epsfcn: float | None = None,
     factor: float = 100,
     diag: Any = None,
+    *,
+    concurrency: int | None = None,
 ) -> Any:
     """Return a zero of `func`, differentiable by the tensors in `args`; see `root`.
 
@@ -118,6 +123,7 @@ def fsolve(
         epsfcn: as SciPy's.
         factor: as SciPy's.
         diag: as SciPy's.
+        concurrency: as for `root`.
 
     Raises:
         ArgumentError: `col_deriv` is true.
@@ -133,15 +139,15 @@ def fsolve(
         return optimize.fsolve(function, start, fprime=jacobian, factor=factor, diag=diag, **options)
 
     async def run() -> Any:
-        found, x, point = await _find(func, x0, args, fprime, solve, name, is_async)
+        found, x, point = await _find(func, x0, args, fprime, solve, name, is_async, at_once)
         return (point.of(x), *found[1:]) if full_output else point.of(x)
 
-    is_async = check_user_function(func, name, "func")
+    is_async, at_once = check_user_function(func, name, "func"), check_concurrency(concurrency)
     return drive(run(), is_async, name)
 
 
 async def _find(
-    fun: Callable[..., Any], x0: Any, args: Any, jac: Any, solve: Any, name: str, is_async: bool
+    fun: Callable[..., Any], x0: Any, args: Any, jac: Any, solve: Any, name: str, is_async: bool, at_once: int | None
 ) -> tuple[Any, Tensor, Point]:
     """Return what a solver returns, its x as a tensor with a history, and the point it started from."""
     point, params = Point(x0), Parameters(args if isinstance(args, tuple) else (args,))
@@ -153,7 +159,7 @@ async def _find(
         if kind == "value":
             return np.reshape(array_of(await function(given, *constants)), -1)
         if jac is None:
-            return array_of(await jacobian_of(function, given, *constants))
+            return array_of(await jacobian_of(function, given, *constants, concurrency=at_once))
         if jac is True:
             _, slope = split_pair(await call_user(fun, point.of(given), *params.fill(constants)), name, "jac")
             return array_of(floating(slope))
@@ -167,7 +173,8 @@ async def _find(
     failure = failure_of(found) if hasattr(found, "success") else None
     if isinstance(found, tuple) and found[-2] != 1:
         failure = str(found[-1])
-    (solution,) = record(Zero(function, is_async, name, failure=failure), params.tensors, (x,))
+    zero = Zero(function, is_async, name, failure=failure, concurrency=at_once)
+    (solution,) = record(zero, params.tensors, (x,))
     return found, solution, point
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from ...core.engine.completion import warn
+from ...core.rows import check_concurrency
 from ...core.settings.awaiting import finish
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
@@ -52,6 +54,7 @@ def least_squares(
     f_scale: float = 1.0,
     *,
     args: Any = (),
+    concurrency: int | None = None,
     **options: Any,
 ) -> Any:
     """Return SciPy's result for the smallest sum of squares of `fun`; `x`, `fun` and `cost` are differentiable.
@@ -69,6 +72,7 @@ def least_squares(
         gtol: as SciPy's.
         x_scale: as SciPy's.
         f_scale: as SciPy's.
+        concurrency: how many rows of a Jacobian of asyncgrad's run at once, as for `ag.jacobian`.
         **options: others of SciPy's, by keyword.
 
     Raises:
@@ -80,7 +84,10 @@ def least_squares(
 
     Source: scipy.optimize.least_squares.
     """
-    return _least_squares(fun, x0, jac, bounds, method, ftol, xtol, gtol, x_scale, loss, f_scale, args, options)
+    at_once = check_concurrency(concurrency)
+    return _least_squares(
+        fun, x0, jac, bounds, method, ftol, xtol, gtol, x_scale, loss, f_scale, args, at_once, options
+    )
 
 
 def _check_names(jac: Any, loss: Any, name: str) -> None:
@@ -106,13 +113,13 @@ def _least_squares(
     loss: Any,
     f_scale: Any,
     args: Any,
+    at_once: int | None,
     options: Any,
 ) -> Any:
     name = "scipy.optimize.least_squares"
     is_async = check_user_function(fun, name, "fun")
     _check_names(jac, loss, name)
-    bounds = plain_bounds(bounds, name)
-    point, params = Point(x0), Parameters(args)
+    bounds, point, params = plain_bounds(bounds, name), Point(x0), Parameters(args)
     function = vector_function(fun, point, params)
     constants = [tensor.detach() for tensor in params.tensors]
 
@@ -122,7 +129,7 @@ def _least_squares(
             return np.atleast_1d(array_of(await function(given, *constants)))
         if callable(jac):
             return array_of(floating(await call_user(jac, point.of(given), *params.fill(constants))))
-        return array_of(await jacobian_of(function, given, *constants))
+        return array_of(await jacobian_of(function, given, *constants, concurrency=at_once))
 
     def solve(ask: Any) -> Any:
         kept = {"method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": x_scale, "loss": loss}
@@ -141,7 +148,8 @@ def _least_squares(
     async def run() -> Any:
         found = await call_solver(solve, evaluate, is_async, name)
         ends = (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
-        zero = Zero(gradient, is_async, name, free_elements(found.x, *map(array_of, ends)), failure_of(found))
+        is_free = free_elements(found.x, *map(array_of, ends))
+        zero = Zero(gradient, is_async, name, is_free, failure_of(found), at_once)
         (x,) = record(zero, params.tensors, (found.x,))
         found.x = point.of(x)
         found.fun, found.cost, found.grad = asarray(found.fun), asarray(float(found.cost)), asarray(found.grad)
@@ -165,6 +173,8 @@ def curve_fit(
     bounds: Any = (-np.inf, np.inf),
     method: str | None = None,
     jac: Any = None,
+    *,
+    concurrency: int | None = None,
     **options: Any,
 ) -> Any:
     """Return the parameters of `f` that fit data best, and their covariance; both are differentiable by the data.
@@ -181,11 +191,15 @@ def curve_fit(
         method: as SciPy's.
         bounds: as SciPy's.
         jac: None for asyncgrad's, or SciPy's names of differences.
+        concurrency: as for `least_squares`.
         **options: passed on to `least_squares`, as SciPy's `maxfev` is by the name `max_nfev`.
 
     Raises:
         ArgumentError: `sigma` is a matrix, data are not finite, or there are fewer data than parameters.
         RequiresGradError: `f` uses a tensor that requires grad and is not in the data.
+
+    Warns:
+        OptimizeWarning: there are as many data as parameters, so that the covariance is not known, and infinite.
 
     Source: scipy.optimize.curve_fit.
 
@@ -199,6 +213,7 @@ def curve_fit(
     """
     if "maxfev" in options:
         options["max_nfev"] = options.pop("maxfev")
+    options["concurrency"] = check_concurrency(concurrency)
     return _curve_fit(f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, method, jac, options)
 
 
@@ -245,18 +260,20 @@ def _curve_fit(
         found = await finish(least_squares(residuals if is_async else plain, start, args=args, **options))
         if not found.success:
             raise RuntimeError(f"Optimal parameters not found: {found.message}")
+        if y.size == count and not absolute_sigma:
+            # As SciPy: the residuals, all zero, say nothing of the errors of the data.
+            warn("Covariance of the parameters could not be estimated", optimize.OptimizeWarning)
+            return found.x, asarray(np.full((count, count), np.inf))
         params = Parameters(args)
         function = vector_function(residuals if is_async else plain, Point(start), params)
         if found.x.requires_grad:
             # The scope of a transform keeps the history.
-            jacobian = await jacobian_of(function, found.x, *params.tensors)
+            jacobian = await jacobian_of(function, found.x, *params.tensors, concurrency=options["concurrency"])
         else:
             jacobian = found.jac
         covariance = np.linalg.inv(np.transpose(jacobian) @ jacobian)
         if not absolute_sigma:
-            free = y.size - count
-            factor = 2 * found.cost / free if free else np.inf
-            covariance = covariance * factor
+            covariance = covariance * (2 * found.cost / (y.size - count))
         return found.x, covariance
 
     return drive(run(), is_async, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
 import sys
 from typing import Any
@@ -237,6 +238,7 @@ class Task:
     outer = None
     is_running = True
     remote_jobs = None
+    context = contextvars.Context()
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None):
         self.scheduler = None if loop is None else DepthScheduler(loop)

@@ -338,7 +338,7 @@ async def test_it_has_the_name_and_the_text_of_the_function():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"max_size": 0}, ValueError, "max_size must be at least 1, not 0"),
+        ({"max_size": 0}, ValueError, "max_size must be at least 1, not 0: leave it out for any number"),
         ({"max_size": 2.5}, TypeError, "max_size must be an int, not float 2.5"),
         ({"max_wait": -1}, ValueError, "max_wait must be a finite number of at least 0, not int -1"),
         ({"max_wait": "soon"}, TypeError, "max_wait must be a number, not str 'soon'"),
@@ -368,10 +368,11 @@ def test_a_method_is_refused_with_what_to_write():
 @pytest.mark.parametrize(
     ("returned", "options", "error", "words"),
     [
-        ([1], {}, ValueError, "was given 2 items and returned 1 results: return one for each item"),
+        ([1], {}, ValueError, "was given 2 items and returned 1 result: return one for each item"),
         ([1, 2, 3], {}, ValueError, "was given 2 items and returned 3 results"),
         (np.zeros(2), {}, TypeError, "must be a list, not ndarray of shape .* return list"),
         (None, {}, TypeError, "must be a list, not NoneType None: return a result for each item"),
+        ({1: 1, 2: 2}, {}, TypeError, r"must be a list, not dict .* write @ag.batched\(key=...\) for a dict"),
         ({1: 1}, {"key": int}, ValueError, "no result for the key 2: return a dict with one for each key"),
         ([1, 2], {"key": int}, TypeError, "must be a dict of results by key, not list"),
     ],

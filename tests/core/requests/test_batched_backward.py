@@ -16,6 +16,7 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import sync
+from asyncgrad.testing import run_with_seed
 from tests.core.requests.services import Service, cancelled, chains
 from tests.support.failing import Trouble
 from tests.support.leaves import leaf
@@ -310,3 +311,35 @@ async def test_ten_thousand_calls_leave_nothing_behind(no_collector):
     assert gc.collect() < 500, "cycles were left to the collector"
     if hasattr(loop, "_scheduled"):
         assert [timer for timer in loop._scheduled if not timer._cancelled] == []
+
+
+def test_a_request_may_call_a_backward_through_the_node_that_waits_for_it():
+    class Asking(ag.Function):
+        @staticmethod
+        def forward(ctx, x, given):
+            ctx.given = given
+            return 2.0 * x.numpy()
+
+        @staticmethod
+        async def backward(ctx, grad):
+            if ctx.given.get("is_asked"):
+                return 2.0 * grad, None
+            return await ctx.given["ask"](grad), None
+
+    async def main() -> Any:
+        x = leaf(1.0, 2.0)
+        given: dict[str, Any] = {}
+        y = Asking.apply(x, given)
+
+        @ag.batched
+        async def ask(grads: list[Any]) -> list[Any]:
+            given["is_asked"] = True
+            await asyncio.sleep(0)
+            (slope,) = await ag.grad([y], [x], [np.ones(2)], retain_graph=True)
+            return [grad * slope for grad in grads]
+
+        given["ask"] = ask
+        (found,) = await ag.grad(y.sum(), [x])
+        return found.tolist()
+
+    assert run_with_seed(main, 0).result == [2.0, 2.0]

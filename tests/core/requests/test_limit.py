@@ -439,8 +439,8 @@ def test_a_forked_child_has_all_places():
     ("options", "error", "words"),
     [
         ({}, ValueError, r"ag.limit\(\) limits nothing: write ag.limit\(requests=4\)"),
-        ({"requests": 0}, ValueError, "requests must be at least 1, not 0"),
-        ({"rate": 0}, ValueError, "rate must be at least 1, not 0"),
+        ({"requests": 0}, ValueError, "requests must be at least 1, not 0: leave it out for any number"),
+        ({"rate": 0}, ValueError, "rate must be at least 1, not 0: leave it out for any number"),
         ({"rate": 0.5}, TypeError, "rate must be an int, not float 0.5"),
         ({"rate": 1, "per": 0}, ValueError, "per must be a number of seconds above 0, not float 0.0"),
         ({"rate": 1, "per": -1}, ValueError, "per must be a finite number of at least 0, not int -1"),

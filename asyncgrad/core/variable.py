@@ -220,6 +220,9 @@ class Variable(TensorBase):
         if not self._requires_grad():
             raise RequiresGradError(f"{what} needs a tensor that requires grad: call .requires_grad_() on it first")
 
+    # Python names it where a coroutine is not awaited.
+    backward.__qualname__ = "Tensor.backward"
+
     def _needs_no_history(self, done: str) -> None:
         node = self._history()
         if node is not None:

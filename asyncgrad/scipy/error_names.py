@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from ..core.arrays.device_arrays import unavailable
 from ..core.arrays.tensor_base import TensorBase
 from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe
+from ..core.settings.context import switch_back
 from ..errors import ArgumentTypeError
 
 __all__ = ["explain_ufunc", "name_errors", "name_errors_of_methods"]
@@ -80,14 +82,19 @@ _UNNAMED = ("__call__", "__init__")
 def _naming(function: Callable[..., Any], called: str, *, is_method: bool = False) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        before = copy_context()
         try:
             return function(*args, **kwargs)
         except _ERRORS as error:
+            switch_back(before)
             whole = f"{_name_of(args[0])}{called}" if is_method else called
             other = _name(whole, function, args, kwargs, error, is_method)
             if other is None:
                 raise
             raise other from error
+        except BaseException:
+            switch_back(before)
+            raise
 
     return wrapper
 

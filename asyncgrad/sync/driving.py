@@ -5,16 +5,24 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from ..core.engine.loops import loop_is_running, run
 from ..core.settings.awaiting import finish
-from ..core.settings.context import BLOCKING, is_kind
+from ..core.settings.context import BLOCKING, is_kind, switch_back
 from ..core.settings.without_suspending import run_without_suspending
 from ..errors import BlockingError
 from ..transforms.recipes import innermost, remember
 
-__all__ = ["bind", "choose_driver", "run_on_own_loop", "run_blocking", "make_blocking", "suspension_error"]
+__all__ = [
+    "bind",
+    "choose_driver",
+    "run_on_own_loop",
+    "run_blocking",
+    "make_blocking",
+    "suspension_error",
+]
 
 T = TypeVar("T")
 
@@ -43,11 +51,12 @@ def run_on_own_loop(coroutine: Coroutine[object, None, T], name: str) -> T:
     if loop_is_running():
         coroutine.close()
         raise suspension_error(name)
-    token = BLOCKING.set(False)
+    before = copy_context()
     try:
+        BLOCKING.set(False)
         return run(coroutine)
     finally:
-        BLOCKING.reset(token)
+        switch_back(before)
 
 
 def make_blocking(fn: Any, name: str) -> Callable[..., Any]:
@@ -55,12 +64,13 @@ def make_blocking(fn: Any, name: str) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def blocking(*args: Any, **kwargs: Any) -> Any:
-        # Tasks that the function starts copy this context, and they may suspend.
-        token = BLOCKING.set(False)
+        before = BLOCKING.get()
         try:
+            # Tasks that the function starts copy this context, and they may suspend.
+            BLOCKING.set(False)
             result = fn(*args, **kwargs)
         finally:
-            BLOCKING.reset(token)
+            BLOCKING.set(before)
         if not inspect.isawaitable(result):
             return result
         return run_on_own_loop(result if inspect.iscoroutine(result) else finish(result), name)

@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 import warnings
+from contextvars import copy_context
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -34,6 +35,7 @@ from ..settings.context import (
     Watcher,
     is_grad_enabled,
     no_grad,
+    switch_back,
     watched_no_grad,
 )
 from ..settings.loop_turn import keep_pace
@@ -194,6 +196,15 @@ class Function:
             watcher = _LostGradientWatcher(sys._getframe(1)) if has_backward and not executable else False
         elif mode is not False:
             mode.used(*inputs.leaves)
+        before = copy_context()
+        try:
+            return cls._applied(inputs, executable, two_part, watcher)
+        except BaseException:
+            switch_back(before)
+            raise
+
+    @classmethod
+    def _applied(cls, inputs: _Inputs, executable: bool, two_part: bool, watcher: _LostGradientWatcher | bool) -> Any:
         call = _FunctionCall(cls, inputs, executable, two_part, watcher)
         if inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.setup_context):
             awaitable: Any = call.run_async()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, final, overload
 
@@ -53,6 +53,7 @@ __all__ = [
     "no_grad",
     "set_grad_enabled",
     "set_grad_mode",
+    "switch_back",
     "set_observer",
     "watched_no_grad",
 ]
@@ -219,6 +220,37 @@ LOOP_BELOW: ContextVar[LoopBelow | None] = ContextVar("asyncgrad_loop_below", de
 #: the value, since several tasks may be inside of one manager at a time.
 _OPEN_BLOCKS: ContextVar[tuple[tuple[Mode, Any], ...]] = ContextVar("asyncgrad_open_blocks", default=())
 
+#: What a call of the library switches for its own time, with its value where nobody has set it.
+_SWITCHED: dict[ContextVar[Any], Any] = {
+    GRAD_MODE: True,
+    RECORDING: True,
+    UNRECORDED: False,
+    ANOMALY: None,
+    SAVED_TENSORS_HOOKS: None,
+    RECOMPUTING: False,
+    COPY_ON_WRITE: None,
+    CURRENT_GRAPH_TASK: None,
+    CURRENT_NODE: None,
+    BLOCKING: False,
+    IN_TRANSFORM: False,
+    ROW: None,
+    LOOP_BELOW: None,
+    _OPEN_BLOCKS: (),
+}
+
+
+def switch_back(before: Context) -> None:
+    """Set everything that a call switches to what it was in a copy of this context, made before the call.
+
+    An interrupt may come at any line, the first one of an `__exit__` among them, which then switches nothing back. So
+    who is called by users does, where an exception leaves the call: see
+    test_an_interrupt_at_any_line_leaves_nothing_switched.
+    """
+    for variable, default in _SWITCHED.items():
+        value = before.get(variable, default)
+        if variable.get() is not value:
+            variable.set(value)
+
 
 def is_grad_enabled() -> bool:
     """Tell whether operations in this context record nodes.
@@ -302,8 +334,14 @@ class Mode:
         return type(self)()
 
     def __enter__(self) -> None:
-        _OPEN_BLOCKS.set((*_OPEN_BLOCKS.get(), (self, self._before())))
-        self._set(self._value())
+        before = copy_context()
+        try:
+            _OPEN_BLOCKS.set((*_OPEN_BLOCKS.get(), (self, self._before())))
+            self._set(self._value())
+        except BaseException:
+            # The block does not begin, and so never ends.
+            switch_back(before)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -349,8 +387,13 @@ def is_kind(test: Callable[[Any], bool], function: Any) -> bool:
 
 def _wrap_call(mode: Callable[[], Mode], function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with mode():
-            return function(*args, **kwargs)
+        before = copy_context()
+        try:
+            with mode():
+                return function(*args, **kwargs)
+        except BaseException:
+            switch_back(before)
+            raise
 
     return wrapper
 

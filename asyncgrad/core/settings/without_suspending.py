@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import Any, TypeVar
 
-from .context import BLOCKING
+from .context import BLOCKING, switch_back
 
 __all__ = ["run_without_suspending"]
 
@@ -24,15 +25,19 @@ def run_without_suspending(coroutine: Coroutine[object, None, T], error: Callabl
     Raises:
         Exception: the coroutine suspended.
     """
-    before = BLOCKING.get()
+    before, was_blocking = copy_context(), BLOCKING.get()
     try:
-        # Inside the try, since an interrupt may come as soon as it is set.
-        BLOCKING.set(True)
-        awaited = coroutine.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    finally:
-        BLOCKING.set(before)
+        try:
+            # Inside the try, since an interrupt may come as soon as it is set.
+            BLOCKING.set(True)
+            awaited = coroutine.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        finally:
+            BLOCKING.set(was_blocking)
+    except BaseException:
+        switch_back(before)
+        raise
     if asyncio.isfuture(awaited):
         # It may gather tasks that the user's code has started. Nobody else retrieves its exception.
         # test_what_a_coroutine_waited_for_is_cancelled

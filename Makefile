@@ -8,6 +8,7 @@
 #   make test-pythons    make test on each Python of VERSIONS that is here, with the newest NumPy that it has
 #   make bench   measure against the peers; write the tables of README and docs/performance.md, the chart, and every round as JSON
 #   make bench-jit   measure compiled functions beside other compilers; write the tables of docs/jit.md
+#   make bench-waiting   measure programs that wait beside what their waits allow; write the table of docs/batching-and-limits.md
 #   make docs        build the documentation with the reference of all names as a site, in build/docs
 #   make coverage    write docs/coverage.md, which lists what asyncgrad does with each function of NumPy
 #   make stubs   write what type checkers are told of asyncgrad.nn, .numpy and .scipy.special, for the NumPy and SciPy installed
@@ -32,7 +33,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes, each of which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos soak programs bench bench-imports bench-jit bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
+.PHONY: demo demo-distributed test test-compiled test-all test-pythons lint types pytest schedules chaos soak programs bench bench-imports bench-jit bench-waiting bench-count bench-gpu test-gpu docs notebooks coverage stubs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/train_digits.py
@@ -120,6 +121,9 @@ bench-count: $(VENV)/.demo
 bench-jit: $(VENV)/.bench
 	$(BIN)/python -m benchmarks jit --write
 
+bench-waiting: $(VENV)/.bench
+	$(BIN)/python -m benchmarks waiting --write
+
 bench-imports: $(VENV)/.demo
 	$(BIN)/python -m benchmarks.imports
 
@@ -174,7 +178,7 @@ $(VENV)/.docs: $(VENV)/.demo
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --editable '.[bench,jit]'
+	$(BIN)/python -m pip install --quiet --editable '.[bench,jit,scipy,serve]'
 	touch $@
 
 $(VENV)/.gpu: $(VENV)/.dev

@@ -1,6 +1,7 @@
 """`python -m benchmarks`: measure asyncgrad and its peers, and print one table of ratios.
 
-`python -m benchmarks jit` measures compiled functions, beside other compilers.
+`python -m benchmarks jit` measures compiled functions beside other compilers, and `python -m benchmarks waiting`
+programs that wait beside what their waits allow.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from collections.abc import Sequence
 
 from .command import main
 from .jit.command import main as main_of_jit
+from .waiting.command import main as main_of_waiting
 
 __all__ = ["run"]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command of compiled functions if its name comes first, else that of the other topics."""
-    return main_of_jit(arguments[1:]) if arguments[:1] == ["jit"] else main(arguments)
+    """Run the command whose name comes first, else that of the other topics."""
+    if arguments[:1] == ["jit"]:
+        return main_of_jit(arguments[1:])
+    return main_of_waiting(arguments[1:]) if arguments[:1] == ["waiting"] else main(arguments)
 
 
 if __name__ == "__main__":

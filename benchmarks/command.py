@@ -29,7 +29,6 @@ TOPICS = (
     "lstm",
     "in_place",
     "many",
-    "waiting",
     "branches",
     "lateness",
     "checkpoint",

@@ -66,6 +66,10 @@ class Benchmark(ABC):
     def gradients(self) -> list[Array] | None:
         """Return the last gradients, on which all peers must agree, or None if this peer has none."""
 
+    def close(self) -> Awaitable[None] | None:
+        """Close what `setup` has opened; if an awaitable is returned, it is awaited."""
+        return None
+
     @staticmethod
     def start_loop(*params: Any) -> Callable[[Coroutine[Any, Any, Any]], Any]:
         """Return a function that runs a coroutine on a new event loop."""
@@ -198,14 +202,25 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
         lacks=benchmark.lacks,
         measured=date.today().isoformat(),
     )
-    measured = {}
-    for peer in benchmark.params[0]:
-        one = measured[peer] = benchmark()
-        preparing = one.setup(peer, *params)
-        if preparing is not None:
-            await preparing
-        await _once(one, what)
-    await _check(result.name, measured, what)
+    measured: dict[str, Benchmark] = {}
+    try:
+        for peer in benchmark.params[0]:
+            one = benchmark()
+            await _finished(one.setup(peer, *params))
+            measured[peer] = one
+            await _once(one, what)
+        await _check(result.name, measured, what)
+        await _measure_rounds(result, benchmark, measured, what, rounds, collect)
+    finally:
+        for one in measured.values():
+            await _finished(one.close())
+    return result
+
+
+async def _measure_rounds(
+    result: Result, benchmark: type[Benchmark], measured: dict[str, Benchmark], what: str, rounds: int, collect: bool
+) -> None:
+    """Note the time of every peer in every round."""
     # Frozen objects are not visited again by the collections below, which would take longer than the measurements.
     gc.collect()
     gc.freeze()
@@ -226,7 +241,11 @@ async def _measure(benchmark: type[Benchmark], what: str, params: Sequence[Any],
             result.seconds[peer].append(total / calls[peer])
         order.append(order.pop(0))
     gc.unfreeze()
-    return result
+
+
+async def _finished(outcome: Awaitable[None] | None) -> None:
+    if outcome is not None:
+        await outcome
 
 
 async def _calls(one: Benchmark, what: str) -> int:

@@ -85,7 +85,7 @@ class RowRequests(BatchOwner):
     Args:
         node: the node.
         answer: makes a call.
-        starting: awake as long as rows are being started.
+        scheduler: counts the rows that run.
     """
 
     __slots__ = (
@@ -97,16 +97,16 @@ class RowRequests(BatchOwner):
         "max_wait",
         "name",
         "running",
-        "schedulers",
+        "scheduler",
     )
 
-    def __init__(self, node: Node, answer: Answer, starting: DepthScheduler) -> None:
+    def __init__(self, node: Node, answer: Answer, scheduler: DepthScheduler) -> None:
         self._batch: Batch | None = None
-        self.function = answer if node.concurrent else _in_turn(answer, _Turn(node), starting)
+        self.function = answer if node.concurrent else _in_turn(answer, _Turn(node), scheduler)
         self.key, self.max_size, self.max_wait = None, None, None
         self.name: str = node.name
         self.running: set[EagerTask] = set()
-        self.schedulers = (starting,)
+        self.scheduler = scheduler
 
     def ask(self, grads: Sequence[Any]) -> Coroutine[object, None, Any]:
         """Return the answer for one row, once the call that it goes with has ended."""

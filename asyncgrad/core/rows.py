@@ -250,7 +250,7 @@ class _RowGroup(Generic[T]):
     async def _start_rows(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start as many rows as may run, each as far as its first wait."""
         # Until all have been started, no request is sent that others of them could join.
-        self._together.begin_to_start()
+        self._together.scheduler.wake(0)
         try:
             while len(self._running) < self._limit and len(self._rows) < self._end:
                 index, row = len(self._rows), _Row(self._together)
@@ -265,7 +265,7 @@ class _RowGroup(Generic[T]):
                 del task
                 await keep_pace()
         finally:
-            self._together.end_to_start()
+            self._together.scheduler.leave(0)
 
     async def _wait(self) -> None:
         """Wait until a row has ended."""
@@ -365,6 +365,11 @@ class _Row:
         """Tell whether the running event loop is that of the rows."""
         return asyncio._get_running_loop() is self.together.loop
 
+    @property
+    def scheduler(self) -> DepthScheduler:
+        """What counts the rows that run."""
+        return self.together.scheduler
+
     def ask(
         self, node: Node, grads: Sequence[Any], answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]
     ) -> Awaitable[Any]:
@@ -386,26 +391,19 @@ class _Together:
         loop: their event loop.
     """
 
-    __slots__ = ("_requests", "_scheduler", "loop")
+    __slots__ = ("_requests", "loop", "scheduler")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         #: Weakly, each as long as a row asks: a rule that computes a part of the graph anew has a new node each time.
         self._requests: weakref.WeakValueDictionary[Node, RowRequests] = weakref.WeakValueDictionary()
-        #: Awake as long as rows are being started.
-        self._scheduler = DepthScheduler(loop)
-
-    def begin_to_start(self) -> None:
-        """Send no request of rows until `end_to_start()`."""
-        self._scheduler.wake(0)
-
-    def end_to_start(self) -> None:
-        """Send requests again."""
-        self._scheduler.leave(0)
+        #: Counts the rows that run, or wait for a turn of the loop: all have to sleep before a request is sent that
+        #: others could join. As long as rows are being started, that counts as one of them.
+        self.scheduler = DepthScheduler(loop)
 
     def requests_of(self, node: Node, answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]) -> RowRequests:
         """Return the calls of the rule of a node for several rows; `answer` makes one."""
         requests = self._requests.get(node)
         if requests is None:
-            requests = self._requests[node] = RowRequests(node, answer, self._scheduler)
+            requests = self._requests[node] = RowRequests(node, answer, self.scheduler)
         return requests

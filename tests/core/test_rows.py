@@ -13,7 +13,9 @@ from asyncgrad import func, sync
 from asyncgrad.errors import ArgumentError, ArgumentTypeError, ChangedTensorError, InvalidGradientError
 from asyncgrad.scipy import optimize
 from tests.core.rows_together import Alone, Answered, Log, Together
-from tests.support.leaves import leaf
+from tests.support.clocks import TickingClock, hand_in
+from tests.support.leaves import leaf, leaf_of
+from tests.support.settings import loop_budget
 
 ROWS = np.eye(3)
 
@@ -64,6 +66,48 @@ async def test_a_rule_for_several_rows_gets_all_that_are_ready_in_one_call():
     found = await rows_of(Answered, log)
     assert log.batches == {0: [3]}
     assert found.tolist() == (await rows_of(Alone, Log(), concurrency=1)).tolist()
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 5, 8, 13, 21, 22, 23, 34, 60])
+async def test_a_rule_for_several_rows_gets_all_of_them_wherever_the_loop_s_time_is_spent(budget: int):
+    """One that was sent without a row that waits for its turn would have that row ask, and wait, once more."""
+    log, count = Log(), 20
+    x = leaf_of(np.ones(count))
+    y: Any = x
+    for number in range(3):
+        y = Answered.apply(y, number, log)
+
+    with hand_in(TickingClock()), loop_budget(budget):
+        await ag.grad([y], [x], [np.eye(count)], is_grads_batched=True)
+
+    assert log.batches == {0: [count], 1: [count], 2: [count]}
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 5, 8, 13, 21, 34, 60, 1000])
+async def test_concurrent_rows_that_call_a_batched_function_share_a_request_wherever_the_loop_s_time_is_spent(budget):
+    count, sizes = 20, list[int]()
+
+    @ag.batched
+    async def ask(grads: list[Any]) -> list[Any]:
+        sizes.append(len(grads))
+        await asyncio.sleep(0)
+        return [grad * 2.0 for grad in grads]
+
+    class Asking(ag.Function):
+        concurrent = True
+
+        @staticmethod
+        def forward(ctx, x):
+            return x.numpy() * 2.0
+
+        @staticmethod
+        async def backward(ctx, grad):
+            return await ask(grad.numpy())
+
+    with hand_in(TickingClock()), loop_budget(budget):
+        found = await ag.jacobian(lambda x: Asking.apply(Asking.apply(x)), np.ones(count))
+
+    assert (sizes, found.tolist()) == ([count, count], (4.0 * np.eye(count)).tolist())
 
 
 async def test_rows_that_only_compute_run_one_after_the_other():

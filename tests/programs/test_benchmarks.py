@@ -24,7 +24,6 @@ from benchmarks import (
     offload,
     overlap,
     runner,
-    waiting,
 )
 from benchmarks.chain import Chain
 from benchmarks.peers import PEERS
@@ -46,9 +45,6 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         (lateness, "TASKS", 4),
         (lstm, "STEPS", 3),
         (many, "PASSES", 4),
-        (waiting, "NODES", 10),
-        (waiting, "DEPTH", 3),
-        (waiting, "SECONDS", 0.001),
         (checkpoint, "LAYERS", 3),
         (checkpoint, "BATCH", 6),
         (offload, "LAYERS", 2),

@@ -40,6 +40,10 @@ def gradient_count_error(node: Node, outputs: tuple[Any, ...]) -> InvalidGradien
     )
 
 
+def _order_of_producer(arrival: Arrival) -> int:
+    return arrival[0].order
+
+
 @final
 class DependencyExecutor:
     """The executor that runs any graph, hooks and async bodies included: the slow path.
@@ -144,7 +148,7 @@ class DependencyExecutor:
 
     def run(self, deadline: float, clock: Clock = perf_counter) -> Stop | NodeTurn:
         """Run ready nodes until none is ready, `clock` passes `deadline`, or one needs more than a plain call."""
-        if not self.count(deadline, clock):
+        if self._early is not None and not self.count(deadline, clock):
             return Stop.BUDGET_SPENT
         task = self._task
         release, is_watched, observed = not task.keep_graph, task.anomaly is not None, task.observed_steps
@@ -199,13 +203,17 @@ class DependencyExecutor:
 
         All edges must have been counted.
         """
-        if not self._ready:
+        node = self._ready.pop_if_any()
+        if node is None:
             return None
-        node = self._ready.pop()
         self._in_flight.add(node)
         if self._streams is not None:
             self._streams.begin(node)
         return NodeTurn(node, self._buffers.pop(node).values)
+
+    def is_waiting(self) -> bool:
+        """Tell whether no node is ready, and all edges have been counted."""
+        return self._early is None and not self._ready
 
     def ready(self) -> list[Node]:
         """Return the nodes that are ready, in their order; from any thread."""
@@ -335,7 +343,8 @@ class DependencyExecutor:
         ranks = self._ranks() if is_by_hand or len(numbers) < producers else None
         for target, arrivals in incoming.items():
             if ranks is None:
-                arrivals.sort(key=lambda arrival: (arrival[0].order, arrival[1]))
+                # The edges of one node have been listed in their order, which the sort keeps.
+                arrivals.sort(key=_order_of_producer)
             else:
                 arrivals.sort(key=lambda arrival: (ranks.get(arrival[0], inf), arrival[0].order, arrival[1]))
             buffer = self._buffers.get(target)

@@ -53,8 +53,7 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
         graph_task: the backward.
         turn: the node to run first, which a blocking driver has left here because it may suspend.
     """
-    budget, clock = LOOP_BUDGET.get(), CLOCK.get()
-    in_context = _runner(graph_task)
+    budget, clock, in_context = LOOP_BUDGET.get(), CLOCK.get(), _runner(graph_task)
     group: NodeTaskGroup | None = None
     graph_task.since = resumed = clock()
     loop_turn = HERE.turn
@@ -84,7 +83,9 @@ async def drive(graph_task: GraphTask, turn: NodeTurn | None = None) -> list[Any
                 # What others spent before is none of the node's.
                 late = clock() - max(deadline, resumed + budget)
                 warn_of_stall(graph_task, step.node if isinstance(step, NodeTurn) else graph_task.slow_node, late)
-                resumed, deadline = await _yield_to_loop(graph_task, group, clock, budget)
+                # Where nothing is ready, the next step is the end, or to wait for a body, which lets the loop turn.
+                if step is Stop.BUDGET_SPENT or budget <= 0.0 or not graph_task.executor.is_waiting():
+                    resumed, deadline = await _yield_to_loop(graph_task, group, clock, budget)
         captured: list[Any] = in_context(graph_task.finish)
         if (device := graph_task.root.device) is not None and device.is_asynchronous:
             note_suspended(graph_task)

@@ -67,6 +67,9 @@ class Executor(Protocol):
     def clear(self) -> None:
         """Drop all pending gradients after a failure; nodes that run still count."""
 
+    def is_waiting(self) -> bool:
+        """Tell whether certainly no node is ready, so that `run` would do nothing before a NodeTask ends."""
+
     def ready(self) -> list[Node]:
         """Return the nodes that are queued, the next one first where that is known; from any thread."""
 

@@ -332,6 +332,10 @@ class FastPath:
         self.clear()
         return executor
 
+    def is_waiting(self) -> bool:
+        """Return False: no NodeTask runs on this path."""
+        return False
+
     def ready(self) -> list[Node]:
         """Return the nodes that are queued, newest first, and leaves last; from any thread."""
         return [*(pending for _, pending in sorted(self._heap.copy(), key=itemgetter(0))), *self._leaves]

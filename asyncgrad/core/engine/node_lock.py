@@ -199,18 +199,23 @@ def _share(meta: NodeMeta, node: Node, task: GraphTask) -> bool:
     shared = _shared_by(task, node)
     if shared is None:
         return False
-    with _editing_queues():
-        contention: Any = meta.contention
-        if contention is None:
-            holder = meta.holder
-            if holder is None or not holder.is_running or _shared_by(holder, node) != shared:
+    # As in `_editing_queues`, without a generator: at each rule all rows of a Jacobian come by here, and by `release`.
+    with _MUTEX:
+        before, _LOCK_TABLE.is_busy = _LOCK_TABLE.is_busy, True
+        try:
+            contention: Any = meta.contention
+            if contention is None:
+                holder = meta.holder
+                if holder is None or not holder.is_running or _shared_by(holder, node) != shared:
+                    return False
+                contention = meta.contention = Contention()
+                contention.shared = shared
+            if contention.waiters or contention.shared != shared:
                 return False
-            contention = meta.contention = Contention()
-            contention.shared = shared
-        if contention.waiters or contention.shared != shared:
-            return False
-        contention.co_holders[task] = None
-        return True
+            contention.co_holders[task] = None
+            return True
+        finally:
+            _end_edit(before)
 
 
 def release(meta: NodeMeta, task: GraphTask) -> None:
@@ -223,9 +228,12 @@ def release(meta: NodeMeta, task: GraphTask) -> None:
         elif _LOCK_TABLE.is_busy:
             _LOCK_TABLE.deferred.append((meta, task))
         else:
-            with _editing_queues():
+            before, _LOCK_TABLE.is_busy = _LOCK_TABLE.is_busy, True
+            try:
                 _remove_holder(meta, contention, task)
                 _grant_to_next(meta, contention)
+            finally:
+                _end_edit(before)
 
 
 @contextlib.contextmanager
@@ -236,9 +244,14 @@ def _editing_queues() -> Iterator[None]:
         try:
             yield
         finally:
-            _LOCK_TABLE.is_busy = before
-            while _LOCK_TABLE.deferred and not _LOCK_TABLE.is_busy:
-                release(*_LOCK_TABLE.deferred.popleft())
+            _end_edit(before)
+
+
+def _end_edit(before: bool) -> None:
+    """Note that a change of queues has ended, in one that had begun before or not; the caller holds the mutex."""
+    _LOCK_TABLE.is_busy = before
+    while _LOCK_TABLE.deferred and not _LOCK_TABLE.is_busy:
+        release(*_LOCK_TABLE.deferred.popleft())
 
 
 def _acquire_or_queue(waiter: LockWaiter, meta: NodeMeta) -> bool:

@@ -45,6 +45,10 @@ class ReadyQueue(Generic[Work]):
         """Remove and return the first work."""
         return heapq.heappop(self._heap)[2]
 
+    def pop_if_any(self) -> Work | None:
+        """Remove and return the first work; None where there is none."""
+        return heapq.heappop(self._heap)[2] if self._heap else None
+
     def works(self) -> list[Work]:
         """Return all work in the order in which it will be popped; from any thread."""
         return [work for _, _, work in sorted(self._heap.copy(), key=itemgetter(0, 1))]

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, final
 
 from ..settings.awaiting import finish
-from ..settings.context import CURRENT_NODE
+from ..settings.context import CURRENT_NODE, ROW
 from ..settings.loop_turn import keep_pace, next_turn
 from ..settings.scheduling import CLOCK
 from .device import is_elsewhere
@@ -162,7 +162,8 @@ class NodeTaskGroup:
         outer = graph_task.outer
         scheduler = None if outer is None else outer.scheduler
         if scheduler is None or scheduler.loop is not loop:
-            scheduler = DepthScheduler(loop)
+            row = graph_task.context.get(ROW)
+            scheduler = DepthScheduler(loop, None if row is None or not row.is_here() else row.scheduler)
         graph_task.scheduler = self._scheduler = scheduler
         #: Whether the scheduler counts this driver.
         self._is_awake = False
@@ -299,7 +300,7 @@ class NodeTaskGroup:
         depth = self._graph_task.reentrant_depth
         self._scheduler.wake(depth)
         try:
-            await next_turn(clock, budget)
+            await next_turn(clock, budget, True)
             await self._scheduler.turn(depth)
         finally:
             self._scheduler.leave(depth)
@@ -430,13 +431,16 @@ class DepthScheduler:
 
     Args:
         loop: the loop that runs the drivers.
+        whole: what counts all of these as one driver as long as one of them is counted.
     """
 
-    __slots__ = ("_counts", "_depths", "_next_arrival", "_waiting", "loop")
+    __slots__ = ("_awake", "_counts", "_depths", "_next_arrival", "_waiting", "_whole", "loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, whole: DepthScheduler | None = None) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
-        #: How many drivers are counted at each reentrant depth.
+        self._whole = whole
+        #: How many drivers are counted, and how many at each reentrant depth.
+        self._awake = 0
         self._counts: dict[int, int] = {}
         #: A heap of the keys of `_counts`, negated.
         self._depths: list[int] = []
@@ -446,7 +450,7 @@ class DepthScheduler:
 
     def __len__(self) -> int:
         """Return how many drivers are counted."""
-        return sum(self._counts.values())
+        return self._awake
 
     def wake(self, depth: int) -> None:
         """Count a driver that is about to go on."""
@@ -454,6 +458,9 @@ class DepthScheduler:
             self._counts[depth] = 0
             heappush(self._depths, -depth)
         self._counts[depth] += 1
+        self._awake += 1
+        if self._awake == 1 and self._whole is not None:
+            self._whole.wake(0)
 
     async def turn(self, depth: int) -> None:
         """Wait until no deeper driver is counted, and none as deep waited before; suspends only if one does."""
@@ -475,9 +482,16 @@ class DepthScheduler:
     def leave(self, depth: int) -> None:
         """Stop counting a driver: it goes on now, or it has been cancelled."""
         self._counts[depth] -= 1
-        if self._waiting and not self.loop.is_closed():
-            # Not at once, since the driver goes on only after this returns; threadsafe, since the garbage collector may
-            # close a driver in any thread.
+        self._awake -= 1
+        if not self._awake and self._whole is not None:
+            self._whole.leave(0)
+        if not self._waiting or -self._waiting[0][0] < self._deepest():
+            return
+        # Not at once, since the driver goes on only after this returns. The garbage collector may close a driver in any
+        # thread; on the loop's own, `call_soon_threadsafe` would cost two calls of the system.
+        if asyncio._get_running_loop() is self.loop:
+            self.loop.call_soon(self._wake_next)
+        elif not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._wake_next)
 
     def _deepest(self) -> int:

@@ -620,7 +620,8 @@ class FunctionNode(SavingNode):
 
     def apply(self, grads: tuple[Any, ...]) -> Any:
         """Return the gradients of the tensor arguments, or an awaitable of them where backward is async."""
-        ctx, backward, tensors = self.ctx, _backward_of(self.function, checked=True), list[Any]()
+        ctx, backward, recorded = self.ctx, _backward_of(self.function, checked=True), is_grad_enabled()
+        tensors: list[Any] = []
         for grad, slot in zip(grads, self._metadata, strict=True):
             if isinstance(slot, ValueMetadata):
                 tensors.append(slot.zero() if grad is None and ctx.materialize_grads else grad)
@@ -628,7 +629,7 @@ class FunctionNode(SavingNode):
             if grad is None and ctx.materialize_grads and not slot.was_default_constructed:
                 grad = values.zeros(*slot)  # noqa: PLW2901
             tensors.append(values.wrap(grad, slot.device or self.device))
-        if self.function._takes_rows and (row := ROW.get()) is not None and not is_grad_enabled() and row.is_here():
+        if self.function._takes_rows and (row := ROW.get()) is not None and not recorded and row.is_here():
             return row.ask(self, tensors, functools.partial(answer_rows, self))
         gradients = self._like_outputs(tensors)
         if self.is_async:
@@ -637,7 +638,7 @@ class FunctionNode(SavingNode):
         else:
             result = self.run_backward(functools.partial(backward, ctx, *gradients))
         # Backward may have dropped its gradients: keep them only under `create_graph`, where a history does anyway.
-        given = tensors if is_grad_enabled() else ()
+        given = tensors if recorded else ()
         return self._await_result(result, given) if inspect.isawaitable(result) else self._check_result(result, given)
 
     async def _await_result(self, result: Awaitable[Any], given: Sequence[Any]) -> tuple[Any, ...]:
@@ -675,7 +676,7 @@ class FunctionNode(SavingNode):
                     f"{self._subject(rule)} {describe(grad)} for {self._argument_name(index)} of forward, "
                     "which was no tensor: return None there"
                 )
-            if index in self._values:
+            if grad.__class__ is np.ndarray or index in self._values:
                 continue
             if not (isinstance(grad, (TensorBase, np.ndarray, np.generic)) or values.is_device_array(grad)):
                 raise GradientTypeError(

@@ -3,7 +3,8 @@
 A batch is sent when it is full, when its time is up, or when nothing else can run. The last is known in three steps:
 
 1. Each backward that has called sleeps: its nodes that are ready have all been started, and those that run wait. The
-   scheduler of its drivers tells (`DepthScheduler.when_asleep`).
+   scheduler of its drivers tells (`DepthScheduler.when_asleep`). Of rows that run together all sleep, also those that
+   have not called.
 2. All who waited for the loop to turn when the batch was opened have had their turn: other backward passes, say, that
    had spent the loop's time budget. Those who come later are not waited for, or a loop that is always busy would
    never send anything.
@@ -27,9 +28,10 @@ from ..engine.loops import OneShotEvent, wait_through_cancellation
 from ..settings.arguments import must_be
 from ..settings.context import BLOCKING, CALLERS, CURRENT_GRAPH_TASK, CURRENT_NODE, ROW, TRAINING_STEPS
 from ..settings.loop_turn import HERE
-from .callers import URGENCY, Urgency, calling_backward, current_urgency, most_urgent, tell_profiles
+from .callers import URGENCY, Urgency, calling_backward, most_urgent, tell_profiles, urgency_of
 
 if TYPE_CHECKING:
+    from ..engine.graph_task import GraphTask
     from ..engine.task_group import DepthScheduler
 
 __all__ = ["Batch", "BatchOwner", "Reason", "make_context"]
@@ -57,8 +59,8 @@ class BatchOwner:
     key: Callable[[Any], Hashable] | None
     #: Strong references: asyncio itself holds tasks weakly.
     running: set[EagerTask]
-    #: What has to be asleep for nothing else to run, beside the drivers of the backward passes that have called.
-    schedulers: Sequence[DepthScheduler] = ()
+    #: What has to be asleep for nothing else to run; None for the drivers of the backward passes that have called.
+    scheduler: DepthScheduler | None = None
 
     def note_closed(self, batch: Batch) -> None:
         """Note that a batch takes no further item."""
@@ -77,13 +79,18 @@ class BatchOwner:
 class _Place:
     """The place of one caller in a batch."""
 
-    __slots__ = ("backward", "future", "item", "node", "since", "urgency")
+    __slots__ = ("_given", "backward", "future", "item", "node", "since")
 
     def __init__(self, item: Any, future: asyncio.Future[Any], since: float) -> None:
         self.item, self.future, self.since = item, future, since
         self.backward = calling_backward()
         self.node: Any = CURRENT_NODE.get()
-        self.urgency: Urgency = current_urgency()
+        self._given = URGENCY.get()
+
+    @property
+    def urgency(self) -> Urgency:
+        """How urgent the caller is."""
+        return urgency_of(self.backward, self._given)
 
 
 def make_context() -> Context:
@@ -141,7 +148,7 @@ class Batch:
         self._context = make_context()
         # A backward that the request calls may need a lock that a caller holds until the request has ended.
         self._context.run(CALLERS.set, self._places)
-        self._schedulers: set[DepthScheduler] = set(owner.schedulers)
+        self._schedulers: set[DepthScheduler] = set() if owner.scheduler is None else {owner.scheduler}
         self._calls = self._calls_seen = self._quiet = self._looks = 0
         #: Done once all have gone on who waited for the loop to turn at the first look.
         self._in_line: asyncio.Future[None] | None = None
@@ -182,7 +189,8 @@ class Batch:
         """
         place, task = self._add(item), None
         try:
-            tell_profiles(self)
+            if place.backward is not None and place.backward.observed_steps is not None:
+                tell_profiles(self)
             return await _answer_of(place, self)
         except GeneratorExit:
             # The coroutine is being closed, in any thread: nothing may be awaited.
@@ -201,8 +209,7 @@ class Batch:
         place = _Place(item, self.loop.create_future(), self.loop.time())
         self._places[place] = None
         self._calls += 1
-        scheduler = None if place.backward is None else place.backward.scheduler
-        if scheduler is not None and scheduler.loop is self.loop:
+        if self._owner.scheduler is None and (scheduler := _scheduler_of(place.backward, self.loop)) is not None:
             self._schedulers.add(scheduler)
         if len(self) == self._owner.max_size:
             self._send("full")
@@ -388,6 +395,17 @@ class Batch:
             task.exception()
         if self._ended is not None:
             self._ended.set()
+
+
+def _scheduler_of(backward: GraphTask | None, loop: asyncio.AbstractEventLoop) -> DepthScheduler | None:
+    """Return what counts the drivers on a loop that may call as well as this caller, whose backward is given."""
+    row = ROW.get()
+    if row is not None and row.is_here():
+        # Those of all rows that run together, also of those that have yet to begin.
+        found: DepthScheduler = row.scheduler
+        return found
+    scheduler = None if backward is None else backward.scheduler
+    return scheduler if scheduler is not None and scheduler.loop is loop else None
 
 
 async def _answer_of(place: _Place, batch: Batch) -> Any:

@@ -11,7 +11,7 @@ from ..settings.context import CURRENT_GRAPH_TASK, CURRENT_NODE
 if TYPE_CHECKING:
     from ..engine.graph_task import GraphTask
 
-__all__ = ["URGENCY", "Urgency", "calling_backward", "current_urgency", "most_urgent", "tell_profiles"]
+__all__ = ["URGENCY", "Urgency", "calling_backward", "current_urgency", "most_urgent", "tell_profiles", "urgency_of"]
 
 
 class Urgency(NamedTuple):
@@ -36,7 +36,11 @@ def calling_backward() -> GraphTask | None:
 
 def current_urgency() -> Urgency:
     """Return how urgent a request of this context is."""
-    graph_task, given = calling_backward(), URGENCY.get()
+    return urgency_of(calling_backward(), URGENCY.get())
+
+
+def urgency_of(graph_task: GraphTask | None, given: Urgency | None) -> Urgency:
+    """Return how urgent a request is that a backward, if any, has made, for callers of that urgency, if any."""
     own = Urgency(0, None) if graph_task is None else Urgency(-graph_task.reentrant_depth, graph_task.id)
     return own if given is None else most_urgent((own, given))
 

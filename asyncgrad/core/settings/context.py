@@ -106,6 +106,10 @@ class RowLike(Protocol):
     def is_here(self) -> bool:
         """Tell whether the running event loop is that of these backward passes."""
 
+    @property
+    def scheduler(self) -> Any:
+        """The DepthScheduler that counts those of these backward passes that run."""
+
     def ask(
         self, node: Any, grads: Sequence[Any], answer: Callable[[list[Any]], Awaitable[Sequence[Any]]]
     ) -> Awaitable[Any]:

@@ -16,7 +16,7 @@ from contextvars import Context
 from math import inf
 from typing import TYPE_CHECKING, final
 
-from .context import BLOCKING
+from .context import BLOCKING, ROW
 from .scheduling import CLOCK, LOOP_BUDGET
 
 if TYPE_CHECKING:
@@ -210,12 +210,14 @@ async def yield_to_loop() -> None:
         await asyncio.sleep(0)
 
 
-async def next_turn(clock: Clock, budget: float) -> None:
+async def next_turn(clock: Clock, budget: float, is_counted: bool = False) -> None:
     """Let the event loop run everything else that is ready, and wait for time to go on, in a turn that has begun.
 
     Args:
         clock: what measures the budget.
         budget: in seconds. If it is not positive, the caller yields whenever it looks at the clock, and does not queue.
+        is_counted: whether the caller sees to it that its backward counts as one that runs. Otherwise a row of several
+            that run together does here: the others send no request before it has gone on, and perhaps joins in.
     """
     loop = asyncio._get_running_loop()
     if loop is None or budget <= 0.0:
@@ -223,7 +225,14 @@ async def next_turn(clock: Clock, budget: float) -> None:
         return
     turn = HERE.turn
     if turn._loop is loop:
-        await turn.wait(clock, budget)
+        if is_counted or (row := ROW.get()) is None or not row.is_here():
+            await turn.wait(clock, budget)
+        else:
+            row.scheduler.wake(0)
+            try:
+                await turn.wait(clock, budget)
+            finally:
+                row.scheduler.leave(0)
     else:
         # What was found spent is the last turn of a loop that ran here before.
         turn.begin(clock, clock())

@@ -93,8 +93,8 @@ async def test_the_wait_for_a_body_does_not_count_against_the_budget(budget, clo
     monkeypatch.setattr(driver, "next_turn", next_turn)
     monkeypatch.setattr(task_group, "next_turn", next_turn)
     await awaiting(np.multiply(leaf(1.0), 2.0), waits).backward()
-    # Once after the body's own first step, which took long; not again for the time that it waited.
-    assert breaths == 1
+    # The body's first step took long, but its wait has let the loop turn; and that is no time of the next node's.
+    assert breaths == 0
 
 
 async def test_a_graph_that_is_left_while_the_loop_breathes_gives_the_same():

@@ -203,6 +203,10 @@ class CompiledExecutor:
     def recheck(self) -> None:
         """Do nothing: `run` checks for changes before the function goes on."""
 
+    def is_waiting(self) -> bool:
+        """Return False: a function may go on after each NodeTask."""
+        return False
+
     def ready(self) -> list[Node]:
         """Return the nodes that have been reached; from any thread."""
         if self._coroutine is None and self._results is None:
@@ -415,6 +419,10 @@ class CompilingExecutor:
 
     def finish(self) -> None:
         """Do nothing: there are no gradients of leaves."""
+
+    def is_waiting(self) -> bool:
+        """Return False: nothing has begun."""
+        return False
 
     def ready(self) -> list[Node]:
         """Return the root, which waits; from any thread."""

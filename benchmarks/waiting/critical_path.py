@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine
-from importlib.util import find_spec
 from typing import Any, final
 
 import numpy as np
 
 import asyncgrad as ag
 
-from .peers import Array
-from .runner import Benchmark
+from ..peers import Array
+from .loops import LOOPS, OnEachLoop
 
-__all__ = ["BENCHMARKS", "Waiting"]
+__all__ = ["CriticalPath"]
 
 NODES, DEPTH, SECONDS = 1_000, 21, 0.010
 
@@ -54,26 +52,14 @@ def layers() -> list[list[tuple[int, ...]]]:
 
 
 @final
-class Waiting(Benchmark):
+class CriticalPath(OnEachLoop):
     """asyncgrad, the nominal critical path, and as many waits one after another (the floor)."""
 
-    title = "1,000 nodes of 10 ms, depth 21, on {}"
-    section = (
-        "A thousand nodes that each wait, in a random graph: the wall time over that of the longest chain of waits as "
-        "they should be, and over as many waits one after another as the event loop really makes them (the floor)."
-    )
-    params = (
-        ("asyncgrad", "critical path", "floor"),
-        ("asyncio", "uvloop") if find_spec("uvloop") else ("asyncio",),
-    )
+    title = f"{NODES:,} nodes of {1000 * SECONDS:.0f} ms in a random graph of depth {DEPTH}, on {{}}"
+    params = (("asyncgrad", "critical path", "floor"), LOOPS)
     peer: str
     x: ag.Tensor
     roots: list[ag.Tensor]
-
-    @staticmethod
-    def start_loop(loop: str) -> Callable[[Coroutine[Any, Any, Any]], Any]:
-        """Return a function that runs a coroutine on that kind of loop."""
-        return asyncio.run if loop == "asyncio" else ag.run
 
     def setup(self, peer: str, loop: str) -> None:
         """Create the leaf of the graph."""
@@ -116,6 +102,3 @@ class Waiting(Benchmark):
         else:
             await ag.backward(self.roots, [np.ones(())] * len(self.roots))
         return None
-
-
-BENCHMARKS = [Waiting]

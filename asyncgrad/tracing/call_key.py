@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
+from ..core.graph.creation import RecordingOnly
 from ..core.settings.arguments import must_be
 from ..core.settings.context import (
     ANOMALY,
@@ -28,6 +29,7 @@ __all__ = [
     "Static",
     "has_grad",
     "in_context",
+    "is_profiled",
     "key_of_context",
     "key_of_leaf",
     "needs_eager",
@@ -64,12 +66,17 @@ def places_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple([numbers.setdefault(id(leaf), len(numbers)) if is_array(leaf) else None for leaf in leaves])
 
 
-def needs_eager(leaves: Sequence[Any]) -> str | None:
-    """Return why a call runs as if it were not compiled; None if nothing speaks for it."""
+def needs_eager(leaves: Sequence[Any], *, is_told: bool = False) -> str | None:
+    """Return why a call runs as if it were not compiled; None if nothing speaks for it.
+
+    Args:
+        leaves: those of its arguments.
+        is_told: whether a profile is told of the programs that run.
+    """
     if ANOMALY.get() is not None:
         return "anomaly mode"
-    if GRAD_MODE.get() not in (True, False):
-        return "somebody looks at what is recorded, as a profile does"
+    if (_grad_mode() if is_told else GRAD_MODE.get()) not in (True, False):
+        return "somebody looks at what is recorded"
     if SAVED_TENSORS_HOOKS.get() is not None:
         return "hooks of saved tensors"
     if DEFAULT_DEVICE.get() is not None:
@@ -79,6 +86,17 @@ def needs_eager(leaves: Sequence[Any]) -> str | None:
         if reason is not None:
             return reason
     return None
+
+
+def _grad_mode() -> Any:
+    """Return the grad mode; that under a profile, which sees programs too, is that without it."""
+    mode = GRAD_MODE.get()
+    return True if mode.__class__ is RecordingOnly else mode
+
+
+def is_profiled() -> bool:
+    """Tell whether a profile of this context sees each node, so that nothing is to run twice."""
+    return GRAD_MODE.get().__class__ is RecordingOnly
 
 
 def _why_not(leaf: Any) -> str | None:
@@ -101,7 +119,7 @@ def whole_context() -> tuple[Any, ...]:
     """Return all of the context that is looked at: two calls with equal ones run alike."""
     # Each call asks.
     return (
-        GRAD_MODE.get(),
+        _grad_mode(),
         DEFAULT_DTYPE.get(),
         IN_TRANSFORM.get(),
         RECOMPUTING.get(),
@@ -114,7 +132,7 @@ def whole_context() -> tuple[Any, ...]:
 
 def key_of_context() -> tuple[Hashable, ...]:
     """Return the settings on which the program of a function depends."""
-    modes = GRAD_MODE.get(), DEFAULT_DTYPE.get(), IN_TRANSFORM.get(), RECOMPUTING.get()
+    modes = _grad_mode(), DEFAULT_DTYPE.get(), IN_TRANSFORM.get(), RECOMPUTING.get()
     return *modes, *np.geterr().values()
 
 

@@ -7,12 +7,15 @@ from typing import Any, final
 import numpy as np
 
 from ..core.arrays.tensor_base import TensorBase
+from ..errors import ArgumentError
+from ..observing.visualize.picture import Picture
 from .call_key import needs_eager
 from .jitted import Jitted
 from .object_key import is_array
-from .program import Program, Step
-from .trace import Refusal, Untraceable, Value, map_values, name_of
-from .variant import trace_variant
+from .program_picture import picture_of, shown_as_it_would_be
+from .step_text import line_of
+from .trace import Refusal, Untraceable, name_of
+from .variant import Variant, trace_variant
 
 __all__ = ["Explanation", "explain"]
 
@@ -29,13 +32,15 @@ class Explanation:
         opaque: functions that make arrays of their own, which are then copied.
     """
 
-    __slots__ = ("backward", "forward", "guards", "opaque", "reason")
+    __slots__ = ("_variant", "backward", "forward", "guards", "opaque", "reason")
 
-    def __init__(self, guards: list[str], program: Program | None, reason: str | None) -> None:
+    def __init__(self, guards: list[str], variant: Variant | None, reason: str | None) -> None:
+        self._variant = variant
+        program = None if variant is None else variant.program
         self.guards = guards
         self.reason = reason
         steps = [] if program is None else [program.forward, program.backward]
-        self.forward, self.backward = [[_line(step) for step in part] for part in steps] or [[], []]
+        self.forward, self.backward = [[line_of(step) for step in part] for part in steps] or [[], []]
         self.opaque = sorted({name_of(step.function) for part in steps for step in part if step.results})
 
     def __str__(self) -> str:
@@ -52,6 +57,16 @@ class Explanation:
         return "\n".join(parts)
 
     __repr__ = __str__
+
+    def _picture(self, *, folded: bool, most: int) -> Picture:
+        """Return the picture of the program, with the kernels that it would have.
+
+        Raises:
+            ArgumentError: there is none.
+        """
+        if self._variant is None:
+            raise ArgumentError(f"there is no program to draw: {self.reason}")
+        return picture_of([shown_as_it_would_be(self._variant)], self._variant.name, folded, most)
 
 
 def explain(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
@@ -70,7 +85,7 @@ def explain(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ex
         return Explanation(guards, None, str(error))
     except Exception as error:
         return Explanation(guards, None, f"{type(error).__name__} in the traced run: {error}")
-    return Explanation(guards, variant.program, None)
+    return Explanation(guards, variant, None)
 
 
 def _guard(leaf: Any) -> str:
@@ -81,37 +96,3 @@ def _guard(leaf: Any) -> str:
     grad = ", requires grad" if isinstance(leaf, TensorBase) and leaf._requires_grad() else ""
     order = "" if array.flags.c_contiguous else f" and strides {array.strides}"
     return f"{kind} of shape {array.shape} and dtype {array.dtype}{order}{grad}"
-
-
-def _line(step: Step) -> str:
-    """Return a call in the way of Python: the results, the function, the arguments."""
-    results = [value for value in (step.results or step.writes) if value is not None]
-    given = list(step.args)
-    if step.function is np.copyto:
-        # What it writes is what it is shown to return.
-        del given[0]
-    elif results and given and given[-1] is results[-1] and isinstance(step.function, np.ufunc):
-        del given[-1]
-    args = [_shown(one) for one in given]
-    args += [f"{name}={_shown(one)}" for name, one in step.kwargs.items() if name != "out"]
-    names = ", ".join(map(_shown, results))
-    return (
-        f"{names} = {name_of(step.function)}({', '.join(args)})"
-        if names
-        else f"{name_of(step.function)}({', '.join(args)})"
-    )
-
-
-def _shown(part: Any) -> str:
-    shown = map_values(part, lambda one: _Name(f"%{one.number}") if type(one) is Value else one)
-    return f"{shown!r:.60}"
-
-
-@final
-class _Name(str):
-    """A string that is shown without quotes."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)

@@ -15,6 +15,7 @@ import numpy as np
 from .inner_loops import address_of
 from .loop_call import number_of, steps_along
 from .loop_calls import loop_of
+from .masked_calls import masked_parts
 from .program import Comparison, Program, Step
 from .runner import ERRORS
 from .trace import Value
@@ -144,13 +145,21 @@ class Fusion(NamedTuple):
 
 @final
 class _Elementwise(NamedTuple):
-    """What a step does: `name` for operands of dtype `kind`, which are Values or arrays of one number."""
+    """What a step does: `name` for operands of dtype `kind`, which are Values or arrays of one number.
+
+    Where there is a mask, it does so for elements for which that is true, and leaves the others.
+    """
 
     name: str
     kind: str
     inputs: tuple[Any, ...]
     target: Value
     has_loop: bool = True
+    mask: Value | None = None
+
+    def operands(self) -> list[Any]:
+        """Return all that it reads."""
+        return [*self.inputs, *([] if self.mask is None else [self.mask, self.target])]
 
 
 @final
@@ -326,9 +335,10 @@ class _Building:
         shape = what.target.array.shape
         if ignored != self._ignored or self._length >= _MOST_STEPS or _plain(shape) != _plain(self._shape):
             return False
-        if len(self._operands) + len(self._stored) + len(what.inputs) + 1 > _MOST_OPERANDS:
+        operands = what.operands()
+        if len(self._operands) + len(self._stored) + len(operands) + 1 > _MOST_OPERANDS:
             return False
-        values = [one for one in what.inputs if type(one) is Value]
+        values = [one for one in operands if type(one) is Value]
         mine = [(one.root, self._place(one, shape)) for one in (*values, what.target)]
         written = {*self._targets, what.target.root}
         for root, place in mine:
@@ -362,12 +372,20 @@ class _Building:
         if what.name in _COMMUTATIVE and what.kind in "fd":
             self._reports_nan = self._reports_nan or all(type(one) is Value or one != one for one in what.inputs)
         place = self._place(what.target, shape)
+        is_wanted = None if what.mask is None else self._input(what.mask, "?", shape)
+        if is_wanted is not None:
+            # Others are as if they were 1, which raises no flag in whatever is computed of it.
+            one = self._input(np.array(1, what.kind), what.kind, shape)
+            inputs = [self._emit("where", what.kind, what.kind, is_wanted, each, one) for each in inputs]
         result = inputs[0]
         if what.name != "copy":
             made = "?" if what.name in _MAKES_BOOL else what.kind
             result = self._emit(what.name, what.kind, made, *inputs)
         if self._code[result].made != place.kind:
             result = self._emit("convert", self._code[result].made, place.kind, result)
+        if is_wanted is not None:
+            before = self._input(what.target, place.kind, shape)
+            result = self._emit("where", place.kind, place.kind, is_wanted, result, before)
         root = what.target.root
         self._targets.add(root)
         self._places.setdefault(root, set()).add(place)
@@ -509,9 +527,15 @@ def _copy(target: Value, kind: str, source: Any) -> _Elementwise | None:
 
 
 def _ufunc(step: Step, target: Value) -> _Elementwise | None:
-    ufunc, parts = step.function, step.args
+    ufunc, parts, mask = step.function, list(step.args), None
     assert isinstance(ufunc, np.ufunc)
-    if step.kwargs or ufunc.nout != 1 or len(parts) != ufunc.nargs or parts[-1] is not target:
+    if step.kwargs:
+        masked = masked_parts(step)
+        if masked is None or masked[0].array.size == 1 or len(masked[0].array.shape) > len(target.array.shape):
+            # By a mask of one element, the runner does all or nothing.
+            return None
+        mask, parts = masked
+    if ufunc.nout != 1 or len(parts) != ufunc.nargs or parts[-1] is not target:
         return None
     chosen = loop_of(ufunc, parts)
     if chosen is None or chosen[1][-1] != target.array.dtype:
@@ -526,7 +550,7 @@ def _ufunc(step: Step, target: Value) -> _Elementwise | None:
     inputs = [_given(one, kind, _CONVERSIONS) for one in parts[:-1]]
     if any(one is None for one in inputs):
         return None
-    return _Elementwise(name, "?" if ufunc in _LOGIC else kind, tuple(inputs), target)
+    return _Elementwise(name, "?" if ufunc in _LOGIC else kind, tuple(inputs), target, mask=mask)
 
 
 _KINDS = frozenset("fdl?")

@@ -21,24 +21,36 @@ from ..core.settings.context import BLOCKING, GENERATOR
 from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
 from ..core.tree.structure import LEAF, TreeStructure, flatten, unflatten
-from ..errors import ChangedTensorError, GraphError
+from ..errors import ArgumentError, ChangedTensorError, GraphError
+from ..observing.visualize.picture import Picture
 from ..random import generator
 from ..transforms.recipes import key_of_recipe, made_again
 from .blocking_transform import blocking_transform
-from .call_key import Static, in_context, key_of_context, key_of_leaf, needs_eager, places_of, without_mark
+from .call_key import (
+    Static,
+    in_context,
+    is_profiled,
+    key_of_context,
+    key_of_leaf,
+    needs_eager,
+    places_of,
+    without_mark,
+)
 from .captured import Captured, CapturedNames, Place
 from .draws import TracedGenerator, drawing_from
 from .fusing import FUSED, Fusing
 from .last_call import LastCall, Parts
 from .object_key import is_array, key_of_structure
 from .program import CheckFailed
+from .program_picture import picture_of, shown_of
 from .replay import Lease, record
 from .runner import runner
 from .trace import Refusal, Untraceable
 from .variant import Output, Variant, trace_variant
 from .verifying import computed_by, verify
+from .watching import watched
 
-__all__ = ["ALL", "Attempt", "Call", "Computed", "Family", "Jitted", "PlaceOf", "Transform"]
+__all__ = ["ALL", "Attempt", "Call", "Computed", "Family", "Jitted", "PlaceOf", "Transform", "picture_of_functions"]
 
 #: Returns the array into which an output is put, by its number and the output as it lies in memory.
 PlaceOf = Callable[[int, np.ndarray], np.ndarray]
@@ -56,6 +68,8 @@ _MOST_WHOLES = 32
 #: Why a call is eager that may be compiled later.
 NOT_TRACED = "not traced yet"
 COMPARED = "compared with its program"
+#: Why a call is eager that would be traced, or compared with its program, if no profile saw that.
+_PROFILED = "in a profile, and not yet traced and compared"
 
 #: The compiled functions of this process.
 ALL: weakref.WeakSet[Jitted] = weakref.WeakSet()
@@ -285,6 +299,20 @@ class Jitted:
         done = f"{self.counts['replayed']} of {self.counts['calls']} calls replayed"
         return f"<ag.jit of {self.name}: {done}>"
 
+    def _picture(self, *, folded: bool, most: int) -> Picture:
+        """Return the picture of the program that has run last.
+
+        Raises:
+            ArgumentError: it has none yet.
+        """
+        return picture_of_functions([self], self.name, folded, most)
+
+    def last_variant(self) -> Variant | None:
+        """Return the program that has run last, or one that has not run; None where there is none."""
+        if self._last_call is not None:
+            return self._last_call.variant
+        return next((one for family in self._families.values() for one in family.variants), None)
+
     def attributes_of_users(self) -> dict[str, Any]:
         """Return the attributes that are not its own."""
         return {name: value for name, value in vars(self).items() if name not in self._own_names}
@@ -330,7 +358,7 @@ class Jitted:
             last = self._last_call
             call = None if last is None else self.call_like(last, args, kwargs)
             if last is not None and call is not None and last.variant.holds():
-                reason = self._fuse(last.variant, call)
+                reason = None if is_profiled() else self._fuse(last.variant, call)
                 if reason:
                     yield (call, None, None, reason)
                     return
@@ -338,7 +366,7 @@ class Jitted:
                     yield (call, last.variant, None, "")
             # Other programs of the same key may do.
             call = self.new_call(args, kwargs)
-            reason = needs_eager(call.leaves)
+            reason = needs_eager(call.leaves, is_told=True)
             family = self._others if reason is not None else self.family_of(call)
         except Untraceable as error:
             yield (None, None, None, f"{error}")
@@ -346,15 +374,19 @@ class Jitted:
         if reason is not None:
             yield (call, None, None, reason)
             return
+        is_seen = is_profiled()
         for variant in tuple(family.variants):
-            if not variant.holds():
+            if not variant.holds() or (is_seen and variant.verified < self.verify):
                 continue
-            why = self._fuse(variant, call)
+            why = None if is_seen else self._fuse(variant, call)
             if why:
                 yield (call, None, None, why)
                 return
             if why is None:
                 yield (call, variant, family, "")
+        if is_seen and family.reason is family.refusal is None:
+            yield (call, None, family, _PROFILED)
+            return
         family.calls += 1
         if family.calls >= _CALLS_BEFORE_TRACE and family.reason is family.refusal is None:
             self.trace(family, call)
@@ -596,6 +628,26 @@ class Jitted:
         return result
 
 
+def picture_of_functions(functions: Sequence[Jitted], title: str, folded: bool, most: int) -> Picture:
+    """Return the picture of the programs of compiled functions, those of segments one after the other.
+
+    Raises:
+        ArgumentError: none has a program yet.
+    """
+    numbered = [(number, one.last_variant()) for number, one in enumerate(functions, 1)]
+    found = [
+        shown_of(variant, f"segment {number}" if len(functions) > 1 else "")
+        for number, variant in numbered
+        if variant is not None
+    ]
+    if not found:
+        raise ArgumentError(
+            f"{title} has no program yet: call it three times before, or draw what ag.jit.explain returns for it and "
+            "some arguments"
+        )
+    return picture_of(found, title, folded, most)
+
+
 @final
 class _Whole:
     """What transforms have made of a compiled function, compiled as one.
@@ -650,7 +702,8 @@ class Computed:
         #: Of the generator before the run; None where nothing is drawn.
         self.state: Any = generator().bit_generator.state if variant.program.is_random else None
         try:
-            self.outputs: list[np.ndarray] = self.lease.table.run_forward(call.arrays(), place)
+            run = watched(self.lease.table, variant.name, "forward", self.lease.table.run_forward)
+            self.outputs: list[np.ndarray] = run(call.arrays(), place)
         except BaseException:
             if self.state is not None:
                 # What it has drawn is drawn again, by another program or by the function.

@@ -9,7 +9,8 @@ import types
 from collections.abc import Callable
 from typing import Any, final
 
-from .jitted import Jitted
+from ..observing.visualize.picture import Picture
+from .jitted import Jitted, picture_of_functions
 from .segments import cut
 from .trace import Untraceable
 
@@ -72,6 +73,11 @@ class JittedCoroutine:
         replayed = sum(one.counts["replayed"] for one in self.segments)
         count = f"{len(self.segments)} segment" + "s" * (len(self.segments) != 1)
         return f"<ag.jit of {name}: {count}, {replayed} of {calls} calls replayed>"
+
+    def _picture(self, *, folded: bool, most: int) -> Picture:
+        """Return the picture of the programs of its segments."""
+        name = str(self._function.__qualname__)
+        return picture_of_functions(self.segments, name, folded, most)
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns; suspends where that does."""

@@ -15,9 +15,10 @@ from ..core.arrays.tensor_base import TensorBase
 from ..core.settings.source import SourceWriter
 from ..core.tensor import Tensor
 from ..core.tree.structure import TreeStructure, flatten
+from ..nn.modules.module import Module, ModuleLayout, layout_of
 from .call_key import has_grad, key_of_leaf, places_of, whole_context
 from .captured import Captured
-from .object_key import key_of_structure
+from .object_key import is_fixed, is_unchanging_class, key_of_class, key_of_structure
 from .variant import Variant
 
 __all__ = ["LastCall", "Parts"]
@@ -30,6 +31,7 @@ _NAMES: dict[str, Any] = {
     "Tensor": Tensor,
     "flatten": flatten,
     "has_grad": has_grad,
+    "key_of_class": key_of_class,
     "key_of_leaf": key_of_leaf,
     "key_of_structure": key_of_structure,
     "ndarray": np.ndarray,
@@ -96,13 +98,15 @@ class _Writer:
         places: which of the arrays and tensors each leaf is.
     """
 
-    __slots__ = ("_found", "_index", "_leaves", "_names", "_places", "_source")
+    __slots__ = ("_classes", "_found", "_index", "_leaves", "_names", "_places", "_source")
 
     def __init__(self, leaves: Sequence[Any], places: Sequence[int | None]) -> None:
         self._leaves = leaves
         self._places = places
         #: How many leaves have been reached.
         self._index = 0
+        #: The classes of modules that have been compared.
+        self._classes: set[type] = set()
         #: The names of the arrays and tensors, by their numbers, and of the arrays of these.
         self._found: dict[int, tuple[str, str]] = {}
         self._names = 0
@@ -128,7 +132,10 @@ class _Writer:
         if cls is type(None):
             self._refuse(f"{name} is not None")
             return
-        if cls not in (tuple, list, dict) or (cls is dict and not all(type(key) is str for key in structure.labels)):
+        if issubclass(cls, Module) and (layout := layout_of(structure)) is not None:
+            self._compare_module(name, cls, structure.children, layout)
+            return
+        if cls not in (tuple, list, dict) or (cls is dict and not all(map(_is_text, structure.labels))):
             self._compare_by_structure(name, structure)
             return
         if cls is dict:
@@ -136,11 +143,34 @@ class _Writer:
             self._refuse(f"type({name}) is not dict or tuple({name}) != {keys}" if children else f"{name} != {{}}")
         else:
             self._refuse(f"type({name}) is not {cls.__name__} or len({name}) != {len(children)}")
-        parts = [self._new("part") if child.cls is not None else self._leaf_name(k) for k, child in _placed(children)]
+        parts = self._names_of_parts(children)
         if children:
             self._source.write(f"{', '.join(parts)}, = {name}{'.values()' if cls is dict else ''}")
         for part, child in zip(parts, children, strict=True):
             self.take_apart(part, child)
+
+    def _names_of_parts(self, children: Sequence[TreeStructure]) -> list[str]:
+        return [self._new("part") if child.cls is not None else self._leaf_name(k) for k, child in _placed(children)]
+
+    def _compare_module(self, name: str, cls: type, children: Sequence[TreeStructure], layout: ModuleLayout) -> None:
+        """Compare a model with what it was, attribute by attribute."""
+        constant = self._constant("class", cls)
+        self._refuse(f"type({name}) is not {constant}")
+        if cls not in self._classes and not is_unchanging_class(cls):
+            self._refuse(f"key_of_class({constant}) != {self._constant('key', key_of_class(cls))}")
+        self._classes.add(cls)
+        attributes = self._new("attributes")
+        self._source.write(f"{attributes} = {name}.__dict__")
+        self._refuse(f"tuple({attributes}) != {self._constant('names', layout.attributes)}")
+        parts = dict(zip(layout.parts, self._names_of_parts(children), strict=True))
+        named = {one: parts.get(one) or self._new("attribute") for one in layout.attributes}
+        self._source.write(f"{', '.join(named.values())}, = {attributes}.values()")
+        known = ", ".join([self._constant("known", one) for one in layout.known])
+        self._refuse(f"not {named[layout.record]}.has_layout({known})")
+        for attribute, value in layout.others.items():
+            self._compare_other(named[attribute], value)
+        for part, child in zip(layout.parts, children, strict=True):
+            self.take_apart(parts[part], child)
 
     def _compare_by_structure(self, name: str, structure: TreeStructure) -> None:
         """Compare a container that Python does not have built in, such as a model."""
@@ -174,8 +204,11 @@ class _Writer:
         if type(leaf) in (int, bool, str, bytes):
             kind, value = type(leaf).__name__, self._constant("value", leaf)
             self._refuse(f"type({name}) is not {kind} or {name} != {value}")
-        else:
-            self._refuse(f"key_of_leaf({name}) != {self._constant('key', key_of_leaf(leaf))}")
+            return
+        key = key_of_leaf(leaf)
+        # What cannot change is most often the same object.
+        is_same = f"{name} is not {self._constant('value', leaf)} and " if _cannot_change(leaf, key) else ""
+        self._refuse(f"{is_same}key_of_leaf({name}) != {self._constant('key', key)}")
 
     def _compare_tensor(self, name: str, tensor: TensorBase) -> None:
         meta, has_history = tensor._meta, tensor._grad_fn is not None
@@ -218,6 +251,16 @@ class _Writer:
     def _leaf_name(self, ahead: int) -> str:
         """Return the name of the leaf that comes after so many others from here."""
         return f"leaf_{self._index + ahead}"
+
+
+def _is_text(key: Any) -> bool:
+    """Tell whether a key is a string, or a place at which a function reads: equal ones are the same."""
+    return type(key) is str or (type(key) is tuple and all(type(one) is str for one in key))
+
+
+def _cannot_change(leaf: Any, key: Hashable) -> bool:
+    """Tell whether a leaf is the same as long as it is the same object, which may be kept."""
+    return is_fixed(key) or (type(leaf) is tuple and all(type(one) in (int, bool, float, str) for one in leaf))
 
 
 def _placed(children: Sequence[TreeStructure]) -> list[tuple[int, TreeStructure]]:

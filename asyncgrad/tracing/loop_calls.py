@@ -27,6 +27,7 @@ from .loop_trials import (
     reduction_axes,
     scale_agrees,
 )
+from .masked_calls import MaskedCalls, masked_parts
 from .program import Comparison, OfNumbers, Step
 from .runner import ERRORS, MOST_AXES, MOST_OPERANDS, Runner
 from .trace import Value
@@ -83,7 +84,7 @@ class LoopCalls:
         failed: what these write into where numbers are not as they have to be.
     """
 
-    __slots__ = ("_errstate", "_failed", "_indexing", "_operands", "_own")
+    __slots__ = ("_errstate", "_failed", "_indexing", "_masked", "_operands", "_own")
 
     def __init__(
         self,
@@ -98,6 +99,7 @@ class LoopCalls:
         self._own = own
         self._failed = failed
         self._indexing = IndexCalls(self._operands, own, failed, self._copy_of_operand)
+        self._masked = MaskedCalls(self._operands, own)
 
     def of_kernel(self, function: int, bases: int, data: Sequence[int], ignored: int) -> LoopCall:
         """Return the call of a kernel.
@@ -143,7 +145,11 @@ class LoopCalls:
         elif step.function in (np.concatenate, np.stack):
             found = self._joined(step, ignored)
         elif isinstance(step.function, np.ufunc):
-            found = [None] if step.kwargs else self._ufunc(step.function, step.args, ignored)
+            found = (
+                [self._where(step.function, step, ignored)]
+                if step.kwargs
+                else self._ufunc(step.function, step.args, ignored)
+            )
         else:
             found = self._reduction(step, ignored)
         present = [one for one in found if one is not None]
@@ -241,6 +247,17 @@ class LoopCalls:
             return [self._product(loop, operands, ignored)] if is_stack else self._dot(np.matmul, parts, {}, ignored)
         call = self._elementwise(ufunc, loop, operands, ignored)
         return [*before, call] if call is not None else self._in_parts(ufunc, loop, operands, ignored)
+
+    def _where(self, ufunc: np.ufunc, step: Step, ignored: int) -> LoopCall | None:
+        """Return the call of a ufunc where a mask is true."""
+        masked = masked_parts(step)
+        chosen = None if masked is None else loop_of(ufunc, masked[1])
+        if masked is None or chosen is None or _overlaps(masked[1], False):
+            return None
+        (mask, parts), (loop, dtypes) = masked, chosen
+        operands = [self._operands.of(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+        present = [one for one in operands if one is not None]
+        return self._masked.of(ufunc, loop, mask, present, ignored) if len(present) == len(parts) else None
 
     def _elementwise(
         self, ufunc: np.ufunc, loop: InnerLoop, operands: Sequence[Operand], ignored: int
@@ -364,7 +381,8 @@ class LoopCalls:
         ufunc = _REDUCTIONS.get(step.function)
         if ufunc is None and getattr(step.function, "__name__", "") == "reduce":
             ufunc = getattr(step.function, "__self__", None)
-        options = {name: one for name, one in step.kwargs.items() if name not in ("out", "keepdims", "axis")}
+        options = {name: one for name, one in step.kwargs.items() if name not in ("out", "keepdims", "axis", "where")}
+        mask = step.kwargs.get("where")
         if not isinstance(ufunc, np.ufunc) or len(step.args) > 2 or set(options) - {"initial"}:
             return [None]
         value, out = step.args[0], step.kwargs.get("out")
@@ -379,17 +397,20 @@ class LoopCalls:
         if loop is None or source is None or target is None or reduced is None or not source.size:
             return [None]
         groups = _groups(source.shape, reduced) if source.is_flat() else None
+        if mask is not None and (groups is None or not _is_one_flag(mask) or "initial" not in options):
+            return [None]
         is_plain = isinstance(beginning, (int, float, np.generic)) or (beginning is None and ufunc not in _BEGINNINGS)
         if not target.is_flat() or not is_plain or (beginning is not None and number_of(beginning, kind) is None):
             return [None]
         if groups is None:
             return self._reduced_in_order(ufunc, loop, source, target, reduced, beginning, ignored)
-        if not reduction_agrees(ufunc, loop, kind, groups, beginning):
+        if not reduction_agrees(ufunc, loop, kind, groups, beginning, mask is not None):
             return [None]
-        return [
-            self._beginning(source, target, groups, beginning, ignored),
-            *self._reduced(loop, source, target, groups, beginning is None, ignored),
-        ]
+        calls = self._reduced(loop, source, target, groups, beginning is None, ignored)
+        if mask is not None:
+            masked = [self._masked.where(mask, one) for one in calls]
+            return [self._beginning(source, target, groups, beginning, ignored), *masked]
+        return [self._beginning(source, target, groups, beginning, ignored), *calls]
 
     def _reduced_in_order(
         self,
@@ -450,6 +471,10 @@ class LoopCalls:
             return []
         rest = Operand(source.base, source.offset + offset, source.dtype, source.shape, source.strides)
         return [LoopCall(loop, [target, rest, target], 1, counts, steps, ignored, True)]
+
+
+def _is_one_flag(mask: Any) -> bool:
+    return type(mask) is Value and mask.array.size == 1 and mask.array.dtype == bool
 
 
 def _reduced_axes(number: int, axis: Any) -> set[int] | None:

@@ -158,7 +158,9 @@ def reduction_axes(groups: Groups, item: int, skips: bool) -> tuple[list[int], l
 
 
 @functools.lru_cache(maxsize=4096)
-def reduction_agrees(ufunc: np.ufunc, loop: InnerLoop, kind: np.dtype[Any], groups: Groups, beginning: Any) -> bool:
+def reduction_agrees(
+    ufunc: np.ufunc, loop: InnerLoop, kind: np.dtype[Any], groups: Groups, beginning: Any, is_masked: bool = False
+) -> bool:
     """Tell whether a loop has the bits of a reduction of an array in C order.
 
     Args:
@@ -167,12 +169,15 @@ def reduction_agrees(ufunc: np.ufunc, loop: InnerLoop, kind: np.dtype[Any], grou
         kind: the dtype.
         groups: what is reduced.
         beginning: what the results begin with; None for the first elements.
+        is_masked: whether it is one with `where=`, which NumPy may do in other parts.
     """
     kept, length, is_last = groups
     if kept * length > _MOST_ELEMENTS:
         return False
     counts, steps, offset = reduction_axes(groups, kind.itemsize, beginning is None)
     axis, options = int(is_last), {} if beginning is None else {"initial": beginning}
+    if is_masked:
+        options["where"] = np.array(True)
     for numbers in _numbers(kind, kept * length):
         array = numbers.reshape((kept, length) if is_last else (length, kept))
         with np.errstate(all="ignore"):

@@ -40,7 +40,9 @@ __all__ = [
     "is_immutable",
     "is_library_name",
     "is_of_a_library",
+    "is_unchanging_class",
     "key_of",
+    "key_of_class",
     "key_of_structure",
 ]
 
@@ -172,6 +174,19 @@ def is_immutable(value: Any) -> bool:
     if isinstance(value, (tuple, frozenset)):
         return all(map(is_immutable, value))
     return type(value) in _NUMBERS_AND_TEXT or isinstance(value, (type, *_UNCHANGING))
+
+
+def key_of_class(cls: type) -> Hashable:
+    """Return what must be equal of a class: what is in it, and in those that it derives from."""
+    try:
+        return _Walk(-1).of_class(cls, _DEPTH)
+    except RecursionError:
+        raise Untraceable("it reads objects that contain themselves") from None
+
+
+def is_unchanging_class(cls: type) -> bool:
+    """Tell whether a class belongs to a library, as all do that it derives from."""
+    return all(is_library_name(one.__module__) for one in (*cls.__mro__, type(cls)))
 
 
 def key_of_structure(structure: TreeStructure) -> Hashable:

@@ -14,7 +14,7 @@ from .loop_call import LoopCall
 from .loop_calls import LoopCalls
 from .program import CheckFailed, Program, Step
 from .runner import ERRORS, IS_OTHER, RECORD, Runner
-from .trace import Value
+from .trace import Value, name_of
 
 __all__ = ["Records", "parts_of"]
 
@@ -38,6 +38,7 @@ class Records:
         "_failed",
         "_fused",
         "_given",
+        "_kernels",
         "_nan",
         "_program",
         "_run",
@@ -69,6 +70,8 @@ class Records:
         # The arrays stay where they are.
         self._base_address: int = self._bases.ctypes.data
         self._calls = LoopCalls(given, array, program.errstate, runner, self._failed)
+        #: By the call of a kernel, of how many steps that is; once all records are known, by the number of its record.
+        self._kernels: dict[Any, int] = {}
         calls: list[LoopCall] = []
         groups = ([], []) if fused is None else fused.fusion
         #: Parts of the forward and of the backward: a range of records, or the number of a step that has none.
@@ -77,6 +80,7 @@ class Records:
         self.backward: list[tuple[int, int] | int] = (
             self._parts(program.backward, groups[1], calls) if program.repeats else list(range(len(program.backward)))
         )
+        self._kernels = {index: self._kernels[one] for index, one in enumerate(calls) if one in self._kernels}
         self._table = np.array([one.record() for one in calls], RECORD)
         self._table_address: int = self._table.ctypes.data
 
@@ -85,20 +89,48 @@ class Records:
         parts = ((self.forward, self._program.forward), (self.backward, self._program.backward))
         return {steps[part] for found, steps in parts for part in found if isinstance(part, int)}
 
+    def pieces(self, parts: Sequence[tuple[int, int] | int]) -> list[tuple[int, int] | int]:
+        """Return the same parts with each kernel as a part of its own."""
+        found: list[tuple[int, int] | int] = []
+        for part in parts:
+            if isinstance(part, int):
+                found.append(part)
+                continue
+            begin, end = part
+            for index in range(begin, end):
+                if index in self._kernels:
+                    found += [(begin, index)] if begin < index else []
+                    found.append((index, index + 1))
+                    begin = index + 1
+            found += [(begin, end)] if begin < end else []
+        return found
+
+    def described(self, part: tuple[int, int] | int, steps: Sequence[Step]) -> str:
+        """Return what a piece of a forward or a backward with these steps does."""
+        if isinstance(part, int):
+            return name_of(steps[part].function)
+        kernel = self._kernels.get(part[0])
+        if kernel is not None:
+            return f"kernel of {kernel} step{'s' * (kernel != 1)}"
+        count = part[1] - part[0]
+        return f"runner, {count:,} loop{'s' * (count != 1)}"
+
     def run(
         self,
         parts: Sequence[tuple[int, int] | int],
         rows: Sequence[Any],
         arrays: Sequence[np.ndarray],
         first: int,
+        note: Callable[[tuple[int, int] | int], None] | None = None,
     ) -> int | None:
         """Run a forward or a backward; return the place of a part with an error to be told of, after which it ends.
 
         Args:
-            parts: `forward` or `backward`.
+            parts: `forward` or `backward`, or pieces of it.
             rows: the calls of the steps that have no record, by their numbers.
             arrays: the arguments and the targets, or the cotangents.
             first: the number of the first among all that are given.
+            note: called with each part after it; None where nobody observes it.
 
         Raises:
             CheckFailed: a number decides otherwise than in the traced run.
@@ -123,6 +155,8 @@ class Records:
             else:
                 function, args = rows[part]
                 function(*args)
+            if note is not None:
+                note(part)
         if begin < end:
             # No record has run, and those of the backward read the arguments too.
             run(address, table, 0, 0, begin, end)
@@ -146,7 +180,9 @@ class Records:
                 data.append(address_of(self._array(part) if type(part) is Value else part))
         # Where a NaN comes to be, it may meet another one in the same kernel.
         ignored = group.ignored & ~ERRORS["invalid"] if group.kernel.reports_nan else group.ignored
-        return self._calls.of_kernel(self._fused.address(group.kernel), self._base_address, data, ignored)
+        call = self._calls.of_kernel(self._fused.address(group.kernel), self._base_address, data, ignored)
+        self._kernels[call] = group.end - group.begin
+        return call
 
 
 def parts_of(

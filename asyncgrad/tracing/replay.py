@@ -35,6 +35,7 @@ from .stand_in import stand_in
 from .table import Table
 from .variant import Variant
 from .verifying import same_bits
+from .watching import watched
 
 __all__ = ["Lease", "ReplayNode", "record"]
 
@@ -196,7 +197,9 @@ class ReplayNode(HandwrittenNode):
                 return None
             lease.has_run = True
             try:
-                return lease.table.run_backward([grads[index] for index in variant.seeded])
+                run = watched(lease.table, variant.name, "backward", lease.table.run_backward)
+                gradients: list[np.ndarray | None] = run([grads[index] for index in variant.seeded])
+                return gradients
             except CheckFailed:
                 # A number on which its way depends is another one.
                 return None

@@ -19,6 +19,7 @@ import numpy as np
 
 from .index_loops import index_loop_names, write_index_loops
 from .inner_loops import InnerLoop, are_loops_found, data_offset
+from .masked_loops import write_masked_loop
 from .own_loops import CASTS, COPIES, name_of_cast, write_loop, write_own_loops
 
 __all__ = [
@@ -83,9 +84,10 @@ class Runner:
         scales: by the character of a dtype, loops that multiply numbers by one number as BLAS does, which adds the
             product to zero, in one rounding or in two, and leaves zero where that number is zero.
         indexing: loops for indices by arrays, by what they do and the character of a dtype.
+        masked: a loop that calls another one where a mask is true, whose address and last argument it is given.
     """
 
-    __slots__ = ("_engine", "casts", "check", "indexing", "products", "run", "run_rows", "scales")
+    __slots__ = ("_engine", "casts", "check", "indexing", "masked", "products", "run", "run_rows", "scales")
 
     def __init__(
         self,
@@ -97,9 +99,11 @@ class Runner:
         scales: dict[str, list[int]],
         products: dict[str, list[int]],
         indexing: dict[str, int],
+        masked: int,
     ) -> None:
         self._engine = engine
         self.check = InnerLoop(check, 0)
+        self.masked = InnerLoop(masked, 0)
         self.casts: dict[str, InnerLoop] = {pair: InnerLoop(place, 0) for pair, place in casts.items()}
         self.products: dict[str, list[InnerLoop]] = {
             kind: [InnerLoop(place, 0) for place in places] for kind, places in products.items()
@@ -145,7 +149,8 @@ def runner() -> Runner | None:
     scales = {kind: [address(f"scale_{kind}_{fused}") for fused in range(2)] for kind in "fd"}
     products = {kind: [address(f"product_{kind}_{past}") for past in range(2)] for kind in "fd"}
     indexing = {key: address(name) for key, name in index_loop_names().items()}
-    return Runner(engine, address("run"), address("run_rows"), address("check"), casts, scales, products, indexing)
+    run, rows, check, masked = (address(name) for name in ("run", "run_rows", "check", "masked"))
+    return Runner(engine, run, rows, check, casts, scales, products, indexing, masked)
 
 
 def _source() -> str:
@@ -163,6 +168,7 @@ def _source() -> str:
     loop = ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, number])
     write_own_loops(module, loop)
     write_index_loops(module, loop)
+    write_masked_loop(module, loop, MOST_OPERANDS)
     return str(module)
 
 

@@ -40,14 +40,14 @@ class Table:
         "_bound",
         "_dependents",
         "_forward",
-        "_opaque",
         "_records",
         "_row_records",
         "_runner",
-        "_stale",
+        "_seen",
         "_targets",
         "fused",
         "lock",
+        "note",
         "program",
     )
 
@@ -56,6 +56,8 @@ class Table:
         self.fused = fused
         #: Held while it runs: backward passes of one graph may run in several threads.
         self.lock = threading.RLock()
+        #: Called with each part of a run after it; None where nobody observes it.
+        self.note: Callable[[tuple[int, int] | int], None] | None = None
         #: The array of each Value; missing where it depends on an argument that has not come yet.
         self._arrays: dict[Value, np.ndarray] = arrays_of(program, None if fused is None else fused.places)
         #: The arrays of the last run.
@@ -84,9 +86,21 @@ class Table:
         self._records = None if runner is None else Records(program, runner, self.array, fused)
         #: Made once they are asked for.
         self._row_records: dict[bool, RowRecords] = {}
-        #: The steps that are called by Python where there are records, and rows that are not up to date then.
-        self._opaque: set[Step] = set() if self._records is None else self._records.opaque()
-        self._stale: dict[Step, tuple[list[Row | None], int]] = {}
+        opaque = None if self._records is None else self._records.opaque()
+        #: The same of the rows that are called by Python where there are records; others are made when they are called.
+        self._seen: dict[Value, tuple[list[Value], list[tuple[list[Row | None], int, Step]]]] = {
+            value: (views, [row for row in rows if opaque is None or row[2] in opaque])
+            for value, (views, rows) in self._dependents.items()
+        }
+
+    def opaque(self) -> set[Step]:
+        """Return the steps that Python calls between those of the runner; none where it calls all."""
+        return set() if self._records is None else self._records.opaque()
+
+    def described(self, part: tuple[int, int] | int, is_backward: bool) -> str:
+        """Return what a part of a run does."""
+        assert self._records is not None
+        return self._records.described(part, self.program.backward if is_backward else self.program.forward)
 
     def array(self, value: Value) -> np.ndarray:
         """Return the array of a Value; of one that depends on an argument, once that has come."""
@@ -132,13 +146,11 @@ class Table:
             if self._bound.get(value) is array:
                 continue
             self._bound[value] = self._arrays[value] = array
-            views, rows = self._dependents[value]
+            views, rows = self._seen[value]
             for view in views:
                 self._arrays.pop(view, None)
             for into, index, step in rows:
-                if self._records is not None and step not in self._opaque:
-                    self._stale[step] = into, index
-                elif self._is_bound(step):
+                if self._is_bound(step):
                     into[index] = self._row(step)
 
     def _is_bound(self, step: Step) -> bool:
@@ -220,11 +232,12 @@ class Table:
             _run(self._forward)
         else:
             state = generator().bit_generator.state if program.is_random else None
-            at = records.run(records.forward, self._forward, arrays, 0)
+            parts = records.forward if self.note is None else records.pieces(records.forward)
+            at = records.run(parts, self._forward, arrays, 0, self.note)
             if at is not None:
                 if state is not None:
                     generator().bit_generator.state = state
-                self._run_again(self._forward, records.forward[:at])
+                self._run_again(self._forward, parts[:at])
             elif self.fused is not None:
                 self.fused.note_run()
 
@@ -245,10 +258,10 @@ class Table:
         """
         if self.fused is not None:
             self.fused.note_rerun()
-        for step, (into, index) in self._stale.items():
-            if into is rows:
-                into[index] = self._row(step)
-        self._stale = {step: place for step, place in self._stale.items() if place[0] is not rows}
+        if self._records is not None:
+            stale = {step: index for _, seen in self._dependents.values() for into, index, step in seen if into is rows}
+            for step, index in stale.items():
+                rows[index] = self._row(step)
         told = {part for part in done if isinstance(part, int)}
         for index, (function, args) in enumerate(rows):
             if index in told:
@@ -278,9 +291,10 @@ class Table:
         if records is None:
             _run(self._backward)
         else:
-            at = records.run(records.backward, self._backward, arrays, first)
+            parts = records.backward if self.note is None else records.pieces(records.backward)
+            at = records.run(parts, self._backward, arrays, first, self.note)
             if at is not None:
-                self._run_again(self._backward, records.backward[:at])
+                self._run_again(self._backward, parts[:at])
 
 
 def _run(rows: list[Any]) -> None:

@@ -16,6 +16,7 @@ from ..core.settings.loop_turn import keep_pace
 from ..core.tensor import Tensor
 from ..core.tree import structure as tree
 from ..errors import ArgumentTypeError, GraphError
+from ..observing.visualize.picture import Picture
 from ..optim.clipping import clip_grad_norm, clip_grad_value, clipped_array, norm_and_scale
 from ..optim.elementwise import NewValues
 from ..optim.gradients import Evaluation, ParameterGradients
@@ -23,7 +24,7 @@ from ..optim.optimizer import Optimizer
 from ..sync import grad as blocking_grad
 from ..transforms.arguments import as_scalar
 from .call_key import Static, without_mark
-from .jitted import Computed, Jitted, PlaceOf, StaticArguments
+from .jitted import Computed, Jitted, PlaceOf, StaticArguments, picture_of_functions
 from .trace import Untraceable
 from .updates import Formula, Update, parameters_of, update_of
 from .variant import Variant, refuse_hooks_and_other_leaves
@@ -199,6 +200,7 @@ class TrainStep:
         "_jitted",
         "_loss_calls",
         "_optimizer",
+        "_outputs",
         "_static",
         "grad_norm",
     )
@@ -223,12 +225,18 @@ class TrainStep:
         self._has_aux = has_aux
         self._calls, self._loss_calls = MeasuredCalls(), MeasuredCalls()
         self._clipping = clipping
+        #: The program that has run last, and where its new values are among its outputs.
+        self._outputs: tuple[Variant | None, list[Any]] = None, []
         self.grad_norm: float | None = None
 
     def __repr__(self) -> str:
         counts = self._jitted.counts
         done = f"{counts['replayed']} of {counts['calls']} steps by a program"
         return f"<ag.jit.{self._body.name}, by {type(self._optimizer).__name__}: {done}>"
+
+    def _picture(self, *, folded: bool, most: int) -> Picture:
+        """Return the picture of the program of a step."""
+        return picture_of_functions([self._jitted], self._body.name, folded, most)
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the loss, and change the parameters; suspends, and takes turns with other steps of the optimizer.
@@ -318,7 +326,7 @@ class TrainStep:
         """Return what a program has computed of a step; None where there is none, and the step is eager."""
 
         def place_of(variant: Variant) -> PlaceOf | None:
-            return None if update is None or values is None else update.memory_of(variant, values)
+            return None if update is None or values is None else update.memory_of(self._outputs_of(variant), values)
 
         try:
             found = await self._jitted.computed(self._given(update, args, kwargs), {}, self._calls, place_of)
@@ -327,6 +335,14 @@ class TrainStep:
             # What `ag.jit` refuses is no mistake here: a step does what its lines do.
             self._jitted.count_eager(f"{error}")
             return None
+
+    def _outputs_of(self, variant: Variant) -> list[Any]:
+        """Return which output of a program is which new value of a parameter or its state."""
+        last, outputs = self._outputs
+        if last is not variant:
+            outputs = tree.unflatten(variant.structure, variant.outputs)[2]
+            self._outputs = variant, outputs
+        return outputs
 
     def _given(self, update: Update | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Return the arguments of what is compiled.

@@ -6,7 +6,6 @@ part of the key.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
@@ -14,11 +13,9 @@ import numpy as np
 
 from ..core.arrays.values import as_array
 from ..core.tensor import Tensor
-from ..core.tree.structure import unflatten
 from ..optim.elementwise import ElementwiseOptimizer, NewValues
 from ..optim.optimizer import Group, Optimizer
 from .trace import Untraceable
-from .variant import Variant
 
 __all__ = ["Formula", "Update", "parameters_of", "update_of"]
 
@@ -146,17 +143,28 @@ class Update:
             values.put(param, array, state)
         values.publish(states)
 
-    def memory_of(self, variant: Variant, values: NewValues) -> Callable[[int, np.ndarray], np.ndarray]:
-        """Return what gives memory for an output of a program, by its number and an array like it."""
-        _, _, outputs, _ = unflatten(variant.structure, variant.outputs)
-        states, places = self._optimizer.state, {}
-        names = [(param, name) for param, one in zip(self.params, self.plan, strict=True) for name in ("", *one.names)]
-        for output, (param, name) in zip(outputs, names, strict=True):
-            if output is not None and output.kind == "array":
-                # An optimizer numbers the entries of a state from 1.
-                number = 1 + list(states[param]).index(name) if name else 0
-                places[output.index] = functools.partial(values.memory_for, param, number)
-        return lambda index, like: places[index](like) if index in places else np.empty_like(like)
+    def memory_of(self, outputs: Sequence[Any], values: NewValues) -> Callable[[int, np.ndarray], np.ndarray]:
+        """Return what gives memory for an output of a program, by its number and an array like it.
+
+        Args:
+            outputs: for each parameter that of its array and those of its state, as `publish` finds them.
+            values: what collects them.
+        """
+        states, begin = self._optimizer.state, 0
+        places: dict[int, tuple[Tensor, int]] = {}
+        for param, formula in zip(self.params, self.plan, strict=True):
+            entries = list(states.get(param, ()))
+            for name, output in zip(("", *formula.names), outputs[begin:], strict=False):
+                if output is not None and output.kind == "array":
+                    # An optimizer numbers the entries of a state from 1.
+                    places[output.index] = param, 1 + entries.index(name) if name else 0
+            begin += 1 + len(formula.names)
+
+        def place(index: int, like: np.ndarray) -> np.ndarray:
+            found = places.get(index)
+            return np.empty_like(like) if found is None else values.memory_for(*found, like)
+
+        return place
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:

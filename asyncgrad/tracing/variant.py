@@ -81,6 +81,7 @@ class Variant:
         "fusing",
         "guards",
         "has_graph",
+        "name",
         "outputs",
         "program",
         "runner",
@@ -117,6 +118,8 @@ class Variant:
         #: What else must be as it was, for the forward and for the backward.
         self.guards: Guards
         self.backward_guards: Guards
+        #: That of the compiled function.
+        self.name: str = ""
         #: How many runs have been compared with eager ones.
         self.verified: int = 0
         #: The settings of each call that runs it.
@@ -181,6 +184,7 @@ def trace_variant(
     refuse_arrays_of_others(trace, source or function, [leaf for leaf in leaves if not is_array(leaf)], name)
     main = source if isinstance(source, types.FunctionType) else None
     variant.guards, variant.backward_guards = Guards(noted, main), Guards(of_backward, main)
+    variant.name = name
     return variant
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad import sync
 
-__all__ = ["bits", "compiled", "grads_of", "same"]
+__all__ = ["bits", "compiled", "grads_of", "same", "same_in_one_program"]
 
 
 def compiled(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -42,3 +42,26 @@ def grads_of(function: Callable[..., Any], leaves: Sequence[np.ndarray]) -> Any:
 def same(function: Callable[..., Any], jitted: Callable[..., Any], leaves: Sequence[np.ndarray]) -> bool:
     """Tell whether a compiled function does what the function does, bit for bit."""
     return bool(grads_of(function, leaves) == grads_of(jitted, leaves))
+
+
+def same_in_one_program(
+    function: Callable[..., Any], name: str, runs: Iterable[Sequence[Any]], **options: Any
+) -> Mapping[str, int]:
+    """Hold value and gradient, compiled together, to those of the function in each run; return what became of these.
+
+    Args:
+        function: a function of which the first argument is differentiated.
+        name: under which its counts are kept; no other test has it.
+        runs: the arguments of each.
+        options: of `ag.jit`.
+    """
+    function.__name__ = name
+    jitted = ag.func.value_and_grad(ag.jit(function, verify=0, **options))
+    eager = ag.func.value_and_grad(function)
+
+    async def compare() -> None:
+        for place, args in enumerate(runs):
+            assert [*map(bits, await jitted(*args))] == [*map(bits, await eager(*args))], place
+
+    ag.run(compare())
+    return ag.jit.stats()[f"ag.func.value_and_grad({name})"]

@@ -209,7 +209,7 @@ def test_after_eight_kinds_of_arguments_others_are_eager():
     ("mode", "reason"),
     [
         (ag.detect_anomaly, "anomaly mode"),
-        (ag.profile, "somebody looks at what is recorded, as a profile does"),
+        (lambda: ag.graph.node_creation_hook(lambda node: None), "somebody looks at what is recorded"),
         (lambda: ag.default_device("null:0"), "a default device"),
     ],
 )

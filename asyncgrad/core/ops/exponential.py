@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.values import is_device_array
+from ..arrays.values import is_device_array, is_recorder, recorded_whole
 from ..recording.kernels import kernel
 from ..recording.primitive import Primitive, derivative, differentiable, primitive
 
@@ -147,6 +147,11 @@ def i0_derivative(x: Array, order: int) -> Any:
 
     The mean over evenly spaced angles is exact but for terms that fall off faster than any power of their number.
     """
+    # How many angles there are depends on the numbers.
+    return recorded_whole(_i0_derivative, x, order) if is_recorder(x) else _i0_derivative(x, order)
+
+
+def _i0_derivative(x: Array, order: int) -> Any:
     sizes = np.abs(x)
     if sizes.__class__ is not np.ndarray and is_device_array(sizes):
         found = float(np.max(np.where(np.isnan(sizes), 0, sizes))) if sizes.size else 0.0

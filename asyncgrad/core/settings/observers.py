@@ -7,6 +7,7 @@
 | a backward begins and ends | BACKWARDS | BackwardObserver |
 | a backward runs a node | STEPS | Instrument, which gives a StepObserver for each backward |
 | work is put on the stream of a device | DEVICE_WORK | WorkRecorder |
+| a compiled function runs as a program | PROGRAMS | ProgramRecorder |
 
 An observer is put for a context or for all of the process, by `put` and `take`, or for a block, by an ObserverBlock.
 What has to be made ready where something observes is done by the module in which the thing happens, by `when_changed`;
@@ -32,6 +33,7 @@ __all__ = [
     "CREATION_HOOKS",
     "DEVICE_WORK",
     "NEW_NODES",
+    "PROGRAMS",
     "STEPS",
     "BackwardObserver",
     "CreationHook",
@@ -39,6 +41,7 @@ __all__ = [
     "NodeRecorder",
     "ObserverBlock",
     "Observers",
+    "ProgramRecorder",
     "StepObserver",
     "WorkRecorder",
 ]
@@ -293,6 +296,29 @@ class WorkRecorder(Protocol):
         """Note that all of the work has been put on its stream; not called where that has failed."""
 
 
+# Programs.
+
+
+class ProgramRecorder(Protocol):
+    """Sees the programs of compiled functions run: a profile."""
+
+    #: Returns the time.
+    clock: Callable[[], float]
+
+    def program_ran(
+        self, name: str, phase: str, began: float, parts: Sequence[tuple[str, float]], ended: float
+    ) -> None:
+        """Note that a program has run.
+
+        Args:
+            name: that of the compiled function.
+            phase: "forward" or "backward".
+            began: the time before.
+            parts: what it consists of, one after the other, and the time after each.
+            ended: the time after all.
+        """
+
+
 #: What records new nodes: `core/graph/creation.py`.
 NEW_NODES: Observers[NodeRecorder] = Observers("new_nodes")
 #: The creation hooks; they are called after the recorders: `core/graph/creation.py`.
@@ -303,3 +329,5 @@ BACKWARDS: Observers[BackwardObserver] = Observers("backward_passes")
 STEPS: Observers[Instrument] = Observers("steps")
 #: What records the work on devices: `core/arrays/device_work.py`.
 DEVICE_WORK: Observers[WorkRecorder] = Observers("device_work")
+#: What records runs of programs: `tracing/watching.py`.
+PROGRAMS: Observers[ProgramRecorder] = Observers("programs")

@@ -19,7 +19,7 @@ import numpy as np
 from ...core.arrays.device_functions import COMPILED_TYPES
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_share_device
-from ...core.arrays.values import as_array, as_like, empty_like, raw
+from ...core.arrays.values import as_array, as_like, empty_like, is_recorder, raw
 from ...core.ops.composites import composite
 from ...core.ops.trigonometric import tanh as tanh_
 from ...core.recording.kernels import FusedFormula, kernel
@@ -230,14 +230,16 @@ def _(g: Any, x: Any, out: Any) -> Array:
         return g * (out * np.where(rest > _LITTLE, rest, _sigmoid(-x)))
     # The same in place, which takes three quarters of the time for small arrays; and without an exponential, but for
     # results next to 1 (test_the_gradient_is_the_exact_derivative_far_out).
-    rest = ONE.get(out.dtype.char, 1) - out
+    one = ONE.get(out.dtype.char, 1)
+    rest = one - out
     flat = rest.ravel("K")
-    # A number, unless a program is recorded: it compares again in each run.
-    least = flat.item(flat.argmin()) if flat.size and type(flat) is np.ndarray else flat.min(initial=1)
-    if flat.size and not least > _LITTLE:
-        is_little = np.logical_not(rest > _LITTLE)
-        rest = as_array(rest)
-        rest[is_little] = logistic(-x[is_little])
+    # A program does not ask for a number, which would decide otherwise in later runs: it looks at each element.
+    if type(out) is not np.ndarray or (flat.size and not flat.item(flat.argmin()) > _LITTLE):
+        is_little, rest = np.logical_not(rest > _LITTLE), as_array(rest)
+        with np.errstate(over="ignore"):
+            np.exp(x, out=rest, where=is_little)
+        np.add(rest, one, out=rest, where=is_little)
+        np.reciprocal(rest, out=rest, where=is_little)
     rest *= out
     rest *= g
     return rest
@@ -1334,6 +1336,8 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
     bounds = MODERATE.get(x.dtype)
     if bounds is not None and x.size and x.__class__ is np.ndarray:
         largest, least_sum = bounds
+        if is_recorder(x):
+            return _recorded_exponentials(x, axis, largest, least_sum, empty)
         if x.max() <= largest:
             values = np.exp(x, out=empty_like(x))
             sums = sum_along(values, axis)
@@ -1344,6 +1348,20 @@ def exponentials(x: Any, axis: int, *, empty: bool = False) -> tuple[Any, Any]:
         maxima[maxima == -np.inf] = 0
     values = x - maxima
     np.exp(values, out=values)
+    return values, sum_along(values, axis)
+
+
+def _recorded_exponentials(x: Any, axis: int, largest: float, least_sum: float, empty: bool) -> tuple[Any, Any]:
+    """Return what `exponentials` does by steps that a program takes whatever the numbers are, with the same bits."""
+    with np.errstate(over="ignore"):  # infinite where they are computed once more
+        values = np.exp(x, out=empty_like(x))
+    is_moderate = np.logical_and(x.max() <= largest, sum_along(values, axis).min() >= least_sum)
+    is_far = np.logical_not(is_moderate)
+    maxima = np.maximum.reduce(x, axis=axis, keepdims=True, initial=-np.inf, where=is_far)
+    if empty:
+        maxima[maxima == -np.inf] = 0
+    np.subtract(x, maxima, out=values, where=is_far)
+    np.exp(values, out=values, where=is_far)
     return values, sum_along(values, axis)
 
 

@@ -116,6 +116,12 @@ class _Record:
         record.forward_pre_hooks, record.forward_hooks = self.forward_pre_hooks, self.forward_hooks
         return record
 
+    def has_layout(self, children: frozenset[str], parameters: list[str], persistent: set[str]) -> bool:
+        """Tell whether a module with this record has these children in a tree, and no forward hooks."""
+        if self.forward_pre_hooks is not None or self.forward_hooks is not None or self.children != children:
+            return False
+        return [*self.parameters] == parameters and self.persistent == persistent
+
     # The copies of a module that `copy.deepcopy` and `pickle` make have no hooks.
     def __getstate__(self) -> Any:
         return self.parameters, self.persistent, self.children, self.in_containers, self.differentiated
@@ -823,6 +829,36 @@ def static_entries(structure: TreeStructure) -> list[tuple[str, Any]]:
     """Return what a module has besides its children: attributes, as they are in the module, and forward hooks."""
     found: list[tuple[str, Any]] = structure.aux_data[1].entries
     return found
+
+
+class ModuleLayout(NamedTuple):
+    """What makes the structure of a module in a tree: one of the same class that has it differs in its parts alone.
+
+    Attributes:
+        attributes: the names of its attributes, in order.
+        record: which of them is what it knows of itself, an object with a method `has_layout`.
+        known: what that method is given.
+        parts: which of them are its children in the tree.
+        others: the rest, with their values.
+    """
+
+    attributes: tuple[str, ...]
+    record: str
+    known: tuple[frozenset[str], list[str], set[str]]
+    parts: tuple[str, ...]
+    others: dict[str, Any]
+
+
+def layout_of(structure: TreeStructure) -> ModuleLayout | None:
+    """Return the layout of the module that a structure has just been taken of; None where it has forward hooks."""
+    parts, static = structure.aux_data
+    record, module = static._record, static._module
+    if record.forward_pre_hooks is not None or record.forward_hooks is not None:
+        return None
+    known = record.children, [*record.parameters], {*record.persistent}
+    layout = ModuleLayout(tuple(vars(module)), _RECORD, known, parts, dict(static._entries))
+    is_whole = {*layout.attributes} == {_RECORD, *parts, *layout.others}
+    return layout if is_whole and vars(module)[_RECORD] is record else None
 
 
 def _unflatten_module(cls: type[Module], aux_data: Any, children: Sequence[Any]) -> Module:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...core.arrays.values import arange_like, as_like, is_device_array, zeros_like
+from ...core.arrays.values import (
+    arange_like,
+    as_array,
+    as_like,
+    is_device_array,
+    is_recorder,
+    recorded_whole,
+    zeros_like,
+)
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError, IndexRangeError
 from .arguments import constant, is_outside
@@ -95,6 +103,8 @@ def select(
         raise ArgumentError(f"{function} needs a weight of shape ({classes},), one for each class, not {weights.shape}")
     if labels.__class__ is not np.ndarray and is_device_array(labels):
         return _select_unseen(labels, classes, dtype, weights, ignore_index, reduction)
+    if is_recorder(labels):
+        return _select_recorded(function, as_like(labels, scores), classes, dtype, weights, ignore_index, reduction)
     given, ignored = labels, None
     if labels.size:
         lowest, highest = np.minimum.reduce(labels, axis=None), np.maximum.reduce(labels, axis=None)
@@ -116,6 +126,40 @@ def select(
     total = float(coefficient.sum()) if reduction == "mean" else 1.0
     scale = 1 / total if total else np.nan
     return Selection(labels, ignored, coefficient * scale, scale)
+
+
+def _weights_of(labels: Any, weights: Any) -> Any:
+    return weights[labels]
+
+
+def _select_recorded(
+    function: str, labels: Any, classes: int, dtype: Any, weights: Any, ignore_index: int, reduction: str
+) -> Selection:
+    """Return the Selection of labels that a program gets in each run: how many are ignored is no number of it."""
+    ignored = labels == ignore_index
+    labels = labels.copy()
+    labels[ignored] = 0
+    if labels.size:
+        lowest, highest = labels.min(), labels.max()
+        if lowest < 0 or highest >= classes:
+            raise _range_error(function, lowest if lowest < 0 else highest, classes, ignore_index)
+    if weights is not None:
+        # By an array that does not record, as of constant weights, NumPy would read the labels unnoticed.
+        picked = weights[labels] if is_recorder(weights) else recorded_whole(_weights_of, labels, weights)
+        factors = picked.astype(dtype)
+        factors[ignored] = 0
+    else:
+        # Of 64 bits, so that their sum is how many there are.
+        factors = np.multiply(np.logical_not(ignored), 1.0)
+    if reduction != "mean":
+        return Selection(labels, ignored, 1.0 if weights is None else factors, 1.0)
+    total = as_array(factors.sum()).astype(np.float64)
+    scale = np.zeros_like(total)
+    scale += np.nan
+    np.divide(1.0, total, out=scale, where=total != 0)
+    # As a number of Python is, where it meets an array.
+    coefficient = scale.astype(dtype)
+    return Selection(labels, ignored, coefficient if weights is None else factors * coefficient, scale)
 
 
 @np.errstate(divide="ignore")  # where all labels are ignored: the losses are 0, and 0 times infinity is NaN
@@ -140,7 +184,7 @@ def _select_unseen(labels: Any, classes: int, dtype: Any, weights: Any, ignore_i
 
 def in_dtype(scale: Array, dtype: Any) -> Any:
     """Return a number as it is, and one in an array as an array of a dtype, so that products with it are of that."""
-    return scale.astype(dtype) if is_device_array(scale) else scale
+    return scale.astype(dtype) if is_device_array(scale) or is_recorder(scale) else scale
 
 
 def label_index(labels: Array) -> tuple[Any, ...]:

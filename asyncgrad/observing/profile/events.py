@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from ...core.graph.node import MAIN_THREAD
 from ...core.recording.plan import Plan
 from .costs import backward_flops, bytes_of, forward_flops, operand_specs
-from .recording import BEGIN, PLAIN_CALL, BackwardRecord, ForwardCall, NodeFacts, NodeRun, Recorder, Spec
+from .recording import (
+    BEGIN,
+    PLAIN_CALL,
+    BackwardRecord,
+    ForwardCall,
+    NodeFacts,
+    NodeRun,
+    ProgramRun,
+    Recorder,
+    Spec,
+)
 
 if TYPE_CHECKING:
     from .device_work import DeviceSpan, Work
@@ -26,7 +36,8 @@ class ProfileEvent(NamedTuple):
     """One forward call, or one run of a node in a backward. Times are in nanoseconds of a clock that never goes back.
 
     Attributes:
-        kind: "forward" or "backward".
+        kind: "forward" or "backward"; "program" for a run of the program of a compiled function, and "part" for a
+            kernel or another part of it, which is within it.
         name: of the node, as in MultiplyBackward; of the function, for a forward call.
         sequence_nr: of the node, and so of the forward call that made it; None for the node of a leaf.
         node_id: tells the node from all others that lived at the same time.
@@ -64,6 +75,7 @@ class ProfileEvent(NamedTuple):
         device_time: the nanoseconds that it took the device: without the waits of a node that suspends.
         kernels: how many kernels were launched, as far as the device counts them; None where it does not.
         waited_for: what its body has waited for that has a name, as in `limit 'solver', 3 before it`.
+        program: the name of the compiled function whose program has run; None for all else.
 
     Example:
         >>> import numpy as np, asyncgrad as ag
@@ -109,6 +121,7 @@ class ProfileEvent(NamedTuple):
     device_time: int | None = None
     kernels: int | None = None
     waited_for: tuple[str, ...] = ()
+    program: str | None = None
 
     @property
     def duration(self) -> int | None:
@@ -213,6 +226,7 @@ class _Reader:
         ]
         for backward in self._backwards:
             entries += self._backward_entries(backward)
+        entries += [(self._program_event(run), 0, 0, ()) for run in list(self._recorder.programs)]
         entries.sort(key=lambda entry: _order(entry[0]))
         index_of = {(entry[0].graph_task_id, entry[1]): index for index, entry in enumerate(entries) if entry[1]}
         events = tuple(entry[0] for entry in entries)
@@ -334,6 +348,35 @@ class _Reader:
             reentrant_depth=0,
             forward_sequence_nr=-facts.key,
             line=self._line(call.code, call.instruction),
+        )
+
+    def _program_event(self, run: ProgramRun) -> ProfileEvent:
+        return ProfileEvent(
+            kind="program" if run.is_whole else "part",
+            name=run.name,
+            sequence_nr=None,
+            node_id=0,
+            **_shapes((), ()),
+            flops=None,
+            bytes=None,
+            ready=None,
+            began=_ns(run.began),
+            suspended=(),
+            resumed=(),
+            ended=_ns(run.ended),
+            status="done",
+            **self._where(run.thread, run.began),
+            worker=None,
+            worker_began=None,
+            worker_ended=None,
+            device="cpu",
+            stream=None,
+            graph_task_id=None,
+            parent_graph_task_id=None,
+            reentrant_depth=0,
+            forward_sequence_nr=None,
+            line=None,
+            program=run.program,
         )
 
     def _where(self, thread: int, time: float) -> dict[str, Any]:

@@ -40,6 +40,7 @@ __all__ = [
     "NodeFacts",
     "NodeRun",
     "PLAIN_CALL",
+    "ProgramRun",
     "Recorder",
     "Spec",
     "WorkerRun",
@@ -94,6 +95,19 @@ class WorkerRun(NamedTuple):
     thread: int | str
     began: float
     ended: float
+
+
+class ProgramRun(NamedTuple):
+    """A run of the program of a compiled function, or a part of one."""
+
+    #: That of the function.
+    program: str
+    #: What has run.
+    name: str
+    thread: int
+    began: float
+    ended: float
+    is_whole: bool
 
 
 @final
@@ -268,6 +282,7 @@ class Recorder:
         "older_nodes",
         "own_files",
         "plain_calls",
+        "programs",
         "threads",
         "work",
     )
@@ -294,6 +309,8 @@ class Recorder:
         #: (time, id of the AccumulateGrad, spec) for each leaf that was used for the first time.
         self.leaves: list[tuple[float, int, Spec]] = []
         self.backwards: list[BackwardRecord] = []
+        #: Runs of programs, each after its parts.
+        self.programs: list[ProgramRun] = []
         #: (time, thread, name of the event loop that runs in it from then on).
         self.loops: list[tuple[float, int, str]] = []
         self.threads: dict[int, str] = {}
@@ -379,6 +396,20 @@ class Recorder:
         record = BackwardRecord(graph_task, self.clock())
         self.backwards.append(record)
         return _RecordedBackward(self, record)
+
+    def program_ran(
+        self, name: str, phase: str, began: float, parts: Sequence[tuple[str, float]], ended: float
+    ) -> None:
+        """Note that a program has run: see ProgramRecorder."""
+        if not self.is_open:
+            return
+        self.note_thread()
+        thread, begin = get_ident(), began
+        found = []
+        for what, end in parts:
+            found.append(ProgramRun(name, what, thread, begin, end, False))
+            begin = end
+        self.programs.extend([*found, ProgramRun(name, f"{phase} of {name}", thread, began, ended, True)])
 
     def note_thread(self) -> None:
         """Note the name of this thread, and of the loop that runs in it."""

@@ -3,7 +3,8 @@
 The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Work is a complete slice
 (X) in the lane of its thread, and of its stream where it has one; a node that waits is an async slice (b, n, e) beside
 the lanes; arrows are flows (s, f), and counters are C. A stream of a device whose work was timed has a lane with what
-the device did there, and when, and an arrow leads to each slice from its launch on the host.
+the device did there, and when, and an arrow leads to each slice from its launch on the host. The programs of a compiled
+function have a lane, in which the parts of a run lie within it.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class _Trace:
         for index, event in enumerate(self._record.events):
             if event.kind == "forward":
                 found.append(self._forward(event))
+            elif event.program is not None:
+                found.append(self._program(event))
             else:
                 found += self._backward(index, event)
         for number, span in enumerate(self._record.device_spans):
@@ -117,6 +120,14 @@ class _Trace:
             began, duration = event.ended - _MARK, _microseconds(_MARK)
         lane = self._lane(event)
         return self._event("X", event.name, began, lane, dur=duration, cat="forward", args=_arguments(event))
+
+    def _program(self, event: ProfileEvent) -> dict[str, Any]:
+        """Return the slice of a program, or of a part of one, in the lane that its programs have in a thread."""
+        assert event.began is not None
+        assert event.ended is not None
+        lane = self._lanes.number(f"program of {event.program} #{event.thread_id}")
+        duration = _microseconds(event.ended - event.began)
+        return self._event("X", event.name, event.began, lane, dur=duration, cat=event.kind, args=_arguments(event))
 
     def _backward(self, index: int, event: ProfileEvent) -> Iterator[dict[str, Any]]:
         lane, arguments = self._lane(event), _arguments(event)

@@ -93,7 +93,7 @@ def _within(
 
 def _attributes(box: Box, hottest: int) -> str:
     title = box.title + (f" × {box.count:,}" if box.count > 1 and box.kind != "rest" else "")
-    fill, line = _ASYNC if "async" in box.marks else _COLOURS[box.kind]
+    fill, line = _ASYNC if {"async", "opaque"} & {*box.marks} else _COLOURS[box.kind]
     found = {"label": _quoted("\n".join([title, *box.lines])), "fillcolor": f'"{fill}"', "color": f'"{line}"'}
     if box.nanoseconds is not None and hottest:
         fill = heat(box.nanoseconds / hottest)

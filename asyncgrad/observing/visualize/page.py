@@ -25,6 +25,7 @@ def page_text(picture: Picture) -> str:
     hottest = max((box.nanoseconds or 0 for box in picture.boxes), default=0)
     data = {
         "timed": picture.is_timed and hottest > 0,
+        "program": picture.is_program,
         "boxes": [_box(box, hottest) for box in picture.boxes],
         "frames": [
             {

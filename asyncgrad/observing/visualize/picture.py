@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 from ...core.graph.facts import (
     byte_text,
@@ -30,7 +30,18 @@ if TYPE_CHECKING:
 
     from ...core.graph.node import Node
 
-__all__ = ["Arrow", "Box", "Frame", "Picture", "TimedEvent", "draw"]
+__all__ = [
+    "Arrow",
+    "Box",
+    "Frame",
+    "HasPicture",
+    "Picture",
+    "TimedEvent",
+    "common_frame",
+    "draw",
+    "leads_to_next",
+    "merged_name",
+]
 
 
 class TimedEvent(Protocol):
@@ -68,7 +79,7 @@ class Box:
         count: how many nodes it stands for.
         lines: what is written below the title.
         details: more about it, as pairs of text.
-        marks: what is special: "async", "hook", "released".
+        marks: what is special: "async", "hook", "released"; "opaque" for a step that Python calls.
         saved: the bytes that these nodes save.
         nanoseconds: how long they ran in a profile; None where it has none of them.
         frame: the innermost frame that it is in; None for the whole picture.
@@ -146,17 +157,27 @@ class Picture:
         frames: the frames, outer ones first.
         arrows: the edges between boxes.
         is_timed: whether a profile gave the nodes times.
+        is_program: whether it is that of a program, whose boxes are steps and arguments.
     """
 
-    __slots__ = ("arrows", "boxes", "caption", "frames", "is_timed", "title")
+    __slots__ = ("arrows", "boxes", "caption", "frames", "is_program", "is_timed", "title")
 
-    def __init__(self, title: str, is_timed: bool) -> None:
+    def __init__(self, title: str, is_timed: bool, *, is_program: bool = False) -> None:
         self.title: str = title
         self.caption: str = ""
         self.boxes: list[Box] = []
         self.frames: list[Frame] = []
         self.arrows: list[Arrow] = []
         self.is_timed: bool = is_timed
+        self.is_program: bool = is_program
+
+
+@runtime_checkable
+class HasPicture(Protocol):
+    """What has a picture of its own, which is of no graph: a compiled function, and what `ag.jit.explain` returns."""
+
+    def _picture(self, *, folded: bool, most: int) -> Picture:
+        """Return the picture: see `draw`."""
 
 
 def draw(
@@ -295,7 +316,7 @@ class _Drawing:
                 drawn = [self.box_of[user] for user, _ in users[leaf] if user in self.box_of]
                 if len(shown) >= most or (users[leaf] and not drawn):
                     continue
-                box = shown[place] = Box(f"leaf{number}", "leaf", "leaf", _common_frame([each.frame for each in drawn]))
+                box = shown[place] = Box(f"leaf{number}", "leaf", "leaf", common_frame([each.frame for each in drawn]))
                 self.picture.boxes.append(box)
                 self.leaves_of[box.key] = []
             self.leaves_of[box.key].append(leaf.variable)
@@ -338,18 +359,8 @@ class _Drawing:
 
     def _is_next(self, source: int, target: int) -> bool:
         """Tell whether an edge leads from one repeat of a part to another."""
-        one, other = self.frame_of[self.shown_as[source]], self.frame_of[self.shown_as[target]]
-        if one is None or other is None:
-            return False
-        for frame, its in zip(one.around(), other.around(), strict=False):
-            if frame is not its:
-                return False
-            group = frame.group
-            if group.repeat_of(source) != group.repeat_of(target):
-                return True
-            shift = group.repeat_of(source) * group.period
-            source, target = source - shift, target - shift
-        return False
+        frames = self.frame_of[self.shown_as[source]], self.frame_of[self.shown_as[target]]
+        return leads_to_next(*frames, source, target)
 
     # What the boxes say.
 
@@ -370,6 +381,28 @@ class _Drawing:
                 facts[box.key].write(box, len(devices) > 1)
             elif box.kind == "leaf":
                 _write_leaf(box, self.leaves_of[box.key], names, len(devices) > 1)
+
+
+def leads_to_next(one: Frame | None, other: Frame | None, source: int, target: int) -> bool:
+    """Tell whether an edge leads from one repeat of a part to another.
+
+    Args:
+        one: the innermost frame of what it leaves.
+        other: that of what it enters.
+        source: the index of what it leaves.
+        target: that of what it enters.
+    """
+    if one is None or other is None:
+        return False
+    for frame, its in zip(one.around(), other.around(), strict=False):
+        if frame is not its:
+            return False
+        group = frame.group
+        if group.repeat_of(source) != group.repeat_of(target):
+            return True
+        shift = group.repeat_of(source) * group.period
+        source, target = source - shift, target - shift
+    return False
 
 
 def _shape_key(node: Node) -> Any:
@@ -520,7 +553,7 @@ def _leaves_text(count: int) -> str:
     return number_text(count, "leaf", "leaves")
 
 
-def _common_frame(frames: Sequence[Frame | None]) -> Frame | None:
+def common_frame(frames: Sequence[Frame | None]) -> Frame | None:
     """Return the innermost frame that is around all of these."""
     common: list[Frame] | None = None
     for frame in frames:

@@ -15,7 +15,7 @@ from ...errors import ArgumentError, ArgumentTypeError
 from .dot import dot_text, layout_cost
 from .drawing import Drawing
 from .page import page_text
-from .picture import draw
+from .picture import HasPicture, draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,8 @@ def visualize(
     drawn as released.
 
     Args:
-        t: a tensor, a Node, a GradientEdge, or a tree of them.
+        t: a tensor, a Node, a GradientEdge, or a tree of them. Or a compiled function, a training step, or what
+            `ag.jit.explain` returns: then the program is drawn, with its kernels, and what Python calls between them.
         path: the file to write. None returns the text, a `str` that a notebook shows as the picture.
         format: "svg"; "dot", which needs no package; "html", a page to zoom, fold and search in a browser, which needs
             none either and fetches nothing; or "png", "pdf" and other formats of Graphviz, which need a path. None is
@@ -95,7 +96,8 @@ def visualize(
     Raises:
         RequiresGradError: a tensor has no graph.
         ArgumentTypeError: `t`, `params` or another argument is something else.
-        ArgumentError: there is no such format, or the suffix of the path is that of another one.
+        ArgumentError: there is no such format, or the suffix of the path is that of another one; or a compiled function
+            has no program yet.
         ModuleNotFoundError: the format needs the package graphviz.
         FileNotFoundError: the format needs Graphviz's program `dot`; or there is no such folder.
         OSError: the file cannot be written.
@@ -111,16 +113,34 @@ def visualize(
     file = None if path is None else _file(path)
     chosen = _format(format, file)
     limit = whole_number(limit, "limit", 1)
+    if isinstance(t, HasPicture):
+        _refuse_options(params, profile)
+        draws = functools.partial(t._picture, folded=truth(fold, "fold"))
+        return _made(draws, file, chosen, limit, format is not None)
     roots = roots_of(t, "ag.visualize")
     title = ", ".join(root.name for root in roots[:3]) + (f", … {len(roots) - 3} more" if len(roots) > 3 else "")
     names = names_of_leaves(params)
     draws = functools.partial(draw, nodes_below(roots), title, names, profile, folded=truth(fold, "fold"))
+    return _made(draws, file, chosen, limit, format is not None)
+
+
+def _refuse_options(params: Any, profile: Any) -> None:
+    """Raise if there are options that are of graphs."""
+    if params is not None or profile is not None:
+        raise ArgumentError(
+            "a compiled function has no leaves to be named by params=, and no nodes to be coloured by profile=: "
+            "leave them out; prof.export_chrome_trace(path) shows its programs in a lane of their own"
+        )
+
+
+def _made(draws: Callable[..., Picture], file: Path | None, chosen: str, limit: int, is_asked: bool) -> Drawing | Path:
+    """Return the drawing, or the file to which it is written, of a picture of at most so many boxes."""
     picture = draws(most=limit) if chosen in ("dot", "html") else _simple(draws, limit)
     if file is not None:
         content = _content(picture, chosen)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
-    return _drawing(picture, chosen, format is not None)
+    return _drawing(picture, chosen, is_asked)
 
 
 def _drawing(picture: Picture, chosen: str, is_asked: bool) -> Drawing:

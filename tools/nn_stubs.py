@@ -17,7 +17,7 @@ __all__ = ["STUB", "stub", "write"]
 STUB = pathlib.Path(__file__).parent.parent / "asyncgrad" / "nn" / "__init__.pyi"
 
 _ARRAYS = {
-    *("attn_mask", "bias", "indices", "input", "key", "labels", "logits", "pos_weight", "query", "target", "value"),
+    *("attn_mask", "bias", "indices", "input", "key", "labels", "pos_weight", "query", "target", "value"),
     *("anchor", "input1", "input2", "negative", "positive", "var", "weight", "x", "x1", "x2"),
 }
 #: The types of parameters that the functions themselves say less of.
@@ -40,6 +40,7 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from ..core.arrays.array_like import Lengths, NewLengths
 from ..numpy import TensorLike

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrays.values import zeros_like
 from ..core.settings.arguments import truth
 from ..core.tree.structure import Tree
-from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
+from .elementwise import ElementwiseOptimizer, Update, as_scalars, is_slow_mean, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_betas, check_range
 
@@ -63,7 +63,7 @@ class _AdamFamily(ElementwiseOptimizer):
         l2 = group["weight_decay"] if adds_decay else 0.0
         shrink = 1.0 - group["lr"] * group["weight_decay"] if shrinks else 1.0
         numbers = _fused_numbers(l2, shrink, *group["betas"], step, group["eps"], group["lr"])
-        formula = _fused_formula(bool(l2), shrinks, amsgrad)
+        formula = _fused_formula(bool(l2), shrinks, amsgrad, is_slow_mean(group["betas"][0]))
         return FusedUpdate(formula, (param, *arrays.values(), grad), 1 + len(names), numbers, {"step": step, **arrays})
 
     def _new_state(self, param: Any, group: Group) -> dict[str, Any]:
@@ -75,11 +75,13 @@ class _AdamFamily(ElementwiseOptimizer):
         beta1, beta2 = group["betas"]
         scratch = self._scratch(like.real if is_complex else like, 2)
         adds_decay, shrinks = _decay_kinds(group)
-        l2, shrink, share1, decay2, share2, eps = as_scalars(
+        is_slow = is_slow_mean(beta1)
+        l2, shrink, share1, decay1, decay2, share2, eps = as_scalars(
             like,
             group["weight_decay"],
             1 - group["lr"] * group["weight_decay"],
             1 - beta1,
+            beta1,
             beta2,
             1 - beta2,
             group["eps"],
@@ -100,7 +102,11 @@ class _AdamFamily(ElementwiseOptimizer):
             elif shrinks:
                 multiply(param, shrink, param)
             # mean = beta1 * mean + (1 - beta1) * grad
-            add(mean, multiply(subtract(grad, mean, buffer), share1, buffer), mean)
+            difference = subtract(grad, mean, buffer)
+            if is_slow:
+                add(mean, multiply(difference, share1, buffer), mean)
+            else:
+                subtract(grad, multiply(difference, decay1, buffer), mean)
             # square = beta2 * square + (1 - beta2) * grad ** 2
             multiply(square, decay2, square)
             add(square, multiply(multiply(grad, grad, buffer), share2, buffer), square)
@@ -142,12 +148,15 @@ def _fused_numbers(
 ) -> tuple[float, ...]:
     """Return what the formula takes beside arrays, which all parameters have in common."""
     root, rate = math.sqrt(1 - beta2**step), lr / (1 - beta1**step)
-    return l2, shrink, 1 - beta1, beta2, 1 - beta2, root, eps, rate
+    return l2, shrink, 1 - beta1 if is_slow_mean(beta1) else beta1, beta2, 1 - beta2, root, eps, rate
 
 
 @cache
-def _fused_formula(has_l2: bool, shrinks: bool, amsgrad: bool) -> Callable[..., tuple[Any, ...]]:
+def _fused_formula(has_l2: bool, shrinks: bool, amsgrad: bool, is_slow: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the update of one parameter as elementwise operations, in the order of `_updater`."""
+
+    def averaged(mean: Any, grad: Any, share: float) -> Any:
+        return mean + (grad - mean) * share if is_slow else grad - (grad - mean) * share
 
     def moved(param: Any, shrink: float, mean: Any, square: Any, root: float, eps: float, rate: float) -> Any:
         if shrinks:
@@ -170,7 +179,7 @@ def _fused_formula(has_l2: bool, shrinks: bool, amsgrad: bool) -> Callable[..., 
     ) -> tuple[Any, ...]:
         if has_l2:
             grad = param * l2 + grad
-        mean = mean + (grad - mean) * share
+        mean = averaged(mean, grad, share)
         square = square * beta2 + grad * grad * square_share
         return moved(param, shrink, mean, square, root, eps, rate), mean, square
 
@@ -191,7 +200,7 @@ def _fused_formula(has_l2: bool, shrinks: bool, amsgrad: bool) -> Callable[..., 
     ) -> tuple[Any, ...]:
         if has_l2:
             grad = param * l2 + grad
-        mean = mean + (grad - mean) * share
+        mean = averaged(mean, grad, share)
         square = square * beta2 + grad * grad * square_share
         largest = np.maximum(largest, square)
         return moved(param, shrink, mean, largest, root, eps, rate), mean, square, largest

@@ -30,8 +30,8 @@ def clip_grad_norm(parameters: Tree, max_norm: float, norm_type: float = 2.0, er
         parameters: tensors that require grad, as an iterable or a tree: their `.grad` are clipped. Or a tree of
             gradients, such as `ag.func.grad` returns, with None where there is none.
         max_norm: the largest norm; `math.inf` to know the norm and clip nothing.
-        norm_type: the p of the p-norm; `math.inf` for the largest absolute value, and 0 for the number of gradients
-            that are not zero.
+        norm_type: the p of the p-norm; `math.inf` for the largest absolute value, `-math.inf` for the smallest, and 0
+            for the number of gradients that are not zero.
         error_if_nonfinite: raise if the norm is infinite or NaN. Otherwise the gradients become NaN or 0.
 
     Returns:
@@ -122,7 +122,7 @@ def norm_and_scale(arrays: Sequence[Any], max_norm: float) -> tuple[float, float
 
 def _joint_norm(arrays: list[Any], order: float) -> tuple[list[float], float]:
     """Return the norm of each array, and that of all together; what is infinite or NaN, the caller tells of."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         norms = _norms(arrays, order)
         return norms, _norm(np.array(norms, float), order) if norms else 0.0
 
@@ -224,9 +224,9 @@ def _as_list(given: Any) -> Any:
 
 
 def _norm_type(norm_type: Any) -> float:
-    if norm_type == math.inf or norm_type == "inf":
-        return math.inf
-    return number(norm_type, "norm_type", 0)
+    if norm_type in (math.inf, -math.inf, "inf", "-inf"):
+        return float(norm_type)
+    return number(norm_type, "norm_type")
 
 
 def _norms(arrays: list[Any], order: float) -> list[float]:
@@ -254,8 +254,10 @@ def _norm(array: Any, order: float) -> float:
         return 0.0
     if order == math.inf:
         return float(abs(array).max())
+    if order == -math.inf:
+        return float(abs(array).min())
     if order == 0.0:
-        return float(np.count_nonzero(array)) if np.isfinite(array).all() else math.nan
+        return float(np.count_nonzero(array))
     if order == 2.0:
         flat = array.reshape(-1)
         return _norm_of_square(flat, float(np.vdot(flat, flat).real))

@@ -25,7 +25,7 @@ from ..errors import ArgumentError, OverlappingStepsError
 from .fused import FusedSteps, FusedUpdate
 from .optimizer import Entries, Group, Optimizer, Steps
 
-__all__ = ["ElementwiseOptimizer", "NewValues", "Scratch", "Update", "as_scalars", "real_view"]
+__all__ = ["ElementwiseOptimizer", "NewValues", "Scratch", "Update", "as_scalars", "is_slow_mean", "real_view"]
 
 #: Returns for each parameter the array and the state to update; takes also the states of those that have none.
 Places = Callable[[Entries, dict[Tensor, dict[str, Any]]], Iterable[tuple[Any, dict[str, Any]]]]
@@ -65,6 +65,14 @@ def as_scalars(like: Any, *numbers: float) -> tuple[Any, ...]:
         return numbers
     dtype = like.dtype if like.dtype.kind != "c" else like.real.dtype
     return tuple([np.asarray(number, dtype) for number in numbers])
+
+
+def is_slow_mean(decay: float) -> bool:
+    """Return whether a decaying mean is nearer to the one before than to what is new.
+
+    It is computed from the nearer of the two, as by torch.lerp: with a decay of 0 it is exactly what is new.
+    """
+    return 1 - decay < 0.5
 
 
 def real_view(array: Any) -> Any:

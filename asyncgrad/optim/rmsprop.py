@@ -11,7 +11,7 @@ import numpy as np
 from ..core.arrays.values import zeros_like
 from ..core.settings.arguments import truth
 from ..core.tree.structure import Tree
-from .elementwise import ElementwiseOptimizer, Update, as_scalars, real_view
+from .elementwise import ElementwiseOptimizer, Update, as_scalars, is_slow_mean, real_view
 from .fused import FusedUpdate
 from .optimizer import Group, check_range
 
@@ -82,6 +82,7 @@ class RMSprop(ElementwiseOptimizer):
     def _updater(self, like: Any, group: Group) -> Update:
         is_complex, centered = like.dtype.kind == "c", group["centered"]
         momentum, has_l2 = bool(group["momentum"]), bool(group["weight_decay"])
+        is_slow = is_slow_mean(group["alpha"])
         scratch = self._scratch(like.real if is_complex else like, 2)
         l2, decay, share, eps, factor, lr = as_scalars(
             like,
@@ -108,7 +109,11 @@ class RMSprop(ElementwiseOptimizer):
             add(square, multiply(multiply(grad, grad, buffer), share, buffer), square)
             if centered:
                 mean = others.pop()
-                add(mean, multiply(subtract(grad, mean, buffer), share, buffer), mean)
+                difference = subtract(grad, mean, buffer)
+                if is_slow:
+                    add(mean, multiply(difference, share, buffer), mean)
+                else:
+                    subtract(grad, multiply(difference, decay, buffer), mean)
                 sqrt(subtract(square, multiply(mean, mean, buffer), buffer), buffer)
             else:
                 sqrt(square, buffer)
@@ -130,7 +135,8 @@ class RMSprop(ElementwiseOptimizer):
         arrays = {name: state[name] if state else np.zeros_like(param) for name in names}
         decay = group["alpha"]
         numbers = (group["weight_decay"], decay, 1 - decay, group["eps"], group["momentum"], group["lr"])
-        formula = _fused_formula(bool(group["weight_decay"]), bool(group["momentum"]), bool(group["centered"]))
+        is_slow = is_slow_mean(decay)
+        formula = _fused_formula(bool(group["weight_decay"]), bool(group["momentum"]), bool(group["centered"]), is_slow)
         new_state = {"step": state.get("step", 0) + 1, **arrays}
         return FusedUpdate(formula, (param, *arrays.values(), grad), 1 + len(names), numbers, new_state)
 
@@ -145,9 +151,9 @@ def _state_names(group: Group) -> list[str]:
 
 
 @cache
-def _fused_formula(has_l2: bool, has_momentum: bool, centered: bool) -> Callable[..., tuple[Any, ...]]:
+def _fused_formula(has_l2: bool, has_momentum: bool, centered: bool, is_slow: bool) -> Callable[..., tuple[Any, ...]]:
     """Return the update of one parameter as elementwise operations, in the order of `_updater`."""
-    return _centered_formula(has_l2, has_momentum) if centered else _plain_formula(has_l2, has_momentum)
+    return _centered_formula(has_l2, has_momentum, is_slow) if centered else _plain_formula(has_l2, has_momentum)
 
 
 def _plain_formula(has_l2: bool, has_momentum: bool) -> Callable[..., tuple[Any, ...]]:
@@ -180,7 +186,10 @@ def _plain_formula(has_l2: bool, has_momentum: bool) -> Callable[..., tuple[Any,
     return with_momentum if has_momentum else plain
 
 
-def _centered_formula(has_l2: bool, has_momentum: bool) -> Callable[..., tuple[Any, ...]]:
+def _centered_formula(has_l2: bool, has_momentum: bool, is_slow: bool) -> Callable[..., tuple[Any, ...]]:
+    def averaged(mean: Any, grad: Any, decay: float, share: float) -> Any:
+        return mean + (grad - mean) * share if is_slow else grad - (grad - mean) * decay
+
     def with_mean(
         param: Any,
         square: Any,
@@ -196,7 +205,7 @@ def _centered_formula(has_l2: bool, has_momentum: bool) -> Callable[..., tuple[A
         if has_l2:
             grad = param * l2 + grad
         square = square * decay + grad * grad * share
-        mean = mean + (grad - mean) * share
+        mean = averaged(mean, grad, decay, share)
         return param - grad / (np.sqrt(square - mean * mean) + eps) * lr, square, mean
 
     def with_both(
@@ -215,7 +224,7 @@ def _centered_formula(has_l2: bool, has_momentum: bool) -> Callable[..., tuple[A
         if has_l2:
             grad = param * l2 + grad
         square = square * decay + grad * grad * share
-        mean = mean + (grad - mean) * share
+        mean = averaged(mean, grad, decay, share)
         direction = direction * factor + grad / (np.sqrt(square - mean * mean) + eps)
         return param - direction * lr, square, direction, mean
 

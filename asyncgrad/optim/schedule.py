@@ -264,7 +264,7 @@ class ConstantLR(Schedule):
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
-        self.factor: float = number(factor, "factor", 0)
+        self.factor: float = _share(factor, "factor")
         self.total_iters: int = whole_number(total_iters, "total_iters", 0)
         super().__init__(optimizer, last_epoch)
 
@@ -296,8 +296,10 @@ class LinearLR(Schedule):
         total_iters: int = 5,
         last_epoch: int = -1,
     ) -> None:
-        self.start_factor: float = number(start_factor, "start_factor", 0)
-        self.end_factor: float = number(end_factor, "end_factor", 0)
+        self.start_factor: float = _share(start_factor, "start_factor")
+        self.end_factor: float = _share(end_factor, "end_factor")
+        if not self.start_factor:
+            raise ArgumentError("start_factor must be above 0: a rate of 0 would stay so")
         self.total_iters: int = whole_number(total_iters, "total_iters", 1)
         super().__init__(optimizer, last_epoch)
 
@@ -465,14 +467,7 @@ class CyclicLR(Schedule):
         if scale_mode not in ("cycle", "iterations"):
             raise ArgumentError(f"scale_mode must be 'cycle' or 'iterations', not {scale_mode!r}")
         self._scale_fn = scale_fn
-        self._momentums: list[tuple[float, float]] | None = None
-        if truth(cycle_momentum, "cycle_momentum"):
-            if not {"momentum", "betas"} & optimizer.defaults.keys():
-                raise ArgumentError(
-                    f"{type(optimizer).__name__} has no momentum and no betas to cycle: pass cycle_momentum=False"
-                )
-            least = _for_each_group(optimizer, base_momentum, "base_momentum")
-            self._momentums = list(zip(least, _for_each_group(optimizer, max_momentum, "max_momentum"), strict=True))
+        self._momentums = _cycled_momentums(optimizer, cycle_momentum, base_momentum, max_momentum)
         self._lowest = lowest
         if last_epoch == -1:
             for group, rate in zip(optimizer.param_groups, lowest, strict=True):
@@ -492,10 +487,7 @@ class CyclicLR(Schedule):
         if self._momentums is None:
             return found
         low, high = self._momentums[min(group, len(self._momentums) - 1)]
-        momentum = high - (high - low) * self._height(epoch)
-        if "betas" in self.optimizer.defaults:
-            return {**found, "betas": (momentum, *self.optimizer.param_groups[group]["betas"][1:])}
-        return {**found, "momentum": momentum}
+        return {**found, **_with_momentum(self.optimizer, group, high - (high - low) * self._height(epoch))}
 
     def _height(self, epoch: int) -> float:
         """Return how far the rate is above its lowest value, as a share of the height of the first cycle."""
@@ -521,13 +513,30 @@ class OneCycleLR(Schedule):
         steps_per_epoch: the number of steps in each of them.
         pct_start: the share of the cycle in which the rate rises.
         anneal_strategy: "cos" or "linear".
+        cycle_momentum: let the momentum, or the first of the "betas", fall while the rate rises, and rise while it
+            falls.
+        base_momentum: the lowest momentum, or one for each group.
+        max_momentum: the highest momentum, at which it begins, or one for each group.
         div_factor: the first rate is `max_lr / div_factor`.
         final_div_factor: the last rate is the first divided by it.
         three_phase: fall to the first rate in as many steps as the rate has risen in, and from there to the last one.
         last_epoch: as for `Schedule`.
 
-    Source: torch.optim.lr_scheduler.OneCycleLR with `cycle_momentum=False`; L. Smith and N. Topin,
-    "Super-convergence" (2017).
+    Raises:
+        ArgumentError: an option is out of range, or the optimizer has no momentum to cycle.
+
+    Source: torch.optim.lr_scheduler.OneCycleLR; L. Smith and N. Topin, "Super-convergence" (2017).
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0, momentum=0.9)
+        >>> schedule = optim.schedule.OneCycleLR(optimizer, 1.0, total_steps=10, anneal_strategy="linear")
+        >>> for _ in range(2):
+        ...     schedule.step()
+        >>> group = optimizer.param_groups[0]
+        >>> round(group["lr"], 3), round(group["momentum"], 3)
+        (1.0, 0.85)
     """
 
     def __init__(
@@ -539,7 +548,9 @@ class OneCycleLR(Schedule):
         steps_per_epoch: int | None = None,
         pct_start: float = 0.3,
         anneal_strategy: str = "cos",
-        *,
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.85,
+        max_momentum: float | Sequence[float] = 0.95,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
         three_phase: bool = False,
@@ -550,7 +561,7 @@ class OneCycleLR(Schedule):
             if epochs is None or steps_per_epoch is None:
                 raise ArgumentError("OneCycleLR needs total_steps, or both epochs and steps_per_epoch")
             total_steps = whole_number(epochs, "epochs", 1) * whole_number(steps_per_epoch, "steps_per_epoch", 1)
-        self.total_steps: int = whole_number(total_steps, "total_steps", 2)
+        self.total_steps: int = whole_number(total_steps, "total_steps", 1)
         if not 0 <= number(pct_start, "pct_start") <= 1:
             raise ArgumentError(f"pct_start must be a share from 0 to 1, not {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
@@ -563,6 +574,11 @@ class OneCycleLR(Schedule):
         self._bends: list[float] = [top, self.total_steps - 1]
         if truth(three_phase, "three_phase"):
             self._bends.insert(1, 2 * top)
+        self._momentums = _cycled_momentums(optimizer, cycle_momentum, base_momentum, max_momentum)
+        if last_epoch == -1:
+            # Schedules that are combined with this one begin with its first rate, as in PyTorch.
+            for group, highest in zip(optimizer.param_groups, self.max_lrs, strict=True):
+                group["initial_lr"] = highest / self._divisor
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
@@ -575,11 +591,24 @@ class OneCycleLR(Schedule):
             raise ArgumentError(f"the cycle has {self.total_steps} steps, and step() was called {epoch} times")
         highest = self.max_lrs[min(group, len(self.max_lrs) - 1)]
         first = highest / self._divisor
-        rates = [first, highest, *([first] if len(self._bends) == 3 else []), first / self._final_divisor]
+        middle = [first] if len(self._bends) == 3 else []
+        return self._between([first, highest, *middle, first / self._final_divisor], epoch)
+
+    def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
+        """Return the rate, and the momentum or the betas where they cycle."""
+        found: Group = {"lr": self.rate(base_lr, epoch, group)}
+        if self._momentums is None:
+            return found
+        low, high = self._momentums[min(group, len(self._momentums) - 1)]
+        momentum = self._between([high, low, *([high] if len(self._bends) == 3 else []), high], epoch)
+        return {**found, **_with_momentum(self.optimizer, group, momentum)}
+
+    def _between(self, values: Sequence[float], epoch: int) -> float:
+        """Return what lies between two of the values, of which the first is at step 0 and the others are at bends."""
         phase = next((number for number, end in enumerate(self._bends) if epoch <= end), len(self._bends) - 1)
         begin, end = self._bends[phase - 1] if phase else 0.0, self._bends[phase]
         share = min((epoch - begin) / (end - begin), 1.0) if end > begin else 1.0
-        start, stop = rates[phase], rates[phase + 1]
+        start, stop = values[phase], values[phase + 1]
         return _on_cosine(start, stop, share) if self.anneal_strategy == "cos" else start + (stop - start) * share
 
 
@@ -750,12 +779,21 @@ class SequentialLR(Schedule):
     def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
         """Return the rate of the schedule that is on."""
         schedule, epoch = self._find(epoch)
-        return schedule.rate(base_lr, epoch, group)
+        return schedule.rate(self._first_rate_of(schedule, base_lr, group), epoch, group)
 
     def options(self, base_lr: float, epoch: int, group: int = 0) -> Group:
         """Return what the schedule that is on sets."""
         schedule, epoch = self._find(epoch)
-        return schedule.options(base_lr, epoch, group)
+        return schedule.options(self._first_rate_of(schedule, base_lr, group), epoch, group)
+
+    def _first_rate_of(self, schedule: Schedule, base_lr: float, group: int) -> float:
+        """Return the rate of a group that a schedule multiplies.
+
+        It is the schedule's own, which was that of the group when it was made. The first one has the rate that the
+        group has now: a OneCycleLR that was made later has changed it.
+        """
+        is_first = schedule is self.schedulers[0] and not isinstance(schedule, (LambdaLR, CosineAnnealingWarmRestarts))
+        return base_lr if is_first or group >= len(schedule.base_lrs) else schedule.base_lrs[group]
 
     def _find(self, epoch: int) -> tuple[Schedule, int]:
         """Return the schedule that is on, and its own number of steps."""
@@ -857,6 +895,12 @@ def _factor(functions: Factor | list[Factor], epoch: int, group: int) -> float:
     return number(function(epoch), "what lr_lambda returned")
 
 
+def _share(value: Any, name: str) -> float:
+    if number(value, name, 0) > 1:
+        raise ArgumentError(f"{name} must be a share from 0 to 1, not {value}")
+    return float(value)
+
+
 def _for_each_group(optimizer: Optimizer, value: float | Sequence[float], name: str) -> list[float]:
     """Return a number for each group, of which there is one for all, or a sequence with one for each."""
     groups = len(optimizer.param_groups)
@@ -864,6 +908,27 @@ def _for_each_group(optimizer: Optimizer, value: float | Sequence[float], name: 
     if len(given) != groups:
         raise ArgumentError(f"{name} has {len(given)} entries, but the optimizer has {groups} groups")
     return [number(one, name, 0) for one in given]
+
+
+def _cycled_momentums(
+    optimizer: Optimizer, is_cycled: Any, lowest: float | Sequence[float], highest: float | Sequence[float]
+) -> list[tuple[float, float]] | None:
+    """Return the lowest and the highest momentum of each group; None where momentum is not cycled."""
+    if not truth(is_cycled, "cycle_momentum"):
+        return None
+    if not {"momentum", "betas"} & optimizer.defaults.keys():
+        raise ArgumentError(
+            f"{type(optimizer).__name__} has no momentum and no betas to cycle: pass cycle_momentum=False"
+        )
+    least = _for_each_group(optimizer, lowest, "base_momentum")
+    return list(zip(least, _for_each_group(optimizer, highest, "max_momentum"), strict=True))
+
+
+def _with_momentum(optimizer: Optimizer, group: int, momentum: float) -> Group:
+    """Return the options of a group that hold a momentum."""
+    if "betas" in optimizer.defaults:
+        return {"betas": (momentum, *optimizer.param_groups[group]["betas"][1:])}
+    return {"momentum": momentum}
 
 
 def _entry(state_dict: Any, name: str) -> Any:

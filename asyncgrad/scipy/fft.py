@@ -87,6 +87,11 @@ def _one_axis(function: Callable[..., Any]) -> Callable[..., Tensor]:
     return _named(transform, name, "n, axis and norm")
 
 
+def _as_tuple(value: Any) -> Any:
+    """Return an int, for one axis, as a tuple of it, and anything else as it is."""
+    return (int(value),) if isinstance(value, (int, np.integer)) else value
+
+
 def _several_axes(function: Callable[..., Any], default: tuple[int, ...] | None) -> Callable[..., Tensor]:
     name = function.__name__
 
@@ -102,6 +107,7 @@ def _several_axes(function: Callable[..., Any], default: tuple[int, ...] | None)
     ) -> Tensor:
         _check_plan(name, plan)
         x = asarray(x)
+        s, axes = _as_tuple(s), _as_tuple(axes)
         if s is not None and axes is None:
             axes = tuple(range(x.ndim - len(s), x.ndim))
         return asarray(function(x, s, axes, norm))
@@ -283,10 +289,11 @@ def _several(name: str, kind: str) -> Callable[..., Tensor]:
         orthogonalize: bool | None = None,
     ) -> Tensor:
         x = floating(x)
+        s = _as_tuple(s)
         if axes is None:
             axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
-        axes = [axes] if isinstance(axes, int) else list(axes)
-        sizes = [None] * len(axes) if s is None else [s] if isinstance(s, int) else list(s)
+        axes = list(_as_tuple(axes))
+        sizes = [None] * len(axes) if s is None else list(s)
         if len(sizes) != len(axes):
             raise ValueError(f"scipy.fft.{name} takes as many lengths s as axes, not {sizes} for {axes}")
         for axis, n in zip(axes, sizes, strict=True):

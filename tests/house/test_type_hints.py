@@ -220,6 +220,7 @@ ALLOWED = {
         "*.load_state_dict, state_dict",
         "*.state_dict, return",
         "CyclicLR.options, return",
+        "OneCycleLR.options, return",
         "ElementwiseOptimizer.__init__, defaults",
         "Optimizer.__init__, defaults",
         "SequentialLR.options, return",

@@ -11,14 +11,20 @@ import pytest
 
 import asyncgrad as ag
 from asyncgrad import nn, sync
-from asyncgrad.errors import ArgumentError, IndexRangeError, MissingDerivativeError
+from asyncgrad.errors import ArgumentError, ArgumentTypeError, IndexRangeError, MissingDerivativeError
 
 ones = np.ones
+
+#: Values that a type checker would refuse.
+NOTHING: Any = None
+FLOAT: Any = 2.0
+YES: Any = "yes"
 
 BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.linear(ones((2, 3)), ones((4, 5))), "a weight of shape (4, 5) takes x of shape (..., 5), not (2, 3)"),
     (lambda: nn.linear(ones((2, 3)), ones((3, 4))), "not (2, 3). Is the weight transposed?"),
-    (lambda: nn.linear(ones((2, 3)), ones(3)), "linear needs a weight of shape (out, in), not (3,)"),
+    (lambda: nn.linear(ones((2, 3)), ones((1, 3, 1))), "linear needs a weight of shape (out, in), not (1, 3, 1)"),
+    (lambda: nn.linear(ones((2, 3)), ones(3), ones(2)), "a weight of shape (3,) needs a bias of shape (), not (2,)"),
     (lambda: nn.linear(ones((2, 3)), ones((4, 3)), ones(3)), "needs a bias of shape (4,), not (3,)"),
     (lambda: nn.gelu(ones(2), approximate="exact"), "approximate='none' or 'tanh', not 'exact'"),
     (lambda: nn.embedding(ones(2), ones((3, 2))), "needs integer indices, not float64"),
@@ -78,7 +84,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.conv_transpose2d(ones((1, 1, 2, 2)), ones((1, 1, 2, 2)), output_padding=1), "less than the stride"),
     (lambda: nn.conv_transpose2d(ones((1, 1, 2, 2)), ones((1, 1, 1, 1)), padding=2), "nothing is left of x"),
     (lambda: nn.max_pool1d(ones(4), 2), "max_pool1d takes x of shape (n, channels, length), not (4,)"),
-    (lambda: nn.adaptive_avg_pool2d(ones((1, 4, 4)), 0), "output_size must be an int of at least 1"),
+    (lambda: nn.adaptive_avg_pool2d(ones((1, 4, 4)), -1), "output_size must be an int of at least 0"),
     (lambda: nn.adaptive_avg_pool2d(ones((4, 4)), 2), "adaptive_avg_pool2d takes x of shape (n, channels, height"),
     (lambda: nn.adaptive_avg_pool1d(ones(4), 2), "adaptive_avg_pool1d takes x of shape (n, channels, length)"),
     (lambda: nn.adaptive_max_pool2d(ones((1, 0, 4)), 2), "at least one element, not of shape (1, 0, 4)"),
@@ -120,6 +126,64 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.multi_margin_loss(ones(3), np.array(0), p=3), "takes p of 1 or 2, not 3"),
     (lambda: nn.multi_margin_loss(ones(3), np.array(0), weight=ones(2)), "a weight of shape (3,), not (2,)"),
     (lambda: nn.multilabel_margin_loss(ones((2, 3)), np.array([0, 1])), "not (2, 3) and (2,)"),
+    (lambda: nn.multilabel_soft_margin_loss(ones(()), ones(3)), "scores of shape (..., classes), not a number"),
+    (lambda: nn.binary_cross_entropy(ones(2), ones(2) * 2), "a target of probabilities from 0 to 1, not from 2.0"),
+    (lambda: nn.binary_cross_entropy(ones(2), ones(2) * np.nan), "a target of probabilities from 0 to 1, not from nan"),
+    (lambda: nn.binary_cross_entropy_with_logits(ones(3), ones((3, 1))), "(3,) takes a target of that shape, not of"),
+    (lambda: nn.binary_cross_entropy(ones(3), ones(3), ones(2)), "shapes that broadcast, not input (3,), weight (2,)"),
+    (lambda: nn.soft_margin_loss(ones(()), ones(3)), "a target that broadcasts to it, not of shape (3,)"),
+    (lambda: nn.hinge_embedding_loss(ones(2), ones(3)), "shapes that broadcast, not input (2,), target (3,)"),
+    (lambda: nn.margin_ranking_loss(ones(2), ones(3), ones(2)), "not input1 (2,), input2 (3,), target (2,)"),
+    (lambda: nn.triplet_margin_loss(ones(2), ones(3), ones(2)), "not anchor (2,), positive (3,), negative (2,)"),
+    (lambda: nn.pairwise_distance(ones(2), ones(3)), "shapes that broadcast, not x1 (2,), x2 (3,)"),
+    (lambda: nn.cosine_similarity(ones(2), ones(3), 0), "shapes that broadcast, not x1 (2,), x2 (3,)"),
+    (lambda: nn.cosine_similarity(ones(2), ones(2), 0, -0.5), "an eps that is not negative, not -0.5"),
+    (lambda: nn.cosine_similarity(ones(2), ones(2), 0, np.nan), "an eps that is not negative, not nan"),
+    (
+        lambda: nn.cross_entropy(ones((1, 2)), ones((1, 2)), ignore_index=0),
+        "with probabilities as target ignores no class: it takes no ignore_index=0",
+    ),
+    (lambda: nn.batch_norm(ones((2, 3)), ones(3), None), "both running_mean and running_var, or neither"),
+    (lambda: nn.batch_norm(ones((2, 3)), None, None, training=True, eps=0.0), "a positive eps, or 0 outside of a"),
+    (lambda: nn.batch_norm(ones((2, 3)), ones(3), ones(3), eps=-1.0), "a positive eps, or 0 outside of a training"),
+    (lambda: nn.batch_norm(ones((2, 3)), np.zeros(3, int), ones(3), training=True), "floating numbers, not of dtype"),
+    (lambda: nn.group_norm(ones((1, 3)), 3), "group_norm needs more than one value in a group"),
+    (lambda: nn.group_norm(ones((2, 4)), 0), "num_groups must be at least 1, not 0"),
+    (lambda: nn.conv2d(ones((1, 1, 2, 2)), ones((1, 1, 1, 1)), groups=0), "groups must be at least 1, not 0"),
+    (lambda: nn.conv2d(ones((1, 1, 0, 2)), ones((1, 1, 1, 1)), padding=1), "with at least one element, not of the"),
+    (lambda: nn.conv_transpose2d(ones((1, 1, 2, 2)), ones((1, 1, 0, 1))), "with at least one element, not of the"),
+    (lambda: nn.conv_transpose2d(ones((1, 1, 2, 2)), ones((1, 1, 1, 1)), groups=0), "groups must be at least 1, not 0"),
+    (lambda: nn.max_pool2d(ones((1, 0, 4, 4)), 2), "a channel and at least one element, not of shape (1, 0, 4, 4)"),
+    (lambda: nn.max_pool2d(ones((1, 1, 2, 2)), 4, 2, ceil_mode=False), "does not fit into an image of (2, 2)"),
+    (lambda: nn.adaptive_avg_pool2d(ones((1, 4, 4)), NOTHING), "not None"),
+    (lambda: nn.adaptive_max_pool1d(ones((1, 4)), NOTHING), "not None"),
+    (lambda: nn.interpolate(ones((1, 1, 3)), 2, recompute_scale_factor=True), "has no scale factor"),
+    (lambda: nn.interpolate(ones((1, 1, 3)), 2, mode="linear", antialias=True), "'linear' takes no antialias"),
+    (lambda: nn.pad(ones((2, 2)), (2, -2), "circular"), "cannot add (2, -2) to an axis of 2 elements"),
+    (lambda: nn.pad(ones((2, 0)), (0, 1), "replicate"), "needs an element to repeat: an axis of x has none"),
+    (lambda: nn.pad(ones(3), NOTHING), "two ints for each padded axis"),
+    (
+        lambda: nn.scaled_dot_product_attention(ones((2, 3, 4)), ones((3, 3, 4)), ones((2, 3, 4))),
+        "keys and values whose leading axes broadcast, not of the shapes (2, 3, 4), (3, 3, 4) and (2, 3, 4)",
+    ),
+    (lambda: nn.GRU(0, 4), "input_size, hidden_size and num_layers of at least 1, not 0, 4 and 1"),
+]
+
+#: Arguments of a type that cannot be.
+WRONG_TYPES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: nn.interpolate(ones((1, 1, 3)), FLOAT), "size must be an int, not float 2.0"),
+    (lambda: nn.interpolate(ones((1, 1, 3)), (FLOAT,), mode="area"), "size must be an int, not float 2.0"),
+    (lambda: nn.layer_norm(ones((2, 3)), NOTHING), "normalized_shape must be an int, not NoneType None"),
+    (lambda: nn.rms_norm(ones((2, 3)), (3 * FLOAT / 2,)), "normalized_shape must be an int, not float 3.0"),
+    (lambda: nn.pairwise_distance(ones(2), ones(2), NOTHING), "nn.pairwise_distance: p must be a number, not NoneType"),
+    (lambda: nn.elu(ones(2), NOTHING), "nn.elu: alpha must be a number, not NoneType None"),
+    (lambda: nn.softmax(ones(2), NOTHING), "nn.softmax: axis must be an int, not NoneType None"),
+    (lambda: nn.softmax(ones(2), dtype=int), "nn.softmax returns floating numbers, which the dtype int64 has not"),
+    (lambda: nn.relu(ones(2), YES), "inplace must be True or False, not str 'yes'"),
+    (lambda: nn.relu(2.0, True), "with inplace=True, x must be a tensor or an array, not float 2.0"),
+    (lambda: nn.glu(ones(2), NOTHING), "axis must be an int, not NoneType None"),
+    (lambda: nn.nll_loss(ones((1, 2)), np.array([0]), None, NOTHING), "ignore_index must be an int, not NoneType None"),
+    (lambda: nn.avg_pool2d(ones((1, 4, 4)), 2, count_include_pad=NOTHING), "count_include_pad must be True or False"),
 ]
 
 OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [
@@ -135,6 +199,10 @@ OUT_OF_RANGE: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.multi_margin_loss(ones((1, 3)), np.array([3])), "multi_margin_loss got label 3, but there are 3"),
     (lambda: nn.multilabel_margin_loss(ones(3), np.array([3, -1, 7])), "multilabel_margin_loss got label 3, but"),
     (lambda: nn.one_hot(np.array([0, 3]), 3), "one_hot got label 3, but there are 3 classes: 0 to 2"),
+    (lambda: nn.softmin(ones((2, 3)), 2), "nn.softmin of an array of shape (2, 3) takes an axis from -2 to 1, not 2"),
+    (lambda: nn.log_softmax(ones(()), 1), "nn.log_softmax of an array of shape () takes an axis from -1 to 0, not 1"),
+    (lambda: nn.normalize(ones((2, 3)), axis=7), "nn.normalize of an array of shape (2, 3) takes an axis from -2"),
+    (lambda: nn.cosine_similarity(ones(2), ones(2)), "nn.cosine_similarity of an array of shape (2,) takes an axis"),
 ]
 
 
@@ -154,7 +222,32 @@ def test_a_label_or_index_out_of_range_is_named_in_an_index_error(run: Callable[
     assert isinstance(caught.value, IndexError)
 
 
-@pytest.mark.parametrize("function", [nn.mse_loss, nn.l1_loss, nn.binary_cross_entropy_with_logits])
+@pytest.mark.parametrize(("run", "message"), WRONG_TYPES, ids=[message for _, message in WRONG_TYPES])
+def test_an_argument_of_another_type_is_named_in_a_type_error(run: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=re.escape(message)):
+        run()
+
+
+OF_ONE_ARRAY = [
+    *("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "softplus", "sigmoid", "tanh"),
+    *("hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink", "softsign", "tanhshrink", "logsigmoid"),
+    *("softmax", "softmin", "log_softmax", "glu", "dropout", "rrelu", "normalize", "one_hot"),
+]
+
+
+@pytest.mark.parametrize("name", OF_ONE_ARRAY)
+def test_none_is_not_taken_for_a_number(name: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="end without return"):
+        getattr(nn, name)(None)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "huber_loss", "kl_div", "poisson_nll_loss", "nll_loss"])
+def test_a_target_of_none_is_not_taken_for_numbers(name: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="None"):
+        getattr(nn, name)(ones(3), None)
+
+
+@pytest.mark.parametrize("function", [nn.mse_loss, nn.l1_loss])
 def test_shapes_that_differ_are_broadcast_with_a_warning(function: Callable[..., Any]) -> None:
     with pytest.warns(UserWarning, match=re.escape("shape (3,) and a target of shape (3, 1)")):
         assert function(ones(3), ones((3, 1)), reduction="none").shape == (3, 3)

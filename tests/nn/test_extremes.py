@@ -277,6 +277,87 @@ def test_max_pooling_of_integers_and_nans() -> None:
     assert np.isnan(nn.max_pool2d(np.array([[[1.0, np.nan]]]), (1, 2))).all()
 
 
+def test_the_maximum_of_a_window_with_nans_is_the_last_of_them() -> None:
+    x = np.array([[[np.nan, 5.0, np.nan, 7.0, 1.0, 2.0, 3.0, 4.0]]])
+    maxima, positions = nn.max_pool1d(x, 4, return_indices=True)
+
+    assert positions.tolist() == [[[2, 7]]]
+    assert np.isnan(maxima[0, 0, 0])
+    assert gradient(lambda x: nn.max_pool1d(x, 4), x).tolist() == [[[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]]]
+    assert nn.adaptive_max_pool1d(x, 3, True)[1].tolist() == [[[2, 2, 7]]]
+
+
+def test_the_maximum_of_minus_infinities_is_of_the_image_and_not_of_the_padding() -> None:
+    x = np.full((1, 1, 2, 3), -np.inf)
+    _, positions = nn.max_pool2d(x, 2, padding=1, return_indices=True)
+
+    assert positions.tolist() == [[[[0, 1], [3, 4]]]]
+    assert gradient(lambda x: nn.max_pool2d(x, 2, padding=1), x).tolist() == [[[[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]]]]
+
+
+#: Each gives images of another size, of which an element depends on a few of x.
+RESIZED: dict[str, Callable[[Any], Any]] = {
+    "adaptive_avg_pool2d": lambda x: nn.adaptive_avg_pool2d(x, (3, 4)),
+    "adaptive_avg_pool2d, larger": lambda x: nn.adaptive_avg_pool2d(x, (7, 4)),
+    "area": lambda x: nn.interpolate(x, (3, 5), mode="area"),
+    "bilinear": lambda x: nn.interpolate(x, (7, 3), mode="bilinear"),
+    "bilinear, aligned": lambda x: nn.interpolate(x, (7, 3), mode="bilinear", align_corners=True),
+    "bilinear, smooth": lambda x: nn.interpolate(x, (2, 7), mode="bilinear", antialias=True),
+    "bicubic": lambda x: nn.interpolate(x, (9, 8), mode="bicubic"),
+    "nearest": lambda x: nn.interpolate(x, (6, 9)),
+}
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", RESIZED)
+def test_an_infinite_pixel_is_in_its_own_windows_alone(name: str, number: float) -> None:
+    resized, rng = RESIZED[name], np.random.default_rng(0)
+    x = rng.standard_normal((1, 1, 5, 6))
+    spoiled = x.copy()
+    spoiled[0, 0, 4, 5] = number
+    with np.errstate(invalid="ignore"):
+        result, expected = resized(spoiled), resized(x)
+        # What the gradient of each element reaches.
+        tensor = ag.tensor(x, requires_grad=True)
+        cotangent = np.zeros_like(expected)
+        cotangent[0, 0, 1, 1] = number
+        (grad,) = sync.grad(resized(tensor), [tensor], cotangent)
+    reached = gradient(lambda x: resized(x)[0, 0, 1, 1], x)
+
+    is_changed = ~np.isclose(result, expected, equal_nan=True)
+    assert is_changed[0, 0, -1, -1]
+    assert not is_changed[0, 0, 0, 0]
+    assert np.isfinite(result[~is_changed]).all()
+    np.testing.assert_array_equal(np.isfinite(grad.numpy()), reached == 0)
+
+
+def test_an_infinite_filter_reaches_no_element_by_the_zeros_around_images() -> None:
+    x, weight = np.ones((1, 1, 3, 3)), np.ones((1, 1, 3, 3))
+    weight[0, 0, 0, 0] = np.inf
+    result = nn.conv_transpose2d(x, weight)
+
+    assert np.isinf(result[0, 0, :3, :3]).all()
+    assert np.isfinite(result[0, 0, 3:]).all()
+    assert np.isfinite(result[0, 0, :, 3:]).all()
+
+
+def test_an_infinite_variance_is_of_no_density() -> None:
+    mean, variance = np.zeros(3), ag.tensor([np.inf, 1.0, 0.0], requires_grad=True)
+    losses = nn.gaussian_nll_loss(mean, np.array([5.0, 2.0, 0.0]), variance, eps=0.5, reduction="none")
+    (grad,) = sync.grad(losses.sum(), [variance])
+
+    np.testing.assert_allclose(losses.detach().numpy(), [np.inf, 2.0, 0.5 * np.log(0.5)])
+    # The derivative of the variance that is raised to 0.5 is that there.
+    np.testing.assert_allclose(grad.numpy(), [0.0, 0.5 * (1 - 4), 0.5 / 0.5])
+
+
+def test_an_infinite_score_of_a_right_label_costs_nothing_less_than_minus_infinity() -> None:
+    scores, labels = np.array([[-np.inf, 3.0]]), np.array([[1.0, 0.0]])
+
+    assert nn.multilabel_soft_margin_loss(scores, labels) == np.inf
+    assert gradient(lambda x: nn.multilabel_soft_margin_loss(x, labels), np.array([[-40.0, -40.0]]))[0, 1] > 0
+
+
 def test_l1_loss_has_a_gradient_of_zero_where_there_is_no_difference() -> None:
     assert gradient(lambda x: nn.l1_loss(x, np.array([1.0, 2.0]), "sum"), np.array([1.0, 3.0])).tolist() == [0.0, 1.0]
 

@@ -269,7 +269,7 @@ def test_dropout_between_recurrent_layers_is_drawn_in_training_only() -> None:
 
 BAD = [
     (lambda: nn.LSTM(3, 4, proj_size=4), "a proj_size below hidden_size, 4, not 4"),
-    (lambda: nn.LSTM(3, 0), "hidden_size and num_layers of at least 1, not 0 and 1"),
+    (lambda: nn.LSTM(3, 0), "hidden_size and num_layers of at least 1, not 3, 0 and 1"),
     (lambda: nn.RNN(3, 4, nonlinearity="sigmoid"), "'tanh' or 'relu', not 'sigmoid'"),
     (lambda: nn.GRU(3, 4)(draw((5, 2, 2))), "GRU takes x of shape (length, n, 3), or without n, not (5, 2, 2)"),
     (lambda: nn.GRU(3, 4)(draw((0, 2, 3))), "at least one element, not of shape (0, 2, 3)"),

@@ -24,7 +24,7 @@ def parameters(grads: list[Any]) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values")  # PyTorch's, of the norm 0
-@pytest.mark.parametrize("norm_type", [0.0, 1.0, 2.0, 3.5, math.inf])
+@pytest.mark.parametrize("norm_type", [0.0, 1.0, 2.0, 3.5, math.inf, -math.inf, -1.5])
 @pytest.mark.parametrize("max_norm", [0.0, 2.0, 100.0])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
 def test_norms_and_gradients_are_those_of_pytorch(norm_type: float, max_norm: float, dtype: Any) -> None:
@@ -43,6 +43,23 @@ def test_norms_and_gradients_are_those_of_pytorch(norm_type: float, max_norm: fl
         assert param.grad.dtype == tree_leaf.dtype == dtype
         np.testing.assert_allclose(param.grad.numpy(), peer.grad.numpy(), rtol=tolerance)
         np.testing.assert_allclose(tree_leaf, peer.grad.numpy(), rtol=tolerance)
+
+
+def test_the_norm_0_counts_gradients_whatever_their_elements_are() -> None:
+    grads = [np.array([np.nan, 3.0]), np.array([0.0]), np.array([np.inf])]
+    clipped, total = optim.clip_grad_norm(grads, 0.5, 0.0)
+
+    assert total == 2.0
+    np.testing.assert_allclose(clipped[0], [np.nan, 3.0 * 0.5 / (2 + 1e-6)], rtol=1e-12)
+    np.testing.assert_array_equal(clipped[2], [np.inf])
+
+
+def test_norms_of_a_negative_order_are_of_the_smallest_elements() -> None:
+    grads = [np.array([-2.0, 4.0]), np.array([8.0])]
+
+    assert optim.clip_grad_norm(grads, 100.0, -math.inf)[1] == 2.0
+    assert optim.clip_grad_norm(grads, 100.0, -1.0)[1] == pytest.approx(1 / (1 / 2 + 1 / 4 + 1 / 8))
+    assert optim.clip_grad_norm([np.array([0.0, 4.0])], 100.0, -1.0)[1] == 0.0
 
 
 def test_gradients_that_were_handed_out_do_not_change() -> None:
@@ -106,7 +123,7 @@ def test_a_nan_is_in_no_range_and_an_infinity_is() -> None:
 def test_options_and_gradients_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ArgumentError, match="max_norm must be a finite number of at least 0"):
         optim.clip_grad_norm(GRADS, -1.0)
-    with pytest.raises(ArgumentError, match="norm_type must be a finite number of at least 0, not int -1"):
-        optim.clip_grad_norm(GRADS, 1.0, -1)
+    with pytest.raises(ArgumentError, match="norm_type must be a finite number, not float nan"):
+        optim.clip_grad_norm(GRADS, 1.0, math.nan)
     with pytest.raises(ArgumentTypeError, match=re.escape("parameters[0] must be a tensor or an array, not float")):
         optim.clip_grad_norm([1.0], 1.0)

@@ -107,6 +107,23 @@ def test_a_run_goes_on_from_a_state_dict_as_if_it_had_never_stopped(
         np.testing.assert_array_equal(other.numpy(), param.numpy())
 
 
+@pytest.mark.parametrize("kind", [optim.Adam, optim.AdamW])
+def test_a_mean_that_forgets_at_once_is_the_gradient_itself(kind: Any) -> None:
+    optimizer, _ = train(kind, {"lr": 0.1, "betas": (0.0, 0.5)}, np.float32, range(5))
+    last = problem(np.float32)[1](4)
+
+    for state, grad in zip(optimizer.state_dict()["state"].values(), last, strict=True):
+        np.testing.assert_array_equal(state["exp_avg"], grad)
+
+
+def test_a_mean_of_centered_gradients_that_forgets_at_once_is_the_gradient_itself() -> None:
+    optimizer, _ = train(optim.RMSprop, {"lr": 0.1, "alpha": 0.0, "centered": True, "eps": 1.0}, np.float32, range(5))
+    last = problem(np.float32)[1](4)
+
+    for state, grad in zip(optimizer.state_dict()["state"].values(), last, strict=True):
+        np.testing.assert_array_equal(state["grad_avg"], grad)
+
+
 def test_a_state_dict_does_not_change_with_later_steps() -> None:
     optimizer, params = train(optim.SGD, {"lr": 0.1, "momentum": 0.9}, np.float64, range(2))
     saved = optimizer.state_dict()

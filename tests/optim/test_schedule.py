@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncgrad as ag
@@ -50,12 +51,16 @@ MAKERS: dict[str, Callable[[Any, Any], Any]] = {
     "ChainedScheduler": lambda module, optimizer: module.ChainedScheduler(
         [module.LinearLR(optimizer, 0.1, total_iters=5), module.ExponentialLR(optimizer, 0.9)]
     ),
+    "SequentialLR-one cycle": lambda module, optimizer: module.SequentialLR(
+        optimizer, [module.LinearLR(optimizer, 0.1, total_iters=5), module.OneCycleLR(optimizer, 1.0, 40)], [5]
+    ),
+    "SequentialLR-of a function": lambda module, optimizer: module.SequentialLR(
+        optimizer, [module.LambdaLR(optimizer, lambda step: 0.5**step), module.OneCycleLR(optimizer, 1.0, 40)], [3]
+    ),
 }
 
 
 def one_cycle(module: Any, optimizer: Any, anneal: str, max_lr: Any = 0.7, **others: Any) -> Any:
-    if getattr(module, "module", module) is not schedule:
-        others["cycle_momentum"] = False
     return module.OneCycleLR(optimizer, max_lr, pct_start=0.2, anneal_strategy=anneal, **others)
 
 
@@ -86,7 +91,7 @@ def rates(optimizer: Any) -> list[float]:
     return [group["lr"] for group in optimizer.param_groups]
 
 
-@pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("SequentialLR", "ChainedScheduler")])
+@pytest.mark.parametrize("name", [name for name in MAKERS if not name.startswith(("SequentialLR", "ChainedScheduler"))])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_schedule_goes_on_from_its_last_epoch_as_pytorchs_does(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -161,6 +166,50 @@ def test_momentum_cycles_as_pytorchs_does(kind: str) -> None:
         assert momentums(optimizer) == pytest.approx(momentums(peer), rel=1e-12)
         for one in both:
             one.step()
+
+
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+@pytest.mark.parametrize("three_phase", [False, True])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_momentum_falls_and_rises_in_one_cycle_as_pytorchs_does(kind: str, three_phase: bool) -> None:
+    torch = pytest.importorskip("torch")
+    optimizer = getattr(optim, kind)([ag.tensor([1.0], requires_grad=True)], lr=0.1)
+    peer = getattr(torch.optim, kind)([torch.ones(1, requires_grad=True)], lr=0.1)
+    both = [
+        module.OneCycleLR(one, 0.4, 20, None, None, 0.3, "cos", True, 0.7, 0.9, 10.0, 100.0, three_phase)
+        for module, one in ((schedule, optimizer), (torch.optim.lr_scheduler, peer))
+    ]
+    for _ in range(19):
+        assert momentums(optimizer) == pytest.approx(momentums(peer), rel=1e-12)
+        assert rates(optimizer) == pytest.approx(rates(peer), rel=1e-12)
+        for one in both:
+            one.step()
+
+
+def test_momentum_of_one_cycle_is_lowest_where_the_rate_is_highest() -> None:
+    optimizer = optim.SGD([ag.tensor([1.0], requires_grad=True)], lr=0.1, momentum=0.5)
+    made = schedule.OneCycleLR(optimizer, 1.0, total_steps=11, anneal_strategy="linear", base_momentum=0.6)
+    found = []
+    for _ in range(11):
+        found.append((rates(optimizer)[0], momentums(optimizer)[0]))
+        made.step()
+
+    top = int(np.argmax([rate for rate, _ in found]))
+    assert (found[0][1], round(found[top][1], 1), round(found[-1][1], 6)) == (0.95, 0.6, 0.95)
+    assert found[top][1] == min(momentum for _, momentum in found)
+
+
+def test_a_warm_up_before_one_cycle_leads_to_its_first_rate() -> None:
+    optimizer = optim.SGD([ag.tensor([1.0], requires_grad=True)], lr=0.5)
+    warm_up = schedule.LinearLR(optimizer, 0.1, total_iters=5)
+    cycle = schedule.OneCycleLR(optimizer, 1.0, total_steps=70, cycle_momentum=False)
+    made = schedule.SequentialLR(optimizer, [warm_up, cycle], [5])
+    found = []
+    for _ in range(6):
+        found += rates(optimizer)
+        made.step()
+
+    np.testing.assert_allclose(found, [0.004, 0.0112, 0.0184, 0.0256, 0.0328, 0.04], rtol=1e-12)
 
 
 @EACH
@@ -280,6 +329,15 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda one: stepped(schedule.OneCycleLR(one, 0.1, 5), 6), ArgumentError, "the cycle has 5 steps"),
     (lambda one: schedule.OneCycleLR(one, 0.1, epochs=5), ArgumentError, "total_steps, or both epochs and steps_per"),
     (lambda one: schedule.OneCycleLR(one, [0.1], 5), ArgumentError, "max_lr has 1 entries, but the optimizer has 2"),
+    (
+        lambda one: schedule.OneCycleLR(optim.Adagrad(one.param_groups[0]["params"]), 0.1, 5),
+        ArgumentError,
+        "Adagrad has no momentum and no betas to cycle: pass cycle_momentum=False",
+    ),
+    (lambda one: schedule.LinearLR(one, 2.0), ArgumentError, "start_factor must be a share from 0 to 1, not 2.0"),
+    (lambda one: schedule.LinearLR(one, 0.0), ArgumentError, "start_factor must be above 0"),
+    (lambda one: schedule.LinearLR(one, 0.5, 1.5), ArgumentError, "end_factor must be a share from 0 to 1, not 1.5"),
+    (lambda one: schedule.ConstantLR(one, 1.5), ArgumentError, "factor must be a share from 0 to 1, not 1.5"),
     (
         lambda one: schedule.ExponentialLR(one, 0.5).load_state_dict({"last_epoch": 3}),
         ArgumentError,

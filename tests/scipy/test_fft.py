@@ -75,6 +75,17 @@ def test_an_inverse_undoes_a_transform(name: str, kind: int) -> None:
     np.testing.assert_allclose(getattr(fft, f"i{name}")(there, kind, norm="forward").numpy(), _X, rtol=1e-12)
 
 
+@pytest.mark.parametrize("axes", [-1, np.int64(1)])
+@pytest.mark.parametrize("s", [None, 4, (4,)])
+@pytest.mark.parametrize("name", ["fftn", "rfftn", "irfftn", "hfftn", "ihfftn", "fft2", "dctn", "idstn"])
+def test_one_axis_may_be_an_int(name: str, s: Any, axes: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    given = {"s": s, "axes": axes}
+    result = getattr(fft, name)(ag.tensor(x), **given)
+
+    np.testing.assert_allclose(result.numpy(), getattr(scipy.fft, name)(x, **given), atol=1e-12)
+
+
 def test_frequencies_and_lengths_are_those_of_scipy() -> None:
     np.testing.assert_array_equal(fft.fftfreq(5, 0.5).numpy(), scipy.fft.fftfreq(5, 0.5))
     np.testing.assert_array_equal(fft.rfftfreq(5).numpy(), scipy.fft.rfftfreq(5))

@@ -98,6 +98,27 @@ def test_solutions_are_scipys() -> None:
         np.testing.assert_array_equal(ours.t.numpy(), theirs.t)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("trapezoid", {}),
+        ("trapezoid", {"dx": 2.0}),
+        ("cumulative_trapezoid", {}),
+        ("cumulative_trapezoid", {"dx": 2.0, "initial": 0}),
+        ("cumulative_trapezoid", {"dx": np.float64(2.0)}),
+        ("cumulative_trapezoid", {"x": np.arange(4.0)}),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64])
+def test_the_trapezoidal_rule_has_the_dtype_that_scipys_has(name: str, dtype: Any, options: Any) -> None:
+    y = np.array([1, 3, 2, 5], dtype)
+    expected = getattr(scipy.integrate, name)(y, **options)
+    result = getattr(integrate, name)(ag.tensor(y), **options)
+
+    assert result.dtype == expected.dtype
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
 def test_no_times_give_no_states() -> None:
     found = integrate.solve_ivp(lambda t, y, k: -k * y, (0, 1), [1.0, 2.0], t_eval=[], args=(leaf(2.0),))
 

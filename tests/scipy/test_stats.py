@@ -390,6 +390,71 @@ def test_at_the_least_number_of_the_support_the_derivative_by_the_scale_is_its_l
     np.testing.assert_allclose(slope("pdf").numpy(), -power / 1.25 * density, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("k", "p", "expected"),
+    [(0, 0.0, -3.0), (1, 0.0, 3.0), (2, 0.0, 0.0), (3, 1.0, 3.0), (2, 1.0, -3.0), (0, 1.0, 0.0), (-1, 1.0, 0.0)],
+)
+def test_the_slope_of_a_binomial_probability_at_a_sure_result_is_its_limit(k: int, p: float, expected: float) -> None:
+    sure = ag.tensor(p, requires_grad=True)
+    (grad,) = sync.grad(stats.binom.pmf(k, 3, sure), [sure])
+
+    assert grad.item() == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "shapes", "sure", "slopes"),
+    [
+        (stats.poisson, (), 0.0, {-1: 0.0, 0: -1.0, 1: 1.0, 2: 0.0}),
+        (stats.geom, (), 1.0, {0: 0.0, 1: 1.0, 2: -1.0, 3: 0.0}),
+        (stats.nbinom, (2.0,), 1.0, {-1: 0.0, 0: 2.0, 1: -2.0, 2: 0.0}),
+        (stats.bernoulli, (), 1.0, {0: -1.0, 1: 1.0, 2: 0.0}),
+        (stats.bernoulli, (), 0.0, {-1: 0.0, 0: -1.0, 1: 1.0}),
+    ],
+)
+def test_the_slope_of_a_probability_at_a_sure_result_is_its_limit(
+    family: Any, shapes: tuple[float, ...], sure: float, slopes: dict[int, float]
+) -> None:
+    for k, slope in slopes.items():
+        parameter = ag.tensor(sure, requires_grad=True)
+        with np.errstate(divide="ignore"):
+            (grad,) = sync.grad(family.pmf(k, *shapes, parameter), [parameter])
+
+        assert grad.item() == pytest.approx(slope, abs=1e-15)
+
+
+def test_the_slope_of_a_probability_next_to_the_mode_of_many_has_its_digits() -> None:
+    mean = ag.tensor(1e6, requires_grad=True)
+    chance = stats.poisson.pmf(1e6 + 1, mean)
+    (grad,) = sync.grad(chance, [mean])
+
+    assert grad.item() == pytest.approx(chance.item() * 1e-6, rel=1e-9)
+
+
+def test_what_is_outside_of_the_support_has_no_gradient_at_a_sure_result() -> None:
+    sure = ag.tensor(1.0, requires_grad=True)
+    (grad,) = sync.grad(stats.binom.logpmf(-1, 1, sure) + stats.bernoulli.logpmf(2, 1 - sure), [sure])
+
+    assert grad.item() == 0.0
+
+
+@pytest.mark.parametrize("method", ["logpdf", "pdf", "cdf", "sf", "logcdf", "logsf"])
+def test_far_out_students_slopes_are_numbers(method: str) -> None:
+    x, df = (ag.tensor(value, requires_grad=True) for value in (1e200, 3.0))
+    with np.errstate(over="ignore"):
+        grads = sync.grad(getattr(stats.t, method)(x, df), [x, df], materialize_grads=True)
+
+    assert [bool(np.isnan(grad.numpy())) for grad in grads] == [False, False]
+
+
+def test_the_slope_of_students_density_far_out_is_that_of_its_logarithm() -> None:
+    df = ag.tensor(3.0, requires_grad=True)
+    with np.errstate(over="ignore"):
+        slopes = [sync.grad(stats.t.logpdf(x, df), [df])[0].item() for x in (1e100, 1e140, 1e160, 1e200)]
+
+    # It falls by the logarithm of x.
+    np.testing.assert_allclose(np.diff(slopes), -np.log(10) * np.array([40, 20, 40]), rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["norm", "logistic", "t"])
 def test_at_infinity_no_second_derivative_is_nan(name: str) -> None:
     shapes = [2.5] if name == "t" else []

@@ -33,7 +33,7 @@ from ..recording.kernels import FusedFormula, kernel
 from ..recording.primitive import PRIMITIVES, Primitive, primitive
 from ..settings.source import make_function
 from . import arithmetic
-from .single_precision import by_single, holds_half
+from .single_precision import by_single, holds_half_array
 
 __all__ = ["Composite", "composite"]
 
@@ -275,7 +275,7 @@ class Composite:
         """Return the function of the arguments."""
         if COMPILED_TYPES and _arrays_with_kernels(arguments):
             return self.primitive_for("none", arguments).call(*_numbers(arguments))
-        return by_single(self.function, None, *arguments) if holds_half(*arguments) else self.function(*arguments)
+        return by_single(self.function, None, *arguments) if holds_half_array(*arguments) else self.function(*arguments)
 
     def reduced(self, reduction: str, *arguments: Any) -> Any:
         """Return the mean or the sum of the function of the arguments, or that itself for "none".
@@ -287,7 +287,7 @@ class Composite:
         if COMPILED_TYPES and (arrays := _arrays_with_kernels(arguments)) and _are_alike(arrays):
             factor = (1 / arrays[0].size,) if reduction == "mean" else ()
             return self.primitive_for(reduction, arguments).call(*_numbers(arguments), *factor)
-        if holds_half(*arguments):
+        if holds_half_array(*arguments):
             return by_single(self.reduced, None, reduction, *arguments)
         values = self(*arguments)
         return np.mean(values) if reduction == "mean" else np.sum(values)

@@ -21,7 +21,7 @@ from ..settings.process import without_warnings
 from .casting import cast
 from .dispatch import write
 
-__all__ = ["by_single", "holds_half", "in_single"]
+__all__ = ["arrays_in_single", "by_single", "holds_half", "holds_half_array", "in_single"]
 
 ROUNDING.add(__name__)
 
@@ -71,7 +71,10 @@ def _is_floating(value: Any) -> bool:
 
 
 def _rounded(result: Any) -> Any:
-    return cast(result, np.float16) if isinstance(result, TensorBase) and result._data.dtype == np.float32 else result
+    if isinstance(result, TensorBase):
+        return cast(result, np.float16) if result._data.dtype == np.float32 else result
+    is_single = isinstance(result, (np.ndarray, np.generic)) and result.dtype == np.float32
+    return result.astype(np.float16) if is_single else result
 
 
 def _each(function: Callable[..., Any], results: Any, *values: Any) -> Any:
@@ -92,14 +95,34 @@ def _with_value(result: Any, value: Any) -> Any:
     return result
 
 
+def holds_half_array(*values: Any) -> bool:
+    """Tell whether one of some values is a tensor of float16, as for `holds_half`, or an array of NumPy's."""
+    for value in values:
+        array = value._data if isinstance(value, TensorBase) else value
+        if array.__class__ is np.ndarray and array.dtype.char == "e":
+            return True
+    return False
+
+
 def in_single(function: F) -> F:
     """Return a function that computes by float32 where an argument is a tensor of float16."""
+    return _in_single(function, holds_half)
 
+
+def arrays_in_single(function: F) -> F:
+    """Return a function that computes by float32 where an argument is a tensor or an array of float16.
+
+    For functions that are not NumPy's or SciPy's, whose values those of arrays are.
+    """
+    return _in_single(function, holds_half_array)
+
+
+def _in_single(function: F, holds: Callable[..., bool]) -> F:
     @functools.wraps(function)
     def rounded_once(*args: Any, **kwargs: Any) -> Any:
         # Any of them: the first one may be an array, or of another dtype.
         # test_a_float16_tensor_beside_an_array_has_the_gradient_of_float64_rounded guards it.
-        if holds_half(*args, *kwargs.values()):
+        if holds(*args, *kwargs.values()):
             return by_single(function, None, *args, **kwargs)
         return function(*args, **kwargs)
 

@@ -19,20 +19,35 @@ import numpy as np
 from ...core.arrays.device_functions import COMPILED_TYPES
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_share_device
+from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_array, as_like, empty_like, is_recorder, raw
 from ...core.ops.composites import composite
 from ...core.ops.trigonometric import tanh as tanh_
 from ...core.recording.kernels import FusedFormula, kernel
 from ...core.recording.primitive import derivative, primitive
-from ...core.settings.arguments import truth
-from ...errors import ArgumentError
+from ...core.settings.arguments import truth, whole_number
+from ...errors import ArgumentError, ArgumentTypeError
 from ...random import generator
-from ..shared.arguments import array_of, as_saved, check_real, complex_error, floating, real_floating, records
+from ..shared.arguments import (
+    array_of,
+    as_saved,
+    axis_of,
+    check_arrays,
+    check_real,
+    floating,
+    in_place,
+    option,
+    real_floating,
+    records,
+    wrong_dtype,
+)
 from ..shared.error_function import normal_cdf, normal_pdf_into
 from ..shared.layouts import in_order_of
 from ..shared.rows import maximum_along, sum_along
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from ...core.arrays.array import Array
     from ...core.tensor import Tensor
 
@@ -64,6 +79,7 @@ __all__ = [
     "softmax_grad",
     "softmin",
     "softplus",
+    "softplus_",
     "softshrink",
     "softsign",
     "tanh",
@@ -74,14 +90,17 @@ __all__ = [
 
 # relu
 
+#: The kinds of dtypes of complex numbers, and of what is no number.
+_NOT_REAL = "cOSUVmM"
+
 
 @primitive()
 @kernel(expression=lambda x: np.maximum(x, np.zeros_like(x)))
 def relu_(x: Any) -> Array:
     """Return max(x, 0)."""
     x = as_array(x)
-    if x.dtype.kind == "c":
-        raise complex_error("relu", "x", x)
+    if x.dtype.kind in _NOT_REAL:
+        raise wrong_dtype("relu", "x", x)
     # NumPy uses vector instructions for a maximum with an array of zeros, but not with the number 0.
     if x.__class__ is np.ndarray:
         is_plain = type(x) is np.ndarray and x.flags.c_contiguous
@@ -116,11 +135,12 @@ _relu = relu_.call
 relu_grad: Callable[..., Any] = relu_grad_.call
 
 
-def relu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
+def relu(x: Tensor | np.ndarray, inplace: bool = False) -> Tensor | np.ndarray:
     """Return `max(x, 0)`; its derivative at 0 is 0.
 
     Args:
         x: any shape.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -133,7 +153,7 @@ def relu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         >>> nn.relu(np.array([-1.0, 0.0, 2.0]))
         array([0., 0., 2.])
     """
-    return _relu(x)
+    return in_place(inplace, _relu, x) if inplace else _relu(x)
 
 
 @primitive()
@@ -168,12 +188,13 @@ _leaky_relu = leaky_relu_.call
 leaky_slope: Callable[..., Any] = leaky_slope_.call
 
 
-def leaky_relu(x: Tensor | np.ndarray, negative_slope: float = 0.01) -> Tensor | np.ndarray:
+def leaky_relu(x: Tensor | np.ndarray, negative_slope: float = 0.01, inplace: bool = False) -> Tensor | np.ndarray:
     """Return x where it is positive, and `negative_slope * x` elsewhere; its derivative at 0 is `negative_slope`.
 
     Args:
         x: any shape.
         negative_slope: a number.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -186,7 +207,7 @@ def leaky_relu(x: Tensor | np.ndarray, negative_slope: float = 0.01) -> Tensor |
         >>> nn.leaky_relu(np.array([-1.0, 2.0]), 0.1)
         array([-0.1,  2. ])
     """
-    return _leaky_relu(x, negative_slope)
+    return in_place(inplace, _leaky_relu, x, option("leaky_relu", "negative_slope", negative_slope))
 
 
 # sigmoid, tanh, silu, softplus, elu
@@ -287,6 +308,8 @@ def tanh(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         >>> nn.tanh(np.array([0.0, 1.0]))
         array([0.        , 0.76159416])
     """
+    if x is None:
+        check_arrays("tanh", x=x)
     return _tanh(x)
 
 
@@ -337,11 +360,12 @@ _silu = silu_.call
 silu_grad: Callable[..., Any] = silu_grad_.call
 
 
-def silu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
+def silu(x: Tensor | np.ndarray, inplace: bool = False) -> Tensor | np.ndarray:
     """Return `x * sigmoid(x)`, also known as swish.
 
     Args:
         x: any shape.
+        inplace: write the result into x, and return x.
 
     Source: torch.nn.functional.silu.
 
@@ -351,7 +375,7 @@ def silu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         >>> nn.silu(np.array([0.0, 1.0]))
         array([0.        , 0.73105858])
     """
-    return _silu(x)
+    return in_place(inplace, _silu, x) if inplace else _silu(x)
 
 
 def _softplus_expression(x: Any, beta: float, threshold: float) -> Any:
@@ -411,6 +435,7 @@ def softplus(x: Tensor | np.ndarray, beta: float = 1.0, threshold: float = 20.0)
         >>> nn.softplus(np.array([0.0, 1000.0]))
         array([6.93147181e-01, 1.00000000e+03])
     """
+    beta, threshold = option("softplus", "beta", beta), option("softplus", "threshold", threshold)
     return _softplus(x, beta, threshold)
 
 
@@ -444,12 +469,13 @@ _elu = elu_.call
 elu_slope: Callable[..., Any] = elu_slope_.call
 
 
-def elu(x: Tensor | np.ndarray, alpha: float = 1.0) -> Tensor | np.ndarray:
+def elu(x: Tensor | np.ndarray, alpha: float = 1.0, inplace: bool = False) -> Tensor | np.ndarray:
     """Return x where it is positive, and `alpha * (exp(x) - 1)` elsewhere.
 
     Args:
         x: any shape.
         alpha: the function tends to `-alpha` at minus infinity.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -462,7 +488,7 @@ def elu(x: Tensor | np.ndarray, alpha: float = 1.0) -> Tensor | np.ndarray:
         >>> nn.elu(np.array([-1000.0, 2.0]))
         array([-1.,  2.])
     """
-    return _elu(x, alpha)
+    return in_place(inplace, _elu, x, option("elu", "alpha", alpha))
 
 
 # Straight lines and parabolas. The derivatives at the joints are PyTorch's. Slopes are made by comparisons, whose truth
@@ -472,6 +498,11 @@ def elu(x: Tensor | np.ndarray, alpha: float = 1.0) -> Tensor | np.ndarray:
 def _is_between(x: Any, low: float, high: float) -> Any:
     """Return whether x is between two numbers and neither of them; true for a NaN."""
     return np.logical_not((x <= low) | (x >= high))
+
+
+def _is_inside(x: Any, low: float, high: float) -> Any:
+    """Return whether x is between two numbers and neither of them; false for a NaN."""
+    return (x > low) & (x < high)
 
 
 # hardtanh, relu6, hardsigmoid
@@ -492,13 +523,16 @@ def _(g: Any, x: Array, low: float, high: float) -> Array:
 _hardtanh = hardtanh_.call
 
 
-def hardtanh(x: Tensor | np.ndarray, min_val: float = -1.0, max_val: float = 1.0) -> Tensor | np.ndarray:
+def hardtanh(
+    x: Tensor | np.ndarray, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor | np.ndarray:
     """Return x, but at least `min_val` and at most `max_val`; its derivative at these two is 0.
 
     Args:
         x: any shape.
         min_val: the least result.
         max_val: the largest result.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentError: `min_val` is above `max_val`.
@@ -512,16 +546,18 @@ def hardtanh(x: Tensor | np.ndarray, min_val: float = -1.0, max_val: float = 1.0
         >>> nn.hardtanh(np.array([-2.0, 0.5, 3.0]))
         array([-1. ,  0.5,  1. ])
     """
+    min_val, max_val = option("hardtanh", "min_val", min_val), option("hardtanh", "max_val", max_val)
     if min_val > max_val:
         raise ArgumentError(f"hardtanh needs a min_val of at most max_val, not {min_val} and {max_val}")
-    return _hardtanh(x, min_val, max_val)
+    return in_place(inplace, _hardtanh, x, min_val, max_val)
 
 
-def relu6(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
+def relu6(x: Tensor | np.ndarray, inplace: bool = False) -> Tensor | np.ndarray:
     """Return `max(x, 0)`, but at most 6; its derivative at 0 and at 6 is 0.
 
     Args:
         x: any shape.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -535,7 +571,7 @@ def relu6(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         array([0., 2., 6.])
     """
     check_real("relu6", x=x)
-    return _hardtanh(x, 0.0, 6.0)
+    return in_place(inplace, _hardtanh, x, 0.0, 6.0)
 
 
 @primitive()
@@ -548,17 +584,18 @@ def hardsigmoid_(x: Any) -> Array:
 
 @derivative(hardsigmoid_, "x")
 def _(g: Any, x: Array) -> Array:
-    return g * _is_between(x, -3, 3) * (1 / 6)
+    return g * _is_inside(x, -3, 3) * (1 / 6)
 
 
 _hardsigmoid = hardsigmoid_.call
 
 
-def hardsigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
+def hardsigmoid(x: Tensor | np.ndarray, inplace: bool = False) -> Tensor | np.ndarray:
     """Return `x / 6 + 1 / 2`, but at least 0 and at most 1: a sigmoid of straight lines.
 
     Args:
         x: any shape.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -571,7 +608,7 @@ def hardsigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         >>> nn.hardsigmoid(np.array([-4.0, 0.0, 3.0]))
         array([0. , 0.5, 1. ])
     """
-    return _hardsigmoid(x)
+    return in_place(inplace, _hardsigmoid, x)
 
 
 # hardswish
@@ -606,11 +643,12 @@ _hardswish = hardswish_.call
 hardswish_slope: Callable[..., Any] = hardswish_slope_.call
 
 
-def hardswish(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
+def hardswish(x: Tensor | np.ndarray, inplace: bool = False) -> Tensor | np.ndarray:
     """Return `x * hardsigmoid(x)`.
 
     Args:
         x: any shape.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -623,7 +661,7 @@ def hardswish(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         >>> nn.hardswish(np.array([-4.0, 0.0, 1.5, 5.0]))
         array([-0.   ,  0.   ,  1.125,  5.   ])
     """
-    return _hardswish(x)
+    return in_place(inplace, _hardswish, x)
 
 
 # hardshrink, softshrink
@@ -669,7 +707,7 @@ def hardshrink(x: Tensor | np.ndarray, lambd: float = 0.5) -> Tensor | np.ndarra
         >>> nn.hardshrink(np.array([-1.0, 0.2, 3.0]))
         array([-1.,  0.,  3.])
     """
-    return _hardshrink(x, lambd)
+    return _hardshrink(x, option("hardshrink", "lambd", lambd))
 
 
 @primitive()
@@ -707,6 +745,7 @@ def softshrink(x: Tensor | np.ndarray, lambd: float = 0.5) -> Tensor | np.ndarra
         >>> nn.softshrink(np.array([-1.0, 0.2, 3.0]))
         array([-0.5,  0. ,  2.5])
     """
+    lambd = option("softshrink", "lambd", lambd)
     if lambd < 0:
         raise ArgumentError(f"softshrink needs a lambd that is not negative, not {lambd}")
     return _softshrink(x, lambd)
@@ -731,13 +770,14 @@ def _(g: Any, x: Any, threshold: float) -> Array:
 _threshold = threshold_.call
 
 
-def threshold(x: Tensor | np.ndarray, threshold: float, value: float) -> Tensor | np.ndarray:
+def threshold(x: Tensor | np.ndarray, threshold: float, value: float, inplace: bool = False) -> Tensor | np.ndarray:
     """Return x where it is above the threshold, and `value` elsewhere.
 
     Args:
         x: any shape.
         threshold: a number.
         value: a number.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -750,7 +790,8 @@ def threshold(x: Tensor | np.ndarray, threshold: float, value: float) -> Tensor 
         >>> nn.threshold(np.array([-1.0, 0.5, 3.0]), 0.5, -10.0)
         array([-10., -10.,   3.])
     """
-    return _threshold(x, threshold, value)
+    threshold, value = option("threshold", "threshold", threshold), option("threshold", "value", value)
+    return in_place(inplace, _threshold, x, threshold, value)
 
 
 # prelu, rrelu
@@ -799,6 +840,7 @@ def rrelu(
     lower: float = 1 / 8,
     upper: float = 1 / 3,
     training: bool = False,
+    inplace: bool = False,
     *,
     rng: np.random.Generator | None = None,
 ) -> Tensor | np.ndarray:
@@ -810,6 +852,7 @@ def rrelu(
         upper: the largest slope.
         training: whether each element has a slope of its own, drawn uniformly. Otherwise the slope is the mean of
             `lower` and `upper`.
+        inplace: write the result into x, and return x.
         rng: a NumPy generator; None for that of the context (`ag.random.seed`).
 
     Raises:
@@ -825,15 +868,16 @@ def rrelu(
         array([-0.6,  3. ])
     """
     check_real("rrelu", x=x)
+    lower, upper = option("rrelu", "lower", lower), option("rrelu", "upper", upper)
     if lower > upper:
         raise ArgumentError(f"rrelu needs a lower of at most upper, not {lower} and {upper}")
     if not truth(training, "training"):
-        return leaky_relu(x, (lower + upper) / 2)
+        return leaky_relu(x, (lower + upper) / 2, inplace)
     data = array_of(x)
     rng = generator() if rng is None else rng
     kind = data.dtype if data.dtype.kind == "f" else np.dtype(np.float64)
     slopes = np.asarray(raw(rng.uniform(lower, upper, data.shape)), kind)
-    return _prelu(x, as_like(slopes, data))
+    return in_place(inplace, _prelu, x, as_like(slopes, data))
 
 
 # The exponential and its kin: mish
@@ -884,11 +928,12 @@ _mish = mish_.call
 mish_slope: Callable[..., Any] = mish_slope_.call
 
 
-def mish(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
+def mish(x: Tensor | np.ndarray, inplace: bool = False) -> Tensor | np.ndarray:
     """Return `x * tanh(softplus(x))`.
 
     Args:
         x: any shape.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -901,7 +946,7 @@ def mish(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         >>> nn.mish(np.array([0.0, 1.0]))
         array([0.        , 0.86509839])
     """
-    return _mish(x)
+    return in_place(inplace, _mish, x)
 
 
 # selu, celu
@@ -913,14 +958,15 @@ SELU_SCALE = 1.0507009873554804934193349852946
 
 @composite("x")
 def _selu(x: Any) -> Any:
-    return elu(x, SELU_ALPHA) * SELU_SCALE
+    return _elu(x, SELU_ALPHA) * SELU_SCALE
 
 
-def selu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
+def selu(x: Tensor | np.ndarray, inplace: bool = False) -> Tensor | np.ndarray:
     """Return `elu(x, alpha)` times a factor, which keep outputs of mean 0 and variance 1 so from layer to layer.
 
     Args:
         x: any shape.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentTypeError: x is complex.
@@ -934,7 +980,7 @@ def selu(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         array([-1.75809934,  1.05070099])
     """
     check_real("selu", x=x)
-    return _selu(x)
+    return in_place(inplace, _selu, x)
 
 
 @primitive()
@@ -970,12 +1016,13 @@ _celu = celu_.call
 celu_slope: Callable[..., Any] = celu_slope_.call
 
 
-def celu(x: Tensor | np.ndarray, alpha: float = 1.0) -> Tensor | np.ndarray:
+def celu(x: Tensor | np.ndarray, alpha: float = 1.0, inplace: bool = False) -> Tensor | np.ndarray:
     """Return x where it is positive, and `alpha * (exp(x / alpha) - 1)` elsewhere, which has a slope of 1 at 0.
 
     Args:
         x: any shape.
         alpha: the function tends to `-alpha` at minus infinity; not 0.
+        inplace: write the result into x, and return x.
 
     Raises:
         ArgumentError: alpha is 0.
@@ -989,9 +1036,10 @@ def celu(x: Tensor | np.ndarray, alpha: float = 1.0) -> Tensor | np.ndarray:
         >>> nn.celu(np.array([-1000.0, 2.0]), 0.5)
         array([-0.5,  2. ])
     """
+    alpha = option("celu", "alpha", alpha)
     if alpha == 0:
         raise ArgumentError("celu divides by alpha, which must not be 0")
-    return _celu(x, alpha)
+    return in_place(inplace, _celu, x, alpha)
 
 
 # logsigmoid, softsign, tanhshrink
@@ -999,7 +1047,7 @@ def celu(x: Tensor | np.ndarray, alpha: float = 1.0) -> Tensor | np.ndarray:
 
 @composite("x")
 def _logsigmoid(x: Any) -> Any:
-    return -softplus(-x, 1.0, math.inf)
+    return -_softplus(-x, 1.0, math.inf)
 
 
 def logsigmoid(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
@@ -1090,6 +1138,7 @@ def tanhshrink(x: Tensor | np.ndarray) -> Tensor | np.ndarray:
         >>> nn.tanhshrink(np.array([0.0, 1.0]))
         array([0.        , 0.23840584])
     """
+    check_arrays("tanhshrink", x=x)
     return _tanhshrink(x)
 
 
@@ -1116,7 +1165,8 @@ def glu(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
         >>> nn.glu(np.array([1.0, 2.0, 0.0, 1000.0]))
         array([0.5, 2. ])
     """
-    shape = array_of(x).shape
+    check_arrays("glu", x=x)
+    shape, axis = array_of(x).shape, whole_number(axis, "axis")
     if not -len(shape) <= axis < len(shape) or shape[axis] % 2:
         raise ArgumentError(f"glu halves an axis of x of even length, and axis {axis} of the shape {shape} is none")
     return _gated(*np.split(x, 2, axis))
@@ -1369,7 +1419,10 @@ def _recorded_exponentials(x: Any, axis: int, largest: float, least_sum: float, 
 @kernel(name="softmax")
 def softmax_(x: Any, axis: int) -> Any:
     """Return exp(x) / sum(exp(x)) along an axis."""
-    values, sums = exponentials(floating(as_array(x)), axis)
+    x = floating(as_array(x))
+    if not x.size:
+        return empty_like(x)
+    values, sums = exponentials(x, axis)
     values /= sums
     return values
 
@@ -1404,14 +1457,39 @@ _softmax = softmax_.call
 softmax_grad: Callable[..., Any] = softmax_grad_.call
 
 
-def softmax(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
+def _along(function: str, call: Callable[..., Any], x: Any, axis: Any, dtype: Any) -> Any:
+    """Return a function of x along an axis; a number without axes is a row of one, and a dtype is that of the result.
+
+    Raises:
+        ArgumentTypeError: x does not hold numbers, or the dtype is of whole numbers.
+        IndexRangeError: x has no such axis.
+    """
+    if dtype is None and isinstance(x, TensorBase) and axis.__class__ is int and -x._data.ndim <= axis < x._data.ndim:
+        return call(x, axis)
+    check_arrays(function, x=x)
+    x = x if isinstance(x, TensorBase) else array_of(x)
+    if dtype is not None:
+        kind = np.dtype(dtype)
+        if kind.kind not in "fc":
+            raise ArgumentTypeError(f"nn.{function} returns floating numbers, which the dtype {kind} has not")
+        x = x.astype(kind)
+    found = axis_of(function, x.shape, axis)
+    return call(x, found) if x.shape else np.reshape(call(np.reshape(x, (1,)), 0), ())
+
+
+def softmax(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | None = None) -> Tensor | np.ndarray:
     """Return `exp(x) / sum(exp(x))` along an axis, without overflow.
 
     A row that holds minus infinities only gives NaNs.
 
     Args:
-        x: any shape with at least one axis.
+        x: any shape.
         axis: the axis along which the results sum to 1.
+        dtype: x is cast to it first; None for its own.
+
+    Raises:
+        ArgumentTypeError: x does not hold numbers, or the dtype is of whole numbers.
+        IndexRangeError: x has no such axis.
 
     Source: torch.nn.functional.softmax.
 
@@ -1421,15 +1499,24 @@ def softmax(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
         >>> nn.softmax(np.array([1000.0, 1000.0, -np.inf]))
         array([0.5, 0.5, 0. ])
     """
-    return _softmax(x, axis)
+    return _along("softmax", _softmax, x, axis, dtype)
 
 
-def softmin(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
+def _softmin(x: Any, axis: int) -> Any:
+    return _softmax(-x, axis)
+
+
+def softmin(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | None = None) -> Tensor | np.ndarray:
     """Return `softmax(-x, axis)`.
 
     Args:
-        x: any shape with at least one axis.
+        x: any shape.
         axis: the axis along which the results sum to 1.
+        dtype: x is cast to it first; None for its own.
+
+    Raises:
+        ArgumentTypeError: x does not hold numbers, or the dtype is of whole numbers.
+        IndexRangeError: x has no such axis.
 
     Source: torch.nn.functional.softmin.
 
@@ -1439,7 +1526,7 @@ def softmin(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
         >>> nn.softmin(np.array([1000.0, 1000.0, np.inf]))
         array([0.5, 0.5, 0. ])
     """
-    return softmax(-x, axis)
+    return _along("softmin", _softmin, x, axis, dtype)
 
 
 @primitive()
@@ -1447,6 +1534,8 @@ def softmin(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
 def log_softmax_(x: Any, axis: int) -> Array:
     """Return x - log(sum(exp(x))) along an axis."""
     x = floating(as_array(x))
+    if not x.size:
+        return empty_like(x)
     with np.errstate(invalid="ignore"):
         values = np.subtract(x, maximum_along(x, axis), out=empty_like(x))
         values -= np.log(sum_along(np.exp(values), axis))
@@ -1481,12 +1570,17 @@ _log_softmax = log_softmax_.call
 log_softmax_grad: Callable[..., Any] = log_softmax_grad_.call
 
 
-def log_softmax(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
+def log_softmax(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | None = None) -> Tensor | np.ndarray:
     """Return the logarithm of `softmax(x, axis)`, accurate even if that is close to 0 or 1.
 
     Args:
-        x: any shape with at least one axis.
+        x: any shape.
         axis: the axis along which the exponentials of the results sum to 1.
+        dtype: x is cast to it first; None for its own.
+
+    Raises:
+        ArgumentTypeError: x does not hold numbers, or the dtype is of whole numbers.
+        IndexRangeError: x has no such axis.
 
     Source: torch.nn.functional.log_softmax.
 
@@ -1496,4 +1590,4 @@ def log_softmax(x: Tensor | np.ndarray, axis: int = -1) -> Tensor | np.ndarray:
         >>> nn.log_softmax(np.array([0.0, 1000.0]))
         array([-1000.,     0.])
     """
-    return _log_softmax(x, axis)
+    return _along("log_softmax", _log_softmax, x, axis, dtype)

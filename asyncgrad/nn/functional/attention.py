@@ -11,12 +11,12 @@ from ...core.arrays.device_functions import no_function, own_function
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.values import as_like, is_device_array
-from ...core.ops.single_precision import by_single, holds_half
+from ...core.ops.single_precision import by_single, holds_half_array
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError, ArgumentTypeError
-from ..shared.arguments import array_of
+from ..shared.arguments import array_of, option
 from .activations import exponentials, softmax_grad
 from .dropout import dropout
 
@@ -156,7 +156,7 @@ def attend(
 ) -> tuple[Any, Any]:
     """Return what `scaled_dot_product_attention` returns, and the weights of the values, after dropout."""
     check_operands_share_device("scaled_dot_product_attention", query, key, value, attn_mask)
-    if holds_half(query, key, value):
+    if holds_half_array(query, key, value):
         options = (attn_mask, dropout_p, is_causal, scale, rng)
         return by_single(attend, None, query, key, value, *options)
     shapes = array_of(query).shape, array_of(key).shape, array_of(value).shape
@@ -166,6 +166,15 @@ def attend(
             "scaled_dot_product_attention takes query (..., targets, features), key (..., sources, features) and "
             f"value (..., sources, value features), not {asked}, {offered} and {held}"
         )
+    try:
+        np.broadcast_shapes(*(shape[:-2] for shape in shapes))
+    except ValueError:
+        raise ArgumentError(
+            "scaled_dot_product_attention takes a query, keys and values whose leading axes broadcast, not of the "
+            f"shapes {asked}, {offered} and {held}"
+        ) from None
+    dropout_p = option("scaled_dot_product_attention", "dropout_p", dropout_p)
+    scale = None if scale is None else option("scaled_dot_product_attention", "scale", scale)
     if scale is None:
         scale = 1 / math.sqrt(asked[-1]) if asked[-1] else 1.0
     scores = _attention_scores(query, key, scale)

@@ -23,6 +23,7 @@ from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.values import empty_like, zeros_like
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
+from ...core.settings.arguments import whole_number
 from ...errors import ArgumentError
 from ..shared.arguments import array_of, pair, single
 from ..shared.layouts import images_first, images_last
@@ -192,11 +193,19 @@ def _(g: Any) -> Any:
 def _turned_window(window: Window, shape: tuple[int, ...]) -> Window | None:
     """Return the window over the results by which turned filters give the gradient of the images; None if it cannot."""
     reach = [step * (length - 1) for step, length in zip(window.dilation, window.kernel, strict=True)]
-    (above, below), (left, right) = window.padding
-    padding = ((reach[0] - above, reach[0] - below), (reach[1] - left, reach[1] - right))
+    (above, _), (left, _) = window.padding
+    rows, columns = window.size
+    # Not by the padding below and to the right: the last rows and columns of the images may be in no window.
+    padding = ((reach[0] - above, shape[2] + above - rows), (reach[1] - left, shape[3] + left - columns))
     if window.stride != (1, 1) or window.is_pixel or min(*padding[0], *padding[1]) < 0:
         return None
     return Window(window.kernel, (1, 1), padding, window.dilation, (shape[2], shape[3]))
+
+
+def _are_finite(weight: Any) -> bool:
+    """Return whether filters may be multiplied by the zeros around gradients, which make NaN of an infinite number."""
+    # Where a program is recorded, the filters are not known yet.
+    return type(weight) is not np.ndarray or bool(np.isfinite(np.add.reduce(weight, axis=None)))
 
 
 def _turned_filters(weight: Any, groups: int) -> Any:
@@ -212,7 +221,7 @@ def _turned_filters(weight: Any, groups: int) -> Any:
 def conv2d_input_grad_(g: Any, weight: Any, shape: tuple[int, ...], window: Window, groups: int) -> Any:
     """Return the gradient of conv2d for its images: the gradients of the windows, added at their positions."""
     n, channels, height, width = shape
-    if (turned := _turned_window(window, shape)) is not None and len(weight) <= channels:
+    if len(weight) <= channels and (turned := _turned_window(window, shape)) is not None and _are_finite(weight):
         # Windows over no more gradients are copied in less time than those over the images are added up.
         return conv2d_.function(g, _turned_filters(weight, groups), None, turned, groups)
     matrices = _by_group(weight, groups).swapaxes(1, 2)
@@ -316,12 +325,14 @@ def conv2d(
                  [20., 24.]]]])
     """
     check_operands_share_device("conv2d", x, weight, bias)
+    groups = whole_number(groups, "groups", 1)
     shape, filters = array_of(x).shape, array_of(weight).shape
     if len(shape) not in (3, 4) or len(filters) != 4:
         raise ArgumentError(
             f"conv2d takes x of shape (n, channels, height, width) and a weight of shape (filters, channels, height, "
             f"width), not {shape} and {filters}"
         )
+    _check_elements("conv2d", shape, filters)
     if shape[-3] != filters[1] * groups or filters[0] % groups:
         raise ArgumentError(
             f"conv2d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels"
@@ -337,6 +348,13 @@ def conv2d(
     if len(shape) == 4:
         return _conv2d(x, weight, bias, window, groups)
     return _conv2d(np.reshape(x, (1, *shape)), weight, bias, window, groups)[0]
+
+
+def _check_elements(function: str, shape: tuple[int, ...], filters: tuple[int, ...]) -> None:
+    if not all(shape[-2:]) or not all(filters[2:]):
+        raise ArgumentError(
+            f"{function} takes images and filters with at least one element, not of the shapes {shape} and {filters}"
+        )
 
 
 def _window(image: tuple[int, int], kernel: tuple[int, int], stride: Any, padding: Any, dilation: Any) -> Window:
@@ -451,28 +469,47 @@ def conv_transpose2d(
         array([[[[1., 1., 2., 2.]]]])
     """
     check_operands_share_device("conv_transpose2d", x, weight, bias)
+    groups = whole_number(groups, "groups", 1)
     shape, filters = array_of(x).shape, array_of(weight).shape
     _check_transposed("conv_transpose2d", shape, filters, bias, groups)
+    (up, left), extra = pair("padding", padding, 0), pair("output_padding", output_padding, 0)
     steps, dilations = pair("stride", stride, 1), pair("dilation", dilation, 1)
-    around, extra = pair("padding", padding, 0), pair("output_padding", output_padding, 0)
-    image = []
-    for axis in (0, 1):
-        if extra[axis] >= max(steps[axis], dilations[axis]):
-            raise ArgumentError(
-                f"conv_transpose2d: output_padding {extra} must be less than the stride, {steps}, or the dilation, "
-                f"{dilations}"
-            )
-        reach = (shape[axis - 2] - 1) * steps[axis] + dilations[axis] * (filters[axis + 2] - 1) + 1
-        image.append(reach - 2 * around[axis] + extra[axis])
-    if min(image) < 1:
-        raise ArgumentError(f"conv_transpose2d: nothing is left of x of shape {shape} with padding {around}")
-    window = Window(filters[2:], steps, ((around[0],) * 2, (around[1],) * 2), dilations, shape[-2:])
+    window = Window(filters[2:], steps, ((up, up), (left, left)), dilations, shape[-2:])
+    # Where each window is a pixel, there is one for each element of x, and what is added beyond them is 0.
+    beyond = extra if window.is_pixel else (0, 0)
+    image = [length - more for length, more in zip(_transposed_size(window, extra), beyond, strict=True)]
     images = x if len(shape) == 4 else np.reshape(x, (1, *shape))
     channels = filters[1] * groups
     result = conv2d_input_grad(images, weight, (array_of(images).shape[0], channels, *image), window, groups)
+    if any(beyond):
+        result = np.pad(result, ((0, 0), (0, 0), (0, beyond[0]), (0, beyond[1])))
     if bias is not None:
         result = result + np.reshape(bias, (channels, 1, 1))
     return result if len(shape) == 4 else result[0]
+
+
+def _transposed_size(window: Window, extra: tuple[int, int]) -> list[int]:
+    """Return the height and the width of the images that a window over results is over, and the rows and columns added.
+
+    Raises:
+        ArgumentError: more is added than a window may miss, or nothing is left.
+    """
+    sizes = []
+    for axis in (0, 1):
+        step, apart = window.stride[axis], window.dilation[axis]
+        if extra[axis] >= max(step, apart):
+            raise ArgumentError(
+                f"conv_transpose2d: output_padding {extra} must be less than the stride, {window.stride}, or the "
+                f"dilation, {window.dilation}"
+            )
+        reach = (window.size[axis] - 1) * step + apart * (window.kernel[axis] - 1) + 1
+        sizes.append(reach - sum(window.padding[axis]) + extra[axis])
+    if min(sizes) < 1:
+        around = tuple(before for before, _ in window.padding)
+        raise ArgumentError(
+            f"conv_transpose2d: nothing is left of x with images of shape {window.size} and padding {around}"
+        )
+    return sizes
 
 
 def _check_transposed(function: str, shape: tuple[int, ...], filters: tuple[int, ...], bias: Any, groups: int) -> None:
@@ -481,6 +518,7 @@ def _check_transposed(function: str, shape: tuple[int, ...], filters: tuple[int,
             f"{function} takes x of shape (n, channels, height, width) and a weight of shape (channels, filters, "
             f"height, width), not {shape} and {filters}"
         )
+    _check_elements(function, shape, filters)
     if shape[-3] != filters[0] or filters[0] % groups:
         raise ArgumentError(
             f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels"

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.arrays.one_device import check_operands_share_device
-from ...core.ops.single_precision import in_single
-from ..shared.arguments import array_of, check_real
+from ...core.ops.single_precision import arrays_in_single
+from ...core.settings.arguments import truth
+from ...errors import ArgumentError
+from ..shared.arguments import array_of, axis_of, check_arrays, check_real, common_shape, in_floats, option
 
 if TYPE_CHECKING:
     from ...core.tensor import Tensor
@@ -18,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance"]
 
 
-@in_single
+@arrays_in_single
 def normalize(
-    x: Tensor | np.ndarray, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: float = 1e-12
+    x: Tensor | np.ndarray, p: float = 2.0, axis: int | tuple[int, ...] | None = 1, eps: float = 1e-12
 ) -> Tensor | np.ndarray:
     """Return x divided by its p-norm along an axis.
 
     Args:
         x: any shape.
         p: the order of the norm.
-        axis: along which the norms are taken, or a tuple of axes.
+        axis: along which the norms are taken, or a tuple of axes; None for all.
         eps: the least number to divide by.
 
     Source: torch.nn.functional.normalize.
@@ -38,10 +40,21 @@ def normalize(
         >>> nn.normalize(np.array([[3.0, 4.0]]))
         array([[0.6, 0.8]])
     """
+    check_arrays("normalize", x=x)
+    shape = array_of(x).shape
+    if axis is None:
+        axis = tuple(range(len(shape)))
+    each = axis if isinstance(axis, (tuple, list)) else (axis,)
+    for one in each:
+        axis_of("normalize", shape, one)
+    p, eps = option("normalize", "p", p), option("normalize", "eps", eps)
+    if not shape:
+        # A number is a vector of one element.
+        return np.reshape(normalize(np.reshape(x, (1,)), p, 0, eps), ())
     return x / np.maximum(_norm(x, p, axis, True), eps)
 
 
-@in_single
+@arrays_in_single
 def pairwise_distance(
     x1: Tensor | np.ndarray, x2: Tensor | np.ndarray, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor | np.ndarray:
@@ -66,10 +79,14 @@ def pairwise_distance(
         array([5.])
     """
     check_operands_share_device("pairwise_distance", x1, x2)
-    return _norm(x1 - x2 + eps, p, -1, keepdims)
+    check_arrays("pairwise_distance", x1=x1, x2=x2)
+    p, eps = option("pairwise_distance", "p", p), option("pairwise_distance", "eps", eps)
+    x1, x2 = in_floats(x1, x2)
+    common_shape("pairwise_distance", x1=x1, x2=x2)
+    return _norm(x1 - x2 + eps, p, -1, truth(keepdims, "keepdims"))
 
 
-@in_single
+@arrays_in_single
 def cosine_similarity(
     x1: Tensor | np.ndarray, x2: Tensor | np.ndarray, axis: int = 1, eps: float = 1e-8
 ) -> Tensor | np.ndarray:
@@ -82,7 +99,9 @@ def cosine_similarity(
         eps: the least length to divide by.
 
     Raises:
+        ArgumentError: the shapes do not broadcast, or eps is negative.
         ArgumentTypeError: an argument is complex.
+        IndexRangeError: there is no such axis.
 
     Source: torch.nn.functional.cosine_similarity.
 
@@ -94,16 +113,28 @@ def cosine_similarity(
     """
     check_operands_share_device("cosine_similarity", x1, x2)
     check_real("cosine_similarity", x1=x1, x2=x2)
-    first, second = array_of(x1), array_of(x2)
-    if first.ndim != second.ndim or first.shape[axis] != second.shape[axis]:
+    eps = option("cosine_similarity", "eps", eps)
+    if not eps >= 0:
+        raise ArgumentError(f"cosine_similarity needs an eps that is not negative, not {eps}")
+    shape = common_shape("cosine_similarity", x1=x1, x2=x2)
+    axis = axis_of("cosine_similarity", shape, axis)
+    x1, x2 = in_floats(x1, x2)
+    if array_of(x1).shape != array_of(x2).shape:
         # One shape for both, so that an axis is the same in both.
-        shape = np.broadcast_shapes(first.shape, second.shape)
         x1, x2 = np.broadcast_to(x1, shape), np.broadcast_to(x2, shape)
+    if not shape:
+        # Numbers are vectors of one element.
+        x1, x2 = np.reshape(x1, (1,)), np.reshape(x2, (1,))
     lengths = (np.maximum(_norm(x, 2.0, axis, False), eps) for x in (x1, x2))
     return np.sum(x1 * x2, axis=axis) / math.prod(lengths)
 
 
 def _norm(x: Any, p: float, axis: Any, keepdims: bool) -> Any:
+    if p == 0:
+        # The number of elements that are not 0, with a derivative of 0.
+        data = array_of(x)
+        nothing = np.where(np.isfinite(data), x, 0) * 0
+        return np.sum(np.where(data == 0, nothing, 1 + nothing), axis=axis, keepdims=keepdims)
     if isinstance(axis, (tuple, list)):
         # np.linalg.norm takes two axes for those of a matrix.
         return np.sum(np.abs(x) ** p, axis=tuple(axis), keepdims=keepdims) ** (1 / p)

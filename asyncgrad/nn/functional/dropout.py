@@ -13,7 +13,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...errors import ArgumentError
 from ...random import generator
-from ..shared.arguments import array_of
+from ..shared.arguments import array_of, check_arrays, in_place, option
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -47,16 +47,22 @@ def check_probability(p: float) -> None:
 
 
 def dropout(
-    x: Tensor | np.ndarray, p: float = 0.5, *, rng: np.random.Generator | None = None, training: bool = True
+    x: Tensor | np.ndarray,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    rng: np.random.Generator | None = None,
 ) -> Tensor | np.ndarray:
     """Return x with each element set to 0 with probability p, and the others divided by 1 - p.
 
     Args:
         x: any shape.
         p: the probability, from 0 to 1.
+        training: if False, or if p is 0, x itself is returned.
+        inplace: write the result into x, and return x.
         rng: a NumPy generator; None for that of the context (`ag.random.seed`). It draws on the host, and the mask is
             moved to the device of x: a seed gives the same mask on every device.
-        training: if False, or if p is 0, x itself is returned.
 
     Raises:
         ArgumentError: p is not a probability.
@@ -69,6 +75,8 @@ def dropout(
         >>> nn.dropout(np.ones(6), 0.5, rng=np.random.default_rng(0))
         array([2., 2., 2., 0., 0., 0.])
     """
+    check_arrays("dropout", x=x)
+    p = option("dropout", "p", p)
     check_probability(p)
     if not truth(training, "training") or p == 0:
         return x
@@ -76,4 +84,4 @@ def dropout(
     data = array_of(x)
     # Drawn on the host whatever the device, so that a seed gives the same mask everywhere.
     keep = as_like(raw(rng.random(data.shape, np.float32)) >= p, data)
-    return masked(x, keep, 1 / (1 - p) if p < 1 else 0.0)
+    return in_place(inplace, masked, x, keep, 1 / (1 - p) if p < 1 else 0.0)

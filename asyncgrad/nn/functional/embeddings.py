@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -108,13 +109,14 @@ def _rows_unwaited(table: Any, indices: Any) -> tuple[Any, Any]:
 
 def _shorten_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
     """Scale the rows at some indices whose norm is above `max_norm` down to it, in place."""
+    order = norm_type if norm_type in (math.inf, -math.inf) else number(norm_type, "norm_type")
     if not isinstance(weight, (TensorBase, np.ndarray)):
         raise ArgumentTypeError(must_be("with max_norm, rows are changed in place: weight", "a tensor", weight))
     table = array_of(weight)
     numbers = np.unique(indices)
     numbers = numbers[~is_outside(numbers, len(table))]
     rows = table[numbers]
-    norms = np.linalg.norm(rows, norm_type, axis=1)
+    norms = np.linalg.norm(rows, order, axis=1)
     is_long = norms > max_norm
     if not is_long.any():
         return
@@ -150,7 +152,7 @@ def embedding(
         weight: a table, shape `(rows, features)`.
         padding_idx: the index of a row that gets no gradient, or None; a negative one counts from the end.
         max_norm: scale each row at an index whose norm is above this number down to it, in place, first.
-        norm_type: the p of that p-norm.
+        norm_type: the p of that p-norm; `math.inf` for the largest absolute value.
         scale_grad_by_freq: divide the gradient of each row by how often its index is among the indices.
 
     Returns:
@@ -186,7 +188,7 @@ def embedding(
             worst = lowest if lowest < 0 else highest
             raise IndexRangeError(f"embedding got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
     if max_norm is not None and data.size:
-        _shorten_rows(weight, data, number(max_norm, "max_norm", 0), number(norm_type, "norm_type"))
+        _shorten_rows(weight, data, number(max_norm, "max_norm", 0), norm_type)
     if not is_checked:
         found, data = _rows_unwaited(array_of(weight), data)
     if padding_idx is not None:

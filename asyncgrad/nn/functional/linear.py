@@ -176,11 +176,11 @@ def linear(
 
     Args:
         x: shape `(..., in)`.
-        weight: shape `(out, in)`.
-        bias: shape `(out,)`, or None.
+        weight: shape `(out, in)`; or `(in,)` for one number of each row.
+        bias: shape `(out,)`, or `()` beside such a weight; or None.
 
     Returns:
-        A tensor of shape `(..., out)`.
+        A tensor of shape `(..., out)`, or `(...)`.
 
     Raises:
         ArgumentError: the shapes do not fit; the message names them.
@@ -194,4 +194,11 @@ def linear(
         >>> nn.linear(np.array([[1.0, 2.0]]), weight, bias)
         array([[ 1.,  2., 13.]])
     """
+    if getattr(weight, "ndim", 2) == 1:
+        if bias is not None and np.shape(bias):
+            raise ArgumentError(
+                f"linear with a weight of shape {weight.shape} needs a bias of shape (), not {np.shape(bias)}"
+            )
+        result = _linear(x, np.reshape(weight, (1, -1)), None)[..., 0]
+        return result if bias is None else result + bias
     return _linear(x, weight, bias)

@@ -18,15 +18,25 @@ from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.one_device import check_operands_share_device
 from ...core.arrays.values import arange_like, as_array, as_like
 from ...core.ops.composites import Composite, composite
-from ...core.ops.single_precision import by_single, holds_half, in_single
+from ...core.ops.single_precision import arrays_in_single, by_single, holds_half_array
 from ...core.recording.kernels import FusedFormula, kernel
 from ...core.recording.primitive import derivative, primitive
-from ...core.settings.arguments import truth
+from ...core.settings.arguments import truth, whole_number
 from ...errors import ArgumentError, IndexRangeError
-from ..shared.arguments import REDUCTIONS, array_of, check_real, check_reduction, constant, real_floating
+from ..shared.arguments import (
+    REDUCTIONS,
+    array_of,
+    check_real,
+    check_reduction,
+    common_shape,
+    constant,
+    in_floats,
+    option,
+    real_floating,
+)
 from ..shared.labels import LabelsOnDevice, Selection, at_labels, in_dtype, label_index, labels_like, select
 from ..shared.rows import maximum_along, sum_along
-from .activations import log_softmax, relu, softmax, softmax_grad, softplus
+from .activations import log_softmax, relu, softmax, softmax_grad, softplus_
 from .distances import pairwise_distance
 
 if TYPE_CHECKING:
@@ -58,6 +68,9 @@ __all__ = [
     "triplet_margin_loss",
     "warn_if_broadcast",
 ]
+
+
+_softplus = softplus_.call
 
 
 def warn_if_broadcast(function: str, input: Any, target: Any) -> None:
@@ -99,7 +112,7 @@ def _weighed(losses: Composite, input: Any, target: Any, weight: Any, reduction:
         ArgumentError: the shapes of the weights and the input differ.
     """
     _check_weight(weight, input)
-    if holds_half(input, target, weight):
+    if holds_half_array(input, target, weight):
         return by_single(_weighed, None, losses, input, target, weight, reduction)
     if reduction == "mean":
         return losses.reduced("sum", input, target, weight) / np.sum(single(weight))
@@ -188,6 +201,7 @@ def mse_loss(
     """
     check_reduction(reduction)
     warn_if_broadcast("mse_loss", input, target)
+    input, target, weight = in_floats(input, target, weight)
     if weight is not None:
         check_real("mse_loss", input=input, target=target)
         return _weighed(_weighed_squares, input, target, weight, reduction)
@@ -232,6 +246,7 @@ def l1_loss(
     """
     check_reduction(reduction)
     warn_if_broadcast("l1_loss", input, target)
+    input, target, weight = in_floats(input, target, weight)
     if weight is None:
         return _absolute_errors.reduced(reduction, input, target)
     return _weighed(_weighed_absolute_errors, input, target, weight, reduction)
@@ -311,9 +326,11 @@ def huber_loss(
         array([0.5, 4. ])
     """
     check_reduction(reduction)
+    delta = option("huber_loss", "delta", delta)
     if not delta > 0:
         raise ArgumentError(f"huber_loss needs a positive delta, not {delta}")
     warn_if_broadcast("huber_loss", input, target)
+    input, target, weight = in_floats(input, target, weight)
     if weight is not None:
         _check_weight(weight, input)
     return _huber_losses.reduced(reduction, input, target, delta, weight)
@@ -343,10 +360,12 @@ def smooth_l1_loss(
         array([0.25, 2.  ])
     """
     check_reduction(reduction)
+    beta = option("smooth_l1_loss", "beta", beta)
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss needs a beta that is not negative, not {beta}")
     warn_if_broadcast("smooth_l1_loss", input, target)
     check_real("smooth_l1_loss", input=input, target=target)
+    input, target = in_floats(input, target)
     if beta:
         return _smooth_absolute_errors.reduced(reduction, input, target, beta)
     return _absolute_errors.reduced(reduction, input, target)
@@ -354,7 +373,7 @@ def smooth_l1_loss(
 
 @composite("input", "target", "weight", "pos_weight")
 def _cross_entropies_of_scores(input: Any, target: Any, weight: Any, pos_weight: Any) -> Any:
-    surprise = softplus(-input, 1.0, math.inf)
+    surprise = _softplus(-input, 1.0, math.inf)
     if pos_weight is not None:
         surprise = surprise * (1 + (pos_weight - 1) * target)
     losses = (1 - target) * input + surprise
@@ -372,7 +391,7 @@ def binary_cross_entropy_with_logits(
 
     Args:
         input: scores, any shape.
-        target: probabilities t, the same shape; another one is broadcast, with a warning.
+        target: probabilities t, the same shape.
         weight: the weight of each element, of a shape that broadcasts; None for equal weights.
         reduction: "mean", "sum" or "none".
         pos_weight: the weight of the term of t, of a shape that broadcasts; None for 1.
@@ -391,7 +410,14 @@ def binary_cross_entropy_with_logits(
     check_reduction(reduction)
     name = "binary_cross_entropy_with_logits"
     check_real(name, input=input, target=target, weight=weight, pos_weight=pos_weight)
-    warn_if_broadcast(name, input, target)
+    if array_of(input).shape != array_of(target).shape:
+        raise ArgumentError(
+            f"{name} of an input of shape {array_of(input).shape} takes a target of that shape, not of "
+            f"{array_of(target).shape}"
+        )
+    check_operands_share_device(name, input, target)
+    common_shape(name, input=input, weight=weight, pos_weight=pos_weight)
+    input, target, weight, pos_weight = in_floats(input, target, weight, pos_weight)
     return _cross_entropies_of_scores.reduced(reduction, input, target, weight, pos_weight)
 
 
@@ -472,8 +498,8 @@ def binary_cross_entropy(
         reduction: "mean", "sum" or "none".
 
     Raises:
-        ArgumentError: the shapes differ, or an element of the input is not from 0 to 1. (An input on a device with
-            arrays of its own is not waited for: the loss is then NaN.)
+        ArgumentError: the shapes differ, or an element of the input or the target is not from 0 to 1. (An input on a
+            device with arrays of its own is not waited for: the loss is then NaN.)
         ArgumentTypeError: an argument is complex.
 
     Source: torch.nn.functional.binary_cross_entropy.
@@ -497,12 +523,20 @@ def binary_cross_entropy(
             f"binary_cross_entropy takes probabilities from 0 to 1, not from {data.min()} to {data.max()}: "
             "take nn.binary_cross_entropy_with_logits for scores"
         )
+    wanted = array_of(target)
+    if wanted.__class__ is np.ndarray and wanted.size and not (wanted.min() >= 0 and wanted.max() <= 1):
+        raise ArgumentError(
+            f"binary_cross_entropy takes a target of probabilities from 0 to 1, not from {wanted.min()} to "
+            f"{wanted.max()}"
+        )
+    common_shape("binary_cross_entropy", input=input, weight=weight)
+    input, target, weight = in_floats(input, target, weight)
     return _cross_entropies.reduced(reduction, input, target, weight)
 
 
 @composite("input", "target")
 def _soft_margins(input: Any, target: Any) -> Any:
-    return softplus(-target * input, 1.0, math.inf)
+    return _softplus(-target * input, 1.0, math.inf)
 
 
 def soft_margin_loss(
@@ -528,7 +562,14 @@ def soft_margin_loss(
     """
     check_reduction(reduction)
     check_real("soft_margin_loss", input=input, target=target)
+    shape = array_of(input).shape
+    if common_shape("soft_margin_loss", input=input, target=target) != shape:
+        raise ArgumentError(
+            f"soft_margin_loss of an input of shape {shape} takes a target that broadcasts to it, not of shape "
+            f"{array_of(target).shape}"
+        )
     warn_if_broadcast("soft_margin_loss", input, target)
+    input, target = in_floats(input, target)
     return _soft_margins.reduced(reduction, input, target)
 
 
@@ -590,10 +631,11 @@ def kl_div(
     check_reduction(reduction, KL_REDUCTIONS)
     check_real("kl_div", input=input, target=target)
     warn_if_broadcast("kl_div", input, target)
+    input, target = in_floats(input, target)
     return _divergence(input, target, reduction, truth(log_target, "log_target"))
 
 
-@in_single
+@arrays_in_single
 def _divergence(input: Any, target: Any, reduction: str, log_target: bool) -> Any:
     total = _divergences.reduced("sum" if reduction == "batchmean" else reduction, input, target, log_target)
     shape = array_of(input).shape
@@ -643,27 +685,30 @@ def poisson_nll_loss(
     check_real("poisson_nll_loss", input=input, target=target)
     warn_if_broadcast("poisson_nll_loss", input, target)
     flags = truth(log_input, "log_input"), truth(full, "full")
+    input, target = in_floats(input, target)
+    eps = option("poisson_nll_loss", "eps", eps)
     return _poisson_losses.reduced(reduction, input, target, eps, *flags)
 
 
 @primitive()
-@kernel(expression=lambda var, least: np.maximum(var, least) - var)
-def lack_(var: Any, least: float) -> Array:
-    """Return what a variance lacks to the least one."""
-    return np.maximum(var, least) - var
+@kernel(expression=lambda var, least: np.maximum(var, least))
+def raised_(var: Any, least: float) -> Array:
+    """Return a variance, or the least one if that is larger."""
+    return np.maximum(var, least)
 
 
-@derivative(lack_, "var")
-def _(g: Array) -> None:
-    """Give no gradient: a variance that is raised to the least one has the derivative of that."""
+@derivative(raised_, "var")
+def _(g: Array) -> Array:
+    """Return g: a variance that is raised to the least one has the derivative of that."""
+    return g
 
 
-_lack = lack_.call
+_raised = raised_.call
 
 
 @composite("input", "target", "var")
 def _gaussian_losses(input: Any, target: Any, var: Any, eps: float, full: bool) -> Any:
-    raised = var + _lack(var, eps)
+    raised = _raised(var, eps)
     losses = 0.5 * (np.log(raised) + np.square(input - target) / raised)
     return losses + 0.5 * math.log(2 * math.pi) if full else losses
 
@@ -703,6 +748,7 @@ def gaussian_nll_loss(
     check_reduction(reduction)
     check_real("gaussian_nll_loss", input=input, target=target, var=var)
     check_operands_share_device("gaussian_nll_loss", input, target, var)
+    eps = option("gaussian_nll_loss", "eps", eps)
     warn_if_broadcast("gaussian_nll_loss", input, target)
     shape, variances = array_of(input).shape, array_of(var)
     if variances.__class__ is np.ndarray and variances.size and variances.min() < 0:
@@ -716,6 +762,7 @@ def gaussian_nll_loss(
                 f"gaussian_nll_loss of an input of shape {shape} takes variances of that shape, of which one axis may "
                 f"have length 1 and the last one may be missing, not {variances.shape}"
             )
+    input, target, var = in_floats(input, target, var)
     return _gaussian_losses.reduced(reduction, input, target, var, eps, truth(full, "full"))
 
 
@@ -805,10 +852,10 @@ cross_entropy_grad: Callable[..., Any] = cross_entropy_grad_.call
 
 
 @on_device_of_arguments
-@in_single
+@arrays_in_single
 def cross_entropy(
-    logits: Tensor | np.ndarray,
-    labels: Tensor | np.ndarray,
+    input: Tensor | np.ndarray,
+    target: Tensor | np.ndarray,
     weight: Tensor | np.ndarray | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -817,9 +864,9 @@ def cross_entropy(
     """Return the cross entropy: minus the logarithm of the probability that the softmax of the scores gives the label.
 
     Args:
-        logits: scores, shape `(n, classes)`, `(n, classes, d...)` or `(classes,)`.
-        labels: integers from 0 to `classes - 1`, of the same shape without the classes; or the probability of
-            each class, of the shape of `logits`.
+        input: scores, shape `(n, classes)`, `(n, classes, d...)` or `(classes,)`.
+        target: labels, integers from 0 to `classes - 1`, of the same shape without the classes; or the probability of
+            each class, of the shape of `input`.
         weight: the weight of each class, shape `(classes,)`; None for equal weights.
         ignore_index: a label whose loss is 0.
         reduction: "mean" (weighted, without ignored labels), "sum" or "none".
@@ -844,16 +891,17 @@ def cross_entropy(
         array([0.12692801, 0.69314718])
     """
     check_reduction(reduction)
-    check_operands_share_device("cross_entropy", logits, constants=(labels, weight))
-    if not 0 <= label_smoothing <= 1:
+    check_operands_share_device("cross_entropy", input, constants=(target, weight))
+    ignore_index = whole_number(ignore_index, "ignore_index")
+    if not 0 <= (label_smoothing := option("cross_entropy", "label_smoothing", label_smoothing)) <= 1:
         raise ArgumentError(f"label_smoothing must be from 0 to 1, not {label_smoothing}")
-    truth = array_of(labels)
+    truth = array_of(target)
     if truth.dtype.kind in "fc":
-        return _against_probabilities(logits, labels, weight, reduction, label_smoothing)
-    scores, samples = _canonicalize("cross_entropy", logits, truth)
+        return _against_probabilities(input, target, weight, ignore_index, reduction, label_smoothing)
+    scores, samples = _canonicalize("cross_entropy", input, truth)
     if not truth.size and reduction == "mean":
         return np.sum(scores) * np.nan
-    data = real_floating("cross_entropy", "logits", array_of(scores))
+    data = real_floating("cross_entropy", "input", array_of(scores))
     if data.__class__ is not np.ndarray and weight is None and not label_smoothing:
         result = _by_device(scores, data, truth, ignore_index, reduction)
         if result is not None:
@@ -885,14 +933,21 @@ def _smooth(log_probabilities: Any, selection: Selection, weight: Any, smoothing
     certain = at_labels(log_probabilities, labels, ignored) * coefficient
     weighted = log_probabilities if weight is None else log_probabilities * _by_class(weight, log_probabilities)
     even = np.sum(weighted, axis=1)
-    even = even * in_dtype(scale / log_probabilities.shape[1], even.dtype)
     if ignored is not None:
+        # Before the scale, which is NaN where all labels are ignored: the gradient of what is ignored is 0.
         even = np.where(ignored, 0, even)
+    even = even * in_dtype(scale / log_probabilities.shape[1], even.dtype)
     return certain * (smoothing - 1) - even * smoothing
 
 
-def _against_probabilities(logits: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
-    check_real("cross_entropy", logits=logits, labels=target)
+def _against_probabilities(
+    logits: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float
+) -> Any:
+    check_real("cross_entropy", input=logits, target=target)
+    if ignore_index >= 0:
+        raise ArgumentError(
+            f"cross_entropy with probabilities as target ignores no class: it takes no ignore_index={ignore_index}"
+        )
     shape = array_of(logits).shape
     if array_of(target).shape != shape:
         raise ArgumentError(
@@ -931,7 +986,7 @@ def _canonicalize(function: str, logits: Any, labels: Array) -> tuple[Any, tuple
     if len(shape) == 1:
         logits = np.reshape(logits, (1, *shape))
     elif len(shape) > 3:
-        logits = np.reshape(logits, (*shape[:2], -1))
+        logits = np.reshape(logits, (*shape[:2], math.prod(shape[2:])))
     return logits, expected
 
 
@@ -940,7 +995,7 @@ def _reduce(losses: Any, samples: tuple[int, ...], reduction: str) -> Any:
 
 
 @on_device_of_arguments
-@in_single
+@arrays_in_single
 def nll_loss(
     input: Tensor | np.ndarray,
     target: Tensor | np.ndarray,
@@ -976,6 +1031,7 @@ def nll_loss(
     """
     check_reduction(reduction)
     check_operands_share_device("nll_loss", input, constants=(target, weight))
+    ignore_index = whole_number(ignore_index, "ignore_index")
     labels = array_of(target)
     scores, samples = _canonicalize("nll_loss", input, labels)
     if not labels.size and reduction == "mean":
@@ -1035,6 +1091,9 @@ def hinge_embedding_loss(
     check_operands_share_device("hinge_embedding_loss", input, target)
     check_reduction(reduction)
     check_real("hinge_embedding_loss", input=input, target=target)
+    common_shape("hinge_embedding_loss", input=input, target=target)
+    input, target = in_floats(input, target)
+    margin = option("hinge_embedding_loss", "margin", margin)
     return _hinge_losses.reduced(reduction, input, target, margin)
 
 
@@ -1080,11 +1139,14 @@ def margin_ranking_loss(
             f"margin_ranking_loss takes two inputs and a target with as many axes, not of the shapes {shapes[0]}, "
             f"{shapes[1]} and {shapes[2]}"
         )
+    common_shape("margin_ranking_loss", input1=input1, input2=input2, target=target)
+    input1, input2, target = in_floats(input1, input2, target)
+    margin = option("margin_ranking_loss", "margin", margin)
     return _ranking_losses.reduced(reduction, input1, input2, target, margin)
 
 
 @on_device_of_arguments
-@in_single
+@arrays_in_single
 def cosine_embedding_loss(
     input1: Tensor | np.ndarray,
     input2: Tensor | np.ndarray,
@@ -1125,6 +1187,9 @@ def cosine_embedding_loss(
             "cosine_embedding_loss takes two inputs of shape (n, features) and a target of shape (n,), or both without "
             f"n, not of the shapes {shapes[0]}, {shapes[1]} and {shapes[2]}"
         )
+    common_shape("cosine_embedding_loss", input1=input1, input2=input2, target=np.empty((*shapes[2], 1)))
+    input1, input2 = in_floats(input1, input2)
+    margin = option("cosine_embedding_loss", "margin", margin)
     # So that vectors of length 0 have a derivative.
     eps = 1e-12
     lengths = (np.sum(input1 * input1, axis=-1) + eps) * (np.sum(input2 * input2, axis=-1) + eps)
@@ -1134,7 +1199,7 @@ def cosine_embedding_loss(
     return reduce_losses(losses, reduction)
 
 
-@in_single
+@arrays_in_single
 def triplet_margin_loss(
     anchor: Tensor | np.ndarray,
     positive: Tensor | np.ndarray,
@@ -1173,6 +1238,7 @@ def triplet_margin_loss(
     check_operands_share_device("triplet_margin_loss", anchor, positive, negative)
     check_reduction(reduction)
     check_real("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+    margin = option("triplet_margin_loss", "margin", margin)
     if not margin > 0:
         raise ArgumentError(f"triplet_margin_loss needs a positive margin, not {margin}")
     shapes = [array_of(one).shape for one in (anchor, positive, negative)]
@@ -1181,6 +1247,8 @@ def triplet_margin_loss(
             f"triplet_margin_loss takes three arrays with as many axes, not of the shapes {shapes[0]}, {shapes[1]} "
             f"and {shapes[2]}"
         )
+    common_shape("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+    anchor, positive, negative = in_floats(anchor, positive, negative)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if truth(swap, "swap"):
         far = np.minimum(far, pairwise_distance(positive, negative, p, eps))
@@ -1188,7 +1256,7 @@ def triplet_margin_loss(
 
 
 @on_device_of_arguments
-@in_single
+@arrays_in_single
 def multi_margin_loss(
     input: Tensor | np.ndarray,
     target: Tensor | np.ndarray,
@@ -1202,7 +1270,7 @@ def multi_margin_loss(
     The loss of a sample is the mean over all classes of `max(0, margin - right + wrong) ** p`.
 
     Args:
-        input: scores, shape `(n, classes)` or `(classes,)`.
+        input: scores, shape `(n, classes)` or `(classes,)`; a number is that of the only class.
         target: the right classes, integers of shape `(n,)` or `()`.
         p: 1 or 2.
         margin: by how much the score of the right class should be above the others.
@@ -1225,9 +1293,12 @@ def multi_margin_loss(
     check_operands_share_device("multi_margin_loss", input, constants=(target, weight))
     check_reduction(reduction)
     check_real("multi_margin_loss", input=input)
+    margin = option("multi_margin_loss", "margin", margin)
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss takes p of 1 or 2, not {p}")
-    data, labels = array_of(input), array_of(target)
+    data, labels = np.atleast_1d(array_of(input)), array_of(target)
+    if data.ndim == 1 and labels.shape == (1,):
+        labels = labels.reshape(())
     if data.ndim not in (1, 2) or labels.shape != data.shape[:-1] or labels.dtype.kind not in "iu":
         raise ArgumentError(
             f"multi_margin_loss takes scores of shape (n, classes) and integer targets of shape (n,), not {data.shape} "
@@ -1235,8 +1306,7 @@ def multi_margin_loss(
         )
     classes = data.shape[-1]
     _check_classes("multi_margin_loss", labels, classes)
-    scores, labels = np.reshape(input, (-1, classes)), labels.reshape(-1)
-    labels = as_like(labels, data)
+    scores, labels = np.reshape(input, (-1, classes)), as_like(labels.reshape(-1), data)
     right = np.expand_dims(at_labels(scores, labels, None), 1)
     gaps = relu(margin - right + scores)
     gaps = np.where(labels[:, np.newaxis] == arange_like(data, classes), 0, gaps if p == 1 else gaps * gaps)
@@ -1250,7 +1320,7 @@ def multi_margin_loss(
 
 
 @on_device_of_arguments
-@in_single
+@arrays_in_single
 def multilabel_margin_loss(
     input: Tensor | np.ndarray, target: Tensor | np.ndarray, reduction: str = "mean"
 ) -> Tensor | np.ndarray:
@@ -1282,6 +1352,8 @@ def multilabel_margin_loss(
     check_reduction(reduction)
     check_real("multilabel_margin_loss", input=input)
     data, labels = array_of(input), array_of(target)
+    if not data.ndim and not labels.ndim:
+        input, data, labels = np.reshape(input, (1,)), data.reshape(1), labels.reshape(1)
     if data.ndim not in (1, 2) or labels.shape != data.shape or labels.dtype.kind not in "iu":
         raise ArgumentError(
             "multilabel_margin_loss takes scores of shape (n, classes) and integer targets of that shape, not "
@@ -1305,7 +1377,7 @@ def multilabel_margin_loss(
 
 @composite("input", "target", "weight")
 def _soft_margins_of_labels(input: Any, target: Any, weight: Any) -> Any:
-    losses = (1 - target) * input + softplus(-input, 1.0, math.inf)
+    losses = target * _softplus(-input, 1.0, math.inf) + (1 - target) * _softplus(input, 1.0, math.inf)
     return losses if weight is None else losses * weight
 
 
@@ -1336,11 +1408,15 @@ def multilabel_soft_margin_loss(
     """
     check_reduction(reduction)
     check_real("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
+    if not array_of(input).ndim:
+        raise ArgumentError("multilabel_soft_margin_loss takes scores of shape (..., classes), not a number")
     warn_if_broadcast("multilabel_soft_margin_loss", input, target)
+    common_shape("multilabel_soft_margin_loss", input=input, target=target, weight=weight)
+    input, target, weight = in_floats(input, target, weight)
     return _mean_of_classes(input, target, weight, reduction)
 
 
-@in_single
+@arrays_in_single
 def _mean_of_classes(input: Any, target: Any, weight: Any, reduction: str) -> Any:
     return reduce_losses(np.mean(_soft_margins_of_labels(input, target, weight), axis=-1), reduction)
 

@@ -39,14 +39,14 @@ from ...core.arrays.tensor_base import TensorBase
 from ...core.arrays.values import as_like, contiguous, ones_like
 from ...core.graph.saved_hooks import prepare_write
 from ...core.ops.composites import composite
-from ...core.ops.single_precision import by_single, holds_half
+from ...core.ops.single_precision import by_single, holds_half_array
 from ...core.recording.kernels import FusedFormula, kernel
 from ...core.recording.primitive import derivative, primitive
-from ...core.settings.arguments import truth
+from ...core.settings.arguments import truth, whole_number
 from ...core.settings.context import RECOMPUTING
 from ...errors import ArgumentError
 from ..shared import standardized_blocks
-from ..shared.arguments import array_of, check_real, complex_error, constant, real_floating, records
+from ..shared.arguments import array_of, check_real, complex_error, constant, lengths, option, real_floating, records
 from ..shared.row_blocks import are_in_blocks, blocks, repeated, scratch, unbuffered_rows
 from ..shared.rows import leading_sum, leading_sum_on_device, sum_rows
 
@@ -319,10 +319,11 @@ def layer_norm(
         array([[-0.99995,  0.99995],
                [ 0.     ,  0.     ]])
     """
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = lengths("normalized_shape", normalized_shape)
+    eps = option("layer_norm", "eps", eps)
     check_operands_share_device("layer_norm", x, weight, bias)
     data = real_floating("layer_norm", "x", array_of(x))
-    if data.itemsize == 2 and holds_half(x):
+    if data.itemsize == 2 and holds_half_array(x):
         return by_single(layer_norm, None, x, normalized_shape, weight, bias, eps)
     if not shape or data.shape[data.ndim - len(shape) :] != shape or data.ndim < len(shape):
         expected = ", ".join(map(str, ("...", *shape)))
@@ -395,7 +396,7 @@ def _dots(x: Any, y: Any) -> Any:
 
 
 def _added_up(totals: Any, outer: int, rows: int) -> Any:
-    if outer > 1:
+    if outer != 1:
         totals = np.add.reduce(totals.reshape(outer, rows), axis=0)
     return totals.reshape(1, rows, 1)
 
@@ -588,6 +589,20 @@ def _check_channels(function: str, channels: int, **values: Any) -> None:
     check_real(function, **values)
 
 
+def _checked_numbers(
+    function: str, running_mean: Any, running_var: Any, eps: Any, momentum: Any
+) -> tuple[float, float]:
+    """Return eps and the momentum as numbers of Python's.
+
+    Raises:
+        ArgumentError: one of the running statistics is None, and the other is not.
+    """
+    if (running_mean is None) != (running_var is None):
+        missing = "running_mean" if running_mean is None else "running_var"
+        raise ArgumentError(f"{function} takes both running_mean and running_var, or neither: {missing} is None")
+    return option(function, "eps", eps), option(function, "momentum", momentum)
+
+
 def _channels_of(function: str, x: Any, least: int) -> tuple[Any, int, int, int]:
     """Return the array of x, its samples, its channels, and its positions in each channel."""
     data = real_floating(function, "x", array_of(x))
@@ -615,6 +630,8 @@ def _update(running: Any, observed: Any, momentum: float, factor: float = 1.0) -
         return
     if not isinstance(running, (np.ndarray, TensorBase)):
         raise ArgumentError(f"running statistics are changed in place: pass a tensor or an array, not {running!r}")
+    if array_of(running).dtype.kind != "f":
+        raise ArgumentError(f"running statistics are floating numbers, not of dtype {array_of(running).dtype}")
     if RECOMPUTING.get():
         return
     # Not by the tensor, which would tell that it was changed: a checkpoint refuses functions that change their
@@ -681,7 +698,7 @@ def batch_norm(
     """
     check_operands_share_device("batch_norm", x, weight, bias)
     data, n, channels, positions = _channels_of("batch_norm", x, 2)
-    if data.itemsize == 2 and holds_half(x):
+    if data.itemsize == 2 and holds_half_array(x):
         # The running statistics stay as they are, to be written into.
         options = {"training": training, "momentum": momentum, "eps": eps}
         normed = partial(_by_arrays, batch_norm, running_mean, running_var, options)
@@ -689,13 +706,14 @@ def batch_norm(
     _check_channels(
         "batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
-    if not truth(training, "training"):
+    training = truth(training, "training")
+    eps, momentum = _checked_numbers("batch_norm", running_mean, running_var, eps, momentum)
+    if eps < 0 or (training and eps == 0):
+        raise ArgumentError(f"batch_norm needs a positive eps, or 0 outside of a training, not {eps}")
+    if not training:
         return _by_running_statistics("batch_norm", x, running_mean, running_var, weight, bias, eps)
-    count = n * positions
-    if count == 1:
-        raise ArgumentError(
-            f"batch_norm in training needs more than one value for each channel: x has shape {data.shape}"
-        )
+    if (count := n * positions) == 1:
+        raise ArgumentError(f"batch_norm in training needs more than one value for each channel, not {data.shape}")
     result, mean, variance = _normalize_rows(x, (n, channels, positions), eps, True, weight, bias)
     if count:
         _update(running_mean, mean.reshape(-1), momentum)
@@ -723,7 +741,7 @@ def _by_running_statistics(function: str, x: Any, mean: Any, variance: Any, weig
         images = np.reshape(x, (*data.shape[:2], math.prod(data.shape[2:])))
         channels = [None if one is None else np.reshape(one, (1, -1, 1)) for one in (mean, variance, weight, bias)]
         return np.reshape(_by_given_statistics(images, *channels, eps), data.shape)
-    scale = (variance + eps) ** -0.5
+    scale = 1 / np.sqrt(variance + eps)
     if weight is not None:
         scale = scale * weight
     shift = -mean * scale if bias is None else bias - mean * scale
@@ -769,13 +787,14 @@ def instance_norm(
     """
     check_operands_share_device("instance_norm", x, running_mean, running_var, weight, bias)
     data, n, channels, positions = _channels_of("instance_norm", x, 3)
-    if data.itemsize == 2 and holds_half(x):
+    if data.itemsize == 2 and holds_half_array(x):
         options = {"use_input_stats": use_input_stats, "momentum": momentum, "eps": eps}
         normed = partial(_by_arrays, instance_norm, running_mean, running_var, options)
         return by_single(normed, None, x, weight, bias)
     _check_channels(
         "instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
+    eps, momentum = _checked_numbers("instance_norm", running_mean, running_var, eps, momentum)
     if not truth(use_input_stats, "use_input_stats"):
         return _by_running_statistics("instance_norm", x, running_mean, running_var, weight, bias, eps)
     if positions == 1:
@@ -890,15 +909,18 @@ def group_norm(
         >>> nn.group_norm(np.array([[1.0, 3.0, 5.0, 5.0]]), 2, eps=0.0001)
         array([[-0.99995,  0.99995,  0.     ,  0.     ]])
     """
+    eps, num_groups = option("group_norm", "eps", eps), whole_number(num_groups, "num_groups", 1)
     check_operands_share_device("group_norm", x, weight, bias)
     data, n, channels, positions = _channels_of("group_norm", x, 2)
-    if data.itemsize == 2 and holds_half(x):
+    if data.itemsize == 2 and holds_half_array(x):
         return by_single(group_norm, None, x, num_groups, weight, bias, eps)
-    if num_groups < 1 or channels % num_groups:
+    if channels % num_groups:
         raise ArgumentError(
             f"group_norm needs a number of groups that divides the {channels} channels of x, not {num_groups}"
         )
     _check_channels("group_norm", channels, weight=weight, bias=bias)
+    if n * positions * (channels // num_groups) == 1:
+        raise ArgumentError(f"group_norm needs more than one value in a group: x has shape {data.shape}")
     shape = (1, n * num_groups, channels // num_groups * positions)
     result, _, _ = _normalize_rows(x, shape, eps, True, None, None)
     return _scaled_channels(result, weight, bias)
@@ -961,9 +983,10 @@ def rms_norm(
         array([[0.2, 1.4],
                [1. , 1. ]])
     """
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = lengths("normalized_shape", normalized_shape)
+    eps = None if eps is None else option("rms_norm", "eps", eps)
     data = real_floating("rms_norm", "x", array_of(x))
-    if data.itemsize == 2 and holds_half(x):
+    if data.itemsize == 2 and holds_half_array(x):
         # None is for the precision of the dtype of x.
         return by_single(rms_norm, None, x, shape, weight, float(np.finfo(data.dtype).eps) if eps is None else eps)
     if not shape or data.ndim < len(shape) or data.shape[data.ndim - len(shape) :] != shape:

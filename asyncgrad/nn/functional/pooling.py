@@ -2,7 +2,8 @@
 
 Adaptive pooling is into a given number of windows, whatever the size of the image. Window i of `count` over `length`
 elements begins at `i * length // count`, and ends before the next multiple of `length / count`, rounded up. Windows of
-one size are pooled as such. Means over others are products with a matrix whose rows hold the share of each element.
+one size are pooled as such. Means over others are sums between bounds, along one axis after the other: products with a
+matrix of ones and zeros, or, where an infinite element would make NaN of all, sums of each window.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import numpy as np
 from ...core.arrays.device_functions import own_function
 from ...core.arrays.interception import on_device_of_arguments
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import as_like, zeros_like
-from ...core.ops.single_precision import by_single, holds_half, in_single
+from ...core.arrays.values import as_like, is_device_array, zeros_like
+from ...core.ops.single_precision import arrays_in_single, by_single, holds_half_array
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_real, complex_error, floating, pair, single
+from ..shared.arguments import array_of, check_real, complex_error, floating, option, pair, single
 from ..shared.layouts import empty_laid_like, in_order_of
+from ..shared.rows import product_along
 from ..shared.windows import Window, add_shifted, crop, pad, shifted, with_height, without_height
 from .linear import linear
 
@@ -44,6 +46,7 @@ __all__ = [
     "avg_pool2d",
     "max_pool1d",
     "max_pool2d",
+    "means_of_windows",
     "with_positions",
 ]
 
@@ -60,11 +63,39 @@ def _zeros_around(shape: tuple[int, ...], window: Window, like: Any) -> Any:
 
 
 def _find_maxima(x: Array, window: Window) -> tuple[Any, Any]:
-    """Return the maximum of each window, and its number among the elements of the window, the first of equal ones."""
+    """Return the maximum of each window, and its number among the elements of the window, the first of equal ones.
+
+    Of NaNs it is the last.
+    """
     if x.__class__ is not np.ndarray and (found := own_function("find_maxima", x)(x, window)) is not None:
         return found
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     padded = pad(x, window.padding, lowest)
+    is_floating = x.dtype.kind == "f"
+    is_known = x.__class__ is np.ndarray
+    # To look for NaNs takes a third of the time, and mostly there are none.
+    maxima, choice = _choose(padded, window, is_floating and not is_known)
+    if is_known and is_floating and np.isnan(maxima).any():
+        maxima, choice = _choose(padded, window, True)
+    if padded is not x:
+        is_lowest = maxima == lowest
+        if not is_known or is_lowest.any():
+            # Of nothing but minus infinities, the first of the image, and not one of the padding.
+            choice = np.where(is_lowest, as_like(_first_inside(window).astype(choice.dtype), choice), choice)
+    return maxima, choice
+
+
+def _first_inside(window: Window) -> Any:
+    """Return the number in each window of its first element that is not before the image, shape (rows, columns)."""
+    firsts = []
+    for axis in (0, 1):
+        before = window.padding[axis][0] - np.arange(window.size[axis]) * window.stride[axis]
+        firsts.append(np.clip(-(-before // window.dilation[axis]), 0, window.kernel[axis] - 1))
+    return firsts[0][:, np.newaxis] * window.kernel[1] + firsts[1]
+
+
+def _choose(padded: Any, window: Window, may_be_nan: bool) -> tuple[Any, Any]:
+    """Return what `_find_maxima` does; without `may_be_nan`, the number in a window with a NaN may be wrong."""
     maxima: Any = None
     choice: Any = None
     for number, (row, column) in enumerate(window.offsets):
@@ -73,8 +104,11 @@ def _find_maxima(x: Array, window: Window) -> tuple[Any, Any]:
             maxima = seen.copy("K")
             choice = np.zeros_like(maxima, np.min_scalar_type(math.prod(window.kernel)))
         else:
-            # The numbers grow, so the maximum of the chosen ones is the last one. A NaN counts as the largest element.
-            above = np.logical_not(seen <= maxima)
+            # The numbers grow, so the maximum of the chosen ones is the last one. A NaN counts as the largest element,
+            # and of several the last one, as in PyTorch.
+            above = seen > maxima
+            if may_be_nan:
+                above |= seen != seen
             np.maximum(choice, above * choice.dtype.type(number), out=choice)
             np.maximum(maxima, seen, out=maxima)
     return maxima, choice
@@ -137,8 +171,10 @@ def _pooling_window(
 ) -> Window:
     if len(shape) not in (3, 4):
         raise ArgumentError(f"{function} takes x of shape (n, channels, height, width), not {shape}")
+    if not all(shape[-3:]):
+        raise ArgumentError(f"{function} takes images with a channel and at least one element, not of shape {shape}")
     kernel = pair("kernel_size", kernel_size, 1)
-    steps = kernel if stride is None else pair("stride", stride, 1)
+    steps = kernel if _is_left_out(stride) else pair("stride", stride, 1)
     height, width = pair("padding", padding, 0)
     if 2 * height > kernel[0] or 2 * width > kernel[1]:
         raise ArgumentError(f"{function}: a padding of {(height, width)} is more than half of the kernel, {kernel}")
@@ -146,6 +182,11 @@ def _pooling_window(
     around = ((height, height), (width, width))
     is_ceiled = truth(ceil_mode, "ceil_mode")
     return Window.over(function, shape[-2:], kernel, steps, around, dilations, ceil_mode=is_ceiled)
+
+
+def _is_left_out(stride: Any) -> bool:
+    # An empty sequence is PyTorch's other word for None.
+    return stride is None or (isinstance(stride, (tuple, list)) and not stride)
 
 
 #: To compute it takes as long as to launch two kernels.
@@ -159,7 +200,7 @@ def _positions(choice: Array, window: Window, image: tuple[int, ...]) -> Any:
     for axis, number in enumerate(numbers):
         steps = np.arange(window.size[axis]) * window.stride[axis] - window.padding[axis][0]
         place = number * window.dilation[axis] + as_like(steps[:, np.newaxis] if axis == 0 else steps, choice)
-        # Where a window has only minus infinity, the first one may be of the padding: take the first of the image.
+        # A window may have no element of the image.
         places.append(np.where(place < 0, place % window.dilation[axis], place))
     return places[0] * image[1] + places[1]
 
@@ -298,16 +339,17 @@ def avg_pool2d(
                  [10.5, 12.5]]]])
     """
     data = array_of(x)
-    if data.itemsize == 2 and holds_half(x):
+    if data.itemsize == 2 and holds_half_array(x):
         options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return by_single(avg_pool2d, None, x, *options)
     window = _pooling_window("avg_pool2d", data.shape, kernel_size, stride, padding, 1, ceil_mode)
+    count_include_pad = truth(count_include_pad, "count_include_pad")
     if divisor_override is not None:
+        divisor_override = option("avg_pool2d", "divisor_override", divisor_override)
         if not divisor_override:
             raise ArgumentError("avg_pool2d cannot divide by divisor_override=0")
         return window_sums(x, window) * (1 / divisor_override)
     heights, widths = pair("padding", padding, 0)
-    count_include_pad = truth(count_include_pad, "count_include_pad")
     counts = [
         _counts(data.shape[-2 + axis], around if count_include_pad else 0, window, axis, around)
         for axis, around in ((0, heights), (1, widths))
@@ -414,39 +456,103 @@ def _of_one_row(function: str, x: Any, kernel_size: Any, stride: Any) -> tuple[t
     if len(shape) not in (2, 3):
         raise ArgumentError(f"{function} takes x of shape (n, channels, length), not {shape}")
     kernel = (1, single("kernel_size", kernel_size, 1))
-    return kernel, None if stride is None else (1, single("stride", stride, 1))
+    return kernel, None if _is_left_out(stride) else (1, single("stride", stride, 1))
 
 
 # Adaptive pooling
 
 
-def _bounds(length: int, count: int) -> list[tuple[int, int]]:
+def _bounds(length: int, count: int) -> tuple[tuple[int, int], ...]:
     """Return where each of `count` windows over `length` elements begins and ends."""
-    return [(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
+    return tuple([(i * length // count, -(-(i + 1) * length // count)) for i in range(count)])
 
 
-def _shares(length: int, count: int, data: Array) -> Any:
-    """Return the matrix of means, shape (count, length)."""
-    matrix = np.zeros((count, length), data.dtype)
-    for row, (start, end) in zip(matrix, _bounds(length, count), strict=True):
-        row[start:end] = 1 / (end - start)
-    return as_like(matrix, data)
+@lru_cache(maxsize=64)
+def _ones_between(bounds: tuple[tuple[int, int], ...], length: int) -> Any:
+    """Return the matrix of sums between bounds, shape (count, length)."""
+    matrix = np.zeros((len(bounds), length), np.float32)
+    for row, (start, end) in zip(matrix, bounds, strict=True):
+        row[start:end] = 1
+    return matrix
+
+
+@primitive()
+def sums_between_(x: Array, bounds: tuple[tuple[int, int], ...], axis: int) -> Any:
+    """Return the sums of the elements along an axis between bounds, pairs of a beginning and an end that both rise."""
+    result = product_along(x, _ones_between(bounds, x.shape[axis]), axis)
+    if result is not None:
+        return result
+    before = (slice(None),) * axis
+    pairs = list(dict.fromkeys(bounds))
+    inner: list[tuple[int, int]] = []
+    parts: list[Any] = []
+    if x.__class__ is np.ndarray and x.size:
+        # Of all places one after the other: every second sum is from an end to the next beginning.
+        inner = [pair for pair in pairs if pair[1] < x.shape[axis]]
+        places = [place for pair in inner for place in pair]
+        if inner:
+            parts.append(np.add.reduceat(x, places, axis=axis)[(*before, slice(None, None, 2))])
+    parts += [np.sum(x[(*before, slice(*pair))], axis=axis, keepdims=True) for pair in pairs[len(inner) :]]
+    sums = np.concatenate(parts, axis=axis)
+    if len(pairs) == len(bounds):
+        return sums
+    numbers = {pair: number for number, pair in enumerate(pairs)}
+    return np.take(sums, as_like(np.array([numbers[pair] for pair in bounds]), sums), axis=axis)
+
+
+@derivative(sums_between_, "x")
+def _(g: Array, bounds: tuple[tuple[int, int], ...], axis: int, x_shape: tuple[int, ...]) -> Array:
+    # An element is in windows that follow one another.
+    starts, ends = np.array(bounds).T
+    places = np.arange(x_shape[axis])
+    firsts, lasts = np.searchsorted(ends, places, "right"), np.searchsorted(starts, places, "right")
+    return sums_between(g, tuple(zip(firsts.tolist(), lasts.tolist(), strict=True)), axis)
+
+
+sums_between: Callable[..., Any] = sums_between_.call
+
+
+def means_of_windows(x: Any, count: int, axis: int) -> Any:
+    """Return the means along an axis of as many windows as asked for, which together cover it."""
+    data = array_of(x)
+    lines: Any = x
+    length = data.shape[axis]
+    if length == count:
+        return x
+    if not count:
+        return x[(*(slice(None),) * axis, slice(0))]
+    bounds = _bounds(length, count)
+    if data.__class__ is not np.ndarray and is_device_array(data):
+        ones = _ones_between(bounds, length).astype(np.float64)
+        shares = as_like((ones / np.sum(ones, axis=1, keepdims=True)).astype(floating(data).dtype), data)
+        lines = linear(np.moveaxis(lines, axis, -1), shares)
+        return np.moveaxis(lines, -1, axis)
+    counts = np.array([end - start for start, end in bounds], data.dtype if data.dtype.kind in "fc" else np.float64)
+    return sums_between(x, bounds, axis) / as_like(counts.reshape(-1, *(1,) * (data.ndim - 1 - axis)), data)
 
 
 def _sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int, int]:
     if len(shape) not in (3, 4):
         raise ArgumentError(f"{function} takes x of shape (n, channels, height, width), not {shape}")
     both = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size, output_size)
-    if len(both) != 2 or not all(one is None or (isinstance(one, (int, np.integer)) and one >= 1) for one in both):
+    is_whole = all(one is None or (isinstance(one, (int, np.integer)) and one >= 0) for one in both)
+    if output_size is None or len(both) != 2 or not is_whole:
         raise ArgumentError(
-            f"{function}: output_size must be an int of at least 1, None to keep a size, or a pair, not {output_size!r}"
+            f"{function}: output_size must be an int of at least 0, or a pair of them, in which None keeps a size, "
+            f"not {output_size!r}"
         )
     if not all(shape[-2:]):
         raise ArgumentError(f"{function} takes images with at least one element, not of shape {shape}")
     return tuple(own if one is None else int(one) for one, own in zip(both, shape[-2:], strict=True))  # type: ignore[return-value]
 
 
-@in_single
+def _no_windows(x: Any, rows: int, columns: int) -> Any:
+    """Return an empty array of rows and columns, one of which is 0, for each channel."""
+    shape = array_of(x).shape
+    return np.broadcast_to(x[..., :0, :1] if not rows else x[..., :1, :0], (*shape[:-2], rows, columns))
+
+
+@arrays_in_single
 def adaptive_avg_pool2d(x: Tensor | np.ndarray, output_size: NewLengths) -> Tensor | np.ndarray:
     """Return the means of windows, as many as asked for, that together cover the image.
 
@@ -473,12 +579,11 @@ def adaptive_avg_pool2d(x: Tensor | np.ndarray, output_size: NewLengths) -> Tens
     rows, columns = _sizes("adaptive_avg_pool2d", data.shape, output_size)
     if (rows, columns) == (1, 1):
         return np.mean(x, axis=(-2, -1), keepdims=True)
+    if not rows or not columns:
+        return _no_windows(x, rows, columns)
     if height % rows == 0 and width % columns == 0:
         return avg_pool2d(x, (height // rows, width // columns))
-    data = floating(data)
-    if rows != height:
-        x = np.swapaxes(linear(np.swapaxes(x, -1, -2), _shares(height, rows, data)), -1, -2)
-    return x if columns == width else linear(x, _shares(width, columns, data))
+    return means_of_windows(means_of_windows(x, rows, data.ndim - 2), columns, data.ndim - 1)
 
 
 def adaptive_avg_pool1d(x: Tensor | np.ndarray, output_size: Lengths) -> Tensor | np.ndarray:
@@ -538,6 +643,12 @@ def adaptive_max_pool2d(
         raise complex_error("adaptive_max_pool2d", "x", data)
     rows, columns = _sizes("adaptive_max_pool2d", data.shape, output_size)
     height, width = data.shape[-2:]
+    if not data.shape[-3]:
+        raise ArgumentError(f"adaptive_max_pool2d takes images with a channel, not of shape {data.shape}")
+    if not rows or not columns:
+        empty = _no_windows(x, rows, columns)
+        positions = zeros_like(data, array_of(empty).shape).astype(np.int64)
+        return with_positions(x, empty, positions) if return_indices else empty
     if height % rows == 0 and width % columns == 0:
         return max_pool2d(x, (height // rows, width // columns), return_indices=return_indices)
     windows = [(*down, *right) for down in _bounds(height, rows) for right in _bounds(width, columns)]
@@ -593,4 +704,6 @@ def _sequences(function: str, x: Any) -> Any:
 
 
 def _length(output_size: Any) -> Any:
+    if output_size is None:
+        raise ArgumentError("the output_size of sequences must be an int of at least 0, not None")
     return output_size[0] if isinstance(output_size, (tuple, list)) and len(output_size) == 1 else output_size

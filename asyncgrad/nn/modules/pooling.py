@@ -71,6 +71,10 @@ class _MaxPool(_Pool):
         self.return_indices: bool = truth(return_indices, "return_indices")
         self.ceil_mode: bool = truth(ceil_mode, "ceil_mode")
 
+    def extra_repr(self) -> str:
+        """Return the window and its options."""
+        return f"{super().extra_repr()}, dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+
     def forward(self, input: Tensor | np.ndarray) -> Any:
         """Return the maximum of each window, with `return_indices` together with its position."""
         pool = type(self)._pool

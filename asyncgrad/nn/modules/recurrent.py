@@ -128,9 +128,10 @@ class RecurrentLayer(Module):
         name = type(self).__name__
         input_size, hidden_size = size(input_size, "input_size"), size(hidden_size, "hidden_size")
         num_layers = size(num_layers, "num_layers")
-        if not hidden_size or not num_layers:
+        if not input_size or not hidden_size or not num_layers:
             raise ArgumentError(
-                f"{name} takes hidden_size and num_layers of at least 1, not {hidden_size} and {num_layers}"
+                f"{name} takes input_size, hidden_size and num_layers of at least 1, not {input_size}, {hidden_size} "
+                f"and {num_layers}"
             )
         if not 0 <= number(dropout, "dropout") <= 1:
             raise ArgumentError(f"{name} takes a probability dropout from 0 to 1, not {dropout}")
@@ -509,6 +510,11 @@ class RNNCell(RecurrentCell):
     def forward(self, input: Tensor | np.ndarray, hx: TensorLike | None = None) -> Tensor:
         """Return the next hidden state; `hx` is the one before, None for zeros."""
         return self._step(input, (hx,))[0]
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        chosen = "" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}"
+        return super().extra_repr() + chosen
 
     def _cell(self) -> Cell:
         return _elman(self.nonlinearity)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.arrays.current_streams import follow_streams
 from ...core.arrays.tensor_base import TensorBase
-from ...core.arrays.values import as_array
+from ...core.arrays.values import as_array, is_device_array
+from ...core.settings.arguments import must_be, truth, whole_number
 from ...core.settings.context import GRAD_MODE
-from ...errors import ArgumentError, ArgumentTypeError, MissingDerivativeError
+from ...core.views.writing import write
+from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError, MissingDerivativeError
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -20,16 +23,24 @@ __all__ = [
     "REDUCTIONS",
     "array_of",
     "as_saved",
+    "axis_of",
+    "check_arrays",
     "check_real",
     "check_reduction",
+    "common_shape",
     "complex_error",
     "constant",
     "floating",
+    "in_floats",
+    "in_place",
     "is_outside",
+    "lengths",
+    "option",
     "pair",
     "real_floating",
     "records",
     "single",
+    "wrong_dtype",
 ]
 
 
@@ -45,8 +56,151 @@ def array_of(value: Any) -> Any:
         value = value._data
     if value.__class__ is np.ndarray:
         return value
+    if value is None:
+        raise ArgumentTypeError(f"functions of nn take tensors or arrays, not None: {_FORGOTTEN}")
     follow_streams()
     return as_array(value)
+
+
+#: Where a None most likely comes from.
+_FORGOTTEN = "does the function that should return it end without return?"
+
+
+def check_arrays(function: str, **arguments: Any) -> None:
+    """Raise if one of the arguments is None or holds something else than numbers.
+
+    Raises:
+        ArgumentTypeError: one is; the message names the function and the argument.
+    """
+    for name, value in arguments.items():
+        if value is None:
+            raise ArgumentTypeError(f"nn.{function} takes a tensor or an array as {name}, not None: {_FORGOTTEN}")
+        if not isinstance(value, (TensorBase, np.ndarray)) and array_of(value).dtype.kind not in _NUMBERS:
+            raise _no_numbers(f"nn.{function}", name, array_of(value))
+
+
+#: The kinds of dtypes of numbers, and of truth values, which count as such.
+_NUMBERS = "fciub"
+_REAL = "fiub"
+
+
+def wrong_dtype(function: str, name: str, array: Array) -> ArgumentTypeError:
+    """Return the error for an argument of a function of real numbers that holds complex ones, or no numbers."""
+    if array.dtype.kind == "c":
+        return complex_error(function, name, array)
+    return _no_numbers(f"nn.{function}", name, array)
+
+
+def _no_numbers(function: str, name: str, array: Array) -> ArgumentTypeError:
+    hint = f"; if it is None, {_FORGOTTEN}" if array.dtype.kind == "O" else ""
+    return ArgumentTypeError(f"{function} takes numbers, and {name} is of dtype {array.dtype}{hint}")
+
+
+def option(function: str, name: str, value: Any) -> Any:
+    """Return a number that is an option as one of Python's, which does not decide the dtype of a result.
+
+    A tensor is returned as it is.
+
+    Raises:
+        ArgumentTypeError: it is no number; the message names the function and the option.
+    """
+    if value.__class__ is float or value.__class__ is int:
+        return value
+    if isinstance(value, np.generic) or (value.__class__ is np.ndarray and value.ndim == 0):
+        value = value.item()
+    if value is None or isinstance(value, (str, bytes, complex, list, tuple, dict)):
+        raise ArgumentTypeError(f"nn.{function}: {must_be(name, 'a number', value)}")
+    return value
+
+
+def in_floats(*values: Any) -> tuple[Any, ...]:
+    """Return the arrays of a loss: those of whole numbers in the floating dtype of the others, if there is one.
+
+    NumPy's promotion would be to float64 wherever a float32 meets a label or a count. None stays None.
+    """
+    first = None
+    for value in values:
+        if value is None:
+            continue
+        dtype = value._data.dtype if isinstance(value, TensorBase) else array_of(value).dtype
+        if first is None:
+            first = dtype
+        elif dtype is not first and dtype != first:
+            break
+    else:
+        return values
+    dtypes = [None if value is None else array_of(value).dtype for value in values]
+    floats = {dtype for dtype in dtypes if dtype is not None and dtype.kind in "fc"}
+    if not floats:
+        return values
+    common = np.result_type(*floats)
+    return tuple(
+        value if dtype is None or dtype.kind not in "iub" else _in_dtype(value, common)
+        for value, dtype in zip(values, dtypes, strict=True)
+    )
+
+
+def _in_dtype(value: Any, dtype: Any) -> Any:
+    number: Any = value if isinstance(value, TensorBase) else array_of(value)
+    return number.astype(dtype)
+
+
+def common_shape(function: str, **arguments: Any) -> tuple[int, ...]:
+    """Return the shape to which arguments are broadcast; those that are None do not count.
+
+    Raises:
+        ArgumentError: there is none; the message names the arguments and their shapes.
+    """
+    shapes = {name: array_of(value).shape for name, value in arguments.items() if value is not None}
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ArgumentError(f"{function} takes arguments of shapes that broadcast, not {found}") from None
+
+
+def lengths(name: str, value: Any) -> tuple[int, ...]:
+    """Return a shape, given as an int or as a sequence of them.
+
+    Raises:
+        ArgumentTypeError: it is neither; the message names the argument.
+    """
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return tuple([whole_number(one, name) for one in value])
+    return (whole_number(value, name),)
+
+
+def axis_of(function: str, shape: tuple[int, ...], axis: Any) -> int:
+    """Return the number of an axis from 0 on; that of a number without axes, which may be 0 or -1, is 0.
+
+    Raises:
+        IndexRangeError: there is no such axis.
+        ArgumentTypeError: it is no int.
+    """
+    count = max(1, len(shape))
+    if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
+        raise ArgumentTypeError(f"nn.{function}: {must_be('axis', 'an int', axis)}")
+    if not -count <= axis < count:
+        raise IndexRangeError(
+            f"nn.{function} of an array of shape {shape} takes an axis from {-count} to {count - 1}, not {axis}"
+        )
+    return int(axis) % count
+
+
+def in_place(inplace: Any, function: Callable[..., Any], x: Any, *options: Any) -> Any:
+    """Write what a function returns for x into x, and return x, if `inplace` is true; else return that result.
+
+    Raises:
+        ArgumentTypeError: `inplace` is no truth value, or x cannot be written into.
+        InPlaceError: the write cannot be recorded.
+    """
+    if not truth(inplace, "inplace"):
+        return function(x, *options)
+    if not isinstance(x, (TensorBase, np.ndarray)) and not is_device_array(x):
+        raise ArgumentTypeError(must_be("with inplace=True, x", "a tensor or an array", x))
+    # A copy, since a derivative may need what is written over.
+    copy: Any = x
+    return write(x, function(copy.clone() if isinstance(x, TensorBase) else copy.copy(), *options))
 
 
 def constant(function: str, name: str, value: Any) -> Any:
@@ -63,8 +217,17 @@ def constant(function: str, name: str, value: Any) -> Any:
 
 
 def floating(array: Array) -> Any:
-    """Return a floating or complex array as it is, and any other in float64."""
-    return array if array.dtype.kind in "fc" else array.astype(np.float64)
+    """Return a floating or complex array as it is, and any other in float64.
+
+    Raises:
+        ArgumentTypeError: it does not hold numbers.
+    """
+    kind = array.dtype.kind
+    if kind in "fc":
+        return array
+    if kind not in _NUMBERS:
+        raise _no_numbers("a function of nn", "its argument", array)
+    return array.astype(np.float64)
 
 
 def complex_error(function: str, name: str, array: Array) -> ArgumentTypeError:
@@ -75,15 +238,21 @@ def complex_error(function: str, name: str, array: Array) -> ArgumentTypeError:
     )
 
 
+#: The arguments of functions that may be None.
+_OPTIONAL = {"weight", "pos_weight", "bias", "running_mean", "running_var"}
+
+
 def check_real(function: str, **arguments: Any) -> None:
-    """Raise if one of the arguments, which may be None, is complex.
+    """Raise if one of the arguments is complex, or None where that has no meaning.
 
     Raises:
-        ArgumentTypeError: one is complex; the message names the function and the argument.
+        ArgumentTypeError: one is; the message names the function and the argument.
     """
     for name, value in arguments.items():
-        if value is not None and array_of(value).dtype.kind == "c":
-            raise complex_error(function, name, array_of(value))
+        if value is None and name not in _OPTIONAL:
+            check_arrays(function, **{name: value})
+        if value is not None and array_of(value).dtype.kind not in _REAL:
+            raise wrong_dtype(function, name, array_of(value))
 
 
 def real_floating(function: str, name: str, array: Array) -> Any:
@@ -95,8 +264,8 @@ def real_floating(function: str, name: str, array: Array) -> Any:
     kind = array.dtype.kind
     if kind == "f":
         return array
-    if kind == "c":
-        raise complex_error(function, name, array)
+    if kind not in _REAL:
+        raise wrong_dtype(function, name, array)
     return array.astype(np.float64)
 
 
@@ -120,12 +289,15 @@ def is_outside(indices: Any, count: int) -> Any:
 
 
 def pair(name: str, value: Any, least: int) -> tuple[int, int]:
-    """Return a height and a width, given as one int for both or as a pair; each is at least `least`.
+    """Return a height and a width, given as one int for both, alone or in a sequence, or as a pair.
+
+    Each is at least `least`.
 
     Raises:
         ArgumentError: `value` is neither; the message names the argument.
     """
-    both = value if isinstance(value, (tuple, list)) else (value, value)
+    both = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    both = both * 2 if len(both) == 1 else both
     if len(both) != 2 or not all(isinstance(one, (int, np.integer)) and one >= least for one in both):
         raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {value!r}")
     return int(both[0]), int(both[1])

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["add_leading_sum", "leading_sum", "leading_sum_on_device", "maximum_along", "sum_along", "sum_rows"]
+__all__ = [
+    "add_leading_sum",
+    "leading_sum",
+    "leading_sum_on_device",
+    "maximum_along",
+    "product_along",
+    "sum_along",
+    "sum_rows",
+]
 
 
 #: Longer rows are summed by NumPy's pairwise summation, which is more accurate and as fast there.
@@ -61,6 +69,31 @@ def maximum_along(x: Array, axis: int) -> Any:
         return _largest_along(x, axis)
     columns = contiguous(x.reshape(-1, length).T)
     return np.maximum.reduce(columns, axis=0).reshape(*x.shape[:-1], 1)
+
+
+#: Larger matrices, of mostly zeros, take longer to multiply than to go without.
+LARGEST_MATRIX = 1 << 15
+
+
+def product_along(x: Array, matrix: Any, axis: int) -> Any:
+    """Return the product of a matrix with the vectors of an array along an axis, or None.
+
+    It is for matrices of which most elements are 0: where a result is not finite, it may be so by the product of 0 and
+    an infinite number, which the caller is to leave out of the sum. None is for that, and for arrays of other libraries
+    and matrices that make it slow.
+    """
+    if x.__class__ is not np.ndarray or x.dtype.char not in "fd" or matrix.size > LARGEST_MATRIX or not x.size:
+        return None
+    matrix = matrix.astype(x.dtype, copy=False)
+    new, old = matrix.shape
+    with np.errstate(invalid="ignore", over="ignore"):
+        if axis == x.ndim - 1:
+            result = x.reshape(-1, old).dot(matrix.T)
+        else:
+            result = np.matmul(matrix, x.reshape(math.prod(x.shape[:axis]), old, math.prod(x.shape[axis + 1 :])))
+        if not np.isfinite(np.add.reduce(result, axis=None)):
+            return None
+    return result.reshape(*x.shape[:axis], new, *x.shape[axis + 1 :])
 
 
 def leading_sum_on_device(a: Array, shape: tuple[int, ...]) -> Any:

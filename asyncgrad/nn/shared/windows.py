@@ -82,21 +82,21 @@ class Window(NamedTuple):
             ceil_mode: let the last window reach beyond the padded image, if it begins inside.
 
         Raises:
-            ArgumentError: the window is larger than the padded image.
+            ArgumentError: the window does not fit anywhere.
         """
         sizes = []
         paddings = []
         for axis in (0, 1):
             before, after = padding[axis]
             length, span = image[axis] + before + after, dilation[axis] * (kernel[axis] - 1) + 1
-            if length < span:
+            count = (length - span) // stride[axis] + 1
+            if ceil_mode and (length - span) % stride[axis] and count * stride[axis] < image[axis] + before:
+                count += 1
+            if count < 1:
                 raise ArgumentError(
                     f"{function}: a kernel of {kernel} with dilation {dilation} does not fit into an image of {image} "
                     f"with padding {padding}"
                 )
-            count = (length - span) // stride[axis] + 1
-            if ceil_mode and (length - span) % stride[axis] and count * stride[axis] < image[axis] + before:
-                count += 1
             sizes.append(count)
             paddings.append((before, max(after, (count - 1) * stride[axis] + span - image[axis] - before)))
         return cls(kernel, stride, (paddings[0], paddings[1]), dilation, (sizes[0], sizes[1]))

@@ -165,7 +165,11 @@ def _samples_and_steps(y: Any, x: Any, dx: Any, axis: int, name: str) -> tuple[T
     index = axis_index(axis, y.ndim)
     y = np.moveaxis(y, index, -1)
     if x is None:
+        # Of a number of Python's, NumPy's operators take the dtype of the samples, as SciPy's trapezoidal rule does.
+        is_weak = isinstance(dx, (int, float)) and not isinstance(dx, np.generic) and name.endswith("trapezoid")
         dx = floating(dx)
+        if is_weak and y.dtype.kind == "f":
+            dx = dx.astype(y.dtype)
         return y, np.moveaxis(dx, index, -1) if dx.ndim == y.ndim else np.reshape(dx, (*dx.shape, 1))
     x = floating(x)
     places = x if x.ndim == 1 else np.moveaxis(x, index, -1)

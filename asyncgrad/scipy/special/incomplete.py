@@ -435,10 +435,16 @@ def _f_by(quantile_by: Callable[..., Any], dfn: Any, dfd: Any, x: Any) -> Any:
     return compute_where(inside, finite, dfn, dfd, x)
 
 
+def _student_by_df(df: Any, t: Any) -> Any:
+    """Return the derivative of stdtr by the degrees of freedom; 0 where the density has underflowed."""
+    density = t_density(df, t)
+    return -density * t_quantile_by_df(df, np.where(np.isinf(raw(t)) | (raw(density) == 0), 0.0, t))
+
+
 stdtr: Primitive = differentiable(
     special.stdtr,
     "df t",
-    df=lambda g, df, t: -g * (t_density(df, t) * t_quantile_by_df(df, np.where(np.isinf(raw(t)), 0.0, t))),
+    df=lambda g, df, t: g * _student_by_df(df, t),
     t=lambda g, df, t: g * t_density(df, t),
 )
 stdtrit: Primitive = differentiable(

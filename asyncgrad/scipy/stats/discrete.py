@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -45,6 +46,34 @@ def _(g: Any, k: Any, mu: Array) -> Array:
     return g * (quotient(k, mu) - 1)
 
 
+# Derivatives of probabilities are those of their logarithms, times them. For parameters that make a result sure this
+# would be infinity times 0: there they are differences of other probabilities of the family, 0 for what cannot be.
+
+
+def _slope(is_sure: Any, usual: Callable[[], Any], difference: Callable[[], Any]) -> Any:
+    """Return the usual derivative of a probability, and a difference where a result is sure."""
+    if not np.any(is_sure):
+        return usual()
+    return np.where(is_sure, difference(), 0.0 if np.all(is_sure) else usual())
+
+
+@primitive()
+def poisson_pmf_(k: Any, mu: Any) -> Any:
+    """Return the probability of k, which has no derivative."""
+    return np.exp(special.xlogy(k, mu) - special.gammaln(k + 1) - mu)
+
+
+@derivative(poisson_pmf_, "mu")
+def _(g: Any, k: Any, mu: Any) -> Array:
+    is_sure = raw(mu) == 0
+    safe = np.where(is_sure, 1.0, mu) if np.any(is_sure) else mu
+
+    def difference() -> Any:
+        return np.where(k >= 1, poisson_pmf_.call(np.maximum(k - 1, 0.0), mu), 0.0) - poisson_pmf_.call(k, mu)
+
+    return g * _slope(is_sure, lambda: poisson_pmf_.call(k, safe) * (k / safe - 1), difference)
+
+
 @final
 class Poisson(DiscreteDistribution):
     """The Poisson distribution of mean `mu`."""
@@ -61,6 +90,9 @@ class Poisson(DiscreteDistribution):
 
     def _logpmf(self, k: Any, mu: Any) -> Any:
         return poisson_logpmf_.call(k, mu)
+
+    def _pmf(self, k: Any, mu: Any) -> Any:
+        return poisson_pmf_.call(k, mu)
 
     def _cdf(self, k: Any, mu: Any) -> Any:
         return special.pdtr(k, mu)
@@ -81,6 +113,44 @@ class Poisson(DiscreteDistribution):
         return 1 / np.sqrt(mu), 1 / mu
 
 
+def _in_trials(k: Any, n: Any, p: Any) -> Any:
+    """Return the probability of k successes among n trials, 0 for a k that cannot be."""
+    inside = (k >= 0) & (k <= n)
+    return np.where(inside, trials_pmf_.call(np.where(inside, k, 0.0), np.maximum(n, 0.0), p), 0.0)
+
+
+@primitive()
+def trials_pmf_(k: Any, n: Any, p: Any) -> Any:
+    """Return the probability of k successes among n trials of probability p."""
+    return np.exp(_log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p))
+
+
+@derivative(trials_pmf_, "p")
+def _(g: Any, k: Any, n: Any, p: Any) -> Array:
+    is_sure = (raw(p) == 0) | (raw(p) == 1)
+    safe = np.where(is_sure, 0.5, p) if np.any(is_sure) else p
+
+    def difference() -> Any:
+        # By the last trial, which is a success or not.
+        return n * (_in_trials(k - 1, n - 1, p) - _in_trials(k, n - 1, p))
+
+    return g * _slope(is_sure, lambda: trials_pmf_.call(k, n, safe) * (k / safe - (n - k) / (1 - safe)), difference)
+
+
+@primitive()
+def trials_logpmf_(k: Any, n: Any, p: Any) -> Any:
+    """Return the logarithm of that probability."""
+    return _log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+
+
+@derivative(trials_logpmf_, "p")
+def _(g: Any, k: Any, n: Any, p: Any) -> Array:
+    # Infinite for what cannot be: where nothing comes in, any other number does.
+    is_sure = (raw(p) == 0) | (raw(p) == 1)
+    p = np.where(is_sure & (raw(g) == 0), 0.5, p)
+    return g * (quotient(k, p) - quotient(n - k, 1 - p))
+
+
 @final
 class Binomial(DiscreteDistribution):
     """The number of successes among `n` trials of probability `p`; `n` has no derivative."""
@@ -96,8 +166,10 @@ class Binomial(DiscreteDistribution):
         return 0.0, np.asarray(raw(n))
 
     def _logpmf(self, k: Any, n: Any, p: Any) -> Any:
-        n = raw(n)
-        return _log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
+        return trials_logpmf_.call(k, raw(n), p)
+
+    def _pmf(self, k: Any, n: Any, p: Any) -> Any:
+        return trials_pmf_.call(k, raw(n), p)
 
     def _cdf(self, k: Any, n: Any, p: Any) -> Any:
         return special.bdtr(k, _as_int(n), p)
@@ -134,7 +206,10 @@ class Bernoulli(DiscreteDistribution):
         return 0.0, 1.0
 
     def _logpmf(self, k: Any, p: Any) -> Any:
-        return special.xlogy(k, p) + special.xlog1py(1 - k, -p)
+        return trials_logpmf_.call(k, 1.0, p)
+
+    def _pmf(self, k: Any, p: Any) -> Any:
+        return trials_pmf_.call(k, 1.0, p)
 
     def _cdf(self, k: Any, p: Any) -> Any:
         return np.where(k >= 1, 1.0, 1 - p)
@@ -151,6 +226,30 @@ class Bernoulli(DiscreteDistribution):
 
     def _entropy(self, p: Any) -> Any:
         return special.entr(p) + special.entr(1 - p)
+
+
+@primitive()
+def failures_pmf_(k: Any, n: Any, p: Any) -> Any:
+    """Return the probability of k failures before n successes of probability p; k has no derivative."""
+    ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
+    return np.exp(ways + n * np.log(p) + special.xlog1py(k, -p))
+
+
+@derivative(failures_pmf_, "n")
+def _(g: Any, k: Any, n: Any, p: Any) -> Array:
+    return g * (failures_pmf_.call(k, n, p) * (special.psi(n + k) - special.psi(n) + np.log(p)))
+
+
+@derivative(failures_pmf_, "p")
+def _(g: Any, k: Any, n: Any, p: Any) -> Array:
+    is_sure = raw(p) == 1
+    safe = np.where(is_sure, 0.5, p) if np.any(is_sure) else p
+
+    def difference() -> Any:
+        before = np.where(k >= 1, failures_pmf_.call(np.maximum(k - 1, 0.0), n + 1, p), 0.0)
+        return n / p * (failures_pmf_.call(k, n, p) - before)
+
+    return g * _slope(is_sure, lambda: failures_pmf_.call(k, n, safe) * (n / safe - k / (1 - safe)), difference)
 
 
 @final
@@ -170,6 +269,9 @@ class NegativeBinomial(DiscreteDistribution):
     def _logpmf(self, k: Any, n: Any, p: Any) -> Any:
         ways = special.gammaln(n + k) - special.gammaln(k + 1) - special.gammaln(n)
         return ways + n * np.log(p) + special.xlog1py(k, -p)
+
+    def _pmf(self, k: Any, n: Any, p: Any) -> Any:
+        return failures_pmf_.call(k, n, p)
 
     def _cdf(self, k: Any, n: Any, p: Any) -> Any:
         return special.betainc(n, k + 1, p)
@@ -206,6 +308,9 @@ class Geometric(DiscreteDistribution):
 
     def _logpmf(self, k: Any, p: Any) -> Any:
         return special.xlog1py(k - 1, -p) + np.log(p)
+
+    def _pmf(self, k: Any, p: Any) -> Any:
+        return failures_pmf_.call(k - 1, 1.0, p)
 
     def _cdf(self, k: Any, p: Any) -> Any:
         return -np.expm1(special.xlog1py(k, -p))

@@ -75,11 +75,15 @@ class DiscreteDistribution(UnivariateDistribution):
         value = self._logpmf(whole, *shapes)
         return self._filled(value, ((below | above | (whole != numbers), -np.inf), (missing, np.nan)), shapes, moves)
 
+    def _pmf(self, k: Any, *shapes: Any) -> Any:
+        """Return the probability of whole numbers in the support."""
+        return np.exp(self._logpmf(k, *shapes))
+
     def pmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of `k`."""
         numbers, shapes, moves, below, above, missing = self._numbers("pmf", k, args, kwds)
         whole = np.floor(numbers)
-        value = np.exp(self._logpmf(whole, *shapes))
+        value = self._pmf(whole, *shapes)
         return self._filled(value, ((below | above | (whole != numbers), 0.0), (missing, np.nan)), shapes, moves)
 
     def cdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["beta", "chi2", "f", "gamma", "invgamma", "t"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
+#: A number whose square is finite, and beside which degrees of freedom are nothing.
+_FAR = 1e150
 
 
 @primitive()
@@ -40,9 +42,14 @@ def _(g: Any, y: Any, df: Any) -> Array:
 
 @derivative(student_logpdf_, "df")
 def _(g: Any, y: Any, df: Any) -> Array:
-    squares = y * y
+    # Far out, where the square overflows, only its logarithm changes.
+    is_far = np.abs(raw(y)) > _FAR
+    squares = np.square(np.where(is_far, _FAR, y))
+    logarithm = np.log1p(squares / df)
+    if np.any(is_far):
+        logarithm = np.where(is_far, 2 * np.log(np.abs(np.where(is_far, y, 1.0))) - np.log(df), logarithm)
     bulk = special.psi((df + 1) / 2) - special.psi(df / 2) - 1 / df
-    return g * (0.5 * (bulk - np.log1p(squares / df) + (df + 1) / df * (squares / (df + squares))))
+    return g * (0.5 * (bulk - logarithm + (df + 1) / df * (squares / (df + squares))))
 
 
 @primitive()

@@ -1,0 +1,259 @@
+"""Numbers without axes, empty batches, options of NumPy, writes in place: as in PyTorch, and in every function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+from asyncgrad import nn, sync
+from asyncgrad.errors import ChangedTensorError, InPlaceError
+
+X = np.array([-2.0, -0.4, 0.3, 1.5, 7.0])
+
+#: By name, the options of a function that may write into its argument.
+IN_PLACE: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("relu", "relu6", "selu", "silu", "mish", "hardsigmoid", "hardswish", "dropout", "rrelu"), ()),
+    "leaky_relu": (0.3,),
+    "elu": (0.7,),
+    "celu": (0.7,),
+    "hardtanh": (-1.0, 2.0),
+    "threshold": (0.5, -3.0),
+}
+
+
+def call(name: str, x: Any, **options: Any) -> Any:
+    if name == "dropout":
+        options["rng"] = np.random.default_rng(1)
+    return getattr(nn, name)(x, *IN_PLACE[name], **options)
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_a_result_in_place_is_x_itself_with_the_gradient_of_the_result(name: str) -> None:
+    x, same = ag.tensor(X, requires_grad=True), ag.tensor(X, requires_grad=True)
+    hidden = x * 1
+    written = call(name, hidden, inplace=True)
+    (grad,) = sync.grad((written * written).sum(), [x])
+    result = call(name, same * 1)
+    (expected,) = sync.grad((result * result).sum(), [same])
+
+    assert written is hidden
+    np.testing.assert_array_equal(hidden.detach().numpy(), result.detach().numpy())
+    np.testing.assert_array_equal(grad.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_an_array_is_written_in_place_too(name: str) -> None:
+    array = X.copy()
+
+    assert call(name, array, inplace=True) is array
+    np.testing.assert_array_equal(array, call(name, X))
+    assert call(name, X.copy(), inplace=False) is not X
+
+
+def test_a_write_in_place_is_seen_by_those_who_saved_what_was_there() -> None:
+    x = ag.tensor(X, requires_grad=True)
+    hidden = x * 1
+    square = hidden * hidden
+    nn.relu(hidden, inplace=True)
+
+    with pytest.raises(ChangedTensorError):
+        sync.backward(square.sum())
+    with pytest.raises(InPlaceError):
+        nn.relu(x, inplace=True)
+
+
+SOFTMAXES = [nn.softmax, nn.softmin, nn.log_softmax]
+
+
+@pytest.mark.parametrize("function", SOFTMAXES)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_softmax_of_a_number_is_that_of_a_row_of_one(function: Callable[..., Any], axis: int) -> None:
+    x = ag.tensor(3.0, requires_grad=True)
+    result = function(x, axis)
+    (grad,) = sync.grad(result, [x], create_graph=True)
+
+    assert result.shape == grad.shape == ()
+    assert result.item() == (0.0 if function is nn.log_softmax else 1.0)
+    assert grad.item() == 0.0
+    assert sync.grad(grad, [x])[0].item() == 0.0
+
+
+@pytest.mark.parametrize("function", SOFTMAXES)
+@pytest.mark.parametrize(("shape", "axis"), [((0,), 0), ((5, 0), -1), ((0, 5), 0), ((5, 0, 0), 1)])
+def test_softmax_of_an_empty_array_is_one(function: Callable[..., Any], shape: tuple[int, ...], axis: int) -> None:
+    x = ag.tensor(np.zeros(shape), requires_grad=True)
+    result = function(x, axis)
+    (grad,) = sync.grad(result.sum(), [x])
+
+    assert result.shape == grad.shape == shape
+
+
+@pytest.mark.parametrize("function", SOFTMAXES)
+@pytest.mark.parametrize(("given", "dtype"), [("e", "f"), ("f", "d"), ("d", "f"), ("l", "f")])
+def test_softmax_casts_to_a_dtype_before_it_sums(function: Callable[..., Any], given: str, dtype: str) -> None:
+    values = np.array([[3.0, -1.0, 2.0]], given)
+    x = ag.tensor(values, requires_grad=given != "l")
+    result = function(x, dtype=dtype)
+
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result.detach().numpy(), function(values.astype(dtype)))
+    if given != "l":
+        assert sync.grad(result[0, 0], [x])[0].dtype == given
+
+
+NORMS: list[Callable[[Any], Any]] = [
+    lambda x: nn.batch_norm(x, None, None, np.ones(3), np.ones(3), training=True),
+    lambda x: nn.batch_norm(x, np.zeros(3), np.ones(3), np.ones(3), np.ones(3)),
+    lambda x: nn.instance_norm(x, weight=np.ones(3)),
+    lambda x: nn.group_norm(x, 3, np.ones(3)),
+    lambda x: nn.layer_norm(x, 4, np.ones(4)),
+    lambda x: nn.rms_norm(x, 4, np.ones(4)),
+    lambda x: nn.normalize(x),
+    lambda x: nn.max_pool1d(x, 2),
+    lambda x: nn.avg_pool1d(x, 2, ceil_mode=True),
+    lambda x: nn.adaptive_avg_pool1d(x, 3),
+    lambda x: nn.adaptive_max_pool1d(x, 3),
+    lambda x: nn.conv1d(x, np.ones((2, 3, 2))),
+    lambda x: nn.conv_transpose1d(x, np.ones((3, 2, 2)), stride=2),
+    lambda x: nn.interpolate(x, 7, mode="linear"),
+    lambda x: nn.interpolate(x, 7, mode="area"),
+    lambda x: nn.interpolate(x, scale_factor=0.5),
+    lambda x: nn.pad(x, (1, 2), "reflect"),
+]
+
+
+@pytest.mark.parametrize("function", NORMS)
+def test_a_batch_of_no_examples_has_a_result_and_a_gradient_of_none(function: Callable[[Any], Any]) -> None:
+    whole = function(np.ones((2, 3, 4)) * np.arange(4.0))
+    x = ag.tensor(np.zeros((0, 3, 4)), requires_grad=True)
+    result = function(x)
+    (grad,) = sync.grad(result.sum(), [x])
+
+    assert result.shape == (0, *np.shape(whole)[1:])
+    assert grad.shape == (0, 3, 4)
+
+
+def test_running_statistics_are_not_moved_by_no_examples() -> None:
+    norm = nn.BatchNorm1d(3)
+    norm(np.zeros((0, 3, 4)))
+
+    assert norm.running_mean is not None
+    assert norm.running_mean.numpy().tolist() == [0.0, 0.0, 0.0]
+    assert norm.num_batches_tracked is not None
+    assert norm.num_batches_tracked.item() == 1
+
+
+def test_numbers_are_vectors_of_one_element() -> None:
+    x = ag.tensor(-3.0, requires_grad=True)
+    cosine = nn.cosine_similarity(x, np.array(5.0), 0)
+    unit = nn.normalize(x, axis=0)
+
+    assert (cosine.item(), unit.item()) == (-1.0, -1.0)
+    assert abs(sync.grad(cosine + unit, [x])[0].item()) < 1e-15
+    assert nn.multi_margin_loss(np.array(3.0), np.array(0)) == 0.0
+    assert nn.normalize(np.array([[3.0, 0.0], [0.0, 4.0]]), axis=None).tolist() == [[0.6, 0.0], [0.0, 0.8]]
+
+
+#: What is called with an option of a type of NumPy's, and float32 numbers.
+OPTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "leaky_relu": lambda x, o: nn.leaky_relu(x, o),
+    "elu": lambda x, o: nn.elu(x, o),
+    "celu": lambda x, o: nn.celu(x, o),
+    "softplus": lambda x, o: nn.softplus(x, o, o),
+    "hardtanh": lambda x, o: nn.hardtanh(x, -o, o),
+    "hardshrink": lambda x, o: nn.hardshrink(x, o),
+    "softshrink": lambda x, o: nn.softshrink(x, o),
+    "threshold": lambda x, o: nn.threshold(x, o, o),
+    "huber_loss": lambda x, o: nn.huber_loss(x, x, delta=o),
+    "smooth_l1_loss": lambda x, o: nn.smooth_l1_loss(x, x, beta=o),
+    "hinge_embedding_loss": lambda x, o: nn.hinge_embedding_loss(x, np.sign(x), o),
+    "margin_ranking_loss": lambda x, o: nn.margin_ranking_loss(x, x, np.sign(x), o),
+    "triplet_margin_loss": lambda x, o: nn.triplet_margin_loss(x, x, x, o, o, o),
+    "gaussian_nll_loss": lambda x, o: nn.gaussian_nll_loss(x, x, x * x, eps=o),
+    "layer_norm": lambda x, o: nn.layer_norm(x, 3, eps=o),
+    "rms_norm": lambda x, o: nn.rms_norm(x, 3, eps=o),
+    "group_norm": lambda x, o: nn.group_norm(x, 1, eps=o),
+    "batch_norm": lambda x, o: nn.batch_norm(x, None, None, training=True, momentum=o, eps=o),
+    "normalize": lambda x, o: nn.normalize(x, o, eps=o),
+    "cosine_similarity": lambda x, o: nn.cosine_similarity(x, x, eps=o),
+    "pairwise_distance": lambda x, o: nn.pairwise_distance(x, x, o, o),
+    "cross_entropy": lambda x, o: nn.cross_entropy(x, np.array([0, 1]), label_smoothing=o),
+    "attention": lambda x, o: nn.scaled_dot_product_attention(x, x, x, scale=o),
+    "dropout": lambda x, o: nn.dropout(x, o),
+    "interpolate": lambda x, o: nn.interpolate(x[None], scale_factor=o, mode="linear"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_of_float64_does_not_make_a_result_of_float32_one(name: str) -> None:
+    x = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)
+    result = OPTIONS[name](x, np.float64(0.5))
+
+    assert np.asarray(result).dtype == np.float32
+    if name != "dropout":
+        np.testing.assert_array_equal(result, OPTIONS[name](x, 0.5))
+
+
+#: Losses of float32 scores and whole numbers.
+OF_WHOLE_TARGETS: dict[str, Callable[[Any, Any], Any]] = {
+    name: (lambda x, y, name=name: getattr(nn, name)(x, y))
+    for name in (
+        *("mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "binary_cross_entropy_with_logits", "kl_div"),
+        *("soft_margin_loss", "hinge_embedding_loss", "poisson_nll_loss", "multilabel_soft_margin_loss"),
+    )
+} | {
+    "binary_cross_entropy": lambda x, y: nn.binary_cross_entropy(nn.sigmoid(x), y),
+    "margin_ranking_loss": lambda x, y: nn.margin_ranking_loss(x, -x, y),
+    "gaussian_nll_loss": lambda x, y: nn.gaussian_nll_loss(x, y, y + 1),
+    "cosine_embedding_loss": lambda x, y: nn.cosine_embedding_loss(x, y, y[:, 0]),
+    "pairwise_distance": lambda x, y: nn.pairwise_distance(x, y),
+}
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.bool_])
+@pytest.mark.parametrize("name", OF_WHOLE_TARGETS)
+def test_a_target_of_whole_numbers_leaves_a_loss_in_the_dtype_of_its_scores(name: str, kind: Any) -> None:
+    x = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)
+    target = np.array([[1, 0, 1], [0, 0, 1]], kind)
+    scores = ag.tensor(x, requires_grad=True)
+    result = OF_WHOLE_TARGETS[name](scores, ag.tensor(target))
+    (grad,) = sync.grad(result.sum(), [scores])
+    expected = OF_WHOLE_TARGETS[name](x.astype(np.float64), target.astype(np.float64))
+
+    assert result.dtype == grad.dtype == np.float32
+    np.testing.assert_allclose(result.detach().numpy(), expected, rtol=1e-6)
+
+
+LARGE = np.array([[300.0, -400.0, 500.0, 200.0]])
+NORMS_OF_LARGE: dict[str, Callable[[Any], Any]] = {
+    "layer_norm": lambda x: nn.layer_norm(x, 4),
+    "rms_norm": lambda x: nn.rms_norm(x, 4),
+    "group_norm": lambda x: nn.group_norm(x, 2),
+    "batch_norm": lambda x: nn.batch_norm(x.reshape(4, 1), None, None, training=True),
+    "instance_norm": lambda x: nn.instance_norm(x.reshape(1, 1, 4)),
+    "normalize": lambda x: nn.normalize(x),
+    "cosine_similarity": lambda x: nn.cosine_similarity(x, x + 1),
+    "pairwise_distance": lambda x: nn.pairwise_distance(x, 0 * x),
+}
+
+
+@pytest.mark.parametrize("make", [np.asarray, ag.tensor], ids=["array", "tensor"])
+@pytest.mark.parametrize("name", NORMS_OF_LARGE)
+def test_squares_of_float16_do_not_overflow(name: str, make: Callable[[Any], Any]) -> None:
+    result = np.asarray(NORMS_OF_LARGE[name](make(LARGE.astype(np.float16))))
+
+    assert result.dtype == np.float16
+    np.testing.assert_allclose(result, NORMS_OF_LARGE[name](LARGE), rtol=2e-3)
+
+
+def test_a_row_of_ignored_labels_has_no_gradient_with_label_smoothing() -> None:
+    scores = ag.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    loss = nn.cross_entropy(scores, np.array([-100]), label_smoothing=0.1)
+
+    assert math.isnan(loss.item())
+    assert sync.grad(loss, [scores])[0].numpy().tolist() == [[0.0, 0.0, 0.0]]

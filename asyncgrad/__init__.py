@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import func as func
     from . import functional as functional
     from . import graph as graph
+    from . import interop as interop
     from . import learn as learn
     from . import nn as nn
     from . import numpy as numpy
@@ -101,6 +102,7 @@ __all__ = [
     "graph",
     "hessian",
     "hvp",
+    "interop",
     "is_grad_enabled",
     "jacobian",
     "jit",
@@ -151,6 +153,7 @@ if not TYPE_CHECKING:
                 "func",
                 "functional",
                 "graph",
+                "interop",
                 "learn",
                 "nn",
                 "numpy",

@@ -46,13 +46,27 @@ def is_ours(thing: object) -> bool:
 
 
 @functools.cache
+def _names(module: types.ModuleType) -> list[str]:
+    """Return what a namespace offers, without modules whose library is not installed, such as `interop.torch`."""
+    return [name for name in module.__all__ if _is_there(module, name)]
+
+
+def _is_there(module: types.ModuleType, name: str) -> bool:
+    try:
+        getattr(module, name)
+    except ImportError:
+        return False
+    return True
+
+
+@functools.cache
 def namespaces() -> dict[str, types.ModuleType]:
     """Return every public namespace by its name: `asyncgrad`, and what its namespaces offer in turn."""
     found: dict[str, types.ModuleType] = {}
 
     def walk(module: types.ModuleType) -> None:
         found[module.__name__] = module
-        for name in module.__all__:
+        for name in _names(module):
             thing = getattr(module, name)
             if isinstance(thing, types.ModuleType) and is_ours(thing) and hasattr(thing, "__all__"):
                 walk(thing)
@@ -67,7 +81,7 @@ def public_names() -> dict[str, Any]:
     return {
         f"{space}.{name}": getattr(module, name)
         for space, module in namespaces().items()
-        for name in module.__all__
+        for name in _names(module)
         if f"{space}.{name}" not in namespaces()
     }
 
@@ -127,7 +141,7 @@ def as_restructured_text(line: str) -> str:
 
 def _page(space: str, module: types.ModuleType) -> str:
     parts = [_title(_shown(space)), _introduction(module)]
-    inner = [name for name in module.__all__ if f"{space}.{name}" in namespaces()]
+    inner = [name for name in _names(module) if f"{space}.{name}" in namespaces()]
     if inner:
         rows = [(f":doc:`{_shown(f'{space}.{name}')} <{space}.{name}>`", getattr(module, name)) for name in inner]
         parts.append(_title("Namespaces", "-") + _table([(link, summary(thing)) for link, thing in rows]))
@@ -140,7 +154,7 @@ def _page(space: str, module: types.ModuleType) -> str:
 
 def _groups(space: str, module: types.ModuleType) -> Iterator[tuple[str, list[str]]]:
     """Yield the headings of a page with their names."""
-    names = [name for name in module.__all__ if f"{space}.{name}" not in namespaces()]
+    names = [name for name in _names(module) if f"{space}.{name}" not in namespaces()]
     if space == "asyncgrad":
         for heading, members in GROUPS.items():
             if found := [name for name in members if name in names]:

@@ -150,7 +150,25 @@ def is_there(name: str) -> bool:
         resolve(name)
     except AttributeError:
         return False
+    except ImportError:
+        # PyTorch or JAX is not installed: see what asyncgrad.interop.torch, say, offers in its source.
+        library, _, short = name.partition("interop.")[2].partition(".")
+        source = (DOCS.parent / f"asyncgrad/interop/{library}.py").read_text()
+        return not short or f'"{short}",' in source.partition("__all__")[2].replace("]", ",")
     return True
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_a_name_of_a_module_whose_library_is_missing_is_looked_for_in_its_source(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setitem(globals(), "resolve", missing)
+
+    assert is_there(f"asyncgrad.interop.{library}.wrap")
+    assert not is_there(f"asyncgrad.interop.{library}.unwrap")
 
 
 def test_every_page_has_a_place_in_the_navigation_and_a_page_that_links_to_it() -> None:

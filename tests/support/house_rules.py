@@ -42,6 +42,7 @@ LAYER_OF = {
     "asyncgrad.scipy": "scipy",
     "asyncgrad.distributed": "distributed",
     "asyncgrad.learn": "learn",
+    "asyncgrad.interop": "interop",
     "asyncgrad.remote": "remote",
     "asyncgrad.testing": "testing",
     "asyncgrad.tracing": "tracing",
@@ -67,7 +68,7 @@ ROWS = (
     ("transforms", "numpy", "observing"),
     ("memory", "scipy", "nn", "optim", "data", "values"),
     ("learn", "distributed", "testing", "tracing"),
-    ("remote",),
+    ("remote", "interop"),
     ("facade",),
 )
 LAYERS = tuple(layer for row in ROWS for layer in row)

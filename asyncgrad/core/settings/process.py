@@ -32,12 +32,13 @@ __all__ = [
     "set_collection_thresholds",
     "set_random_state",
     "set_signal_handler",
+    "set_state_of_torch",
     "set_trace_function",
     "silence_unconfigured_logs",
     "without_warnings",
 ]
 
-#: What happens, and why, by the name that switches it off. The last four happen by functions that the user calls.
+#: What happens, and why, by the name that switches it off. The last five happen by functions that the user calls.
 EFFECTS = {
     "warnings": "Python shows warnings by a function of asyncgrad, which names the line that called asyncgrad",
     "filters": "warnings are ignored while NumPy computes again what has warned before",
@@ -49,6 +50,7 @@ EFFECTS = {
     "signal": "`ag.engine.dump_on_signal` sets the handler of a signal, and puts the former one back",
     "collector": "`ag.no_full_collections` sets a threshold of the garbage collector, and puts the former one back",
     "calls": "`ag.jit` has Python tell it which functions run in the traced run, and puts the former observer back",
+    "torch": "`asyncgrad.interop.torch` seeds PyTorch's generator for a call, and puts the state back that it had",
 }
 
 
@@ -144,3 +146,9 @@ def set_trace_function(function: Any) -> bool:
 def set_random_state(state: Any) -> None:
     """Set the state of NumPy's global stream, `np.random`."""
     np.random.set_state(state)  # noqa: NPY002
+
+
+def set_state_of_torch(set_state: Callable[[], object]) -> None:
+    """Call what sets the state of PyTorch's generator, from which all threads draw."""
+    if "torch" not in _OFF:
+        set_state()

@@ -97,6 +97,12 @@ SHOWN = {
             jitted(ag.tensor(1.0))
         print(bool(seen.getvalue()) and sys.gettrace() is None)
     """,
+    "torch": """
+        from asyncgrad.core.settings.process import set_state_of_torch
+        calls = []
+        set_state_of_torch(lambda: calls.append("set"))
+        print(bool(calls))
+    """,
 }
 
 

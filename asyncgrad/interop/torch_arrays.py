@@ -1,0 +1,138 @@
+"""Arrays as tensors of PyTorch and back, in the same memory where both libraries can use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..core.arrays.values import owned
+from ..core.settings.arguments import describe
+from ..core.tensor import Tensor
+from ..errors import ArgumentError, ArgumentTypeError, DeviceError
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("asyncgrad.interop.torch needs PyTorch: pip install 'asyncgrad[torch]'") from error
+
+__all__ = [
+    "array_of",
+    "check_host",
+    "gradient_array",
+    "memory_of",
+    "private_gradient",
+    "tensor_argument",
+    "torch",
+    "torch_tensor",
+]
+
+#: The name of an argument in an error, or what returns it.
+Name: TypeAlias = str | Callable[[], str]
+
+#: What dtype to write instead of one that NumPy has not, for the error.
+_INSTEAD = {torch.bfloat16: ".float()", torch.complex32: ".to(torch.complex64)"}
+
+
+def array_of(tensor: Tensor, name: Name) -> np.ndarray:
+    """Return the array of a tensor of asyncgrad.
+
+    Raises:
+        DeviceError: it is not in the memory of the host.
+    """
+    data = tensor._data
+    if not isinstance(data, np.ndarray):
+        raise DeviceError(
+            f"{_text(name)} is on the device {tensor.device}, and PyTorch shares the memory of the cpu alone: "
+            'write x.to("cpu")'
+        )
+    return data
+
+
+def torch_tensor(array: np.ndarray, name: Name, requires_grad: bool = False) -> Any:
+    """Return a tensor of PyTorch with the memory of an array, or a copy where PyTorch cannot use that memory.
+
+    It cannot use memory that is read-only, not aligned, in another byte order, or that is walked backwards.
+
+    Raises:
+        ArgumentTypeError: PyTorch has no such dtype.
+    """
+    flags, dtype = array.flags, array.dtype
+    if not (flags.behaved and dtype.isnative and (flags.c_contiguous or _has_plain_strides(array))):
+        array = np.array(array, dtype.newbyteorder("="), order="C")
+    try:
+        found = torch.from_numpy(array)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"{_text(name)} has the dtype {dtype}, which PyTorch has not: write x.astype(np.float64)"
+        ) from error
+    return found.requires_grad_() if requires_grad else found
+
+
+def _has_plain_strides(array: np.ndarray) -> bool:
+    return all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
+
+
+def _text(name: Name) -> str:
+    return name if isinstance(name, str) else name()
+
+
+def check_host(tensor: Any, name: str, instead: str) -> None:
+    """Raise unless NumPy can read the memory of a tensor of PyTorch.
+
+    Raises:
+        DeviceError: it is on another device than the cpu.
+        ArgumentTypeError: it has a dtype that NumPy has not.
+        ArgumentError: it is sparse, quantized or not made yet.
+    """
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise ArgumentError(f"{name} has no shape yet, as in a lazy module: call the module once in PyTorch first")
+    if tensor.device.type != "cpu":
+        raise DeviceError(f"{name} is on the device {tensor.device}, and must be on the cpu: {instead}.cpu()")
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise ArgumentError(f"{name} is of the layout {tensor.layout}, and must be dense: {instead}.to_dense()")
+    if tensor.dtype in _INSTEAD:
+        raise ArgumentTypeError(f"{name} is of {tensor.dtype}, which NumPy has not: {instead}{_INSTEAD[tensor.dtype]}")
+
+
+def memory_of(tensor: Any) -> int:
+    """Return the address of the memory that a tensor and all views of it share."""
+    address: int = tensor.untyped_storage().data_ptr()
+    return address
+
+
+def private_gradient(tensor: Any, taken: set[int], is_kept: bool) -> Any:
+    """Return a gradient that PyTorch has computed, in memory that nobody else has.
+
+    Args:
+        tensor: the gradient.
+        taken: the addresses of memory that others have, to which that of the gradient is added.
+        is_kept: whether the graph is kept, of which a rule may have returned what it has saved.
+    """
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    elif is_kept or memory_of(tensor) in taken or 0 in tensor.stride():
+        tensor = tensor.clone(memory_format=torch.contiguous_format)
+    taken.add(memory_of(tensor))
+    return tensor
+
+
+def gradient_array(tensor: Any, taken: set[int], is_kept: bool) -> np.ndarray:
+    """Return a gradient that PyTorch has computed, as an array that a leaf may take over; see `private_gradient`."""
+    return owned(private_gradient(tensor, taken, is_kept).numpy())
+
+
+def tensor_argument(value: Any, name: str) -> Any:
+    """Return an argument that is a tensor of PyTorch itself, a constant.
+
+    Raises:
+        ArgumentTypeError: it requires grad, which asyncgrad could not give it.
+    """
+    if value.requires_grad:
+        raise ArgumentTypeError(
+            f"{name} is {describe(value)} of PyTorch that requires grad, and gets none from asyncgrad: "
+            "pass value.detach(), or ag.tensor(value.detach().numpy(), requires_grad=True)"
+        )
+    return value

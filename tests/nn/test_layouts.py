@@ -79,7 +79,7 @@ def test_pixels_of_images_are_multiplied_one_by_one_as_all_together(
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-LAYERS = {
+LAYERS: dict[str, Any] = {
     "conv2d": lambda x: nn.conv2d(x, numbers(3, 2, 2, 2), padding=1),
     "conv_transpose2d": lambda x: nn.conv_transpose2d(x, numbers(2, 3, 2, 2), stride=2),
     "max_pool2d": lambda x: nn.max_pool2d(x, 2),

@@ -82,7 +82,9 @@ class JaxFunction:
         arrays = [leaves[at] for at in positions]
         flat = self._flat(leaves, structure, positions)
         names = [f"argument {at} of {self._name}" for at in range(len(arrays))]
-        results = Apply.apply(flat, names, *(one if isinstance(one, Tensor) else _Constant(one) for one in arrays))
+        results = Apply.apply(
+            flat, names, is_grad_enabled(), *(one if isinstance(one, Tensor) else _Constant(one) for one in arrays)
+        )
         return jax.tree_util.tree_unflatten(flat.structure, results)
 
     def _flat(self, leaves: list[Any], structure: Any, positions: tuple[int, ...]) -> _Flat:
@@ -243,11 +245,11 @@ class Apply(Function):
     """A call of a function of JAX: takes tensors, and returns the arrays of its outputs."""
 
     @staticmethod
-    def forward(ctx: Any, flat: _Flat, names: Sequence[str], *inputs: Any) -> tuple[np.ndarray, ...]:
+    def forward(ctx: Any, flat: _Flat, names: Sequence[str], is_recorded: bool, *inputs: Any) -> tuple[np.ndarray, ...]:
         """Call it, by `jax.vjp` if a gradient is wanted."""
         arrays = [_as_input(one, name) for one, name in zip(inputs, names, strict=True)]
-        needs = ctx.needs_input_grad[2:]
-        positions = tuple(at for at, need in enumerate(needs) if need)
+        needs = ctx.needs_input_grad[3:]
+        positions = tuple(at for at, need in enumerate(needs) if need and is_recorded)
         pullback = None
         if positions:
             outputs, pullback = flat.vjp(arrays, positions)
@@ -277,12 +279,12 @@ class Apply(Function):
         wanted = tuple(at for at in positions if node.task_should_compute_output(edges[at]))
         given = tuple(grad is not None for grad in grads)
         if not wanted or not any(given):
-            return None, None, *found
+            return None, None, None, *found
         if is_grad_enabled():
             present = [grad for grad in grads if grad is not None]
             derivative = flat.derivative(positions, given, wanted)
             names = [f"an argument of {derivative.name}"] * (len(present) + len(inputs))
-            results = Apply.apply(derivative, names, *present, *inputs)
+            results = Apply.apply(derivative, names, True, *present, *inputs)
         else:
             arrays = [
                 _zeros(shape) if grad is None else jax_array(grad, "a gradient")
@@ -295,7 +297,7 @@ class Apply(Function):
                 ctx._kept = None
         for at, result in zip(wanted, results, strict=True):
             found[at] = result
-        return None, None, *found
+        return None, None, None, *found
 
 
 def _as_input(value: Any, name: str) -> Any:

@@ -12,6 +12,9 @@ from .torch_arrays import torch
 
 __all__ = ["GradWriter"]
 
+#: Held while a `.grad` is replaced: backward passes of several threads may add to that of one parameter.
+_WRITING = threading.Lock()
+
 
 @final
 class GradWriter:
@@ -78,7 +81,7 @@ class _Commit:
                     known = sums.get(id(param))
                     sums[id(param)] = param, grad if known is None else known[1] + grad
         self.found = []
-        with torch.no_grad():
+        with _WRITING, torch.no_grad():
             for param, grad in sums.values():
                 before = param.grad
                 param.grad = grad if before is None else before + grad
@@ -87,7 +90,7 @@ class _Commit:
     def put_back(self) -> None:
         """Undo `write`, if a later callback has failed; what others have added to `.grad` since stays."""
         self._writer.end(self._task_id)
-        with torch.no_grad():
+        with _WRITING, torch.no_grad():
             for param, before, grad, after in self._written:
                 if param.grad is after:
                     param.grad = before

@@ -68,7 +68,7 @@ class Rows(OnEachLoop):
         self.x = np.linspace(0.5, 1.5, ROWS)
         self.found: Any = None
         #: For each call of `backward_batch`, how many rows it had.
-        self.rows_of_calls: list[int] = []
+        self.batches: list[int] = []
 
     def gradients(self) -> list[Array]:
         """Return the Jacobian: rows that have been computed, and else those of the derivative by hand.
@@ -76,8 +76,8 @@ class Rows(OnEachLoop):
         Raises:
             AssertionError: a call of `backward_batch` had not all rows.
         """
-        if self.peer == "asyncgrad" and any(rows != ROWS for rows in self.rows_of_calls):
-            raise AssertionError(f"calls of backward_batch for {ROWS} rows had {self.rows_of_calls}")
+        if self.peer == "asyncgrad" and any(rows != ROWS for rows in self.batches):
+            raise AssertionError(f"calls of backward_batch for {ROWS} rows had {self.batches}")
         value, slope = self.x, np.ones(ROWS)
         for _ in range(RULES):
             slope = slope * value
@@ -96,7 +96,7 @@ class Rows(OnEachLoop):
 
     def _rows(self, x: Any) -> Any:
         for _ in range(RULES):
-            x = self.rule.apply(x, self.rows_of_calls)
+            x = self.rule.apply(x, self.batches)
         return x[:1] if self.peer == "one row" else x
 
 

@@ -77,7 +77,7 @@ def serve(seconds: float) -> None:
 @contextmanager
 def running_server(seconds: float) -> Iterator[str]:
     """Give the address of a solver in a process of its own, which is ended at the end."""
-    command = [sys.executable, "-m", "benchmarks.waiting.server", str(seconds)]
+    command = [sys.executable, "-m", "benchmarks.waiting.server", str(seconds), str(RESIDUALS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -87,4 +87,5 @@ def running_server(seconds: float) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    RESIDUALS = int(sys.argv[2])
     serve(float(sys.argv[1]))

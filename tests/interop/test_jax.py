@@ -43,6 +43,15 @@ def tensor(*shape: int, seed: int = 0, dtype: Any = np.float64, requires_grad: b
     ).requires_grad_(requires_grad)
 
 
+@jax.jit
+def compiled(x: Any) -> Any:
+    return jnp.sin(x) * x
+
+
+def loop_body(carry: Any, one: Any) -> Any:
+    return carry * one + 1, None
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "product": lambda x, y: x * y,
     "exponential": lambda x, y: jnp.exp(x) * jnp.tanh(y),
@@ -50,8 +59,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "linear": lambda x, y: x + 2 * y,
     "reduces": lambda x, y: jnp.sum(jnp.sin(x) * y),
     "several_outputs": lambda x, y: (x * y, jnp.sin(x)),
-    "jit_within": lambda x, y: jax.jit(lambda x: jnp.sin(x) * x)(x) * y,
-    "loop": lambda x, y: jax.lax.scan(lambda carry, one: (carry * one + x, None), y, x)[0],
+    "jit_within": lambda x, y: compiled(x) * y,
+    "loop": lambda x, y: jax.lax.scan(loop_body, y, x)[0],
     "linalg": lambda x, y: jnp.linalg.solve(jnp.diag(jnp.exp(x)) + 1, y),
 }
 
@@ -59,6 +68,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 # --- functions of JAX as nodes -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives_of_first_and_second_order_agree_with_finite_differences(name: str, jit: bool) -> None:
@@ -79,6 +89,7 @@ def test_derivatives_of_any_order_are_right(jit: bool) -> None:
     assert [one.item() for one in found] == pytest.approx([32.0, 80.0, 160.0, 240.0, 240.0, 120.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, True])
 def test_complex_gradients_have_the_convention_of_asyncgrad(jit: bool) -> None:
     function = wrap(lambda x, y: jnp.conj(x) * x * y + jnp.exp(y), jit=jit)
@@ -162,6 +173,41 @@ def test_tensors_that_are_made_for_jax_share_its_memory_and_are_trained() -> Non
     assert not params["count"].requires_grad
     shared = jax.device_put(params["weight"].numpy())
     assert shared.unsafe_buffer_pointer() == addresses[0]
+
+
+def test_nothing_is_differentiated_where_recording_is_off() -> None:
+    seen = []
+
+    @jax.custom_vjp
+    def function(x: Any) -> Any:
+        seen.append("plain")
+        return x * 2
+
+    function.defvjp(lambda x: (seen.append("differentiated"), (x * 2, None))[1], lambda _, grad: (grad * 2,))
+    with ag.no_grad():
+        assert not wrap(function)(tensor(2)).requires_grad
+    assert wrap(function)(tensor(2)).requires_grad
+
+    assert seen == ["plain", "differentiated"]
+
+
+def test_only_the_gradients_that_are_asked_for_are_differentiated_again() -> None:
+    x, y = tensor(3), tensor(3, seed=1)
+    (gradient,) = sync.grad(wrap(lambda x, y: x**2 * y)(x, y).sum(), [x], create_graph=True)
+
+    assert len(gradient.grad_fn.next_edges) == 3
+    np.testing.assert_allclose(sync.grad(gradient.sum(), [y])[0].numpy(), 2 * x.numpy())
+
+
+async def test_what_is_saved_may_go_to_the_disk_and_be_differentiated_twice(tmp_path: Any) -> None:
+    x = tensor(3)
+    with ag.graph.save_to_disk(tmp_path):
+        y = wrap(lambda x: x**3)(x * 2)
+    (first,) = await ag.grad(y.sum(), [x], create_graph=True)
+    (second,) = await ag.grad(first.sum(), [x])
+
+    np.testing.assert_allclose(first.numpy(), 24 * x.numpy() ** 2)
+    np.testing.assert_allclose(second.numpy(), 48 * x.numpy())
 
 
 def test_writes_into_arguments_and_second_backwards_are_found() -> None:
@@ -254,6 +300,7 @@ CALLBACKS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("name", CALLBACKS)
 def test_jax_differentiates_a_function_of_asyncgrad(name: str, jit: bool) -> None:

@@ -377,6 +377,54 @@ def test_a_backward_that_failed_may_be_tried_again() -> None:
         sync.backward(y)
 
 
+# --- within the rest of asyncgrad ---------------------------------------------------------------------
+
+
+def test_a_compiled_backward_leaves_the_node_to_the_engine() -> None:
+    function, x = wrap(lambda x: x.sin() * x), tensor(3)
+
+    def gradient() -> Any:
+        return sync.grad((np.tanh(function(x * 2)) * 3).sum(), [x])[0]
+
+    with ag.compiled_autograd(after=1):
+        found = [gradient().numpy() for _ in range(4)]
+    expected = gradient()
+
+    for one in found:
+        np.testing.assert_array_equal(one, expected.numpy())
+
+
+async def test_what_is_saved_may_go_to_the_disk_and_be_differentiated_twice(tmp_path: Any) -> None:
+    x = tensor(3)
+    with ag.graph.save_to_disk(tmp_path):
+        y = wrap(lambda x: x**3)(x * 2)
+    (first,) = await ag.grad(y.sum(), [x], create_graph=True)
+    (second,) = await ag.grad(first.sum(), [x])
+
+    np.testing.assert_allclose(first.numpy(), 24 * x.numpy() ** 2)
+    np.testing.assert_allclose(second.numpy(), 48 * x.numpy())
+
+
+def test_rows_of_a_batch_of_gradients_are_differentiated_one_by_one() -> None:
+    x = tensor(3)
+    rows = ag.tensor(np.eye(3))
+
+    (found,) = sync.grad(wrap(torch.sin)(x), [x], rows, is_grads_batched=True)
+
+    np.testing.assert_allclose(found.numpy(), np.diag(np.cos(x.numpy())))
+
+
+def test_a_jitted_function_may_call_it() -> None:
+    function, x = wrap(torch.sin), tensor(3)
+    jitted = ag.jit(lambda x: np.tanh(function(x)).sum())
+
+    found = [sync.grad(jitted(x), [x])[0].numpy() for _ in range(4)]
+    (expected,) = sync.grad(np.tanh(function(x)).sum(), [x])
+
+    for one in found:
+        np.testing.assert_allclose(one, expected.numpy())
+
+
 # --- threads -----------------------------------------------------------------------------------------
 
 

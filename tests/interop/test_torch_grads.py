@@ -100,6 +100,25 @@ def test_what_was_written_is_put_back_where_a_later_callback_fails() -> None:
     assert all(param.grad is one for param, one in zip(module.parameters(), before, strict=True))
 
 
+def test_what_others_have_added_since_stays_where_a_later_callback_fails() -> None:
+    module, x = network(), tensor(5, 3)
+    model = wrap(module, grads="torch")
+
+    def add_and_fail() -> None:
+        for param in module.parameters():
+            param.grad = param.grad + 1
+        raise ConnectionError
+
+    def hook(grad: Any) -> None:
+        ag.engine.queue_callback(add_and_fail)
+
+    with x.register_hook(hook), pytest.raises(ConnectionError):
+        sync.backward(model(x).sum())
+
+    for grad in grads(module):
+        np.testing.assert_allclose(grad, np.ones_like(grad), atol=1e-12)
+
+
 async def test_nothing_is_written_where_the_backward_is_cancelled() -> None:
     module, x = network(), tensor(5, 3)
     reached, never = asyncio.Event(), asyncio.Event()

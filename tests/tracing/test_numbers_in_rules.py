@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncgrad import nn
+import asyncgrad as ag
+from asyncgrad import nn, sync
 from asyncgrad.errors import IndexRangeError
 from tests.support.sampling import some
 from tests.tracing.running import bits, compiled, same_in_one_program
@@ -28,7 +29,7 @@ def batches(kind: str, shape: tuple[int, ...], weighted: bool) -> Iterator[list[
 EVERY = list(itertools.product("efd", [(6, 4), (6, 4, 3)], [False, True], ["mean", "sum"], [0.0, 0.125]))
 
 
-@pytest.mark.parametrize("backend", ["table", "auto"])
+@pytest.mark.parametrize("backend", ["table", "fused"])
 def test_ignored_labels_and_weights_take_one_program_with_the_bits_of_eager_losses(backend):
     pytest.importorskip("llvmlite")
     for kind, shape, weighted, reduction, smoothing in some(EVERY, of=backend):
@@ -40,6 +41,26 @@ def test_ignored_labels_and_weights_take_one_program_with_the_bits_of_eager_loss
         with np.errstate(all="ignore"):
             counts = same_in_one_program(cross_entropy, name, batches(kind, shape, weighted), backend=backend)
         assert (counts["replayed"], counts["traces"]) == (6, 1), (name, dict(counts))
+        assert not any(one.startswith("not fused") for one in counts), (name, dict(counts))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_kernels_of_a_loss_are_not_run_in_vain(weighted):
+    pytest.importorskip("llvmlite")
+    rng = np.random.default_rng(0)
+    weights = rng.random(4)
+
+    def loss(scores, labels):
+        return nn.cross_entropy(scores, labels, weights if weighted else None)
+
+    given = ag.tensor(rng.standard_normal((6, 4)), requires_grad=True), np.array([0, 1, -100, 3, 2, 1])
+    jitted = compiled(loss, *given, backend="fused")
+    for _ in range(3):
+        sync.backward(jitted(*given))
+
+    (variant,) = next(iter(jitted._families.values())).variants
+    assert variant.fused is not None
+    assert variant.fused.reruns == 0
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -155,8 +155,9 @@ def _select_recorded(
         return Selection(labels, ignored, 1.0 if weights is None else factors, 1.0)
     total = as_array(factors.sum()).astype(np.float64)
     scale = np.zeros_like(total)
-    scale += np.nan
     np.divide(1.0, total, out=scale, where=total != 0)
+    # Not a sum with NaN, of which a kernel would tell each time.
+    np.positive(np.nan, out=scale, where=total == 0)
     # As a number of Python is, where it meets an array.
     coefficient = scale.astype(dtype)
     return Selection(labels, ignored, coefficient if weights is None else factors * coefficient, scale)

@@ -32,6 +32,7 @@ NAVIGATION = {
             "devices",
             "remote-steps",
             "values",
+            "text-gradients",
             "batching-and-limits",
             "distributed",
             "security",

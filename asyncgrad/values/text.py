@@ -77,6 +77,10 @@ class Text(ValueType):
             raise ArgumentTypeError(f"a value of type Text is a str, not {describe(value)}: write str(value)")
         return len(value)
 
+    def zero(self, description: Any) -> tuple[Feedback, ...]:
+        """Return no feedback, what a rule gets whose output nobody has said anything of."""
+        return ()
+
     def add(self, first: tuple[Feedback, ...], second: tuple[Feedback, ...]) -> tuple[Feedback, ...]:
         """Return all feedback, the first first."""
         return (*first, *second)

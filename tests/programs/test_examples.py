@@ -94,8 +94,8 @@ def test_every_example_has_a_test_here():
         "train_digits",
         "two_gpus",
     }
-    # The tests of the other two are in tests/serving.
-    assert examples == here | {"serve_and_learn", "serve_with_fastapi"}
+    # The tests of two more are in tests/programs/serving, and of the other one in test_text_gradients.py, too.
+    assert examples == here | {"serve_and_learn", "serve_with_fastapi", "text_gradients"}
 
 
 def test_two_gpus_train_one_model_in_threads_on_a_stand_in_for_gpus(
@@ -168,6 +168,27 @@ def test_split_learning_learns_from_a_lab_that_keeps_its_parameters():
     assert finished.returncode == 0, finished.stderr
     assert figure(r"step 40: .* accuracy (\d+)%", finished.stdout) > 90
     assert "the parameters are its owner's" in finished.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("starlette", "uvicorn", "httpx", "tenacity")),
+    reason="needs Starlette, uvicorn, httpx and tenacity: pip install 'asyncgrad[serve]' tenacity",
+)
+def test_text_gradients_goes_on_where_its_tokens_were_spent_and_replays_the_run(tmp_path: Path):
+    answers = tmp_path / "run.jsonl"
+    arguments = "--stand-in", "--answers", answers
+    cut = run_example("text_gradients", *arguments, "--budget", 2500)
+    whole = run_example("text_gradients", *arguments, "--budget", 2500, "--top-up", 2500)
+    replayed = run_example("text_gradients", *arguments, "--replay")
+
+    assert cut.returncode == 3, cut.stderr
+    assert "tokens are spent, of 2500; gradients 0" in cut.stderr
+    assert whole.returncode == replayed.returncode == 0, whole.stderr + replayed.stderr
+    assert figure(r"before +([\d.]+)", whole.stdout) == 0.25
+    assert figure(r"after +([\d.]+)", whole.stdout) == 1.0
+    assert replayed.stdout == whole.stdout
+    assert "requests 0, tokens 0" in replayed.stderr
 
 
 @one_loop

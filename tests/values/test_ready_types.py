@@ -50,6 +50,27 @@ def test_feedback_that_meets_is_in_the_order_of_the_graph_and_empty_feedback_is_
     assert leaf.grad is None
 
 
+def test_a_rule_whose_answer_nobody_has_said_anything_of_gets_no_feedback():
+    seen = []
+
+    class Call(ag.Function):
+        @staticmethod
+        def forward(ctx, name, text):
+            ctx.name = name
+            return ag.Value(name, text.type)
+
+        @staticmethod
+        def backward(ctx, feedback):
+            seen.append((ctx.name, feedback))
+            return None, [one for one in feedback if ctx.name != "second"]
+
+    leaf = ag.leaf("a", type=Text())
+    sync.backward(Call.apply("second", Call.apply("first", leaf)), "short")
+
+    assert seen == [("second", (Feedback("short"),)), ("first", ())]
+    assert leaf.grad is None
+
+
 def test_a_function_that_merges_texts_gets_all_that_has_met():
     seen = []
 

@@ -22,6 +22,7 @@ __all__ = [
     "check_host",
     "gradient_array",
     "memory_of",
+    "plain",
     "private_gradient",
     "tensor_argument",
     "torch",
@@ -102,6 +103,13 @@ def memory_of(tensor: Any) -> int:
     return address
 
 
+def plain(tensor: Any) -> Any:
+    """Return a tensor without its history, and without a conjugation or a negation that is still to be done."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    return tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor
+
+
 def private_gradient(tensor: Any, taken: set[int], is_kept: bool) -> Any:
     """Return a gradient that PyTorch has computed, in memory that nobody else has.
 
@@ -110,12 +118,14 @@ def private_gradient(tensor: Any, taken: set[int], is_kept: bool) -> Any:
         taken: the addresses of memory that others have, to which that of the gradient is added.
         is_kept: whether the graph is kept, of which a rule may have returned what it has saved.
     """
-    tensor = tensor.detach().resolve_conj().resolve_neg()
+    tensor = plain(tensor)
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
-    elif is_kept or memory_of(tensor) in taken or 0 in tensor.stride():
+    address = memory_of(tensor)
+    if is_kept or address in taken or 0 in tensor.stride():
         tensor = tensor.clone(memory_format=torch.contiguous_format)
-    taken.add(memory_of(tensor))
+        address = memory_of(tensor)
+    taken.add(address)
     return tensor
 
 

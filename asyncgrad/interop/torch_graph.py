@@ -17,7 +17,7 @@ from ..core.graph.saved import output_alias, released_error, version_of
 from ..core.settings.context import CURRENT_GRAPH_TASK, CURRENT_NODE, is_grad_enabled
 from ..core.tensor import Tensor
 from ..errors import ChangedTensorError, GraphError, InPlaceError
-from .torch_arrays import array_of, check_host, gradient_array, memory_of, private_gradient, torch, torch_tensor
+from .torch_arrays import array_of, check_host, gradient_array, memory_of, plain, private_gradient, torch, torch_tensor
 from .torch_grads import GradWriter
 
 __all__ = ["Call", "Forward", "TorchGraph", "watch_outputs"]
@@ -232,11 +232,11 @@ def _arrays(name: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[A
             arrays.append(None)
             continue
         check_host(output, f"output {at} of {name}", "return y")
-        plain = output.detach().resolve_conj().resolve_neg()
-        if memory_of(plain) in taken or 0 in plain.stride():
-            plain = plain.clone(memory_format=torch.contiguous_format)
-        taken.add(memory_of(plain))
-        arrays.append(plain.numpy())
+        found = plain(output)
+        if memory_of(found) in taken or 0 in found.stride():
+            found = found.clone(memory_format=torch.contiguous_format)
+        taken.add(memory_of(found))
+        arrays.append(found.numpy())
     return tuple(arrays)
 
 
@@ -249,9 +249,10 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> Sequence[Any]:
     if graph is None:
         raise released_error(node)
     task: Any = CURRENT_GRAPH_TASK.get()
-    wanted = [bool(node.task_should_compute_output(index)) for index in range(len(tensors))]
+    is_whole = task is None or task.limits is None
+    wanted = [is_whole or bool(node.task_should_compute_output(index)) for index in range(len(tensors))]
     # A backward with given inputs adds nothing to other leaves.
-    params = graph.params if task is None or task.limits is None else ()
+    params = graph.params if is_whole else ()
     if is_grad_enabled():
         if params:
             raise GraphError(

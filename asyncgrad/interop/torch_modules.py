@@ -471,9 +471,14 @@ class _FunctionCall:
 
         def call(leading: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
             held = _Buffers(self.name, buffers, trains)
-            tensors = {**own, **{path: leading[at] for path, at in places.items()}, **held.values}
+            tensors = {**{path: leading[at] for path, at in places.items()}, **held.values}
             with replicas.one(modes) as module:
-                result = torch.func.functional_call(module, tensors, args, kwargs, tie_weights=False)
+                if module is not replicas.module:
+                    tensors |= own
+                if tensors:
+                    result = torch.func.functional_call(module, tensors, args, kwargs, tie_weights=False)
+                else:
+                    result = module(*args, **kwargs)
             held.values = {path: tensors[path] for path in held.values}
             with replicas.writing:
                 held.commit()

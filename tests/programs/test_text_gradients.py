@@ -25,6 +25,7 @@ from examples.language_model.answers import Answer, Answers
 from examples.language_model.client import Budget, BudgetSpentError, Model
 from examples.language_model.mind import desk
 from examples.language_model.stand_in import StandIn
+from examples.language_model.together import together
 from tests.support.loops import one_loop
 
 
@@ -217,6 +218,58 @@ async def test_what_may_pass_is_tried_again_and_what_will_not_is_raised_at_once(
             await model.ask("be brief", "why")
 
     assert asked == ["why"] * tries
+
+
+async def test_the_error_has_what_the_server_says():
+    async with model_of(httpx.MockTransport(lambda request: httpx.Response(404, text="no model stand-in"))) as model:
+        with pytest.raises(httpx.HTTPStatusError) as raised:
+            await model.ask("be brief", "why")
+
+    assert raised.value.__notes__ == ["no model stand-in"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["<html>", "[]", '{"choices": []}', '{"choices": [{"message": {"content": "yes"}}]}'],
+    ids=["no-json", "a-list", "no-choice", "no-usage"],
+)
+async def test_what_is_no_completion_is_shown(body):
+    async with model_of(httpx.MockTransport(lambda request: httpx.Response(200, text=body))) as model:
+        with pytest.raises(ValueError, match="must answer with a completion and its usage: ") as raised:
+            await model.ask("be brief", "why")
+
+    assert body in str(raised.value)
+    assert (model.sent, len(model.answers)) == (1, 0)
+
+
+def test_an_endpoint_that_refuses_ends_the_program_with_what_it_says(monkeypatch, capsys):
+    async def refuse(options, base_url):
+        error = httpx.ConnectError("nobody listens")
+        error.add_note("in CallBackward")
+        raise error
+
+    monkeypatch.setattr(text_gradients, "run", refuse)
+
+    assert text_gradients.main(["--model", "m", "--base-url", "http://localhost:1/v1"]) == 1
+    assert capsys.readouterr().err == "http://localhost:1/v1: nobody listens\nin CallBackward\n"
+
+
+async def test_calls_that_wait_together_are_cancelled_and_have_ended_if_one_fails():
+    ended = []
+
+    async def wait():
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append("wait")
+
+    async def fail():
+        raise ConnectionError("no answer")
+
+    with pytest.raises(ConnectionError, match="no answer"):
+        await together([wait(), fail()])
+
+    assert ended == ["wait"]
 
 
 @pytest.mark.parametrize(

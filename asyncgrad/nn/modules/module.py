@@ -851,6 +851,8 @@ class ModuleLayout(NamedTuple):
 
 def layout_of(structure: TreeStructure) -> ModuleLayout | None:
     """Return the layout of the module that a structure has just been taken of; None where it has forward hooks."""
+    if structure.kind is None or structure.kind.flatten is not _flatten_module:
+        return None
     parts, static = structure.aux_data
     record, module = static._record, static._module
     if record.forward_pre_hooks is not None or record.forward_hooks is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import partial
-from typing import Any, NoReturn, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, final
 
 import numpy as np
 
@@ -127,6 +127,18 @@ class Value(Variable):
     @grad.deleter
     def grad(self) -> None:
         self.grad = None
+
+    if TYPE_CHECKING:
+
+        async def backward(
+            self,
+            gradient: Any = None,
+            *,
+            retain_graph: bool | Literal["until_success"] | None = None,
+            create_graph: bool = False,
+            inputs: object = None,
+        ) -> None:
+            """Take a gradient of the type, which is an object of the user's."""
 
     def detach(self) -> Self:
         """Return a value of the same object, without history, that does not require grad."""

@@ -297,7 +297,7 @@ CALLED = {
     ),
     *("pad_constant array", "pad_elements array", "pinv a", "power x", "power y", "power_norm x", "prod a"),
     *("qr_triangle a", "recurrence a", "resize a", "rms_norm x", "rms_norm weight", "rows_added g", "sigmoid x"),
-    *("silu_grad x", "singular_values a"),
+    *("silu_grad x", "singular_values a", "sums_between x", "mixed_along x"),
     *("squared_residuals a", "squared_residuals b", "standardize_grad x", "std a", "take a", "taken_along x"),
     *(
         "standardized_grad x",

@@ -144,10 +144,10 @@ class _Flat:
         jit: whether JAX compiles it.
     """
 
-    __slots__ = ("_derivatives", "_function", "_jit", "_pullback", "_values", "_vjps", "name", "structure")
+    __slots__ = ("_derivatives", "_function", "_pullback", "_values", "_vjps", "is_compiled", "name", "structure")
 
     def __init__(self, name: str, function: Callable[..., Any], jit: bool) -> None:
-        self.name, self._jit = name, jit
+        self.name, self.is_compiled = name, jit
         #: The structure of what it returned last; in a compiled function always the same.
         self.structure: Any = None
 
@@ -180,7 +180,7 @@ class _Flat:
         found = self._vjps.get(positions)
         if found is None:
             found = self._vjp_at(positions)
-            self._vjps[positions] = found = jax.jit(found) if self._jit else found
+            self._vjps[positions] = found = jax.jit(found) if self.is_compiled else found
         outputs, pullback = found(*arrays)
         return outputs, pullback
 
@@ -220,7 +220,7 @@ class _Flat:
                 found = dict(zip(positions, _pull_back(pullback, grads), strict=True))
                 return tuple(found[at] for at in wanted)
 
-            self._derivatives[key] = _Flat(f"the derivative of {self.name}", function, self._jit)
+            self._derivatives[key] = _Flat(f"the derivative of {self.name}", function, self.is_compiled)
         return self._derivatives[key]
 
 
@@ -247,7 +247,7 @@ class Apply(Function):
     @staticmethod
     def forward(ctx: Any, flat: _Flat, names: Sequence[str], is_recorded: bool, *inputs: Any) -> tuple[np.ndarray, ...]:
         """Call it, by `jax.vjp` if a gradient is wanted."""
-        arrays = [_as_input(one, name) for one, name in zip(inputs, names, strict=True)]
+        arrays = [_as_input(one, name, flat.is_compiled) for one, name in zip(inputs, names, strict=True)]
         needs = ctx.needs_input_grad[3:]
         positions = tuple(at for at, need in enumerate(needs) if need and is_recorded)
         pullback = None
@@ -287,7 +287,7 @@ class Apply(Function):
             results = Apply.apply(derivative, names, True, *present, *inputs)
         else:
             arrays = [
-                _zeros(shape) if grad is None else jax_array(grad, "a gradient")
+                _zeros(shape) if grad is None else jax_array(grad, "a gradient", flat.is_compiled)
                 for grad, shape in zip(grads, shapes, strict=True)
             ]
             by_position = dict(zip(positions, flat.pull_back(pullback, arrays), strict=True))
@@ -300,10 +300,10 @@ class Apply(Function):
         return None, None, None, *found
 
 
-def _as_input(value: Any, name: str) -> Any:
+def _as_input(value: Any, name: str, is_compiled: bool) -> Any:
     if isinstance(value, _Constant):
         return jax_array(value.value, name) if isinstance(value.value, np.ndarray) else value.value
-    return jax_array(value, name)
+    return jax_array(value, name, is_compiled)
 
 
 def _gradient(array: Any, grads: Sequence[Tensor | None]) -> np.ndarray:

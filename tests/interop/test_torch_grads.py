@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
+import itertools
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import asyncgrad as ag
 from asyncgrad import sync
 from asyncgrad.errors import ArgumentTypeError, GraphError
 from asyncgrad.interop.torch import wrap
+from asyncgrad.interop.torch_grads import GradWriter, _Commit
 
 
 def tensor(*shape: int, requires_grad: bool = True) -> Any:
@@ -188,11 +189,28 @@ def test_shared_and_broadcast_gradients_get_memory_of_their_own() -> None:
     assert (module.a.grad.tolist(), module.b.grad.tolist()) == ([2.0] * 3, [1.0] * 3)
 
 
-async def test_the_order_of_sums_does_not_hang_on_the_workers() -> None:
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_the_order_of_sums_is_that_of_the_graph_whatever_the_order_of_the_nodes(order: Any) -> None:
+    param = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    commit = _Commit(GradWriter(), 0)
+    # In any other order, one of the small numbers is lost.
+    found = [
+        (number, [param], [torch.tensor([grad], dtype=torch.float64)])
+        for number, grad in ((9, 1e16), (5, -1e16), (2, 1.0))
+    ]
+    commit.found = [found[at] for at in order]
+
+    commit.write()
+
+    assert param.grad is not None
+    assert param.grad.item() == 1.0
+
+
+async def test_workers_compute_the_same_grads() -> None:
     x = ag.tensor(np.random.default_rng(0).standard_normal((5, 3)))
     found = []
     for count in (0, 2):
-        module = copy.deepcopy(network())
+        module = network()
         model = wrap(module, grads="torch")
         with ag.workers(count), ag.offload_threshold(0.0):
             await sum((model(x * scale).sum() for scale in (1e-8, 1.0, 1e8, 3.0)), ag.tensor(0.0)).backward()

@@ -37,8 +37,8 @@ def stepped():
     optim.Adam([parameter]).step()
 
 
-#: None of them adds to a `.grad`, under a lock: at the end of a `with lock:` tracing comes before the `__exit__`, where no
-#: signal can, and the lock would stay taken.
+#: None of them adds to a `.grad`, under a lock: at the end of a `with lock:` tracing comes before the `__exit__`, where
+#: no signal can, and the lock would stay taken.
 CALLS: dict[str, Callable[[], object]] = {
     "quad": lambda: integrate.quad(lambda x, a: np.sin(a * x), 0.0, 1.0, (A,)),
     "minimize": lambda: optimize.minimize(lambda x, a: ((x - a) ** 2).sum(), np.zeros(2), (A,), options={"maxiter": 1}),

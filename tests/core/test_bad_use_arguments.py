@@ -210,6 +210,10 @@ FLAGS: dict[str, list[Any]] = {
         lambda flag: nn.TripletMarginLoss(swap=flag),
     ],
     "keepdim": [lambda flag: nn.PairwiseDistance(keepdim=flag)],
+    "antialias": [lambda flag: nn.interpolate(np.ones((1, 2, 3, 3)), 2, mode="bilinear", antialias=flag)],
+    "recompute_scale_factor": [
+        lambda flag: nn.interpolate(np.ones((1, 2, 3)), scale_factor=2.0, mode="linear", recompute_scale_factor=flag)
+    ],
     "align_corners": [lambda flag: nn.interpolate(np.ones((1, 2, 3)), 2, mode="linear", align_corners=flag)],
     "affine": [lambda flag: nn.BatchNorm1d(2, affine=flag), lambda flag: nn.GroupNorm(1, 2, affine=flag)],
     "track_running_stats": [lambda flag: nn.InstanceNorm1d(2, track_running_stats=flag)],

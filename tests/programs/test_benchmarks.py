@@ -82,6 +82,7 @@ def test_every_topic_is_a_file():
         "faulty_transport",
         "hips",
         "imports",
+        "interop",
         "memory",
         "overlap",
         "profiling",

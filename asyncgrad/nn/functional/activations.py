@@ -244,6 +244,17 @@ def _device_logistic(x: Any) -> Any:
 _LITTLE = 2.0**-8
 
 
+def _exactly_where(is_little: Any, rest: Any, x: Any, one: Any) -> Any:
+    """Write the sigmoid of -x into an array where a mask holds; return the array.
+
+    Apart from the derivative, of which a device makes one kernel: that reads no `with`.
+    """
+    with np.errstate(over="ignore"):
+        np.exp(x, out=rest, where=is_little)
+    np.add(rest, one, out=rest, where=is_little)
+    return np.reciprocal(rest, out=rest, where=is_little)
+
+
 @derivative(sigmoid_, "x")
 def _(g: Any, x: Any, out: Any) -> Array:
     if g.__class__ is not np.ndarray or g.dtype is not out.dtype or g.dtype.kind != "f":
@@ -256,11 +267,7 @@ def _(g: Any, x: Any, out: Any) -> Array:
     flat = rest.ravel("K")
     # A program does not ask for a number, which would decide otherwise in later runs: it looks at each element.
     if type(out) is not np.ndarray or (flat.size and not flat.item(flat.argmin()) > _LITTLE):
-        is_little, rest = np.logical_not(rest > _LITTLE), as_array(rest)
-        with np.errstate(over="ignore"):
-            np.exp(x, out=rest, where=is_little)
-        np.add(rest, one, out=rest, where=is_little)
-        np.reciprocal(rest, out=rest, where=is_little)
+        rest = _exactly_where(np.logical_not(rest > _LITTLE), as_array(rest), x, one)
     rest *= out
     rest *= g
     return rest

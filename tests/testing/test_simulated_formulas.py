@@ -32,8 +32,8 @@ SHIFTED = {"scaled_dot_product_attention", "softmax", "softmin"}
 ADDED_AS_PRODUCTS = {"batch_norm", "group_norm", "instance_norm", "rms_norm"}
 #: The gradient of a product divides it by each element only on the host, where it can be asked whether one is 0. For
 #: uneven bins NumPy takes the weights of a histogram as differences of running sums; a device adds up each bin. That of
-#: an angle is divided by a sum of squares where the host finds none of them too large or small, else by lengths. The host
-#: takes weighted means of pixels as a product with a matrix where all are finite, and else as sums over windows.
+#: an angle is divided by a sum of squares where the host finds none of them too large or small, else by lengths. Where
+#: all pixels are finite, which the host can ask, weighted means of them are a product with a matrix, else sums.
 ROUNDED_OTHERWISE = {
     *("prod", "histogram", "angle", "arctan2"),
     *("adaptive_avg_pool1d", "adaptive_avg_pool2d", "interpolate"),

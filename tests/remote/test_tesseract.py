@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -143,6 +143,15 @@ async def test_what_a_tesseract_does_not_have_is_said_with_what_to_write_instead
 _DEEP = 600 if sys.version_info < (3, 12) else 5000
 
 
+@pytest.fixture
+def recursion_limit() -> Iterator[None]:
+    """Set Python's own limit: Hypothesis raises it, and other tests of the process have used that."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
+
+
 def _array(values: Any, dtype: str = "float64", **others: Any) -> dict[str, Any]:
     data = {"buffer": values, "encoding": "json"}
     return {"object_type": "array", "shape": [len(values)], "dtype": dtype, "data": data, **others}
@@ -159,7 +168,7 @@ def _array(values: Any, dtype: str = "float64", **others: Any) -> dict[str, Any]
     ],
     ids=["huge", "out of range", "text", "deep"],
 )
-async def test_an_answer_that_no_array_can_hold_is_an_error_that_names_the_server(answer, words):
+async def test_an_answer_that_no_array_can_hold_is_an_error_that_names_the_server(answer, words, recursion_limit):
     transport = httpx.MockTransport(lambda request: _answer(request, answer))
     async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
         with pytest.raises(RemoteError, match=f"the Tesseract at http://t must answer /apply with {words}"):

@@ -224,7 +224,9 @@ async def test_a_lock_that_is_handed_to_one_that_was_cancelled_at_once_goes_on_t
             held.let_go.set()
         else:
             held.let_go.set()
-            await tasks[0]
+            # The first ends in the turn in which it lets go, however busy the machine is.
+            with loop_budget(60):
+                await tasks[0]
             tasks[1].cancel()
         results = await outcomes(*tasks)
         assert [type(result) for result in results] == [type(None), asyncio.CancelledError, type(None)]

@@ -97,7 +97,7 @@ async def with_learner(loss, evaluate=None):
     options = {"inputs": spec, "example": spec, "evaluate": evaluate, "evaluate_every": 1}
     async with learn.Learner(model, loss, optim.SGD(model, lr=0.1), **options) as learner:
         await asyncio.gather(learner.predict([1, 2]), learner.predict([1, 2]), learner.learn([1, 2]))
-        await asyncio.sleep(0.2)
+        await asyncio.Event().wait()
 
 MODEL_EXITS = False
 fine = lambda model, batch: (model(batch) ** 2).sum()

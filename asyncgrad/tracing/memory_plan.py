@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import final
 
 import numpy as np

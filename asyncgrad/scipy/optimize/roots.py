@@ -261,7 +261,9 @@ def _root_scalar(
     def solve(ask: Any) -> Any:
         slope = 1 if count > 1 else fprime or ("slope" if needs_slope else None)
         curvature = 2 if fprime2 is True else fprime2
-        limits = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "options": options}
+        near = {"xtol": xtol, "rtol": rtol}
+        near = {key: None if one is None else float(array_of(one)) for key, one in near.items()}
+        limits: dict[str, Any] = {**near, "maxiter": maxiter, "options": options}
         return optimize.root_scalar(
             lambda x: ask(0, x),
             method=method,

@@ -86,7 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a share of the tests, always the same, and have their modules call what stands in."""
     share = float(os.environ.get("ASYNCGRAD_UPSTREAM_SHARE", "1"))
-    items[:] = [one for one in items if zlib.crc32(one.nodeid.encode()) < share * 2**32]
+    numbers = {id(one): zlib.crc32(one.nodeid.encode()) for one in items}
+    # Where time runs out, some of every file have been run.
+    items[:] = sorted([one for one in items if numbers[id(one)] < share * 2**32], key=lambda one: numbers[id(one)])
     for module in {one.getparent(pytest.Module).obj for one in items if one.getparent(pytest.Module) is not None}:  # type: ignore[union-attr]
         for name, value in list(vars(module).items()):
             made = _replaced(value)

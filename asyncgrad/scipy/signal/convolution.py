@@ -177,6 +177,11 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     """
     in1, in2 = _matrices("convolve2d", in1, in2)
     _check_mode("convolve2d", mode)
+    fill = np.asarray(fillvalue)
+    if fill.size != 1 or (fill.dtype.kind == "c" and "c" not in in1.dtype.kind + in2.dtype.kind):
+        raise ValueError(
+            f"scipy.signal.convolve2d takes a fillvalue that is one number of the arrays' kind, not {fillvalue!r}"
+        )
     _check_valid("convolve2d", in1.shape, in2.shape, mode, (0, 1))
     if mode == "valid":
         return convolve(in1, in2, mode, "direct")

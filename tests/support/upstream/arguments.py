@@ -14,11 +14,12 @@ import asyncgrad as ag
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def copied(value: Any) -> Any:
-    """Return arguments that a call may write into, or draw from."""
+def copied(value: Any, made: dict[int, Any] | None = None) -> Any:
+    """Return arguments that a call may write into, or draw from; what is given twice stays one."""
+    made = {} if made is None else made
     if isinstance(value, (np.ndarray, np.random.Generator, np.random.RandomState)):
-        return copy.deepcopy(value)
-    return mapped(copied, value)
+        return made[id(value)] if id(value) in made else made.setdefault(id(value), copy.deepcopy(value))
+    return mapped(lambda one: copied(one, made), value)
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:
@@ -35,18 +36,23 @@ def is_differentiable(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic)) and value.dtype.char in "fdFD" and type(value) is not np.matrix
 
 
-def as_tensors(value: Any, *, requires_grad: bool) -> Any:
-    """Return arguments with a tensor for each array and number of NumPy's."""
-    if is_differentiable(value):
-        return ag.tensor(np.array(value), requires_grad=requires_grad)
-    if type(value) is np.ndarray and value.dtype.kind in "biu":
-        return ag.tensor(np.array(value))
-    return mapped(lambda one: as_tensors(one, requires_grad=requires_grad), value)
+def as_tensors(value: Any, *, requires_grad: bool, made: dict[int, Any] | None = None) -> Any:
+    """Return arguments with a tensor for each array and number of NumPy's; of one array, one tensor."""
+    made = {} if made is None else made
+    if is_differentiable(value) or (type(value) is np.ndarray and value.dtype.kind in "biu"):
+        is_recorded = requires_grad and is_differentiable(value)
+        return made.setdefault(id(value), ag.tensor(np.array(value), requires_grad=is_recorded))
+    if type(value) is list and any(isinstance(one, np.ndarray) for one in value):
+        # A list of tensors is no array to asyncgrad.
+        return value
+    return mapped(lambda one: as_tensors(one, requires_grad=requires_grad, made=made), value)
 
 
 def leaves(value: Any) -> Iterator[Any]:
     """Yield what is in tuples, lists and dicts, in order."""
     if type(value) in (tuple, list):
+        if type(value) is list and any(isinstance(one, np.ndarray) for one in value):
+            return
         for one in value:
             yield from leaves(one)
     elif type(value) is dict:
@@ -65,6 +71,8 @@ def replaced(value: Any, old: int, new: Any) -> Any:
         if is_differentiable(one):
             count += 1
             return new if count == old else one
+        if type(one) is list and any(isinstance(part, np.ndarray) for part in one):
+            return one
         return mapped(visit, one)
 
     return visit(value)

@@ -65,7 +65,7 @@ def compared_gradients(
             parts.append(np.sum(np.real(np.conj(weights) * one)))
     sources = [one for one in leaves(tensors) if isinstance(one, Tensor) and one.requires_grad]
     places = [one for one in leaves(arguments) if is_differentiable(one)]
-    if not parts or len(sources) != len(places):
+    if not parts or len(sources) != len(places) or len(set(map(id, sources))) != len(sources):
         return
     loss = sum(parts[1:], parts[0])
     if not isinstance(loss, Tensor) or not loss.requires_grad:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import signal
 
 from ...core.arrays.axes import axis_index
-from ...core.arrays.values import refuse_complex
+from ...core.arrays.values import raw, refuse_complex
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["decimate", "detrend", "hilbert", "hilbert2", "resample", "resample_poly", "upfirdn"]
+__all__ = ["decimate", "detrend", "hilbert", "hilbert2", "lombscargle", "resample", "resample_poly", "upfirdn"]
 
 
 def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
@@ -351,3 +351,79 @@ def resample_poly(
 
 def _along(weights: Array, axis: int, ndim: int) -> Any:
     return weights.reshape([-1 if one == axis else 1 for one in range(ndim)])
+
+
+def lombscargle(
+    x: Any,
+    y: Any,
+    freqs: Any,
+    *,
+    precenter: bool = False,
+    normalize: bool | str = False,
+    weights: Any = None,
+    floating_mean: bool = False,
+) -> Tensor:
+    """Return how much of samples at any times is a sine of each frequency, by least squares.
+
+    Args:
+        x: the times, shape (n,).
+        y: the samples, shape (n,).
+        freqs: angular frequencies, shape (m,).
+        precenter: whether the mean of `y` is subtracted before.
+        normalize: False or "power" for a power; True or "normalize" for the share of the sum of squares; "amplitude"
+            for the complex amplitude.
+        weights: of the samples, not negative; None for equal ones.
+        floating_mean: whether a constant is fitted, too.
+
+    Raises:
+        ValueError: shapes do not fit, or a weight is negative.
+
+    Source: scipy.signal.lombscargle; Zechmeister and Kürster, 2009.
+    """
+    x, y, freqs = (floating(one) for one in (x, y, freqs))
+    shares = np.ones(y.shape) if weights is None else floating(weights)
+    if x.ndim != 1 or not x.size or not x.shape == y.shape == shares.shape or freqs.ndim != 1 or not freqs.size:
+        raise ValueError(
+            "scipy.signal.lombscargle takes x, y and weights of one shape (n,) and freqs of shape (m,), not "
+            f"{x.shape}, {y.shape}, {shares.shape} and {freqs.shape}"
+        )
+    if (raw(shares) < 0).any() or not raw(shares).sum() > 0:
+        raise ValueError("scipy.signal.lombscargle takes weights that are not negative, and not all 0")
+    kinds: dict[Any, str] = {False: "power", True: "normalize"}
+    kind = kinds.get(normalize, normalize)
+    if kind not in ("power", "normalize", "amplitude"):
+        raise ValueError(
+            f"scipy.signal.lombscargle takes normalize 'power', 'normalize' or 'amplitude', not {normalize!r}"
+        )
+    shares = shares / np.sum(shares)
+    y = y - np.mean(y) if precenter else y
+    in_phase, out_of_phase, turned = _fitted_sines(x, y, shares, freqs, floating_mean)
+    if kind == "amplitude":
+        return (in_phase[0] + 1j * out_of_phase[0]) * np.exp(1j * turned)
+    power = 2 * (in_phase[0] * in_phase[1] + out_of_phase[0] * out_of_phase[1])
+    if kind == "power":
+        return power * (x.size / 4)
+    mean = np.sum(shares * y) if floating_mean else 0.0
+    return power / (2 * (np.sum(shares * y * y) - mean * mean))
+
+
+def _fitted_sines(x: Any, y: Any, shares: Any, freqs: Any, floating_mean: bool) -> tuple[Any, Any, Any]:
+    """Return for the cosine and the sine of each frequency the coefficient and the product with samples; the phase."""
+    angles = freqs[:, np.newaxis] * x
+    mean = np.sum(shares * y)
+
+    def product(one: Any, other: Any) -> Any:
+        found = np.sum(shares * one * other, -1)
+        return found - np.sum(shares * one, -1) * np.sum(shares * other, -1) if floating_mean else found
+
+    cosine, sine = np.cos(angles), np.sin(angles)
+    # Turned by an angle at which their product is 0.
+    turned = np.arctan2(2 * product(cosine, sine), product(cosine, cosine) - product(sine, sine)) / 2
+    shifted = angles - turned[:, np.newaxis]
+    found = []
+    for wave in (np.cos(shifted), np.sin(shifted)):
+        with_samples = np.sum(shares * y * wave, -1)
+        if floating_mean:
+            with_samples = with_samples - mean * np.sum(shares * wave, -1)
+        found.append((with_samples / np.maximum(product(wave, wave), np.finfo(float).epsneg), with_samples))
+    return found[0], found[1], turned

@@ -16,7 +16,7 @@ def floating(value: Any) -> Any:
 
 
 def lapack_numbers(value: Any) -> Any:
-    """Return an argument of `scipy.linalg` as a tensor of one of the four kinds of numbers that LAPACK has, as SciPy."""
+    """Return an argument of `scipy.linalg` as a tensor of one of LAPACK's four kinds of numbers, as SciPy does."""
     tensor = asarray(value)
     kind = tensor.dtype.char
     if kind in "fdFD":

@@ -374,7 +374,9 @@ def _factor_symmetric(lower: bool, hermitian: bool) -> Decomposition:
 
 
 #: By whether triangles are lower ones, and matrices Hermitian.
-_ldl = {(lower, hermitian): _factor_symmetric(lower, hermitian) for lower in (True, False) for hermitian in (True, False)}
+_ldl = {
+    (lower, hermitian): _factor_symmetric(lower, hermitian) for lower in (True, False) for hermitian in (True, False)
+}
 
 
 @over_stacks(2)

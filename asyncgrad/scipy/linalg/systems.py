@@ -260,9 +260,7 @@ def lstsq(
     Source: scipy.linalg.lstsq.
     """
     if lapack_driver not in (None, "gelsd", "gelss", "gelsy"):
-        raise ValueError(
-            f"scipy.linalg.lstsq takes lapack_driver 'gelsd', 'gelss' or 'gelsy', not {lapack_driver!r}"
-        )
+        raise ValueError(f"scipy.linalg.lstsq takes lapack_driver 'gelsd', 'gelss' or 'gelsy', not {lapack_driver!r}")
     a, b = matrices("lstsq", a, is_square=False, is_for_lapack=True), lapack_numbers(b)
     if check_finite:
         refuse_infinity("lstsq", a, b)

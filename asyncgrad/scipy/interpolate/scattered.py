@@ -99,7 +99,7 @@ class RBFInterpolator:
         self.kernel: str = kernel
         self.epsilon: Any = asarray(1.0) if epsilon is None else floating(epsilon)
         self.smoothing: Any = np.broadcast_to(smooth, (count,))
-        self.neighbors: int | None = None if neighbors is None else min(int(neighbors), count)
+        self.neighbors: int | None = None if neighbors is None else int(min(neighbors, count))
         self._powers: Any = _powers(dimensions, degree)
         self._check_points()
 
@@ -108,7 +108,10 @@ class RBFInterpolator:
         used = self.y.shape[0] if self.neighbors is None else self.neighbors
         if used < needed:
             raise ValueError(f"RBFInterpolator of this degree needs at least {needed} points, and has {used}")
-        if self.neighbors is None and needed and np.linalg.matrix_rank(_monomials(raw(self.y), self._powers)) < needed:
+        if self.neighbors is not None or not needed:
+            return
+        shift, scale = _origin_and_unit(raw(self.y))
+        if np.linalg.matrix_rank(_monomials((raw(self.y) - shift) / scale, self._powers)) < needed:
             raise np.linalg.LinAlgError("RBFInterpolator: the points lie on a line or surface: lower the degree")
 
     def __call__(self, x: Any) -> Tensor:
@@ -137,8 +140,7 @@ class RBFInterpolator:
 
     def _interpolated(self, x: Any, y: Any, d: Any, smoothing: Any) -> Any:
         # The result does not depend on where polynomials have their origin and unit.
-        low, high = raw(y).min(0), raw(y).max(0)
-        shift, scale = (low + high) / 2, np.where(high > low, (high - low) / 2, 1.0)
+        shift, scale = _origin_and_unit(raw(y))
         count = y.shape[0]
         radial = self._radial(y, y) + np.eye(count) * smoothing
         beside = _monomials((y - shift) / scale, self._powers)
@@ -152,6 +154,11 @@ class RBFInterpolator:
     def _radial(self, x: Any, y: Any) -> Any:
         squares = np.sum((x[:, np.newaxis] - y) ** 2, -1) * self.epsilon**2
         return _KERNELS[self.kernel][0](squares)
+
+
+def _origin_and_unit(points: Any) -> tuple[Any, Any]:
+    low, high = points.min(0), points.max(0)
+    return (low + high) / 2, np.where(high > low, (high - low) / 2, 1.0)
 
 
 def _powers(dimensions: int, degree: int) -> Any:

@@ -75,7 +75,7 @@ def _fitted(t: Any, k: int, x: Any, y: Any, w: Any, residual: float) -> Any:
     """
     matrix = design_matrix(t, k, x)
     rows, columns = matrix.shape
-    if rows == columns:
+    if rows == columns and not residual:
         return np.linalg.solve(matrix, y)
     matrix, right = matrix * w[:, np.newaxis], y * w[:, np.newaxis]
     nearest = np.linalg.lstsq(matrix, right, None)[0]

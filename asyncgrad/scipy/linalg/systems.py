@@ -102,9 +102,15 @@ def solve(
         >>> linalg.solve([[2.0, 0.0], [1.0, 4.0]], [2.0, 5.0]).tolist()
         [1.0, 1.0]
     """
-    a, b = (floating(one) if asarray(one).dtype.kind in "biu" else lapack_numbers(one) for one in (a, b))
-    if a.size == 1 and a.ndim < 2:
+    a, b = asarray(a), asarray(b)
+    dtype = np.result_type(a.dtype, b.dtype)
+    # Whole numbers alone are in double precision.
+    dtype = np.dtype(float) if dtype.kind in "biu" else lapack_numbers(np.zeros(0, dtype)).dtype
+    a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+    if a.size == 1 and a.ndim <= 2:
         # As SciPy: of any shape of b.
+        if not raw(a).all():
+            raise np.linalg.LinAlgError("scipy.linalg.solve takes a matrix that is not singular")
         return b / a.reshape(())
     a = matrices("solve", a)
     if check_finite:
@@ -568,7 +574,8 @@ def solveh_banded(
     """
     ab = bands_of("solveh_banded", ab, may_be_none=True)
     if not ab.size:
-        return floating(b)
+        b = floating(b)
+        return b.astype(np.result_type(ab.dtype, b.dtype), copy=False)
     count, size = ab.shape[0] - 1, ab.shape[1]
     rows = list(ab) if lower else [np.conjugate(_moved(ab[count - index], -index, size)) for index in range(count + 1)]
     if ab.dtype.kind == "c":

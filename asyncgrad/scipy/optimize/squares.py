@@ -70,7 +70,8 @@ def least_squares(
     Args:
         fun: takes x and `args`, and returns residuals. If it is an `async def`, the result is to be awaited.
         x0: where to start: a vector, or a tree of arrays, which `fun` then takes as such a tree.
-        jac: a function like `fun` that returns the Jacobian; None for asyncgrad's, or SciPy's names of differences.
+        jac: a function like `fun` that returns the Jacobian, which may be sparse or a LinearOperator; None for
+            asyncgrad's, or SciPy's names of differences.
         args: a tuple of trees of anything. The tensors that gradients are to flow to are leaves of it.
         loss: one of SciPy's names; or a function as SciPy's, of arrays of squared residuals, whose first and second
             derivatives it returns with its values: the solution has a first derivative alone then.
@@ -137,11 +138,14 @@ def _least_squares(
         if kind == "value":
             return np.atleast_1d(array_of(await function(given, *constants)))
         if callable(jac):
-            return array_of(floating(await call_user(jac, point.of(given), *params.fill(constants))))
+            found = await call_user(jac, point.of(given), *params.fill(constants))
+            # A sparse matrix, or a LinearOperator, is for SciPy's solver.
+            return found if hasattr(found, "matvec") or hasattr(found, "tocsr") else array_of(floating(found))
         return array_of(await jacobian_of(function, given, *constants, concurrency=at_once))
 
     def solve(ask: Any) -> Any:
-        kept = {"method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": x_scale, "loss": loss}
+        scale = array_of(x_scale) if isinstance(x_scale, Tensor) else x_scale
+        kept = {"method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": scale, "loss": loss}
         given = jac if isinstance(jac, str) else lambda x: ask("jacobian", x)
         return optimize.least_squares(
             lambda x: ask("value", x), point.start, given, bounds, f_scale=f_scale, **kept, **options
@@ -335,9 +339,12 @@ async def _curve_fit(
 
     given = options["jac"]
     if callable(given):
-        options["jac"] = lambda p, x, y, scale: _divided(
-            floating(given(x, *[p[index] for index in range(count)])), scale if scale.ndim != 1 else scale[:, None]
-        )
+
+        def slopes_of(p: Any, x: Any, y: Any, scale: Any) -> Any:
+            slopes = floating(given(x, *[p[index] for index in range(count)]))
+            return slopes / scale[:, np.newaxis] if scale.ndim == 1 else _divided(slopes, scale)
+
+        options["jac"] = slopes_of
     function = residuals if is_async else plain
     found = await finish(least_squares(function, start, args=data, **options))
     if not found.success:

@@ -448,7 +448,7 @@ def savgol_filter(
     window_length: int,
     polyorder: int,
     deriv: int = 0,
-    delta: float = 1.0,
+    delta: Any = 1.0,
     axis: int = -1,
     mode: str = "interp",
     cval: float = 0.0,
@@ -471,8 +471,8 @@ def savgol_filter(
     borders = {"mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant", "interp": None}
     if mode not in borders:
         raise ValueError(f"scipy.signal.savgol_filter takes mode {', '.join(map(repr, borders))}, not {mode!r}")
-    x, delta = floating(x).swapaxes(axis, -1), float(raw(asarray(delta)))
-    weights = signal.savgol_coeffs(window_length, polyorder, deriv=deriv, delta=delta)
+    x = floating(x).swapaxes(axis, -1)
+    weights = signal.savgol_coeffs(window_length, polyorder, deriv=deriv)
     weights = weights.astype(x.dtype, copy=False).reshape((1,) * (x.ndim - 1) + (-1,))
     half = window_length // 2
     if mode == "interp":
@@ -481,23 +481,26 @@ def savgol_filter(
                 "scipy.signal.savgol_filter with mode='interp' takes a window that is no longer than the signal, not "
                 f"{window_length} and {x.shape[-1]}"
             )
-        result = _with_fitted_ends(x, convolve(x, weights, "valid", "direct"), window_length, polyorder, deriv, delta)
+        result = _with_fitted_ends(x, convolve(x, weights, "valid", "direct"), window_length, polyorder, deriv)
     else:
         # An even number of elements has two middles, and SciPy takes the earlier one.
         widths = [(0, 0)] * (x.ndim - 1) + [(window_length - 1 - half, half)]
         values: Any = {"constant_values": cval} if mode == "constant" else {}
         padded = np.pad(x, widths, **{"mode": borders[mode], **values})
         result = convolve(padded, weights, "valid", "direct")
+    if deriv:
+        # The samples are that far apart.
+        result = result * (floating(delta) ** -float(deriv)).astype(x.dtype, copy=False)
     return result.swapaxes(axis, -1)
 
 
-def _with_fitted_ends(x: Any, inside: Any, window_length: int, polyorder: int, deriv: int, delta: float) -> Any:
+def _with_fitted_ends(x: Any, inside: Any, window_length: int, polyorder: int, deriv: int) -> Any:
     """Return what windows around each element give, with the ends taken from the first and last window."""
     half = window_length // 2
     ends = [
         np.array(
             [
-                signal.savgol_coeffs(window_length, polyorder, deriv=deriv, delta=delta, pos=position, use="dot")
+                signal.savgol_coeffs(window_length, polyorder, deriv=deriv, pos=position, use="dot")
                 for position in positions
             ]
         ).reshape(half, window_length)

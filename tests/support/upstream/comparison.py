@@ -31,11 +31,11 @@ def compared(expected: Any, found: Any, tolerance: float, path: str = "") -> Ite
                 yield from compared(expected[key], getattr(found, key, None), tolerance, f"{path}.{key}")
         return
     if isinstance(expected, (tuple, list)):
-        if not isinstance(found, (tuple, list)) or len(found) != len(expected):
-            # A list of numbers may be an array.
-            if isinstance(expected, tuple) or np.shape(found)[:1] != (len(expected),):
-                yield "shape", f"{path}: {type(found).__name__}, expected {type(expected).__name__} of {len(expected)}"
-                return
+        is_alike = isinstance(found, (tuple, list)) and len(found) == len(expected)
+        # A list of numbers may be an array.
+        if not is_alike and (isinstance(expected, tuple) or np.shape(found)[:1] != (len(expected),)):
+            yield "shape", f"{path}: {type(found).__name__}, expected {type(expected).__name__} of {len(expected)}"
+            return
         for index, (one, other) in enumerate(zip(expected, found, strict=True)):
             yield from compared(one, other, tolerance, f"{path}[{index}]")
         return

@@ -11,7 +11,7 @@ import numpy as np
 import asyncgrad as ag
 from asyncgrad import Tensor
 
-from .arguments import Arguments, copied, is_differentiable, leaves, mapped, replaced
+from .arguments import Arguments, copied, is_differentiable, leaves, replaced
 from .comparison import Difference
 
 
@@ -19,7 +19,7 @@ def _outputs(result: Any) -> list[Any]:
     """Return the numbers of a result that may have gradients."""
     if isinstance(result, dict) and type(result) is not dict:
         return [result[key] for key in ("x", "fun") if key in result]
-    return [one for one in leaves(mapped(lambda one: one, tuple(result) if isinstance(result, tuple) else result))]
+    return list(leaves(tuple(result) if isinstance(result, tuple) else result))
 
 
 def _weighted(result: Any) -> float:
@@ -40,9 +40,7 @@ def _weights(shape: tuple[int, ...], dtype: Any, index: int) -> Any:
 
 def _slope(function: Callable[[float], float], size: float) -> tuple[float, float]:
     """Return the derivative at 0 by differences, and how far from right it may be."""
-    found = []
-    for step in (size, size / 2, size / 4):
-        found.append((function(step) - function(-step)) / (2 * step))
+    found = [(function(step) - function(-step)) / (2 * step) for step in (size, size / 2, size / 4)]
     better = [(4 * found[1] - found[0]) / 3, (4 * found[2] - found[1]) / 3]
     return better[1], abs(better[1] - better[0])
 

@@ -36,7 +36,6 @@ _NOTES = Notes(tolerances=_TOLERANCES)
 #: By identity of a function of a library: it, and what stands in for it.
 _STAND_INS: dict[int, tuple[Any, Any]] = {}
 _MODULES: dict[str, types.ModuleType] = {}
-_DEADLINE = float("inf")
 
 
 def _fill() -> None:
@@ -76,10 +75,10 @@ def _replaced(value: Any) -> Any:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the limits from the environment, and make what stands in."""
-    global _DEADLINE
     _NOTES.most = int(os.environ.get("ASYNCGRAD_UPSTREAM_MOST", "1000"))
     _NOTES.slowest = float(os.environ.get("ASYNCGRAD_UPSTREAM_SLOWEST", "1"))
-    _DEADLINE = time.monotonic() + float(os.environ.get("ASYNCGRAD_UPSTREAM_SECONDS", "inf"))
+    _NOTES.largest = float(os.environ.get("ASYNCGRAD_UPSTREAM_LARGEST", "inf"))
+    _NOTES.deadline = time.monotonic() + float(os.environ.get("ASYNCGRAD_UPSTREAM_SECONDS", "inf"))
     _fill()
 
 
@@ -100,7 +99,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_pyfunc_call(pyfuncitem: Any) -> None:
     """Replace functions that are parameters of a test."""
     _NOTES.test = pyfuncitem.nodeid
-    if time.monotonic() > _DEADLINE:
+    if time.monotonic() > _NOTES.deadline:
         pytest.skip("there is no time left")
     for name, value in pyfuncitem.funcargs.items():
         pyfuncitem.funcargs[name] = _replaced(value)

@@ -238,7 +238,9 @@ def _convolve_by_fft(name: str, in1: Any, in2: Any, mode: str, axes: Any, in_pie
         return asarray(np.array([], np.result_type(in1.dtype, in2.dtype)))
     # An axis of length 1 is broadcast along, whether it is convolved or not.
     whole = convolve_by_fft_.call(in1, in2, chosen, in_pieces)
-    return _part(whole, in1.shape, in2.shape, mode, chosen)
+    # As SciPy: the middle of every axis, of those that are broadcast along, too.
+    parts = range(whole.ndim) if mode == "same" else chosen
+    return _part(whole, in1.shape, in2.shape, mode, parts)
 
 
 def _check_mode(name: str, mode: Any) -> None:

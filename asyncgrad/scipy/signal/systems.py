@@ -21,8 +21,8 @@ def lsim(system: Any, U: Any, T: Any, X0: Any = None, interp: bool = True) -> tu
     All three are differentiable by the matrices of the system, its input, the times and `X0`.
 
     Args:
-        system: (A, B, C, D), with `x' = A @ x + B @ u` and `y = C @ x + D @ u`; or SciPy's `lti` or what makes one,
-            (numerator, denominator) or (zeros, poles, gain), which have no derivative.
+        system: (A, B, C, D), with `x' = A @ x + B @ u` and `y = C @ x + D @ u`; (numerator, denominator); or SciPy's
+            `lti`, or (zeros, poles, gain), which have no derivative.
         U: the input at each time, shape (n,) or (n, k); 0 or None for none.
         T: the times, equally spaced, shape (n,); the first is not negative.
         X0: the state at time 0.
@@ -55,7 +55,7 @@ def lsim(system: Any, U: Any, T: Any, X0: Any = None, interp: bool = True) -> tu
     states = [state]
     if times.size > 1:
         states.extend(_steps(a, b, times[1] - times[0], state, inputs, times.size, interp))
-    found = np.stack(states)
+    found = np.stack(states).astype(a.dtype, copy=False)
     outputs = found @ c.T
     if inputs is not None:
         outputs = outputs + inputs @ d.T
@@ -67,6 +67,8 @@ def _matrices(system: Any) -> tuple[Any, Any, Any, Any]:
         raise ValueError("scipy.signal.lsim takes a system in continuous time, not a dlti")
     if isinstance(system, (tuple, list)) and len(system) == 4:
         a, b, c, d = (np.atleast_2d(floating(one)) for one in system)
+    elif isinstance(system, (tuple, list)) and len(system) == 2 and np.ndim(system[0]) == 1:
+        a, b, c, d = _of_polynomials(*(np.atleast_1d(floating(one)) for one in system))
     else:
         given = (system if isinstance(system, signal.lti) else signal.lti(*map(_plain, system))).to_ss()
         a, b, c, d = (floating(one) for one in (given.A, given.B, given.C, given.D))
@@ -79,9 +81,29 @@ def _matrices(system: Any) -> tuple[Any, Any, Any, Any]:
     return a, b, c, d
 
 
+def _of_polynomials(numerator: Any, denominator: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the matrices of a system with one input and one output, in the form that SciPy gives it."""
+    numerator, denominator = (one[np.argmax(raw(one) != 0) :] for one in (numerator, denominator))
+    size = denominator.shape[0] - 1
+    if numerator.shape[0] > size + 1 or not raw(denominator)[0]:
+        raise ValueError(
+            "scipy.signal.lsim takes a numerator of a degree that is no higher than that of the denominator, not shapes "
+            f"{numerator.shape} and {denominator.shape}"
+        )
+    numerator, denominator = numerator / denominator[0], denominator / denominator[0]
+    numerator = np.pad(numerator, (size + 1 - numerator.shape[0], 0))
+    if not size:
+        return np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), numerator.reshape((1, 1))
+    a = np.concatenate([-denominator[np.newaxis, 1:], np.eye(size - 1, size)])
+    c = numerator[np.newaxis, 1:] - numerator[0] * denominator[np.newaxis, 1:]
+    return a, np.eye(size, 1), c, numerator[:1].reshape((1, 1))
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Tensor) and value.requires_grad:
-        raise ValueError("scipy.signal.lsim has a derivative by the matrices (A, B, C, D) of a system alone")
+        raise ValueError(
+            "scipy.signal.lsim has a derivative by (A, B, C, D) and by polynomials, not by (zeros, poles, gain)"
+        )
     return raw(value)
 
 

@@ -117,7 +117,8 @@ def sawtooth(t: Any, width: Any = 1) -> Tensor:
     up = 2 * share / np.where(never_rises, 1.0, width) - 1
     down = (1 + width - 2 * share) / np.where(never_falls, 1.0, 1 - width)
     is_valid = (raw(width) >= 0) & (raw(width) <= 1)
-    return np.where(is_valid, np.where(rises, up, down), np.nan)
+    # As SciPy's, in double precision.
+    return np.where(is_valid, np.where(rises, up, down), np.nan).astype(float, copy=False)
 
 
 def square(t: Any, duty: Any = 0.5) -> Tensor:

@@ -102,11 +102,7 @@ def solve(
         >>> linalg.solve([[2.0, 0.0], [1.0, 4.0]], [2.0, 5.0]).tolist()
         [1.0, 1.0]
     """
-    a, b = asarray(a), asarray(b)
-    dtype = np.result_type(a.dtype, b.dtype)
-    # Whole numbers alone are in double precision.
-    dtype = np.dtype(float) if dtype.kind in "biu" else lapack_numbers(np.zeros(0, dtype)).dtype
-    a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+    a, b = _of_one_dtype(a, b)
     if a.size == 1 and a.ndim <= 2:
         # As SciPy: of any shape of b.
         if not raw(a).all():
@@ -116,18 +112,14 @@ def solve(
     if check_finite:
         refuse_infinity("solve", a, b)
     structure = _structure("solve", assume_a)
-    rows = b.shape[-2:][0] if b.ndim else None
-    if rows != a.shape[-1]:
+    if (b.shape[-2:][0] if b.ndim else None) != a.shape[-1]:
         raise ValueError(f"scipy.linalg.solve takes a b with as many rows as a, not shapes {a.shape} and {b.shape}")
     if transposed and "c" in (a.dtype.kind, b.dtype.kind):
         raise ArgumentError("scipy.linalg.solve takes transposed=True for real matrices: write solve(a.mT, b)")
     if structure in ("upper", "lower"):
         return solve_triangular(a, b, int(transposed), structure == "lower", check_finite=False)
     if structure == "diagonal":
-        diagonal = np.diagonal(a, 0, -2, -1)
-        if not raw(diagonal).all():
-            raise np.linalg.LinAlgError("scipy.linalg.solve takes a matrix that is not singular")
-        return b / diagonal if b.ndim == 1 else b / diagonal[..., np.newaxis]
+        return _diagonal_solution(a, b)
     if structure == "tridiagonal":
         a = np.triu(np.tril(a, 1), -1)
     elif structure != "general":
@@ -136,6 +128,21 @@ def solve(
         # Raises unless it is.
         np.linalg.cholesky(raw(a))
     return np.linalg.solve(a.mT if transposed else a, b)
+
+
+def _of_one_dtype(a: Any, b: Any) -> tuple[Any, Any]:
+    a, b = asarray(a), asarray(b)
+    dtype = np.result_type(a.dtype, b.dtype)
+    # Whole numbers alone are in double precision.
+    dtype = np.dtype(float) if dtype.kind in "biu" else lapack_numbers(np.zeros(0, dtype)).dtype
+    return a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+
+
+def _diagonal_solution(a: Any, b: Any) -> Any:
+    diagonal = np.diagonal(a, 0, -2, -1)
+    if not raw(diagonal).all():
+        raise np.linalg.LinAlgError("scipy.linalg.solve takes a matrix that is not singular")
+    return b / diagonal if b.ndim == 1 else b / diagonal[..., np.newaxis]
 
 
 def _structure(name: str, assume_a: Any) -> str:

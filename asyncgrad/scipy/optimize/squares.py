@@ -110,6 +110,16 @@ def _check_names(jac: Any, loss: Any, name: str) -> None:
         )
 
 
+def _ends(bounds: Any) -> Any:
+    return (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
+
+
+def _for_solver(jacobian: Any) -> Any:
+    """Return a Jacobian of the user's as an array, or as it is if it is sparse or a LinearOperator."""
+    is_operator = hasattr(jacobian, "matvec") or hasattr(jacobian, "tocsr")
+    return jacobian if is_operator else array_of(floating(jacobian))
+
+
 def _least_squares(
     fun: Any,
     x0: Any,
@@ -130,6 +140,7 @@ def _least_squares(
     is_async = check_user_function(fun, name, "fun")
     _check_names(jac, loss, name)
     bounds, point, params = plain_bounds(bounds, name), Point(x0), Parameters(args)
+    x_scale = array_of(x_scale) if isinstance(x_scale, Tensor) else x_scale
     function = vector_function(fun, point, params)
     constants = [tensor.detach() for tensor in params.tensors]
 
@@ -138,18 +149,14 @@ def _least_squares(
         if kind == "value":
             return np.atleast_1d(array_of(await function(given, *constants)))
         if callable(jac):
-            found = await call_user(jac, point.of(given), *params.fill(constants))
-            # A sparse matrix, or a LinearOperator, is for SciPy's solver.
-            return found if hasattr(found, "matvec") or hasattr(found, "tocsr") else array_of(floating(found))
+            return _for_solver(await call_user(jac, point.of(given), *params.fill(constants)))
         return array_of(await jacobian_of(function, given, *constants, concurrency=at_once))
 
     def solve(ask: Any) -> Any:
-        scale = array_of(x_scale) if isinstance(x_scale, Tensor) else x_scale
-        kept = {"method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": scale, "loss": loss}
+        kept = {"method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": x_scale, "loss": loss}
         given = jac if isinstance(jac, str) else lambda x: ask("jacobian", x)
-        return optimize.least_squares(
-            lambda x: ask("value", x), point.start, given, bounds, f_scale=f_scale, **kept, **options
-        )
+        kept |= {"f_scale": f_scale, **options}
+        return optimize.least_squares(lambda x: ask("value", x), point.start, given, bounds, **kept)
 
     async def cost(x: Tensor, *tensors: Tensor) -> Tensor:
         residuals = await function(x, *tensors)
@@ -161,8 +168,7 @@ def _least_squares(
 
     async def run() -> Any:
         found = await call_solver(solve, evaluate, is_async, name)
-        ends = (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
-        is_free = free_elements(found.x, *map(array_of, ends))
+        is_free = free_elements(found.x, *map(array_of, _ends(bounds)))
         zero = Zero(gradient, is_async, name, is_free, failure_of(found), at_once)
         (x,) = record(zero, params.tensors, (found.x,))
         found.x = point.of(x)
@@ -206,7 +212,7 @@ def curve_fit(
         check_finite: as SciPy's.
         method: as SciPy's.
         bounds: as SciPy's.
-        jac: a function like `f` that returns the Jacobian; None for asyncgrad's, or SciPy's names of differences.
+        jac: as for `least_squares`.
         full_output: as SciPy's; of the dictionary, "nfev" and "fvec".
         nan_policy: "raise" or "omit"; None to look for no NaN.
         concurrency: as for `least_squares`.
@@ -231,16 +237,19 @@ def curve_fit(
         [2.0, 0.5]
     """
     name = "scipy.optimize.curve_fit"
+    is_async, options = check_user_function(f, name, "f"), _options_of_fit(name, options, concurrency)
+    data = _data_of_fit(name, xdata, ydata, sigma, check_finite, nan_policy)
+    start, options["method"] = _start_of_fit(name, f, p0, bounds, method)
+    options |= {"jac": jac, "bounds": bounds}
+    return drive(_curve_fit(f, data, start, absolute_sigma, full_output, is_async, options), is_async, name)
+
+
+def _options_of_fit(name: str, options: dict[str, Any], concurrency: int | None) -> dict[str, Any]:
     if "args" in options:
         raise ArgumentError(f"{name} takes no args: pass what f takes beside the parameters in xdata")
     if "maxfev" in options:
         options["max_nfev"] = options.pop("maxfev")
-    options["concurrency"] = check_concurrency(concurrency)
-    is_async = check_user_function(f, name, "f")
-    data = _data_of_fit(name, xdata, ydata, sigma, check_finite, nan_policy)
-    start, method = _start_of_fit(name, f, p0, bounds, method)
-    options = {"method": method, "jac": jac, "bounds": bounds, **options}
-    return drive(_curve_fit(f, data, start, absolute_sigma, full_output, is_async, options), is_async, name)
+    return {**options, "concurrency": check_concurrency(concurrency)}
 
 
 def _data_of_fit(
@@ -299,7 +308,7 @@ def _without_nan(name: str, x: Any, y: Any, scale: Any, nan_policy: str) -> tupl
 def _start_of_fit(name: str, f: Any, p0: Any, bounds: Any, method: str | None) -> tuple[Any, str]:
     """Return where a search begins, and the method."""
     count = len(inspect.signature(f).parameters) - 1 if p0 is None else np.size(array_of(floating(p0)))
-    ends = (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
+    ends = _ends(bounds)
     low, high = (np.broadcast_to(np.asarray(array_of(one), float), count) for one in ends)
     is_bounded = bool(((low > -np.inf) | (high < np.inf)).any())
     if method == "lm" and is_bounded:

@@ -87,7 +87,7 @@ def _of_polynomials(numerator: Any, denominator: Any) -> tuple[Any, Any, Any, An
     size = denominator.shape[0] - 1
     if numerator.shape[0] > size + 1 or not raw(denominator)[0]:
         raise ValueError(
-            "scipy.signal.lsim takes a numerator of a degree that is no higher than that of the denominator, not shapes "
+            "scipy.signal.lsim takes a numerator of a degree that is no higher than the denominator's, not shapes "
             f"{numerator.shape} and {denominator.shape}"
         )
     numerator, denominator = numerator / denominator[0], denominator / denominator[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.tensor import asarray
 
-__all__ = ["bands_of", "floating", "matrices"]
+__all__ = ["bands_of", "floating", "lapack_numbers", "matrices"]
 
 
 def floating(value: Any) -> Any:
@@ -15,13 +15,24 @@ def floating(value: Any) -> Any:
     return tensor if tensor.dtype.kind in "fc" else tensor.astype(float)
 
 
-def matrices(name: str, value: Any, *, is_square: bool = True) -> Any:
+def lapack_numbers(value: Any) -> Any:
+    """Return an argument of `scipy.linalg` as a tensor of one of LAPACK's four kinds of numbers, as SciPy does."""
+    tensor = asarray(value)
+    kind = tensor.dtype.char
+    if kind in "fdFD":
+        return tensor
+    return tensor.astype("f" if kind in "?bBhHe" else "D" if kind == "G" else "d")
+
+
+def matrices(name: str, value: Any, *, is_square: bool = True, is_for_lapack: bool = False) -> Any:
     """Return an argument of a function of `scipy.linalg` as a tensor of matrices, which stand in the last two axes.
+
+    If it `is_for_lapack`, it has one of the dtypes of LAPACK, see `lapack_numbers`.
 
     Raises:
         ValueError: it has no such axes, or they are not of one length although `is_square`.
     """
-    found = floating(value)
+    found = lapack_numbers(value) if is_for_lapack else floating(value)
     if found.ndim < 2 or (is_square and found.shape[-1] != found.shape[-2]):
         square = "square " if is_square else ""
         raise ValueError(f"scipy.linalg.{name} takes {square}matrices, not an array of shape {found.shape}")

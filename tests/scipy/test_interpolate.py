@@ -10,6 +10,8 @@ import pytest
 import scipy.interpolate
 import scipy.sparse.linalg
 
+import asyncgrad as ag
+from asyncgrad import sync
 from asyncgrad.errors import AsyncgradError
 from asyncgrad.scipy import interpolate
 from tests.core.ops.finite_differences import Case
@@ -27,6 +29,9 @@ _VALUES = _RNG.normal(size=(3, 4, 2))
 _POINTS = np.array([[[0.25, 1.5], [2.5, -0.5]], [[1.5, 0.25], [0.5, 0.75]]])
 
 _KNOTS = np.array([-1.0, -0.75, -0.5, 0.0, 1.5, 3.0, 3.25, 4.0, 5.0])
+_LONG = np.linspace(0.0, 3.0, 12)
+_NOISY = np.sin(_LONG) + 0.125 * _RNG.normal(size=12)
+_SOME = _RNG.normal(size=(9, 2))
 #: A grid with points enough for splines of degree 5.
 _WIDE = (
     np.array([0.0, 0.5, 1.0, 2.0, 2.25, 3.0]),
@@ -75,8 +80,72 @@ CALLS: dict[str, tuple[Call, Case]] = {
         Case((_X, _Y, np.array(2.375)), {}, _ALL),
     ),
     "PPoly with a jump": (
-        lambda module, c: module.PPoly(c, [0.0, 1.0, 2.0]).roots(),
-        Case((np.array([[1.0, 2.0], [-1.5, 1.0]]),), {}, (0,), smooth=False),
+        lambda module, c, x: module.PPoly(c, x).roots(),
+        Case((np.array([[1.0, 2.0], [-1.5, 1.0]]), np.array([0.0, 1.0, 2.0])), {}, (0, 1), smooth=False),
+    ),
+    "PPoly over periods": (
+        lambda module, c, x, ends: module.PPoly(c, x, "periodic").integrate(*ends),
+        Case((_RNG.normal(size=(3, 4)), _X, np.array([-4.25, 7.5])), {}, _ALL),
+    ),
+    "BSpline over periods": (
+        lambda module, t, c, ends: module.BSpline(t, c, 3, "periodic").integrate(*ends),
+        Case((_KNOTS, _MANY[0, :, 0], np.array([8.5, -2.25])), {}, _ALL),
+    ),
+    **{
+        f"UnivariateSpline of degree {k}": (
+            lambda module, x, y, w, at, k=k, s=s: module.UnivariateSpline(x, y, w, k=k, s=s)(at),
+            Case((_LONG, _NOISY, 1 + 0.25 * np.cos(_LONG), _AT), {}, (0, 1, 2, 3)),
+        )
+        for k, s in ((2, 0.0), (3, 0.0))
+    },
+    "LSQUnivariateSpline": (
+        lambda module, x, y, t, at: module.LSQUnivariateSpline(x, y, t)(at, 1),
+        Case((_LONG, _NOISY, np.array([1.0625, 1.75]), _AT), {}, (0, 1, 2, 3)),
+    ),
+    "InterpolatedUnivariateSpline": (
+        lambda module, x, y, at: module.InterpolatedUnivariateSpline(x, y, ext="const").antiderivative()(at),
+        Case((_X, _Y, _AT), {}, _ALL),
+    ),
+    "splint": (
+        lambda module, x, y, ends: module.splint(ends[0], ends[1], module.splrep(x, y)),
+        Case((_X, _Y, _AT), {}, _ALL),
+    ),
+    "splprep": (
+        lambda module, x, y, at: np.stack(module.splev(at, module.splprep([x, y], s=0)[0])),
+        Case((_X, _Y, _AT / 4), {}, _ALL),
+    ),
+    "RectBivariateSpline": (
+        lambda module, x, y, z, at: module.RectBivariateSpline(x, y, z, kx=2).ev(at + 0.0625, at[::-1] / 4, 1, 0),
+        Case((_X, _WIDE[0], _RNG.normal(size=(5, 6)), _AT), {}, (0, 1, 2, 3)),
+    ),
+    **{
+        f"RBFInterpolator {kernel}": (
+            lambda module, y, d, x, kernel=kernel, options=options: module.RBFInterpolator(
+                y, d, kernel=kernel, epsilon=0.75, **options
+            )(x),
+            Case((_SOME, _SOME[:, 0] ** 2, _SOME[:3] + 0.375), {}, _ALL),
+        )
+        for kernel, options in (
+            *((one, {}) for one in ("thin_plate_spline", "cubic", "quintic", "multiquadric", "gaussian")),
+            ("linear", {"smoothing": 0.5, "degree": 1}),
+            ("inverse_quadratic", {"neighbors": 6}),
+            ("inverse_multiquadric", {"degree": 0}),
+        )
+    },
+    **{
+        f"griddata {method}": (
+            lambda module, points, values, at, method=method: module.griddata(points, values, at, method),
+            Case((_SOME, _SOME[:, 0] ** 2, _SOME[:3] / 2), {}, moved),
+        )
+        for method, moved in (("linear", _ALL), ("nearest", (1,)))
+    },
+    "LinearNDInterpolator": (
+        lambda module, points, values, at: module.LinearNDInterpolator(points, values, rescale=True)(at),
+        Case((_SOME, _SOME**2, _SOME[:3] / 2), {}, _ALL),
+    ),
+    "NearestNDInterpolator": (
+        lambda module, points, values, at: module.NearestNDInterpolator(points, values)(at),
+        Case((_SOME, _SOME**2, _SOME[:3] / 2), {}, (1,)),
     ),
     "PchipInterpolator": (_of_class("PchipInterpolator"), Case((_X, _Y, _AT), {}, _ALL)),
     "PchipInterpolator of many": (_of_class("PchipInterpolator", axis=1), Case((_X, _MANY, _BEYOND), {}, _ALL)),
@@ -207,6 +276,23 @@ def test_values_are_those_of_scipy(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("k", [3, 4])
+def test_a_smoothing_spline_is_that_of_scipy_and_keeps_its_residual(k: int) -> None:
+    x, y, w = (ag.tensor(one, requires_grad=True) for one in (_LONG, _NOISY, 1 + 0.25 * np.cos(_LONG)))
+    spline = interpolate.UnivariateSpline(x, y, w, k=k, s=0.03)
+    expected = scipy.interpolate.UnivariateSpline(_LONG, _NOISY, w.numpy(), k=k, s=0.03)
+    residual = np.sum((w * (spline(x) - y)) ** 2)
+
+    np.testing.assert_allclose(np.asarray(spline(_AT).detach()), expected(_AT), rtol=1e-6)
+    assert len(expected.get_knots()) > 2
+    assert residual.item() == pytest.approx(expected.get_residual(), rel=1e-6)
+    for grad in sync.grad(residual, (x, y, w), retain_graph=True):
+        np.testing.assert_allclose(grad.numpy(), 0.0, atol=1e-9)
+    # The values follow the data nevertheless.
+    (grad,) = sync.grad(np.sum(spline(_AT)), (y,))
+    assert np.sum(grad.numpy()) == pytest.approx(_AT.size)
+
+
 def test_a_point_that_is_no_number_has_no_value() -> None:
     line, grid = interpolate.interp1d, interpolate.RegularGridInterpolator
     for kind in ("linear", "zero", "cubic"):
@@ -233,12 +319,14 @@ def test_a_point_that_is_no_number_has_no_value() -> None:
         (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="free"), "or lists of derivatives, not 'free'"),
         (lambda: interpolate.make_interp_spline(_X, _Y, bc_type="periodic"), "write CubicSpline"),
         (lambda: interpolate.make_interp_spline(_X, _Y, t=_X), "needs 1 points and conditions"),
-        (lambda: interpolate.CubicSpline(_X, _MANY[0]).roots(), "of single numbers, not of shape"),
-        (lambda: interpolate.splrep(_X, _Y, s=1.0), "does not take s=1.0"),
+        (lambda: interpolate.splrep(_X, _Y, per=1), "no periodic splines"),
+        (lambda: interpolate.RectBivariateSpline(_X, _X, np.eye(5), s=1.0), "write s=0, not 1.0"),
+        (lambda: interpolate.griddata(np.eye(3), _X[:3], np.eye(3), "cubic"), "in one dimension, not in 3"),
+        (lambda: interpolate.RBFInterpolator(_X[:, None], _Y, kernel="gaussian"), "takes an epsilon"),
         (lambda: interpolate.splev(9.0, interpolate.splrep(_X, _Y), ext=2), "9.0 lies beyond the ends"),
         (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([[9.0, 0.0]]), "beyond the grid along axis 0"),
         (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES)([1.0]), "must have 2 coordinates"),
-        (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES, "septic"), "'quintic' here, not 'septic'"),
+        (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES, "septic"), "here, not 'septic'"),
         (lambda: interpolate.RegularGridInterpolator(_GRID, _VALUES, "cubic"), "at least 4 points along each axis"),
     ],
 )

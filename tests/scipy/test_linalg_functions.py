@@ -45,7 +45,7 @@ CASES: dict[str, list[Case]] = {
     **{name: [Case((_P / 4,))] for name in ("logm", "sqrtm", "cosm", "sinm", "tanm", "coshm", "sinhm", "tanhm")},
     "signm": [Case((_TURNED,))],
     "fractional_matrix_power": [Case((_P, 0.25))],
-    "polar": [Case((_TALL,)), Case((_TALL.T.copy(), "left"))],
+    "polar": [Case((one, side)) for one in (_TALL, _TALL.T.copy()) for side in ("right", "left")],
     "solve": [
         Case((_A, _B), {}, _BOTH),
         Case((_A, _B[:, 0]), {"transposed": True}, _BOTH),
@@ -55,7 +55,7 @@ CASES: dict[str, list[Case]] = {
         Case((_P, _B), {"assume_a": "diagonal"}, _BOTH),
     ],
     "cholesky": [Case((_P,)), Case((_P, True))],
-    "cho_factor": [],
+    "cho_factor": [Case((_HALF, lower)) for lower in (False, True)],
     "cho_solve": [Case(((_P, True), _B), {}, _BOTH), Case(((_P, False), _B[:, 0]), {}, _BOTH)],
     "lu": [
         *(Case((one,), {"permute_l": True}) for one in (_A, _TALL, _TALL.T.copy())),
@@ -69,35 +69,51 @@ CASES: dict[str, list[Case]] = {
         Case((_SIDE[::-1].copy(), _RIGHT[:, 0]), {"lower": True}, _BOTH),
     ],
     "solve_toeplitz": [Case((_COLUMN, _B), {}, _BOTH), Case(((_COLUMN, _COLUMN * [1, 2, 3]), _B[:, 0]), {}, _BOTH)],
-    "solve_circulant": [Case((_COLUMN, _B), {}, _BOTH)],
+    "solve_circulant": [
+        Case((_COLUMN, _B), {}, _BOTH),
+        Case((_A, _B.T.copy()[:, np.newaxis]), {"baxis": -1, "outaxis": -1}, _BOTH),
+        Case((np.array([1.0, 2.0, 1.0, 2.0]), _RIGHT), {"singular": "lstsq"}, (1,)),
+    ],
     "inv": [
         Case((_P,)),
         *(_TOLD if is_scipy("1.17") else []),
     ],
     "det": [Case((_P,))],
     "norm": [Case((_A,)), Case((_A, 1))],
-    "pinv": [Case((_TALL,))],
+    "pinv": [Case((_TALL,)), Case((_TALL,), {"atol": 2.0}), Case((np.stack([_TALL, 9 * _TALL]),), {"atol": 2.0})],
     "pinvh": [Case((_P,))],
-    "lstsq": [Case((_TALL, _RIGHT), {}, _BOTH)],
+    "lstsq": [Case((_TALL, _RIGHT), {}, _BOTH), Case((_TALL.T.copy(), _B), {"lapack_driver": "gelsy"}, _BOTH)],
     "eigh": [
         Case((_HALF,), {"eigvals_only": True, "subset_by_index": (1, 2)}),
         Case((_P, _P.T @ _P), {"eigvals_only": True}, _BOTH),
         *(Case((_P, _P @ _P), {"type": kind, "eigvals_only": True, "lower": False}, _BOTH) for kind in (2, 3)),
     ],
     "eigvalsh": [Case((_HALF,), {"subset_by_value": (0.0, 3.0)})],
-    "eigvals": [],
+    "eigvals": [Case((_P, np.diag([1.0, 0.0, 2.0])), {}, _BOTH)],
     "eig": [],
     "eigh_tridiagonal": [Case((_COLUMN, _COLUMN[:2]), {"eigvals_only": True}, _BOTH)],
     "eigvalsh_tridiagonal": [Case((_COLUMN, _COLUMN[:2], "i", (0, 1)), {}, _BOTH)],
     "svd": [Case((_TALL,), {"compute_uv": False})],
     "svdvals": [Case((_TALL,))],
-    "rq": [Case((_TALL,)), Case((_TALL.T.copy(),), {"mode": "economic"}), Case((_TALL.T.copy(),), {"mode": "r"})],
+    "rq": [
+        Case((_TALL,)),
+        Case((_A[:2],)),
+        Case((_A[:1] + 1j * _P[:1],)),
+        Case((_TALL.T.copy(),), {"mode": "economic"}),
+        Case((_TALL.T.copy(),), {"mode": "r"}),
+    ],
     "qr_multiply": [
         Case((_TALL, _RIGHT.T.copy()), {}, _BOTH),
         Case((_TALL, _B, "left"), {"pivoting": True}, _BOTH),
         Case((_TALL, _B[:, 0], "left"), {"conjugate": True}, _BOTH),
     ],
-    "ldl": [Case((_P,)), Case((_P, False)), Case((_INDEFINITE,)), Case((_INDEFINITE, False))],
+    "ldl": [
+        Case((_P,)),
+        Case((_P, False)),
+        Case((_INDEFINITE,)),
+        Case((_INDEFINITE, False)),
+        Case((_P + 0.5j * _P @ _P, True, False)),
+    ],
     "orth": [Case((_TALL,))],
     "null_space": [Case((_TALL.T.copy(),))],
     "orthogonal_procrustes": [Case((_TALL, _TALL[::-1].copy()), {}, _BOTH)],
@@ -132,8 +148,14 @@ CASES: dict[str, list[Case]] = {
     "solve_lyapunov": [],
     "solve_discrete_lyapunov": [Case((_A / 2, _P), {}, _BOTH)],
     # Of symmetric matrices alone: others have no such solution, so that single elements cannot be moved.
-    "solve_continuous_are": [Case((_A, _B, _P, np.eye(2) * 2), {}, _BOTH)],
-    "solve_discrete_are": [Case((_A, _B, _P, np.eye(2) * 2), {}, _BOTH)],
+    "solve_continuous_are": [
+        Case((_A, _B, _P, np.eye(2) * 2), {}, _BOTH),
+        Case((_A, _B, _P, np.eye(2) * 2, np.eye(3) + _A / 4, _B / 8), {}, (0, 1, 4, 5)),
+    ],
+    "solve_discrete_are": [
+        Case((_A, _B, _P, np.eye(2) * 2), {}, _BOTH),
+        Case((_A, _B, _P, np.eye(2) * 2, np.eye(3) + _A / 4, _B / 8), {}, (0, 1, 4, 5)),
+    ],
 }
 CALLS = named_calls(linalg, scipy.linalg, CASES)
 
@@ -220,13 +242,10 @@ def test_eigenvectors_of_a_real_matrix_are_real_where_scipys_are(matrix: np.ndar
         (lambda: linalg.solve_banded((1, 1), _BANDS, _RIGHT), r"bands of shape \(3, n\)"),
         (lambda: linalg.toeplitz([[1.0], [2.0]], np.ones((3, 1))), r"stacks that are broadcast, .*\(2, 1\), \(3, 1\)"),
         (lambda: linalg.polar(np.ones((0, 3, 3))), r"stacks of at least one matrix, not .*\(0, 3, 3\)"),
-        (lambda: linalg.ldl(_A * 1j, hermitian=False), "hermitian=True alone"),
         (lambda: linalg.qr_multiply(_TALL, _B), r"a c that fits q, not shapes \(3, 2\) and \(4, 3\)"),
         (lambda: linalg.qr(_A, mode="raw"), "mode 'full', 'economic' or 'r', not 'raw'"),
         (lambda: linalg.cholesky(-_P), "positive definite"),
-        (lambda: linalg.solve_continuous_are(_A, _B, _P, np.eye(2), e=_A), "without e and s"),
         (lambda: linalg.companion([1.0]), "at least two coefficients"),
-        (lambda: linalg.eig(_A, left=True), "left=False"),
     ],
 )
 def test_errors_say_what_is_wrong(call: Any, message: str) -> None:

@@ -188,10 +188,8 @@ def _pseudo_inverse(a: Any, rcond: Any, hermitian: bool, rtol: Any) -> Any:
 
 
 @derivative(pinv_, "a")
-def _(g: Array, a: Array, out: Array, hermitian: bool) -> Array:
+def _(g: Array, a: Array, out: Array) -> Array:
     gradient = _pinv_gradient(g.mT, a, out)
-    if hermitian:
-        gradient = (gradient + adjoint(gradient)) / 2
     return np.conjugate(gradient) if gradient.dtype.kind == "c" else gradient
 
 
@@ -219,7 +217,27 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NO_
 
     The derivative assumes that the rank is locally constant. At a matrix where it is not, none exists.
     """
-    return pinv_(array_like(a), raw(rcond), hermitian, raw(rtol))
+    a = array_like(a)
+    if hermitian:
+        # As in NumPy, the lower triangle is read.
+        below = np.tril(a, -1)
+        diagonal = np.real(a) if a.dtype.kind == "c" else a
+        a = np.where(np.eye(a.shape[-1], dtype=bool), diagonal, below + adjoint(below))
+    cutoff = rtol if rcond is None else rcond
+    if cutoff is not _NO_VALUE and cutoff is not None and getattr(a, "requires_grad", False):
+        values = np.linalg.svdvals(raw(a))
+        largest = values.max(axis=-1, keepdims=True, initial=0.0)
+        is_dropped = values <= np.asarray(raw(cutoff))[..., np.newaxis] * largest
+        if (is_dropped & (values > max(a.shape[-2:]) * np.finfo(values.dtype).eps * largest)).any():
+            return _without_small(a, is_dropped)
+    return pinv_(a, raw(rcond), hermitian, raw(rtol))
+
+
+def _without_small(a: Array, is_dropped: Any) -> Any:
+    """Return the pseudo-inverses of what is left of matrices without some of their singular values."""
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    inverse = np.where(is_dropped, 0.0, 1 / np.where(is_dropped, 1.0, s))
+    return product(scale_columns(adjoint(vh), inverse), adjoint(u))
 
 
 RULES[np.linalg.pinv] = pinv

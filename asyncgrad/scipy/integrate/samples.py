@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.arrays.axes import axis_index
+from ...core.arrays.values import raw
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
@@ -51,6 +52,8 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
     if initial not in (None, 0):
         raise ArgumentError(f"scipy.integrate.cumulative_trapezoid: initial must be None or 0, not {initial!r}")
     y, steps = _samples_and_steps(y, x, dx, axis, "cumulative_trapezoid")
+    if not y.shape[-1]:
+        raise ArgumentError("scipy.integrate.cumulative_trapezoid takes at least one sample")
     sums = np.cumsum(steps * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
     return _back(sums if initial is None else _with_first(sums, 0.0), axis)
 
@@ -83,6 +86,10 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
     first, second = steps[..., 0:last:2], steps[..., 1:last:2]
     parts = _first_part(y[..., 0:last:2], y[..., 1:last:2], y[..., 2 : last + 1 : 2], first, second)
     parts = parts + _first_part(y[..., 2 : last + 1 : 2], y[..., 1:last:2], y[..., 0:last:2], second, first)
+    # As SciPy, where one of the two steps is 0.
+    is_empty = raw(first) * raw(second) == 0
+    if is_empty.any():
+        parts = np.where(is_empty, (first + second) * (y[..., 0:last:2] + y[..., 2 : last + 1 : 2]) / 3, parts)
     result = np.sum(parts, axis=-1)
     if count % 2 == 0:
         result = result + _first_part(y[..., -1], y[..., -2], y[..., -3], steps[..., -1], steps[..., -2])

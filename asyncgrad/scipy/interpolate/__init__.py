@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING
 from .bsplines import BSpline as BSpline
 from .bsplines import make_interp_spline as make_interp_spline
 from .bsplines import splev as splev
-from .bsplines import splrep as splrep
 from .grids import RegularGridInterpolator as RegularGridInterpolator
 from .grids import interp1d as interp1d
 from .grids import interpn as interpn
 from .piecewise import PPoly as PPoly
+from .scattered import LinearNDInterpolator as LinearNDInterpolator
+from .scattered import NearestNDInterpolator as NearestNDInterpolator
+from .scattered import RBFInterpolator as RBFInterpolator
+from .scattered import griddata as griddata
+from .smoothing import InterpolatedUnivariateSpline as InterpolatedUnivariateSpline
+from .smoothing import LSQUnivariateSpline as LSQUnivariateSpline
+from .smoothing import RectBivariateSpline as RectBivariateSpline
+from .smoothing import UnivariateSpline as UnivariateSpline
+from .smoothing import splint as splint
+from .smoothing import splprep as splprep
+from .smoothing import splrep as splrep
 from .splines import Akima1DInterpolator as Akima1DInterpolator
 from .splines import CubicHermiteSpline as CubicHermiteSpline
 from .splines import CubicSpline as CubicSpline
@@ -24,14 +34,24 @@ __all__ = [
     "BSpline",
     "CubicHermiteSpline",
     "CubicSpline",
+    "InterpolatedUnivariateSpline",
+    "LSQUnivariateSpline",
+    "LinearNDInterpolator",
+    "NearestNDInterpolator",
     "PPoly",
     "PchipInterpolator",
+    "RBFInterpolator",
+    "RectBivariateSpline",
     "RegularGridInterpolator",
+    "UnivariateSpline",
+    "griddata",
     "interp1d",
     "interpn",
     "make_interp_spline",
     "pchip_interpolate",
     "splev",
+    "splint",
+    "splprep",
     "splrep",
 ]
 

@@ -12,7 +12,7 @@ from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
 from ..arguments import floating
-from .piecewise import check_as_many, sorted_points
+from .piecewise import check_as_many, over_periods, sorted_points
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
@@ -25,7 +25,6 @@ __all__ = [
     "make_interp_spline",
     "not_a_knot",
     "splev",
-    "splrep",
     "tensor_product",
 ]
 
@@ -111,6 +110,8 @@ class BSpline:
                 f"BSpline of degree {k} takes knots t of shape (n + {k + 1},), n > {k}, and n coefficients along axis "
                 f"{axis}, not shapes {knots.shape} and {coefficients.shape}"
             )
+        if not np.isfinite(raw(knots)).all():
+            raise ValueError("BSpline takes knots t without infinity and NaN")
         if (np.diff(raw(knots)) < 0).any() or not raw(knots)[count] > raw(knots)[k]:
             raise ValueError("BSpline takes knots t that do not decrease, and a base interval that is not empty")
         self.t: Any = knots
@@ -180,17 +181,13 @@ class BSpline:
         return spline
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Tensor:
-        """Return the integral from `a` to `b`; without extrapolation, of what lies in the base interval.
-
-        Raises:
-            ValueError: the spline is periodic: integrate its periods.
-        """
+        """Return the integral from `a` to `b`; without extrapolation, of what lies in the base interval."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        start, end = self.t[self.k], self.t[self.c.shape[0]]
         if isinstance(extrapolate, str):
-            raise ValueError("integrate of a periodic BSpline: write extrapolate=True, within one period")
+            return over_periods(self.antiderivative(), a, b, start, end)
         a, b = floating(a), floating(b)
         if not extrapolate:
-            start, end = self.t[self.k], self.t[self.c.shape[0]]
             a, b = (np.minimum(np.maximum(limit, start), end) for limit in (a, b))
         whole = self.antiderivative()
         return whole(b, extrapolate=True) - whole(a, extrapolate=True)
@@ -282,75 +279,13 @@ def _conditions(name: str, bc_type: Any) -> tuple[list[Any], list[Any]]:
     return found[0], found[1]
 
 
-_NEAR = (
-    "For one near points, take the knots t from SciPy's splrep on arrays, and as coefficients "
-    "np.linalg.lstsq(scipy.interpolate.BSpline.design_matrix(x, t, k).toarray(), y)[0]"
-)
-
-
-def splrep(
-    x: Any,
-    y: Any,
-    w: Any = None,
-    xb: Any = None,
-    xe: Any = None,
-    k: int = 3,
-    task: int = 0,
-    s: Any = None,
-    t: Any = None,
-    full_output: int = 0,
-    per: int = 0,
-    quiet: int = 1,
-) -> tuple[Any, Any, int]:
-    """Return the knots, the coefficients and the degree of the spline through points, for `splev`.
-
-    Args:
-        x: the points, shape (n,), increasing.
-        y: the values, shape (n,).
-        w: None alone.
-        xb: None alone.
-        xe: None alone.
-        k: the degree, 1, 3 or 5.
-        task: 0 alone.
-        s: 0 or None: the spline goes through the points.
-        t: None alone.
-        full_output: 0 alone.
-        per: 0 alone.
-        quiet: of no effect.
-
-    Raises:
-        ArgumentError: another argument is given: asyncgrad does not smooth.
-
-    Source: scipy.interpolate.splrep.
-    """
-    asked = {
-        "w": w,
-        "xb": xb,
-        "xe": xe,
-        "task": task or None,
-        "s": s or None,
-        "t": t,
-        "full_output": full_output or None,
-    }
-    for parameter, value in {**asked, "per": per or None}.items():
-        if value is not None:
-            raise ArgumentError(
-                "asyncgrad's splrep gives no periodic splines: write CubicSpline(x, y, bc_type='periodic')"
-                if parameter == "per"
-                else f"asyncgrad's splrep does not take {parameter}={value!r}: it gives splines through points. {_NEAR}"
-            )
-    if k not in (1, 3, 5):
-        raise ArgumentError(f"asyncgrad's splrep has the degrees 1, 3 and 5, not {k!r}")
-    knots, c, _ = make_interp_spline(x, y, k).tck
-    return knots, np.concatenate([c, np.zeros(k + 1)]), k
-
-
-def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Tensor:
+def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
     """Return the values of a spline, or those of a derivative.
 
     Args:
         x: points of any shape.
-        tck: the knots, the coefficients and the degree; or a BSpline.
+        tck: the knots, the coefficients and the degree; or a BSpline. Of a list of coefficients, one of each
+            coordinate of a curve, the result is a list.
         der: the order of the derivative.
         ext: for points beyond the ends: 0 to extrapolate, 1 for 0, 2 for an error, 3 for the value at the end.
 
@@ -362,13 +297,25 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Tensor:
     t, c, k = tck.tck if isinstance(tck, BSpline) else tck
     if ext not in (0, 1, 2, 3):
         raise ValueError(f"splev takes ext 0, 1, 2 or 3, not {ext!r}")
-    spline, points = BSpline(t, c, k), floating(x)
+    if isinstance(tck, BSpline) or not _is_curve(c):
+        return _splev(x, BSpline(t, c, k), der, ext)
+    # One of each coordinate of a curve.
+    return [splev(x, (t, one, k), der, ext) for one in c]
+
+
+def _is_curve(c: Any) -> bool:
+    first = c[0] if isinstance(c, (list, tuple)) else c
+    return np.ndim(first) > (0 if isinstance(c, (list, tuple)) else 1)
+
+
+def _splev(x: Any, spline: BSpline, der: int, ext: int) -> Tensor:
+    points, k = floating(x), spline.k
     start, end = raw(spline.t)[k], raw(spline.t)[-k - 1]
     is_outside = (raw(points) < start) | (raw(points) > end)
     if ext == 2 and is_outside.any():
         raise ValueError(f"splev: {raw(points)[is_outside][0]} lies beyond the ends, {start} to {end}")
     if ext == 3:
-        points = np.clip(points, start, end)
+        points = np.minimum(np.maximum(points, spline.t[k]), spline.t[spline.c.shape[0]])
     found = spline(points, der)
     return np.where(is_outside, 0.0, found) if ext == 1 else asarray(found)
 

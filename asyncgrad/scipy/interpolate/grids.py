@@ -246,12 +246,17 @@ class RegularGridInterpolator:
         lefts, shares = [], []
         for axis, coordinates in enumerate(self.grid):
             one = points[..., axis]
+            if coordinates.size == 1:
+                # As SciPy: the only value there is.
+                lefts.append(np.zeros(one.shape, np.intp))
+                shares.append(np.zeros((*one.shape, *trailing)))
+                continue
             left = np.clip(np.searchsorted(raw(coordinates), raw(one), "right") - 1, 0, coordinates.size - 2)
             start = coordinates[left]
             shares.append(((one - start) / (coordinates[left + 1] - start)).reshape((*one.shape, *trailing)))
             lefts.append(left)
         result: Any = 0.0
-        for corner in itertools.product((0, 1), repeat=len(lefts)):
+        for corner in itertools.product(*(((0,) if one.size == 1 else (0, 1)) for one in self.grid)):
             weight: Any = 1.0
             for share, side in zip(shares, corner, strict=True):
                 weight = weight * (share if side else 1 - share)
@@ -280,6 +285,9 @@ class RegularGridInterpolator:
         places = []
         for axis, coordinates in enumerate(self.grid):
             one, breaks = raw(points)[..., axis], raw(coordinates)
+            if breaks.size == 1:
+                places.append(np.zeros(one.shape, np.intp))
+                continue
             left = np.clip(np.searchsorted(breaks, one, "right") - 1, 0, breaks.size - 2)
             share = (one - breaks[left]) / (breaks[left + 1] - breaks[left])
             places.append(np.where(share <= 0.5, left, left + 1))
@@ -311,6 +319,7 @@ def interpn(
 
 #: By method, the degree of the splines.
 _DEGREES = {"slinear": 1, "cubic": 3, "quintic": 5}
+_DEGREES |= {f"{method}_legacy": k for method, k in _DEGREES.items()}
 #: By method, how many points there must be along an axis.
 _SIZES = {"linear": 1, "nearest": 1, "pchip": 4, **{method: k + 1 for method, k in _DEGREES.items()}}
 

@@ -10,10 +10,9 @@ from scipy import interpolate as scipy_interpolate
 
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
-from ...errors import ArgumentError
 from ..arguments import floating
 
-__all__ = ["PPoly", "PiecewisePolynomial", "check_as_many", "sorted_points"]
+__all__ = ["PPoly", "PiecewisePolynomial", "check_as_many", "over_periods", "sorted_points"]
 
 
 def sorted_points(name: str, x: Any) -> Any:
@@ -36,6 +35,18 @@ def check_as_many(name: str, points: Any, values: Any, axis: int) -> None:
         raise ValueError(
             f"{name} takes as many values along axis {axis} as points, not shapes {points.shape} and {values.shape}"
         )
+
+
+def over_periods(antiderivative: Any, a: Any, b: Any, start: Any, end: Any) -> Any:
+    """Return the integral from `a` to `b` of a function that is periodic, given its antiderivative in one period."""
+    period = end - start
+    of_period = antiderivative(end, extrapolate=True) - antiderivative(start, extrapolate=True)
+
+    def until(x: Any) -> Any:
+        count = np.floor((raw(x) - raw(start)) / raw(period))
+        return count * of_period + antiderivative(x - count * period, extrapolate=True)
+
+    return until(floating(b)) - until(floating(a))
 
 
 class PiecewisePolynomial:
@@ -116,22 +127,22 @@ class PiecewisePolynomial:
         """Return the piecewise polynomial whose derivative of order `nu` is this one, and which is 0 at the start."""
         return PPoly._of(self._differentiated(-nu), self)
 
-    def solve(self, y: Any = 0.0, discontinuity: bool = True, extrapolate: Any = None) -> Tensor:
+    def solve(self, y: Any = 0.0, discontinuity: bool = True, extrapolate: Any = None) -> Any:
         """Return the points at which the value is `y`, differentiable by it and by what the polynomial is made of.
+
+        Where the polynomial has several values at a point, it is an array of such tensors, one of each.
 
         Args:
             y: a number.
-            discontinuity: whether a jump across `y` counts; such a point has no derivative.
+            discontinuity: whether a jump across `y` counts; such a point moves with its breakpoint.
             extrapolate: as the attribute; None for that.
-
-        Raises:
-            ArgumentError: the polynomial has several values at a point.
         """
         if self.c.ndim != 2:
-            raise ArgumentError(
-                f"solve and roots take a piecewise polynomial of single numbers, not of shape {self.c.shape[2:]}: make "
-                "one of each of its coefficients"
-            )
+            found = np.empty(self.c.shape[2:], object)
+            for index in np.ndindex(*found.shape):
+                one = PPoly._of(self.c[(slice(None), slice(None), *index)], self)
+                found[index] = one.solve(y, discontinuity, extrapolate)
+            return found
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         plain = scipy_interpolate.PPoly(raw(self.c), raw(self.x))
         x = np.asarray(plain.solve(float(raw(asarray(y))), discontinuity, extrapolate))
@@ -139,26 +150,27 @@ class PiecewisePolynomial:
         # An interval on which the value is y throughout has the points x and nan in SciPy's list.
         has_slope = (plain(x, 1) != 0) & (distance <= 1e-6 * max(1.0, float(np.abs(raw(self.c)[-1]).max())))
         points: Any = asarray(x)
+        breaks = raw(self.x)
+        places = np.clip(np.searchsorted(breaks, x), 0, breaks.size - 1)
+        is_break = ~has_slope & (breaks[places] == x)
+        if is_break.any():
+            points = np.where(is_break, self.x[places], points)
         # Each step of Newton's doubles the order up to which derivatives are right.
         for _ in range(2):
             slope = np.where(has_slope, self(points, 1, extrapolate=True), 1.0)
             points = points - np.where(has_slope, (self(points, extrapolate=True) - y) / slope, 0.0)
         return points
 
-    def roots(self, discontinuity: bool = True, extrapolate: Any = None) -> Tensor:
+    def roots(self, discontinuity: bool = True, extrapolate: Any = None) -> Any:
         """Return the points at which the value is 0: see `solve`."""
         return self.solve(0.0, discontinuity, extrapolate)
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Tensor:
-        """Return the integral from `a` to `b`.
-
-        Raises:
-            ValueError: the polynomial is periodic: integrate its pieces.
-        """
+        """Return the integral from `a` to `b`."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        if extrapolate == "periodic":
-            raise ValueError("integrate of a periodic piecewise polynomial: write extrapolate=True, within one period")
         whole = self.antiderivative()
+        if isinstance(extrapolate, str):
+            return over_periods(whole, a, b, self.x[0], self.x[-1])
         return whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
 
 

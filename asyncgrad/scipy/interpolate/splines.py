@@ -172,7 +172,8 @@ def _akima_slopes(x: Any, y: Any, is_modified: bool) -> Any:
     # Where both are next to nothing, the weights are equal.
     threshold = 1e-9 * np.max(raw(sums)) if raw(sums).size else 0.0
     is_flat = ~(raw(sums) > threshold)
-    weighted = (later * m[1:-2] + earlier * m[2:-1]) / np.where(is_flat, 1.0, sums)
+    # Of slopes whose squares leave the range, too.
+    weighted = m[1:-2] + earlier / np.where(is_flat, 1.0, sums) * (m[2:-1] - m[1:-2])
     return np.where(is_flat, 0.0 if is_modified else 0.5 * (m[3:] + m[:-3]), weighted)
 
 

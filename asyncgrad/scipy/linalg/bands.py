@@ -30,13 +30,14 @@ def _whole(bands: Array, lower: bool) -> Any:
     return np.where(is_inside, bands[np.where(is_inside, places, 0), columns], 0)
 
 
-def _in_bands(matrix: Array, count: int, lower: bool) -> Any:
-    """Return the bands of a triangle."""
+def _in_bands(matrix: Array, bands: Array, lower: bool) -> Any:
+    """Return the bands of a triangle; where they have no elements of it, what is there in other ones."""
+    count = bands.shape[0]
     size = matrix.shape[0]
     places, columns = np.indices((count, size))
     rows = columns + places if lower else columns + places - (count - 1)
     is_inside = (rows >= 0) & (rows < size)
-    return np.where(is_inside, matrix[np.where(is_inside, rows, 0), columns], 0)
+    return np.where(is_inside, matrix[np.where(is_inside, rows, 0), columns], bands)
 
 
 @over_stacks(2)
@@ -53,7 +54,7 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
     Source: scipy.linalg.cholesky_banded.
     """
     bands = bands_of("cholesky_banded", ab)
-    return _in_bands(cholesky(_whole(bands, lower), lower, check_finite=check_finite), bands.shape[0], lower)
+    return _in_bands(cholesky(_whole(bands, lower), lower, check_finite=check_finite), bands, lower)
 
 
 def cho_solve_banded(

@@ -11,8 +11,8 @@ from ...core.arrays.values import raw
 from ...core.ops.linear_algebra import adjoint, product
 from ...core.recording.decomposition import Decomposition, decomposition, joint_derivative
 from ...core.tensor import asarray
-from ...errors import ArgumentError
-from ..arguments import floating, matrices
+from ..arguments import floating, lapack_numbers, matrices
+from .lapack import refuse_infinity
 from .spectral import qr
 from .stacks import over_stacks
 from .sylvester import solve_sylvester
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def _matrix(name: str, value: Any) -> Any:
-    matrix = floating(value)
+    matrix = lapack_numbers(value)
     if matrix.ndim != 2:
         raise ValueError(f"scipy.linalg.{name} takes a matrix, not an array of shape {matrix.shape}")
     return matrix
@@ -77,25 +77,33 @@ def _(gu: Any, gp: Any, u: Array, p: Any) -> Any:
 def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
     """Return u and p with `a = u @ p`, or `a = p @ u`: a matrix with orthonormal columns or rows, and a Hermitian one.
 
+    Of the longer of both lengths p has no full rank.
+
     Args:
         a: shape (..., m, n), of full rank.
         side: "right" for `u @ p`, "left" for `p @ u`.
 
     Raises:
-        ValueError: there is no such side, or `a` has fewer rows than columns with "right", or more with "left".
+        ValueError: there is no such side.
 
     Source: scipy.linalg.polar.
     """
     matrix = _matrix("polar", a)
     if side not in ("right", "left"):
         raise ValueError(f"scipy.linalg.polar takes side 'right' or 'left', not {side!r}")
-    long, short = matrix.shape if side == "right" else matrix.shape[::-1]
-    if long < short:
-        raise ValueError(f"scipy.linalg.polar with side={side!r} has no derivative for the shape {matrix.shape}")
-    if side == "right":
-        return tuple(polar_(matrix))
+    refuse_infinity("polar", matrix)
+    rows, columns = matrix.shape
+    if rows >= columns:
+        u, p = polar_(matrix)
+        return (u, p) if side == "right" else (u, product(matrix, adjoint(u)) if rows > columns else _left(u, p))
     u, p = polar_(adjoint(matrix))
-    return adjoint(u), p
+    u = adjoint(u)
+    return (u, p) if side == "left" else (u, product(adjoint(u), matrix))
+
+
+def _left(u: Any, p: Any) -> Any:
+    """Return the Hermitian factor on the left, where both are square."""
+    return product(product(u, p), adjoint(u))
 
 
 @over_stacks(2, 2)
@@ -126,8 +134,6 @@ def rq(
 ) -> Any:
     """Return r and q with `a = r @ q`: an upper triangle, and a matrix with orthonormal rows.
 
-    The rows of q that add nothing to `a`, of a full q, turn no more than the space of the others does.
-
     Args:
         a: shape (..., m, n).
         overwrite_a: has no effect.
@@ -149,14 +155,29 @@ def rq(
     if rest and mode != "economic":
         r = np.pad(r, ((0, 0), (rest, 0)))
         if mode == "full":
-            q = np.concatenate([_other_rows(q, linalg.rq(raw(matrix))[1][:rest]), q])
+            q = np.concatenate([_by_reflections(matrix)[:rest], q])
     return r if mode == "r" else (r, q)
 
 
-def _other_rows(q: Any, rows: Any) -> Any:
-    """Return orthonormal rows that are orthogonal to those of q, the nearest to some that are at its value."""
-    basis = adjoint(rows)
-    return adjoint(polar_(basis - product(adjoint(q), product(q, basis))).u)
+def _by_reflections(matrix: Any) -> Any:
+    """Return the square q of a matrix with more columns than rows, by the reflections of LAPACK.
+
+    Its rows that add nothing to the matrix are any that are orthogonal to the others; these are SciPy's.
+    """
+    rows, columns = matrix.shape
+    whole = np.concatenate([matrix, np.eye(columns, dtype=matrix.dtype)])
+    for row in range(rows - 1, -1, -1):
+        last = columns - rows + row
+        ahead = np.conjugate(whole[row, : last + 1])
+        value = complex(raw(ahead)[last])
+        if not raw(ahead)[:last].any() and not value.imag:
+            continue
+        length = np.linalg.norm(ahead) * (-1.0 if value.real >= 0 else 1.0)
+        vector = np.concatenate([ahead[:last] / (ahead[last] - length), np.ones(1, matrix.dtype)])
+        factor = (length - ahead[last]) / length
+        turned = factor * product(whole[:, : last + 1], vector[:, np.newaxis]) * np.conjugate(vector)
+        whole = np.concatenate([whole[:, : last + 1] - turned, whole[:, last + 1 :]], 1)
+    return adjoint(whole[rows:])
 
 
 def _signs_of_scipy(matrix: Any, r: Any) -> Any:
@@ -327,13 +348,13 @@ class LDLResult(NamedTuple):
     perm: Any
 
 
-def _factor_symmetric(lower: bool) -> Decomposition:
-    """Return the decomposition by lower, or upper, triangles."""
+def _factor_symmetric(lower: bool, hermitian: bool) -> Decomposition:
+    """Return the decomposition by lower, or upper, triangles, of Hermitian or of symmetric matrices."""
 
     @decomposition
     def ldl_(a: Any) -> Any:
         """Return lu, d and the permutation of rows, with `a = lu @ d @ lu.H`."""
-        return LDLResult(*linalg.ldl(a, lower))
+        return LDLResult(*linalg.ldl(a, lower, hermitian))
 
     @joint_derivative(ldl_)
     def _(glu: Any, gd: Any, gperm: Any, lu: Any, d: Any, perm: Any) -> Any:
@@ -347,12 +368,15 @@ def _factor_symmetric(lower: bool) -> Decomposition:
         if gd is not None:
             inner = inner + np.where(in_blocks, gd, 0.0)
         inverse = np.linalg.inv(lu)
-        return product(adjoint(inverse), product(inner, inverse))
+        return product(adjoint(inverse), product(inner, inverse if hermitian else np.conjugate(inverse)))
 
     return ldl_
 
 
-_ldl_lower, _ldl_upper = _factor_symmetric(True), _factor_symmetric(False)
+#: By whether triangles are lower ones, and matrices Hermitian.
+_ldl = {
+    (lower, hermitian): _factor_symmetric(lower, hermitian) for lower in (True, False) for hermitian in (True, False)
+}
 
 
 @over_stacks(2)
@@ -364,17 +388,13 @@ def ldl(
     Args:
         A: shape (..., n, n), Hermitian, of which one triangle is read.
         lower: which one, and which triangle is returned.
-        hermitian: True alone, where `A` is complex.
+        hermitian: whether `A` is Hermitian, rather than symmetric with `A = lu @ d @ lu.T`.
         overwrite_a: has no effect.
         check_finite: as SciPy's.
-
-    Raises:
-        ArgumentError: a complex matrix is taken as symmetric.
 
     Source: scipy.linalg.ldl.
     """
     matrix = matrices("ldl", _matrix("ldl", A))
-    if matrix.dtype.kind == "c" and not hermitian:
-        raise ArgumentError("scipy.linalg.ldl of a complex matrix has a derivative with hermitian=True alone")
-    lu, d, perm = (_ldl_lower if lower else _ldl_upper)(mirrored(matrix, lower, True))
+    hermitian = bool(hermitian) or matrix.dtype.kind == "f"
+    lu, d, perm = _ldl[bool(lower), hermitian](mirrored(matrix, lower, hermitian))
     return lu, d, np.asarray(raw(perm))

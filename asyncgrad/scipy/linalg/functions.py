@@ -17,6 +17,7 @@ from scipy import linalg
 from ...core.arrays.axes import array_like
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import asarray
 from ...errors import ArgumentError
 from ..arguments import matrices
 from .stacks import over_stacks
@@ -100,7 +101,8 @@ def expm(A: Any) -> Any:
         >>> linalg.expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
         [[1.0, 1.0], [0.0, 1.0]]
     """
-    return _call(matrices("expm", A), linalg.expm)
+    # As SciPy, which takes a number as a matrix.
+    return _call(matrices("expm", np.reshape(asarray(A), (1, 1)) if np.ndim(A) == 0 else A), linalg.expm)
 
 
 @over_stacks(2, 2)

@@ -6,11 +6,15 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg
+from scipy.optimize import linear_sum_assignment
 
 from ...core.arrays.values import raw, refuse_complex
 from ...core.ops.linear_algebra import adjoint, product
+from ...core.settings.context import is_grad_enabled, no_grad
+from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ..arguments import floating
+from ..arguments import floating, lapack_numbers, matrices
+from .lapack import refuse_infinity
 from .stacks import over_stacks
 from .systems import cholesky, mirrored
 from .triangular import solve_triangular
@@ -38,32 +42,85 @@ def eig(
     check_finite: bool = True,
     homogeneous_eigvals: bool = False,
 ) -> Any:
-    """Return the eigenvalues of a square matrix, and its right eigenvectors.
+    """Return the eigenvalues of a square matrix, and its eigenvectors.
 
     Args:
         a: shape (..., n, n).
-        b: the matrix of a generalised problem, not singular; or None.
-        left: False alone.
-        right: whether to return the eigenvectors, too.
+        b: the matrix of a generalised problem, or None.
+        left: whether to return the left eigenvectors, too, before the right ones.
+        right: whether to return the right eigenvectors, too.
         overwrite_a: has no effect.
         overwrite_b: has no effect.
-        check_finite: as SciPy's.
-        homogeneous_eigvals: False alone.
-
-    Raises:
-        ArgumentError: left eigenvectors are asked for.
+        check_finite: whether NaN and infinity are refused.
+        homogeneous_eigvals: whether eigenvalues are pairs, whose quotients they are; these have no derivative beside
+            a matrix `b`.
 
     Source: scipy.linalg.eig.
     """
-    if left or homogeneous_eigvals:
-        raise ArgumentError("scipy.linalg.eig has a derivative with left=False and homogeneous_eigvals=False")
-    a = floating(a)
-    a = a if b is None else np.linalg.solve(floating(b), a)
-    values, vectors = np.linalg.eig(a)
-    if a.dtype.kind == "f" and not np.any(raw(values).imag):
-        vectors = np.real(vectors)  # since NumPy 2.5 they are complex; SciPy's are not
-    values = values.astype(np.result_type(a.dtype, np.complex64), copy=False)
-    return (values, vectors) if right else values
+    a, b = lapack_numbers(a), None if b is None else lapack_numbers(b)
+    if check_finite:
+        refuse_infinity("eig", *(one for one in (a, b) if one is not None))
+    with no_grad():
+        theirs = _eig_of_scipy(raw(a), None if b is None else raw(b), left, right, homogeneous_eigvals)
+    parts = tuple(asarray(np.asarray(one)) for one in theirs)
+    if is_grad_enabled() and any(one is not None and one.requires_grad for one in (a, b)):
+        parts = _eig_with_history(a, b, left, right, homogeneous_eigvals, parts)
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _eig_of_scipy(a: Any, b: Any, *chosen: bool) -> tuple[Any, ...]:
+    left, right, homogeneous = chosen
+    found = linalg.eig(a, b, left, right, check_finite=False, homogeneous_eigvals=homogeneous)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _eig_with_history(
+    a: Any, b: Any, left: bool, right: bool, is_homogeneous: bool, theirs: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Return what SciPy's function does, with its order and phases, of tensors that require grad."""
+    if b is None:
+        values, vectors = np.linalg.eig(a)
+        inverse = None
+    else:
+        # Eigenvalues of the pencil that are infinite are 0 of its inverse, from a number that is none of them.
+        matrix = raw(a) + 0.5 * raw(b)
+        shift = -0.5 if np.all(np.linalg.cond(matrix) < 1e12) else -0.5 - 0.7j
+        inverse = np.linalg.inv(a - shift * b)
+        turned, vectors = np.linalg.eig(product(inverse, b))
+        is_infinite = raw(turned) == 0
+        values = shift + np.where(is_infinite, np.inf, 1 / np.where(is_infinite, 1.0, turned))
+    want, have = raw(theirs[0]), raw(values)
+    if is_homogeneous:
+        if b is not None:
+            return theirs
+        want = want[..., 0, :]
+    order = _matched(want, have)
+    values = np.take_along_axis(values, order, -1).astype(want.dtype, copy=False)
+    found = [np.stack([values, np.ones(values.shape, values.dtype)], -2) if is_homogeneous else values]
+    if left:
+        rows = np.linalg.inv(vectors) if inverse is None else product(np.linalg.inv(vectors), inverse)
+        found.append(_in_phase(adjoint(rows), order, theirs[1]))
+    if right:
+        found.append(_in_phase(vectors, order, theirs[-1]))
+    return tuple(found)
+
+
+def _matched(want: Any, have: Any) -> Any:
+    """Return for each eigenvalue of some the place of the nearest of others, in the last axis; each has one place."""
+    order = np.zeros(want.shape, np.intp)
+    for index in np.ndindex(*want.shape[:-1]):
+        with np.errstate(invalid="ignore"):
+            distances = np.nan_to_num(np.abs(want[index][:, np.newaxis] - have[index]), nan=0.0)
+        order[index] = linear_sum_assignment(np.minimum(distances, 1e150))[1]
+    return order
+
+
+def _in_phase(vectors: Any, order: Any, theirs: Any) -> Any:
+    """Return columns in an order, of length 1, and with the phases of others."""
+    columns = np.take_along_axis(vectors, order[..., np.newaxis, :], -1)
+    columns = columns / np.linalg.norm(columns, axis=-2, keepdims=True)
+    columns = columns * _phases(raw(columns), raw(theirs))
+    return np.real(columns) if raw(theirs).dtype.kind == "f" else columns
 
 
 def eigvals(
@@ -105,14 +162,17 @@ def eigh(
 
     Source: scipy.linalg.eigh.
     """
-    a = floating(a)
+    a = lapack_numbers(a)
+    b = None if b is None else lapack_numbers(b)
+    _check_eigh(a, b, type, subset_by_index, subset_by_value, driver)
+    if check_finite:
+        refuse_infinity("eigh", *(one for one in (a, b) if one is not None))
     if a.ndim > 2 and subset_by_value is not None:
         chosen = {"lower": lower, "eigvals_only": eigvals_only, "type": type, "subset_by_value": subset_by_value}
         return _eigh_of_each(a, b, **chosen, subset_by_index=subset_by_index)
-    factor = None
+    factor, given = None, {"lower": lower, "type": type, "check_finite": False, "driver": driver}
+    theirs = None if eigvals_only or not a.size else linalg.eigh(raw(a), None if b is None else raw(b), **given)[1]
     if b is not None:
-        if type not in (1, 2, 3):
-            raise ValueError(f"scipy.linalg.eigh takes type 1, 2 or 3, not {type!r}")
         factor = cholesky(b, True) if lower else adjoint(cholesky(b, False))
         whole = mirrored(a, lower, True)
         if type == 1:
@@ -126,7 +186,41 @@ def eigh(
     values, vectors = np.linalg.eigh(a, "L" if lower else "U")
     if factor is not None:
         vectors = product(factor, vectors) if type == 3 else solve_triangular(factor, vectors, 2, True)
+    if theirs is not None:
+        vectors = vectors * _phases(raw(vectors), theirs)
     return _chosen(values, vectors, subset_by_index, subset_by_value)
+
+
+#: SciPy's words for what computes eigenvalues: of one matrix, and of two; the last two alone compute some of them.
+_DRIVERS = (("ev", "evd", "evr", "evx"), ("gv", "gvd", "gvx"))
+
+
+def _check_eigh(a: Any, b: Any, kind: int, by_index: Any, by_value: Any, driver: str | None) -> None:
+    name = "scipy.linalg.eigh"
+    matrices("eigh", a)
+    if b is not None and kind not in (1, 2, 3):
+        raise ValueError(f"{name} takes type 1, 2 or 3, not {kind!r}")
+    if driver is not None:
+        expected = _DRIVERS[b is not None]
+        if driver not in expected:
+            raise ValueError(f"{name} takes driver {', '.join(map(repr, expected))} here, not {driver!r}")
+        if driver in ("ev", "evd", "gv", "gvd") and (by_index is not None or by_value is not None):
+            raise ValueError(f"{name} with driver={driver!r} computes all eigenvalues: write driver=None")
+    if by_index is not None:
+        first, last = (int(one) for one in by_index)
+        if not 0 <= first <= last < a.shape[-1]:
+            raise ValueError(f"{name} takes subset_by_index with 0 <= first <= last < {a.shape[-1]}, not {by_index!r}")
+    if by_value is not None:
+        low, high = (float(raw(one)) for one in by_value)
+        if not (-np.inf <= low < high <= np.inf):
+            raise ValueError(f"{name} takes subset_by_value with low < high, not {by_value!r}")
+
+
+def _phases(ours: Any, theirs: Any) -> Any:
+    """Return the numbers of absolute value 1 by which columns are as near to others as can be."""
+    overlap = np.sum(np.conjugate(ours) * theirs, axis=-2, keepdims=True)
+    size = np.abs(overlap)
+    return np.where(size == 0, 1.0, overlap / np.where(size == 0, 1.0, size)).astype(ours.dtype, copy=False)
 
 
 # How many eigenvalues lie in an interval differs from one matrix to another.
@@ -165,6 +259,8 @@ def eigvalsh(
         lower=lower,
         eigvals_only=True,
         type=type,
+        check_finite=check_finite,
+        driver=driver,
         subset_by_index=subset_by_index,
         subset_by_value=subset_by_value,
     )
@@ -196,6 +292,8 @@ def eigh_tridiagonal(
     Source: scipy.linalg.eigh_tridiagonal.
     """
     d, e = floating(d), floating(e)
+    if check_finite:
+        refuse_infinity("eigh_tridiagonal", d, e)
     for one in (d, e):
         refuse_complex("scipy.linalg.eigh_tridiagonal", "real arrays", one, error=TypeError)
     if d.ndim != 1 or e.shape != (d.size - 1,):
@@ -205,7 +303,15 @@ def eigh_tridiagonal(
         subset = {"subset_by_index": select_range}
     elif select in ("v", "value", 1):
         subset = {"subset_by_value": select_range}
-    elif select not in ("a", "all", 0):
+    if subset and (select_range is None or len(select_range) != 2 or select_range[0] > select_range[1]):
+        raise ValueError(f"scipy.linalg.eigh_tridiagonal takes select_range=(first, last), not {select_range!r}")
+    if lapack_driver not in ("auto", "stemr", "sterf", "stebz", "stev", "stevd"):
+        raise ValueError(f"scipy.linalg.eigh_tridiagonal has no lapack_driver {lapack_driver!r}: write 'auto'")
+    if (lapack_driver == "sterf" and not eigvals_only) or (lapack_driver in ("sterf", "stev", "stevd") and subset):
+        raise ValueError(
+            f"scipy.linalg.eigh_tridiagonal cannot compute this with lapack_driver={lapack_driver!r}: write 'auto'"
+        )
+    if not subset and select not in ("a", "all", 0):
         raise ValueError(f"scipy.linalg.eigh_tridiagonal takes select 'a', 'i' or 'v', not {select!r}")
     return eigh(np.diag(d) + np.diag(e, -1), eigvals_only=eigvals_only, **subset)
 
@@ -220,7 +326,7 @@ def eigvalsh_tridiagonal(
     lapack_driver: str = "auto",
 ) -> Any:
     """Return the eigenvalues of a real symmetric tridiagonal matrix; see `eigh_tridiagonal`."""
-    return eigh_tridiagonal(d, e, True, select, select_range)
+    return eigh_tridiagonal(d, e, True, select, select_range, check_finite, tol, lapack_driver)
 
 
 def svd(
@@ -232,13 +338,18 @@ def svd(
     lapack_driver: str = "gesdd",
 ) -> Any:
     """Return u, s and vh with `a = u * s @ vh`, or s alone; see `scipy.linalg.svd`."""
-    found: Any = np.linalg.svd(floating(a), full_matrices, compute_uv)  # type: ignore[call-overload]
+    matrix = matrices("svd", a, is_square=False, is_for_lapack=True)
+    if lapack_driver not in ("gesdd", "gesvd"):
+        raise ValueError(f"scipy.linalg.svd takes lapack_driver 'gesdd' or 'gesvd', not {lapack_driver!r}")
+    if check_finite:
+        refuse_infinity("svd", matrix)
+    found: Any = np.linalg.svd(matrix, full_matrices, compute_uv)  # type: ignore[call-overload]
     return tuple(found) if compute_uv else found
 
 
 def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Return the singular values of matrices in descending order; see `scipy.linalg.svdvals`."""
-    return np.linalg.svdvals(floating(a))
+    return svd(a, compute_uv=False, check_finite=check_finite)
 
 
 @over_stacks(2)
@@ -268,7 +379,9 @@ def qr(
     modes: dict[str, Literal["complete", "reduced", "r"]] = {"full": "complete", "economic": "reduced", "r": "r"}
     if mode not in modes:
         raise ArgumentError(f"scipy.linalg.qr has a derivative with mode 'full', 'economic' or 'r', not {mode!r}")
-    a = floating(a)
+    a = lapack_numbers(a)
+    if check_finite:
+        refuse_infinity("qr", a)
     order = None
     if pivoting:
         order = linalg.qr(raw(a), mode="r", pivoting=True)[-1]

@@ -11,7 +11,6 @@ from ...core.arrays.values import raw
 from ...core.ops.linear_algebra import adjoint as _adjoint
 from ...core.ops.linear_algebra import product
 from ...core.recording.primitive import derivative, primitive
-from ...errors import ArgumentError
 from ..arguments import floating
 from .lapack import solve_by_schur_forms
 
@@ -136,19 +135,18 @@ def solve_continuous_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any =
         b: shape (m, n).
         q: shape (m, m), Hermitian.
         r: shape (n, n), Hermitian.
-        e: None alone.
-        s: None alone.
+        e: of the generalised equation, see SciPy's; None for the identity.
+        s: of the generalised equation, shape (m, n); None for zeros.
         balanced: as SciPy's.
 
     Raises:
-        ArgumentError: `e` or `s` is given: the generalised equation has no derivative rule.
         LinAlgError: there is no such solution.
 
     Source: scipy.linalg.solve_continuous_are; Kleinman, 1968.
     """
-    _refuse_generalised("solve_continuous_are", e, s)
-    a, b, q, r = map(floating, (a, b, q, r))
-    x: Any = linalg.solve_continuous_are(raw(a), raw(b), raw(q), raw(r), balanced=balanced)
+    a, b, q, r, e, s = _of_equation(a, b, q, r, e, s)
+    x: Any = linalg.solve_continuous_are(*map(raw, (a, b, q, r, e, s)), balanced=balanced)
+    a, q = _simplified(a, b, q, r, e, s)
     for _ in range(2):
         gain = np.linalg.solve(r, product(_adjoint(b), x))
         closed = _adjoint(a - product(b, gain))
@@ -164,19 +162,18 @@ def solve_discrete_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = N
         b: as for `solve_continuous_are`.
         q: as for `solve_continuous_are`.
         r: as for `solve_continuous_are`.
-        e: None alone.
-        s: None alone.
+        e: of the generalised equation, see SciPy's; None for the identity.
+        s: of the generalised equation, shape (m, n); None for zeros.
         balanced: as SciPy's.
 
     Raises:
-        ArgumentError: `e` or `s` is given: the generalised equation has no derivative rule.
         LinAlgError: there is no such solution.
 
     Source: scipy.linalg.solve_discrete_are; Hewer, 1971.
     """
-    _refuse_generalised("solve_discrete_are", e, s)
-    a, b, q, r = map(floating, (a, b, q, r))
-    x: Any = linalg.solve_discrete_are(raw(a), raw(b), raw(q), raw(r), balanced=balanced)
+    a, b, q, r, e, s = _of_equation(a, b, q, r, e, s)
+    x: Any = linalg.solve_discrete_are(*map(raw, (a, b, q, r, e, s)), balanced=balanced)
+    a, q = _simplified(a, b, q, r, e, s)
     for _ in range(2):
         weighted = product(_adjoint(b), x)
         gain = np.linalg.solve(r + product(weighted, b), product(weighted, a))
@@ -185,6 +182,17 @@ def solve_discrete_are(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = N
     return x
 
 
-def _refuse_generalised(name: str, e: Any, s: Any) -> None:
-    if e is not None or s is not None:
-        raise ArgumentError(f"scipy.linalg.{name} has a derivative without e and s: write the equation without them")
+def _of_equation(*arguments: Any) -> list[Any]:
+    return [None if one is None else np.atleast_2d(floating(one)) for one in arguments]
+
+
+def _simplified(a: Any, b: Any, q: Any, r: Any, e: Any, s: Any) -> tuple[Any, Any]:
+    """Return the a and q of the equation without e and s that has the same solution."""
+    if e is not None:
+        inverse = np.linalg.inv(e)
+        a, q = product(a, inverse), product(_adjoint(inverse), product(q, inverse))
+        s = None if s is None else product(_adjoint(inverse), s)
+    if s is not None:
+        weighted = np.linalg.solve(r, _adjoint(s))
+        a, q = a - product(b, weighted), q - product(s, weighted)
+    return a, q

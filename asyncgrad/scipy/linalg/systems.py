@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import linalg
 
+from ...core.arrays.axes import axis_index
 from ...core.arrays.values import raw
 from ...core.ops.linear_algebra import adjoint, product
 from ...core.recording.decomposition import decomposition, joint_derivative
 from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ..arguments import bands_of, floating, matrices
+from ..arguments import bands_of, floating, lapack_numbers, matrices
 from .lapack import refuse_infinity
 from .matrices import toeplitz
 from .stacks import over_stacks
@@ -55,9 +57,11 @@ def mirrored(a: Array, lower: bool, is_hermitian: bool) -> Any:
 
 #: By SciPy's words for the structure of a matrix, what is done.
 _STRUCTURES: dict[Any, str] = {
-    **dict.fromkeys((None, "general", "gen", "banded", "tridiagonal"), "general"),
+    **dict.fromkeys((None, "general", "gen", "banded"), "general"),
+    **dict.fromkeys(("tridiagonal",), "tridiagonal"),
     **dict.fromkeys(("symmetric", "sym"), "symmetric"),
-    **dict.fromkeys(("hermitian", "her", "positive definite", "pos"), "hermitian"),
+    **dict.fromkeys(("hermitian", "her"), "hermitian"),
+    **dict.fromkeys(("positive definite", "pos"), "positive"),
     **dict.fromkeys(("upper triangular",), "upper"),
     **dict.fromkeys(("lower triangular",), "lower"),
     **dict.fromkeys(("diagonal",), "diagonal"),
@@ -98,21 +102,47 @@ def solve(
         >>> linalg.solve([[2.0, 0.0], [1.0, 4.0]], [2.0, 5.0]).tolist()
         [1.0, 1.0]
     """
-    a, b = matrices("solve", a), floating(b)
+    a, b = _of_one_dtype(a, b)
+    if a.size == 1 and a.ndim <= 2:
+        # As SciPy: of any shape of b.
+        if not raw(a).all():
+            raise np.linalg.LinAlgError("scipy.linalg.solve takes a matrix that is not singular")
+        return b / a.reshape(())
+    a = matrices("solve", a)
     if check_finite:
         refuse_infinity("solve", a, b)
     structure = _structure("solve", assume_a)
-    rows = b.shape[-2:][0] if b.ndim else None
-    if rows != a.shape[-1]:
+    if (b.shape[-2:][0] if b.ndim else None) != a.shape[-1]:
         raise ValueError(f"scipy.linalg.solve takes a b with as many rows as a, not shapes {a.shape} and {b.shape}")
+    if transposed and "c" in (a.dtype.kind, b.dtype.kind):
+        raise ArgumentError("scipy.linalg.solve takes transposed=True for real matrices: write solve(a.mT, b)")
     if structure in ("upper", "lower"):
         return solve_triangular(a, b, int(transposed), structure == "lower", check_finite=False)
     if structure == "diagonal":
-        diagonal = np.diagonal(a, 0, -2, -1)
-        return b / diagonal if b.ndim == 1 else b / diagonal[..., np.newaxis]
-    if structure != "general":
-        a = mirrored(a, lower, structure == "hermitian")
+        return _diagonal_solution(a, b)
+    if structure == "tridiagonal":
+        a = np.triu(np.tril(a, 1), -1)
+    elif structure != "general":
+        a = mirrored(a, lower, structure != "symmetric")
+    if structure == "positive":
+        # Raises unless it is.
+        np.linalg.cholesky(raw(a))
     return np.linalg.solve(a.mT if transposed else a, b)
+
+
+def _of_one_dtype(a: Any, b: Any) -> tuple[Any, Any]:
+    a, b = asarray(a), asarray(b)
+    dtype = np.result_type(a.dtype, b.dtype)
+    # Whole numbers alone are in double precision.
+    dtype = np.dtype(float) if dtype.kind in "biu" else lapack_numbers(np.zeros(0, dtype)).dtype
+    return a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+
+
+def _diagonal_solution(a: Any, b: Any) -> Any:
+    diagonal = np.diagonal(a, 0, -2, -1)
+    if not raw(diagonal).all():
+        raise np.linalg.LinAlgError("scipy.linalg.solve takes a matrix that is not singular")
+    return b / diagonal if b.ndim == 1 else b / diagonal[..., np.newaxis]
 
 
 def _structure(name: str, assume_a: Any) -> str:
@@ -140,12 +170,13 @@ def inv(
 
     Source: scipy.linalg.inv.
     """
-    matrix = matrices("inv", a)
+    matrix = matrices("inv", a, is_for_lapack=True)
     if check_finite:
         refuse_infinity("inv", matrix)
     if _structure("inv", assume_a) == "general":
         return np.linalg.inv(matrix)
-    return solve(matrix, np.eye(matrix.shape[-1], dtype=matrix.dtype), lower, assume_a=assume_a)
+    eye = np.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return solve(matrix, eye, lower, assume_a=assume_a, check_finite=False)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
@@ -162,6 +193,13 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
     array = floating(a)
     if check_finite:
         refuse_infinity("norm", array)
+    if axis is None and not keepdims and array.size and (ord is None or (ord == 2 and array.ndim == 1)):
+        # As SciPy: in double precision, and of numbers whose squares leave its range.
+        if array.dtype.char in "fF":
+            array = array.astype(np.result_type(array.dtype, np.float64))
+        largest = float(np.abs(raw(array)).max())
+        if np.isfinite(largest) and not 1e-140 < largest < 1e140 and largest > 0:
+            return largest * np.linalg.norm(array / largest, ord)
     return np.linalg.norm(array, ord, axis, keepdims)
 
 
@@ -177,10 +215,10 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
 
     Source: scipy.linalg.pinv.
     """
-    matrix = matrices("pinv", a, is_square=False)
+    matrix = matrices("pinv", a, is_square=False, is_for_lapack=True)
     cutoff, values = _cutoff(matrix, np.linalg.svd(raw(matrix), compute_uv=False), atol, rtol)
     result = np.linalg.pinv(matrix, cutoff)
-    return (result, int((values > cutoff * values.max(initial=0.0)).sum())) if return_rank else result
+    return (result, _rank(values, cutoff)) if return_rank else result
 
 
 def pinvh(
@@ -190,17 +228,24 @@ def pinvh(
     matrix = mirrored(matrices("pinvh", a), lower, True)
     cutoff, values = _cutoff(matrix, np.abs(np.linalg.eigvalsh(raw(matrix))), atol, rtol)
     result = np.linalg.pinv(matrix, cutoff, hermitian=True)
-    return (result, int((values > cutoff * values.max(initial=0.0)).sum())) if return_rank else result
+    return (result, _rank(values, cutoff)) if return_rank else result
 
 
-def _cutoff(matrix: Array, values: Any, atol: Any, rtol: Any) -> tuple[float, Any]:
-    """Return the cutoff relative to the largest of singular values, and these."""
-    largest = values.max(initial=0.0)
+def _rank(values: Any, cutoff: Any) -> Any:
+    """Return how many singular values there are of a matrix, or of each of a stack."""
+    largest = values.max(axis=-1, initial=0.0, keepdims=True)
+    ranks = (values > np.asarray(cutoff)[..., np.newaxis] * largest).sum(-1)
+    return ranks if ranks.ndim else int(ranks)
+
+
+def _cutoff(matrix: Array, values: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """Return the cutoffs relative to the largest of the singular values of each matrix, and these."""
+    largest = values.max(axis=-1, initial=0.0)
     absolute = 0.0 if atol is None else float(atol)
     relative = max(matrix.shape[-2:]) * np.finfo(matrix.dtype).eps if rtol is None else float(rtol)
     if rtol is None and atol is not None:
         relative = 0.0
-    return float((absolute + relative * largest) / largest) if largest else relative, values
+    return np.where(largest > 0, absolute / np.where(largest > 0, largest, 1.0), 0.0) + relative, values
 
 
 @over_stacks(2, 0)
@@ -222,19 +267,38 @@ def lstsq(
         overwrite_a: has no effect.
         overwrite_b: has no effect.
         check_finite: as SciPy's.
-        lapack_driver: has no effect.
+        lapack_driver: "gelsd", "gelss", or "gelsy", which finds the rank by a QR decomposition, and returns neither
+            residuals nor singular values; None for the first.
 
     Source: scipy.linalg.lstsq.
     """
-    a, b = matrices("lstsq", a, is_square=False), floating(b)
+    if lapack_driver not in (None, "gelsd", "gelss", "gelsy"):
+        raise ValueError(f"scipy.linalg.lstsq takes lapack_driver 'gelsd', 'gelss' or 'gelsy', not {lapack_driver!r}")
+    a, b = matrices("lstsq", a, is_square=False, is_for_lapack=True), lapack_numbers(b)
+    if check_finite:
+        refuse_infinity("lstsq", a, b)
+    if lapack_driver == "gelsy" and a.size:
+        return _by_pivots(a, b, cond)
     found = np.linalg.lstsq(a, b, np.finfo(a.dtype).eps if cond is None else cond)
     residuals = found[1]
     # Of one right-hand side it is one number; where there are none, of the dtype of the solution.
-    if b.ndim == 1 and raw(residuals).size:
+    if not a.shape[1]:
+        residuals = np.sum(np.real(np.conjugate(b) * b), 0)
+    elif b.ndim == 1 and raw(residuals).size:
         residuals = residuals[0]
     if not raw(residuals).size:
         residuals = residuals.astype(found[0].dtype, copy=False)
     return found[0], residuals, int(raw(found[2])), found[3]
+
+
+def _by_pivots(a: Any, b: Any, cond: Any) -> tuple[Any, Any, Any, Any]:
+    """Return what `lstsq` does by a QR decomposition that exchanges columns, which has rows as many as the rank."""
+    rank = int(linalg.lstsq(raw(a), raw(b), cond, lapack_driver="gelsy")[2])
+    order = linalg.qr(raw(a), mode="r", pivoting=True)[-1]
+    q, r = np.linalg.qr(a[:, order])
+    # Of the solutions the shortest one.
+    x = np.linalg.lstsq(r[:rank], product(adjoint(q[:, :rank]), b), np.finfo(a.dtype).eps)[0]
+    return x[np.argsort(order)], asarray(np.zeros(0, raw(x).dtype)), rank, None
 
 
 # Cholesky's factors.
@@ -254,7 +318,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
     Source: scipy.linalg.cholesky.
     """
-    matrix = matrices("cholesky", a)
+    matrix = matrices("cholesky", a, is_for_lapack=True)
     if check_finite:
         refuse_infinity("cholesky", matrix)
     factor = np.linalg.cholesky(mirrored(matrix, lower, True))
@@ -264,9 +328,11 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
     """Return what `cho_solve` takes: the triangular factor of a positive definite matrix, and `lower`.
 
-    The other triangle holds zeros. Arguments as for `cholesky`.
+    The other triangle is that of `a`. Arguments as for `cholesky`.
     """
-    return cholesky(a, lower, overwrite_a, check_finite), lower
+    factor = cholesky(a, lower, overwrite_a, check_finite)
+    below = np.tri(factor.shape[-1], k=0 if lower else -1, dtype=bool)
+    return np.where(below == lower, factor, lapack_numbers(a)), lower
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
@@ -352,23 +418,25 @@ def lu(
 
     Source: scipy.linalg.lu.
     """
-    matrix = matrices("lu", a, is_square=False)
+    matrix = matrices("lu", a, is_square=False, is_for_lapack=True)
     if check_finite:
         refuse_infinity("lu", matrix)
     p, l, u = lu_(matrix)  # noqa: E741
     p = p.detach()
     if permute_l:
-        return product(p, l), u
+        return (product(p, l) if l.size else l), u
     if p_indices:
         rows = raw(p)
-        return (np.argmax(rows, -1) if rows.size else np.zeros(rows.shape[:-1])).astype(np.int32), l, u
+        # Of one number they are of another dtype.
+        dtype = np.int64 if matrix.shape[-2:] == (1, 1) else np.int32
+        return (np.argmax(rows, -1) if rows.size else np.zeros(rows.shape[:-1])).astype(dtype), l, u
     return p, l, u
 
 
 @over_stacks(2)
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """Return both triangles in one matrix, and the exchanges of rows; see `scipy.linalg.lu_factor`."""
-    matrix = matrices("lu_factor", a, is_square=False)
+    matrix = matrices("lu_factor", a, is_square=False, is_for_lapack=True)
     _, l, u = lu(matrix, False, overwrite_a, check_finite)  # noqa: E741
     rows, columns = matrix.shape
     lower = np.pad(np.tril(l, -1), ((0, 0), (0, columns - l.shape[1])))
@@ -513,7 +581,8 @@ def solveh_banded(
     """
     ab = bands_of("solveh_banded", ab, may_be_none=True)
     if not ab.size:
-        return floating(b)
+        b = floating(b)
+        return b.astype(np.result_type(ab.dtype, b.dtype), copy=False)
     count, size = ab.shape[0] - 1, ab.shape[1]
     rows = list(ab) if lower else [np.conjugate(_moved(ab[count - index], -index, size)) for index in range(count + 1)]
     if ab.dtype.kind == "c":
@@ -529,6 +598,10 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
     matrix, right = (
         one.astype(np.result_type(one.dtype, np.float64), copy=False) for one in (floating(toeplitz(c, r)), floating(b))
     )
+    # By its recursion SciPy cannot solve where a matrix of first rows and columns is singular, and raises.
+    given = [raw(matrix)[..., 0], raw(matrix)[..., 0, :]]
+    if matrix.size and matrix.ndim == 2 and right.ndim and right.shape[0] == matrix.shape[0]:
+        linalg.solve_toeplitz((given[0], given[1]), raw(right), check_finite)
     return solve(matrix, right, check_finite=check_finite)
 
 
@@ -538,31 +611,37 @@ def solve_circulant(
     """Return x with `circulant(c) @ x == b`, by Fourier transforms.
 
     Args:
-        c: the first column, shape (n,).
-        b: shape (n,) or (n, m).
-        singular: "raise" alone.
-        tol: None alone.
-        caxis: -1 or 0.
-        baxis: 0 alone.
-        outaxis: 0 alone.
+        c: the first columns, with n elements along `caxis`.
+        b: with n elements along `baxis`.
+        singular: "raise", or "lstsq" for the solution of least squares.
+        tol: how near to 0 eigenvalues count as 0; None for the precision.
+        caxis: of `c`.
+        baxis: of `b`.
+        outaxis: of the result.
 
     Raises:
         LinAlgError: the matrix is singular.
 
     Source: scipy.linalg.solve_circulant.
     """
-    c, b = floating(c), floating(b)
-    if singular != "raise" or tol is not None or c.ndim != 1 or baxis != 0 or outaxis != 0:
-        raise ArgumentError(
-            "scipy.linalg.solve_circulant has a derivative for a c of shape (n,) and a b of shape (n, ...), with "
-            "singular='raise' and the default axes"
-        )
-    if not c.size:
-        return b
+    c, b = np.atleast_1d(asarray(c)), np.atleast_1d(asarray(b))
+    c, b = np.moveaxis(c, axis_index(caxis, c.ndim), -1), np.moveaxis(b, axis_index(baxis, b.ndim), -1)
+    if c.shape[-1] != b.shape[-1]:
+        raise ValueError(f"scipy.linalg.solve_circulant takes as many elements of c and b, not {c.shape} and {b.shape}")
+    is_complex = "c" in (c.dtype.kind, b.dtype.kind)
+    if not b.size:
+        return b.astype(np.result_type(floating(b).dtype, floating(c).dtype))
     values = np.fft.fft(c)
     sizes = np.abs(raw(values))
-    if (sizes <= sizes.max(initial=0.0) * c.size * np.finfo(c.dtype).eps).any():
-        raise np.linalg.LinAlgError("scipy.linalg.solve_circulant takes a matrix that is not singular")
-    quotient = np.fft.fft(b, axis=0) / values.reshape((-1,) + (1,) * (b.ndim - 1))
-    result = np.fft.ifft(quotient, axis=0)
-    return result if "c" in (c.dtype.kind, b.dtype.kind) else result.real
+    if tol is None:
+        tol = sizes.max(axis=-1, keepdims=True) * c.shape[-1] * np.finfo(np.float64).eps
+    is_zero = sizes <= tol
+    if is_zero.any():
+        if singular == "raise":
+            raise np.linalg.LinAlgError("scipy.linalg.solve_circulant takes a matrix that is not singular")
+        values = np.where(is_zero, 1.0, values)
+    quotient = np.fft.fft(b) / values
+    if is_zero.any():
+        quotient = np.where(is_zero, 0.0, quotient)
+    result = np.fft.ifft(quotient)
+    return np.moveaxis(result if is_complex else result.real, -1, outaxis)

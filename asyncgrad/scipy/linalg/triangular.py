@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.ops.linear_algebra import product
 from ...core.recording.primitive import derivative, primitive
-from ..arguments import floating
+from ..arguments import lapack_numbers
 from .lapack import refuse_infinity, solve_triangle
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def solve_triangular(
         ValueError: the shapes do not fit, or `trans` is none of those.
         LinAlgError: the matrix is singular.
     """
-    a, b = floating(a), floating(b)
+    a, b = lapack_numbers(a), lapack_numbers(b)
     kind = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}.get(trans)
     if kind is None:
         raise ValueError(f"scipy.linalg.solve_triangular takes trans 0, 1, 2, 'N', 'T' or 'C', not {trans!r}")

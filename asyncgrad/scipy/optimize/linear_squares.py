@@ -16,7 +16,7 @@ from .constraints import free_elements, plain_bounds
 __all__ = ["lsq_linear", "nnls"]
 
 
-def nnls(A: Any, b: Any, maxiter: int | None = None) -> tuple[Tensor, Tensor]:
+def nnls(A: Any, b: Any, *, maxiter: int | None = None, atol: Any = None) -> tuple[Tensor, Tensor]:
     """Return the x without negative elements for which `A @ x` is nearest to `b`, and the distance.
 
     Both are differentiable by `A` and `b`. Elements that are zero have no derivative.
@@ -25,6 +25,7 @@ def nnls(A: Any, b: Any, maxiter: int | None = None) -> tuple[Tensor, Tensor]:
         A: a matrix.
         b: a vector.
         maxiter: as SciPy's.
+        atol: has no effect, as in SciPy.
 
     Raises:
         RuntimeError: there were too many iterations.
@@ -38,6 +39,8 @@ def nnls(A: Any, b: Any, maxiter: int | None = None) -> tuple[Tensor, Tensor]:
         ([1.5, 0.0], 1.2247)
     """
     matrix, target = floating(A), floating(b)
+    if target.ndim == 2 and target.shape[1] == 1:
+        target = target[:, 0]
     x, distance = optimize.nnls(array_of(matrix), array_of(target), maxiter=maxiter)
     if not (is_grad_enabled() and (matrix.requires_grad or target.requires_grad)):
         return asarray(x), asarray(float(distance))

@@ -220,6 +220,10 @@ def root_scalar(
     return _root_scalar(f, args, method, bracket, fprime, fprime2, x0, x1, xtol, rtol, maxiter, options)
 
 
+def _number(value: Any) -> float | None:
+    return None if value is None else float(array_of(value))
+
+
 def _root_scalar(
     f: Any,
     args: Any,
@@ -238,7 +242,7 @@ def _root_scalar(
     is_async = check_user_function(f, name, "f")
     params = Parameters(args if isinstance(args, tuple) else (args,))
     constants = [tensor.detach() for tensor in params.tensors]
-    start = [None if one is None else float(array_of(one)) for one in (x0, x1)]
+    start = [_number(one) for one in (x0, x1)]
     needs_slope = method in ("newton", "halley") or (method is None and bracket is None and x1 is None)
 
     count = 3 if fprime2 is True else 2 if fprime is True else 1
@@ -261,11 +265,11 @@ def _root_scalar(
     def solve(ask: Any) -> Any:
         slope = 1 if count > 1 else fprime or ("slope" if needs_slope else None)
         curvature = 2 if fprime2 is True else fprime2
-        limits = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "options": options}
+        limits: dict[str, Any] = {"xtol": _number(xtol), "rtol": _number(rtol), "maxiter": maxiter, "options": options}
         return optimize.root_scalar(
             lambda x: ask(0, x),
             method=method,
-            bracket=None if bracket is None else [float(array_of(one)) for one in bracket],
+            bracket=None if bracket is None else [_number(one) for one in bracket],
             fprime=None if slope is None else lambda x: ask(slope, x),
             fprime2=None if curvature is None else lambda x: ask(curvature, x),
             x0=start[0],

@@ -40,6 +40,14 @@ _LOSSES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def _own_loss(loss: Callable[[Any], Any], z: Any) -> Any:
+    """Return a loss of the user's by its values and derivatives at a point."""
+    at = array_of(z)
+    value, slope, bend = np.asarray(loss(at))
+    step = z - at
+    return value + slope * step + bend / 2 * step**2
+
+
 def least_squares(
     fun: Callable[..., Any],
     x0: Any,
@@ -49,7 +57,7 @@ def least_squares(
     ftol: float | None = 1e-8,
     xtol: float | None = 1e-8,
     gtol: float | None = 1e-8,
-    x_scale: Any = 1.0,
+    x_scale: Any = None,
     loss: str = "linear",
     f_scale: float = 1.0,
     *,
@@ -62,9 +70,11 @@ def least_squares(
     Args:
         fun: takes x and `args`, and returns residuals. If it is an `async def`, the result is to be awaited.
         x0: where to start: a vector, or a tree of arrays, which `fun` then takes as such a tree.
-        jac: a function like `fun` that returns the Jacobian; None for asyncgrad's, or SciPy's names of differences.
+        jac: a function like `fun` that returns the Jacobian, which may be sparse or a LinearOperator; None for
+            asyncgrad's, or SciPy's names of differences.
         args: a tuple of trees of anything. The tensors that gradients are to flow to are leaves of it.
-        loss: one of SciPy's names.
+        loss: one of SciPy's names; or a function as SciPy's, of arrays of squared residuals, whose first and second
+            derivatives it returns with its values: the solution has a first derivative alone then.
         bounds: as SciPy's.
         method: as SciPy's.
         ftol: as SciPy's.
@@ -76,7 +86,7 @@ def least_squares(
         **options: others of SciPy's, by keyword.
 
     Raises:
-        ArgumentError: in the backward, the Hessian is singular; a bound requires grad; or the loss is a function.
+        ArgumentError: in the backward, the Hessian is singular; or a bound requires grad.
         RequiresGradError: `fun` uses a tensor that requires grad and is not in `args`.
 
     Warns:
@@ -91,13 +101,23 @@ def least_squares(
 
 
 def _check_names(jac: Any, loss: Any, name: str) -> None:
-    if loss not in _LOSSES:
-        raise ArgumentError(f"{name}: loss must be one of {', '.join(_LOSSES)}, not {loss!r}")
+    if not callable(loss) and loss not in _LOSSES:
+        raise ArgumentError(f"{name}: loss must be one of {', '.join(_LOSSES)}, or a function, not {loss!r}")
     if jac is not None and not callable(jac) and not isinstance(jac, str):
         raise ArgumentError(
             f"{name}: jac must be a function, None for asyncgrad's Jacobian, or one of SciPy's names, not {jac!r}: let "
             "fun return its residuals alone"
         )
+
+
+def _ends(bounds: Any) -> Any:
+    return (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
+
+
+def _for_solver(jacobian: Any) -> Any:
+    """Return a Jacobian of the user's as an array, or as it is if it is sparse or a LinearOperator."""
+    is_operator = hasattr(jacobian, "matvec") or hasattr(jacobian, "tocsr")
+    return jacobian if is_operator else array_of(floating(jacobian))
 
 
 def _least_squares(
@@ -120,6 +140,7 @@ def _least_squares(
     is_async = check_user_function(fun, name, "fun")
     _check_names(jac, loss, name)
     bounds, point, params = plain_bounds(bounds, name), Point(x0), Parameters(args)
+    x_scale = array_of(x_scale) if isinstance(x_scale, Tensor) else x_scale
     function = vector_function(fun, point, params)
     constants = [tensor.detach() for tensor in params.tensors]
 
@@ -128,27 +149,26 @@ def _least_squares(
         if kind == "value":
             return np.atleast_1d(array_of(await function(given, *constants)))
         if callable(jac):
-            return array_of(floating(await call_user(jac, point.of(given), *params.fill(constants))))
+            return _for_solver(await call_user(jac, point.of(given), *params.fill(constants)))
         return array_of(await jacobian_of(function, given, *constants, concurrency=at_once))
 
     def solve(ask: Any) -> Any:
         kept = {"method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": x_scale, "loss": loss}
         given = jac if isinstance(jac, str) else lambda x: ask("jacobian", x)
-        return optimize.least_squares(
-            lambda x: ask("value", x), point.start, given, bounds, f_scale=f_scale, **kept, **options
-        )
+        kept |= {"f_scale": f_scale, **options}
+        return optimize.least_squares(lambda x: ask("value", x), point.start, given, bounds, **kept)
 
     async def cost(x: Tensor, *tensors: Tensor) -> Tensor:
         residuals = await function(x, *tensors)
-        return f_scale**2 / 2 * np.sum(_LOSSES[loss]((residuals / f_scale) ** 2))
+        squares = (residuals / f_scale) ** 2
+        return f_scale**2 / 2 * np.sum(_own_loss(loss, squares) if callable(loss) else _LOSSES[loss](squares))
 
     async def gradient(x: Tensor, *tensors: Tensor) -> Tensor:
         return await gradient_of(cost, x, *tensors)
 
     async def run() -> Any:
         found = await call_solver(solve, evaluate, is_async, name)
-        ends = (bounds.lb, bounds.ub) if isinstance(bounds, optimize.Bounds) else bounds
-        is_free = free_elements(found.x, *map(array_of, ends))
+        is_free = free_elements(found.x, *map(array_of, _ends(bounds)))
         zero = Zero(gradient, is_async, name, is_free, failure_of(found), at_once)
         (x,) = record(zero, params.tensors, (found.x,))
         found.x = point.of(x)
@@ -169,11 +189,13 @@ def curve_fit(
     p0: Any = None,
     sigma: Any = None,
     absolute_sigma: bool = False,
-    check_finite: bool = True,
+    check_finite: bool | None = None,
     bounds: Any = (-np.inf, np.inf),
     method: str | None = None,
     jac: Any = None,
     *,
+    full_output: bool = False,
+    nan_policy: str | None = None,
     concurrency: int | None = None,
     **options: Any,
 ) -> Any:
@@ -184,22 +206,25 @@ def curve_fit(
             result is to be awaited.
         xdata: the data.
         ydata: the data.
-        p0: where to start; None for ones.
-        sigma: the standard deviations of `ydata`; None if they are equal. A covariance matrix is not supported.
+        p0: where to start; None for ones, or for numbers within the bounds.
+        sigma: the standard deviations of `ydata`, or their covariance matrix; None if they are equal.
         absolute_sigma: as SciPy's.
         check_finite: as SciPy's.
         method: as SciPy's.
         bounds: as SciPy's.
-        jac: None for asyncgrad's, or SciPy's names of differences.
+        jac: as for `least_squares`.
+        full_output: as SciPy's; of the dictionary, "nfev" and "fvec".
+        nan_policy: "raise" or "omit"; None to look for no NaN.
         concurrency: as for `least_squares`.
         **options: passed on to `least_squares`, as SciPy's `maxfev` is by the name `max_nfev`.
 
     Raises:
-        ArgumentError: `sigma` is a matrix, data are not finite, or there are fewer data than parameters.
+        ArgumentError: data are not finite, the shape of `sigma` does not fit, or there are fewer data than parameters.
         RequiresGradError: `f` uses a tensor that requires grad and is not in the data.
+        RuntimeError: the search has failed.
 
     Warns:
-        OptimizeWarning: there are as many data as parameters, so that the covariance is not known, and infinite.
+        OptimizeWarning: the covariance is not known, as where there are as many data as parameters; it is infinite.
 
     Source: scipy.optimize.curve_fit.
 
@@ -211,69 +236,155 @@ def curve_fit(
         >>> popt.round(4).tolist()
         [2.0, 0.5]
     """
+    name = "scipy.optimize.curve_fit"
+    is_async, options = check_user_function(f, name, "f"), _options_of_fit(name, options, concurrency)
+    data = _data_of_fit(name, xdata, ydata, sigma, check_finite, nan_policy)
+    start, options["method"] = _start_of_fit(name, f, p0, bounds, method)
+    options |= {"jac": jac, "bounds": bounds}
+    return drive(_curve_fit(f, data, start, absolute_sigma, full_output, is_async, options), is_async, name)
+
+
+def _options_of_fit(name: str, options: dict[str, Any], concurrency: int | None) -> dict[str, Any]:
+    if "args" in options:
+        raise ArgumentError(f"{name} takes no args: pass what f takes beside the parameters in xdata")
     if "maxfev" in options:
         options["max_nfev"] = options.pop("maxfev")
-    options["concurrency"] = check_concurrency(concurrency)
-    return _curve_fit(f, xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, method, jac, options)
+    return {**options, "concurrency": check_concurrency(concurrency)}
 
 
-def _curve_fit(
-    f: Any,
-    xdata: Any,
-    ydata: Any,
-    p0: Any,
-    sigma: Any,
-    absolute_sigma: Any,
-    check_finite: Any,
-    bounds: Any,
-    method: Any,
-    jac: Any,
-    options: Any,
-) -> Any:
-    name = "scipy.optimize.curve_fit"
-    is_async = check_user_function(f, name, "f")
-    x_given, y = xdata if isinstance(xdata, (tuple, dict)) else floating(xdata), floating(ydata)
-    scale = asarray(1.0) if sigma is None else floating(sigma)
-    if scale.ndim > 1:
-        raise ArgumentError(f"{name}: sigma of shape {scale.shape} is not supported: pass standard deviations")
-    if check_finite and not all(np.isfinite(array_of(one)).all() for one in (y, scale)):
-        raise ArgumentError(f"{name}: ydata and sigma must be finite; pass check_finite=False to allow others")
-    count = len(inspect.signature(f).parameters) - 1 if p0 is None else np.size(array_of(p0))
-    start = np.ones(count) if p0 is None else np.reshape(array_of(floating(p0)), -1)
-    is_bounded = any(np.isfinite(array_of(one)).any() for one in bounds)
+def _data_of_fit(
+    name: str, xdata: Any, ydata: Any, sigma: Any, check_finite: bool | None, nan_policy: str | None
+) -> tuple[Any, Any, Any]:
+    """Return x, y and the factor by which residuals are divided: numbers, or a triangular matrix."""
+    x = xdata if isinstance(xdata, dict) or not hasattr(xdata, "__len__") else floating(_joined(xdata))
+    y = floating(_joined(ydata))
+    scale = None if sigma is None else floating(sigma)
+    if not y.size:
+        raise ArgumentError(f"{name}: ydata must not be empty")
+    if check_finite is None:
+        check_finite = nan_policy is None
+    arrays = [one for one in (x, y, scale) if hasattr(one, "ndim")]
+    if check_finite and not all(np.isfinite(array_of(one)).all() for one in arrays):
+        raise ArgumentError(f"{name}: the data and sigma must be finite; pass check_finite=False to allow others")
+    if nan_policy is not None and not check_finite:
+        if nan_policy not in ("raise", "omit"):
+            raise ArgumentError(f"{name}: nan_policy must be None, 'raise' or 'omit', not {nan_policy!r}")
+        x, y, scale = _without_nan(name, x, y, scale, nan_policy)
+    if scale is not None and scale.shape == (y.size, y.size) and y.size > 1:
+        try:
+            return x, y, np.linalg.cholesky(scale)
+        except np.linalg.LinAlgError:
+            raise ArgumentError(f"{name}: sigma, a matrix, must be positive definite") from None
+    if scale is not None and scale.size != 1 and scale.shape != (y.size,):
+        raise ArgumentError(
+            f"{name}: sigma must have the shape ({y.size},) or ({y.size}, {y.size}) for {y.size} data, not "
+            f"{scale.shape}"
+        )
+    return x, y, asarray(1.0) if scale is None else scale
+
+
+def _joined(data: Any) -> Any:
+    """Return a list of arrays, some of which may be tensors, as one array."""
+    if isinstance(data, (list, tuple)) and any(isinstance(one, Tensor) for one in data):
+        return np.stack([floating(one) for one in data])
+    return data
+
+
+def _without_nan(name: str, x: Any, y: Any, scale: Any, nan_policy: str) -> tuple[Any, Any, Any]:
+    is_nan = np.isnan(array_of(y))
+    if hasattr(x, "ndim"):
+        of_x = np.isnan(array_of(x))
+        is_nan = is_nan | of_x.any(axis=tuple(range(of_x.ndim - 1)))
+    if not is_nan.any():
+        return x, y, scale
+    if nan_policy == "raise":
+        raise ArgumentError(f"{name}: the data have NaN: pass nan_policy='omit' to leave those out")
+    (kept,) = np.nonzero(~is_nan)
+    if scale is not None and scale.ndim:
+        scale = scale[kept] if scale.ndim == 1 else scale[kept][:, kept]
+    return x[..., kept] if hasattr(x, "ndim") else x, y[kept], scale
+
+
+def _start_of_fit(name: str, f: Any, p0: Any, bounds: Any, method: str | None) -> tuple[Any, str]:
+    """Return where a search begins, and the method."""
+    count = len(inspect.signature(f).parameters) - 1 if p0 is None else np.size(array_of(floating(p0)))
+    ends = _ends(bounds)
+    low, high = (np.broadcast_to(np.asarray(array_of(one), float), count) for one in ends)
+    is_bounded = bool(((low > -np.inf) | (high < np.inf)).any())
     if method == "lm" and is_bounded:
         raise ArgumentError(f"{name}: method 'lm' takes no bounds: use 'trf' or 'dogbox'")
+    if p0 is not None:
+        start = np.reshape(array_of(floating(p0)), -1)
+    else:
+        # In the middle, or as near to the only bound as 1 is to 0.
+        has_low, has_high = np.isfinite(low), np.isfinite(high)
+        start = np.ones(count)
+        both = has_low & has_high
+        start[both] = (low[both] + high[both]) / 2
+        start[has_low & ~has_high] = low[has_low & ~has_high] + 1
+        start[~has_low & has_high] = high[~has_low & has_high] - 1
+    return start, method or ("trf" if is_bounded else "lm")
+
+
+async def _curve_fit(
+    f: Any,
+    data: tuple[Any, Any, Any],
+    start: Any,
+    absolute_sigma: bool,
+    full_output: bool,
+    is_async: bool,
+    options: dict[str, Any],
+) -> Any:
+    name, y, count = "scipy.optimize.curve_fit", data[1], start.size
+    if 1 != y.size < count:
+        raise ArgumentError(f"{name}: {count} parameters cannot be fitted to {y.size} data: pass more data")
 
     async def residuals(p: Tensor, x: Any, y: Tensor, scale: Tensor) -> Tensor:
         found = floating(await call_differentiated(f, x, *[p[index] for index in range(count)]))
-        return np.reshape((found - y) / scale, -1)
+        return np.reshape(_divided(found - y, scale), -1)
 
     def plain(p: Tensor, x: Any, y: Tensor, scale: Tensor) -> Any:
         return drive(residuals(p, x, y, scale), False, name)
 
-    args = (x_given, y, scale)
-    options = {"method": method or ("trf" if is_bounded else "lm"), "jac": jac, "bounds": bounds, **options}
-    if y.size < count:
-        raise ArgumentError(f"{name}: {count} parameters cannot be fitted to {y.size} data: pass more data")
+    given = options["jac"]
+    if callable(given):
 
-    async def run() -> Any:
-        found = await finish(least_squares(residuals if is_async else plain, start, args=args, **options))
-        if not found.success:
-            raise RuntimeError(f"Optimal parameters not found: {found.message}")
-        if y.size == count and not absolute_sigma:
-            # As SciPy: the residuals, all zero, say nothing of the errors of the data.
-            warn("Covariance of the parameters could not be estimated", optimize.OptimizeWarning)
-            return found.x, asarray(np.full((count, count), np.inf))
-        params = Parameters(args)
-        function = vector_function(residuals if is_async else plain, Point(start), params)
-        if found.x.requires_grad:
-            # The scope of a transform keeps the history.
-            jacobian = await jacobian_of(function, found.x, *params.tensors, concurrency=options["concurrency"])
-        else:
-            jacobian = found.jac
-        covariance = np.linalg.inv(np.transpose(jacobian) @ jacobian)
-        if not absolute_sigma:
-            covariance = covariance * (2 * found.cost / (y.size - count))
+        def slopes_of(p: Any, x: Any, y: Any, scale: Any) -> Any:
+            slopes = floating(given(x, *[p[index] for index in range(count)]))
+            return slopes / scale[:, np.newaxis] if scale.ndim == 1 else _divided(slopes, scale)
+
+        options["jac"] = slopes_of
+    function = residuals if is_async else plain
+    found = await finish(least_squares(function, start, args=data, **options))
+    if not found.success:
+        raise RuntimeError(f"Optimal parameters not found: {found.message}")
+    params = Parameters(data)
+    jacobian = found.jac
+    if found.x.requires_grad:
+        # The scope of a transform keeps the history.
+        slopes = vector_function(function, Point(start), params)
+        jacobian = await jacobian_of(slopes, found.x, *params.tensors, concurrency=options["concurrency"])
+    covariance = _covariance(jacobian, found, absolute_sigma, options["method"])
+    if not full_output:
         return found.x, covariance
+    return found.x, covariance, {"nfev": found.nfev, "fvec": found.fun}, found.message, found.status
 
-    return drive(run(), is_async, name)
+
+def _divided(residuals: Any, scale: Any) -> Any:
+    return np.linalg.solve(scale, residuals) if scale.ndim == 2 else residuals / scale
+
+
+def _covariance(jacobian: Any, found: Any, absolute_sigma: bool, method: str) -> Any:
+    rows, count = jacobian.shape
+    values = np.linalg.svd(array_of(jacobian), compute_uv=False)
+    is_singular = (values <= np.finfo(float).eps * max(rows, count) * values[0]).any() or rows < count
+    if (is_singular and method == "lm") or (rows <= count and not absolute_sigma):
+        # As SciPy: where the residuals are all zero they say nothing of the errors of the data.
+        warn("Covariance of the parameters could not be estimated", optimize.OptimizeWarning)
+        return asarray(np.full((count, count), np.inf))
+    if is_singular:
+        inverse = np.linalg.pinv(jacobian, np.finfo(float).eps * max(rows, count))
+        covariance = inverse @ np.transpose(inverse)
+    else:
+        covariance = np.linalg.inv(np.transpose(jacobian) @ jacobian)
+    return covariance if absolute_sigma else covariance * (2 * found.cost / (rows - count))

@@ -37,11 +37,19 @@ from .spectra import decimate as decimate
 from .spectra import detrend as detrend
 from .spectra import hilbert as hilbert
 from .spectra import hilbert2 as hilbert2
+from .spectra import lombscargle as lombscargle
 from .spectra import resample as resample
 from .spectra import resample_poly as resample_poly
 from .spectra import upfirdn as upfirdn
+from .systems import lsim as lsim
+from .waveforms import chirp as chirp
+from .waveforms import gausspulse as gausspulse
+from .waveforms import sawtooth as sawtooth
+from .waveforms import square as square
+from .waveforms import sweep_poly as sweep_poly
 
 __all__ = [
+    "chirp",
     "coherence",
     "convolve",
     "convolve2d",
@@ -55,12 +63,15 @@ __all__ = [
     "filtfilt",
     "freqz",
     "freqz_sos",
+    "gausspulse",
     "hilbert",
     "hilbert2",
     "istft",
     "lfilter",
     "lfilter_zi",
     "lfiltic",
+    "lombscargle",
+    "lsim",
     "medfilt",
     "medfilt2d",
     "oaconvolve",
@@ -69,11 +80,14 @@ __all__ = [
     "resample",
     "resample_poly",
     "savgol_filter",
+    "sawtooth",
     "sosfilt",
     "sosfilt_zi",
     "sosfiltfilt",
     "spectrogram",
+    "square",
     "stft",
+    "sweep_poly",
     "upfirdn",
     "welch",
     "wiener",

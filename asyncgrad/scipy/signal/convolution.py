@@ -177,6 +177,11 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     """
     in1, in2 = _matrices("convolve2d", in1, in2)
     _check_mode("convolve2d", mode)
+    fill = np.asarray(fillvalue)
+    if fill.size != 1 or (fill.dtype.kind == "c" and "c" not in in1.dtype.kind + in2.dtype.kind):
+        raise ValueError(
+            f"scipy.signal.convolve2d takes a fillvalue that is one number of the arrays' kind, not {fillvalue!r}"
+        )
     _check_valid("convolve2d", in1.shape, in2.shape, mode, (0, 1))
     if mode == "valid":
         return convolve(in1, in2, mode, "direct")
@@ -233,7 +238,9 @@ def _convolve_by_fft(name: str, in1: Any, in2: Any, mode: str, axes: Any, in_pie
         return asarray(np.array([], np.result_type(in1.dtype, in2.dtype)))
     # An axis of length 1 is broadcast along, whether it is convolved or not.
     whole = convolve_by_fft_.call(in1, in2, chosen, in_pieces)
-    return _part(whole, in1.shape, in2.shape, mode, chosen)
+    # As SciPy: the middle of every axis, of those that are broadcast along, too.
+    parts = range(whole.ndim) if mode == "same" else chosen
+    return _part(whole, in1.shape, in2.shape, mode, parts)
 
 
 def _check_mode(name: str, mode: Any) -> None:

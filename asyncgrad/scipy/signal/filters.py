@@ -180,6 +180,8 @@ def _sections(sos: Any) -> Any:
     sos = floating(sos)
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ArgumentError(f"a filter by sections takes sos of shape (n, 6), not {sos.shape}")
+    if not (raw(sos)[:, 3] == 1).all():
+        raise ArgumentError("a filter by sections takes sos whose column 3 is ones: divide each section by its own")
     return sos
 
 
@@ -322,8 +324,10 @@ def lfiltic(b: Any, a: Any, y: Any, x: Any = None) -> Tensor:
     b, a = _coefficients("lfiltic", b, a)
     b, a = b / a[0], a / a[0]
     order = max(b.size, a.size) - 1
-    outputs = np.atleast_1d(floating(y))[:order]
-    inputs = outputs[:0] if x is None else np.atleast_1d(floating(x))[:order]
+    # Numbers of other kinds take the dtype of the coefficients.
+    dtype = np.result_type(b.dtype, a.dtype, *(asarray(one).dtype for one in (y, x) if one is not None))
+    outputs = np.atleast_1d(asarray(y)).astype(dtype, copy=False)[:order]
+    inputs = outputs[:0] if x is None else np.atleast_1d(asarray(x)).astype(dtype, copy=False)[:order]
     outputs, inputs = (np.pad(one, (0, order - one.size)) for one in (outputs, inputs))
     b, a = (np.pad(one, (0, order + 1 - one.size)) for one in (b, a))
     # What is still to come of an input by a delay, less what its outputs take away.
@@ -347,10 +351,11 @@ def deconvolve(signal: Any, divisor: Any) -> tuple[Tensor, Tensor]:
 
     Source: scipy.signal.deconvolve.
     """
+    given, by = (np.atleast_1d(floating(one)) for one in (signal, divisor))
+    length = given.size - by.size + 1
+    if length < 1 and given.ndim == by.ndim == 1:
+        return given[:0], given
     numerator, denominator = _coefficients("deconvolve", signal, divisor)
-    length = numerator.size - denominator.size + 1
-    if length < 1:
-        return numerator[:0], numerator
     impulse = np.zeros(length)
     impulse[0] = 1
     quotient = lfilter(numerator, denominator, impulse)
@@ -368,9 +373,11 @@ def freqz(
 ) -> tuple[Tensor, Tensor]:
     """Return frequencies, and the response of a filter to them.
 
+    Both are differentiable by frequencies that are given.
+
     Args:
-        b: the coefficients of the numerator, shape (m,).
-        a: those of the denominator, shape (n,).
+        b: the coefficients of the numerator, shape (m,); or (m, ...), which is broadcast with the frequencies.
+        a: those of the denominator, shape (n,) or (n, ...).
         worN: the number of frequencies, or the frequencies.
         whole: whether they go round the whole circle.
         plot: None alone.
@@ -381,31 +388,55 @@ def freqz(
     """
     if plot is not None:
         raise ArgumentError("scipy.signal.freqz of tensors draws nothing: write no plot=")
-    b, a = _coefficients("freqz", b, a)
+    b, a = (np.atleast_1d(floating(one)) for one in (b, a))
     frequencies = _frequencies(b, a, worN, whole=whole, fs=fs, include_nyquist=include_nyquist)
-    return asarray(frequencies), _response(b, a, frequencies, fs)
+    return asarray(frequencies), _response(b, a, frequencies, float(raw(asarray(fs))))
 
 
-def _frequencies(b: Array, a: Array, worN: Any, **options: Any) -> Any:
-    return signal.freqz(np.ones(1, b.dtype), np.ones(1, a.dtype), raw(worN), **options)[0]
+def _frequencies(b: Any, a: Any, worN: Any, **options: Any) -> Any:
+    """Return frequencies: those that are given, which keep their history, or SciPy's."""
+    is_count = worN is None or (np.ndim(raw(worN)) == 0 and np.asarray(raw(worN)).dtype.kind in "iu")
+    if not is_count:
+        return np.atleast_1d(floating(worN))
+    ones = (np.ones(1, np.result_type(raw(one).dtype, np.float32)) for one in (b, a))
+    options["fs"] = float(raw(asarray(options["fs"])))
+    return signal.freqz(*ones, None if worN is None else int(np.asarray(raw(worN))), **options)[0]
 
 
 def _response(b: Any, a: Any, frequencies: Any, fs: float) -> Any:
-    angles = np.multiply.outer(frequencies.astype(float) * (2 * np.pi / fs), np.arange(max(b.size, a.size)))
-    powers = np.exp(-1j * angles).astype(np.result_type(frequencies.dtype, np.complex64))
+    """Return the quotient of two polynomials, whose coefficients stand along the first axis, at frequencies."""
+    angles = frequencies.astype(float) * (2 * np.pi / fs)
+    dtype = np.result_type(frequencies.dtype, np.complex64)
+    if b.ndim > 1 or a.ndim > 1:
+        delay = np.exp(-1j * angles).astype(dtype)
+        return _by_horner(b, delay) / _by_horner(a, delay)
+    powers = np.exp(-1j * angles[..., np.newaxis] * np.arange(max(b.size, a.size))).astype(dtype)
     return (powers[..., : b.size] @ b) / (powers[..., : a.size] @ a)
+
+
+def _by_horner(coefficients: Any, at: Any) -> Any:
+    result = coefficients[-1] + 0 * at
+    for index in range(coefficients.shape[0] - 2, -1, -1):
+        result = result * at + coefficients[index]
+    return result
 
 
 def freqz_sos(sos: Any, worN: Any = 512, whole: bool = False, fs: float = 2 * np.pi) -> tuple[Tensor, Tensor]:
     """Return frequencies, and the response of a filter by sections to them; see `freqz`.
 
+    Raises:
+        ArgumentError: there is no section, or `sos` has another shape than (n, 6).
+
     Source: scipy.signal.freqz_sos.
     """
-    sos = _sections(sos)
+    sos = floating(sos)
+    sos = _sections(sos[np.newaxis] if sos.ndim == 1 else sos)
+    if not len(sos):
+        raise ArgumentError("scipy.signal.freqz_sos takes at least one section, not sos of shape (0, 6)")
     frequencies: Any = _frequencies(sos, sos, worN, whole=whole, fs=fs)
     response: Any = 1.0
     for section in sos:
-        response = response * _response(section[:3], section[3:], frequencies, fs)
+        response = response * _response(section[:3], section[3:], frequencies, float(raw(asarray(fs))))
     return asarray(frequencies), asarray(response)
 
 
@@ -417,7 +448,7 @@ def savgol_filter(
     window_length: int,
     polyorder: int,
     deriv: int = 0,
-    delta: float = 1.0,
+    delta: Any = 1.0,
     axis: int = -1,
     mode: str = "interp",
     cval: float = 0.0,
@@ -441,7 +472,7 @@ def savgol_filter(
     if mode not in borders:
         raise ValueError(f"scipy.signal.savgol_filter takes mode {', '.join(map(repr, borders))}, not {mode!r}")
     x = floating(x).swapaxes(axis, -1)
-    weights = signal.savgol_coeffs(window_length, polyorder, deriv=deriv, delta=delta)
+    weights = signal.savgol_coeffs(window_length, polyorder, deriv=deriv)
     weights = weights.astype(x.dtype, copy=False).reshape((1,) * (x.ndim - 1) + (-1,))
     half = window_length // 2
     if mode == "interp":
@@ -450,23 +481,26 @@ def savgol_filter(
                 "scipy.signal.savgol_filter with mode='interp' takes a window that is no longer than the signal, not "
                 f"{window_length} and {x.shape[-1]}"
             )
-        result = _with_fitted_ends(x, convolve(x, weights, "valid", "direct"), window_length, polyorder, deriv, delta)
+        result = _with_fitted_ends(x, convolve(x, weights, "valid", "direct"), window_length, polyorder, deriv)
     else:
         # An even number of elements has two middles, and SciPy takes the earlier one.
         widths = [(0, 0)] * (x.ndim - 1) + [(window_length - 1 - half, half)]
         values: Any = {"constant_values": cval} if mode == "constant" else {}
         padded = np.pad(x, widths, **{"mode": borders[mode], **values})
         result = convolve(padded, weights, "valid", "direct")
+    if deriv:
+        # The samples are that far apart.
+        result = result * (floating(delta) ** -float(deriv)).astype(x.dtype, copy=False)
     return result.swapaxes(axis, -1)
 
 
-def _with_fitted_ends(x: Any, inside: Any, window_length: int, polyorder: int, deriv: int, delta: float) -> Any:
+def _with_fitted_ends(x: Any, inside: Any, window_length: int, polyorder: int, deriv: int) -> Any:
     """Return what windows around each element give, with the ends taken from the first and last window."""
     half = window_length // 2
     ends = [
         np.array(
             [
-                signal.savgol_coeffs(window_length, polyorder, deriv=deriv, delta=delta, pos=position, use="dot")
+                signal.savgol_coeffs(window_length, polyorder, deriv=deriv, pos=position, use="dot")
                 for position in positions
             ]
         ).reshape(half, window_length)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.values import raw
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, asarray
 from ..arguments import floating
 from ..ndimage import rank_filter
 from .convolution import correlate
@@ -40,7 +40,11 @@ def medfilt(volume: Any, kernel_size: Any = None) -> Tensor:
 
     Source: scipy.signal.medfilt.
     """
-    signal = np.atleast_1d(floating(volume))
+    signal = np.atleast_1d(asarray(volume))
+    if signal.dtype.char in "?eFDG":
+        raise ValueError(
+            f"scipy.signal.medfilt takes whole numbers, or real ones of 32 bits or more, not {signal.dtype}: convert it"
+        )
     sizes = np.broadcast_to(3 if kernel_size is None else np.asarray(kernel_size), (signal.ndim,))
     window = np.ones(tuple(int(size) for size in sizes))
     return order_filter(signal, window, window.size // 2)
@@ -48,7 +52,7 @@ def medfilt(volume: Any, kernel_size: Any = None) -> Tensor:
 
 def medfilt2d(input: Any, kernel_size: Any = 3) -> Tensor:
     """Return the median of the window around each element of a matrix; see `medfilt`."""
-    image = floating(input)
+    image: Any = asarray(input)
     if image.ndim != 2:
         raise ValueError(f"scipy.signal.medfilt2d takes a matrix, not an array of shape {image.shape}")
     return medfilt(image, kernel_size)

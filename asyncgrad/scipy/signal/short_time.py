@@ -315,7 +315,10 @@ def csd(
     first = floating(x)
     second = first if y is x else floating(y)
     if not first.size or not second.size:
-        return first, first
+        ends = [np.moveaxis(one, axis, -1).shape for one in (first, second)]
+        shape = (*np.broadcast_shapes(*(one[:-1] for one in ends)), min(one[-1] for one in ends))
+        empty = np.moveaxis(np.empty(shape), -1, axis)
+        return asarray(empty), asarray(empty)
     options = (fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis)
     frequencies, _, powers = _powers("csd", first, second, *options)
     return frequencies, _averaged("csd", powers, average)

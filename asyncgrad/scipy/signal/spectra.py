@@ -11,18 +11,18 @@ import numpy as np
 from scipy import signal
 
 from ...core.arrays.axes import axis_index
-from ...core.arrays.values import refuse_complex
+from ...core.arrays.values import raw, refuse_complex
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
 from .convolution import convolve
-from .filters import sosfilt, sosfiltfilt
+from .filters import filtfilt, lfilter, sosfilt, sosfiltfilt
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["decimate", "detrend", "hilbert", "hilbert2", "resample", "resample_poly", "upfirdn"]
+__all__ = ["decimate", "detrend", "hilbert", "hilbert2", "lombscargle", "resample", "resample_poly", "upfirdn"]
 
 
 def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
@@ -88,7 +88,7 @@ def hilbert2(x: Any, N: Any = None, axes: tuple[int, int] = (-2, -1)) -> Tensor:
 
 
 def decimate(
-    x: Any, q: int, n: int | None = None, ftype: str = "iir", axis: int = -1, zero_phase: bool = True
+    x: Any, q: int, n: int | None = None, ftype: Any = "iir", axis: int = -1, zero_phase: bool = True
 ) -> Tensor:
     """Return every q-th sample of a signal, from which higher frequencies are filtered before.
 
@@ -96,7 +96,7 @@ def decimate(
         x: the signal.
         q: the factor by which the rate shrinks.
         n: the order of the filter.
-        ftype: "iir" for Chebyshev's filter, "fir" for a window.
+        ftype: "iir" for Chebyshev's filter, "fir" for a window; or a filter, a `dlti` of SciPy's.
         axis: along which it is filtered.
         zero_phase: whether no phase is shifted.
 
@@ -108,13 +108,30 @@ def decimate(
     if ftype == "iir":
         sos = signal.cheby1(8 if n is None else n, 0.05, 0.8 / q, output="sos").astype(x.real.dtype, copy=False)
         return (sosfiltfilt if zero_phase else sosfilt)(sos, x, axis)[every]
-    if ftype != "fir":
-        raise ArgumentError(f"scipy.signal.decimate has a derivative with ftype 'iir' or 'fir', not {ftype!r}")
-    h = signal.firwin((20 * q if n is None else n) + 1, 1.0 / q, window="hamming").astype(x.real.dtype, copy=False)
+    if isinstance(ftype, signal.dlti):
+        given = ftype.to_tf()
+        if given.den.size > 1:
+            return _filtered(ftype.to_zpk(), given, x, axis, zero_phase)[every]
+        h = given.num / given.den
+    elif ftype == "fir":
+        h = signal.firwin((20 * q if n is None else n) + 1, 1.0 / q, window="hamming")
+    else:
+        raise ArgumentError(f"scipy.signal.decimate takes ftype 'iir', 'fir' or a dlti of SciPy's, not {ftype!r}")
+    if h.dtype.kind == "f":
+        h = h.astype(x.real.dtype, copy=False)
     if zero_phase:
         return resample_poly(x, 1, q, axis, h)
     count = -(-x.shape[axis] // q)
     return upfirdn(h, x, 1, q, axis)[(slice(None),) * axis + (slice(count),)]
+
+
+def _filtered(zpk: Any, tf: Any, x: Any, axis: int, zero_phase: bool) -> Any:
+    """Return a signal filtered by sections, or where the coefficients are complex by a quotient of polynomials."""
+    if np.iscomplex(zpk.poles).any() or np.iscomplex(zpk.gain):
+        # As SciPy, which takes the whole quotient also where poles are pairs of conjugates.
+        return (filtfilt if zero_phase else lfilter)(tf.num, tf.den, x, axis)
+    sos = signal.zpk2sos(zpk.zeros, zpk.poles, zpk.gain).astype(x.real.dtype, copy=False)
+    return (sosfiltfilt if zero_phase else sosfilt)(sos, x, axis)
 
 
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0) -> Tensor:
@@ -222,21 +239,62 @@ def upfirdn(
         up: one more than the number of zeros between samples.
         down: the distance of the samples that are kept.
         axis: along which it is filtered.
-        mode: "constant" alone.
-        cval: 0 alone.
+        mode: what lies beyond the ends: "constant", "symmetric", "reflect", "edge", "wrap", "smooth" (the first and
+            last two samples continued as lines), "line" (one through both ends), "antisymmetric" or "antireflect".
+        cval: the constant.
 
     Source: scipy.signal.upfirdn.
     """
-    if mode != "constant" or cval != 0:
-        raise ArgumentError(f"scipy.signal.upfirdn has a derivative with zeros beyond the ends, not mode={mode!r}")
     h = floating(h)
     if h.ndim != 1 or not h.size:
         raise ValueError(f"scipy.signal.upfirdn takes h of shape (n,), n > 0, not {h.shape}")
     x = floating(x).swapaxes(axis, -1)
+    length = x.shape[-1]
+    before = 0 if mode == "constant" and cval == 0 else -(-h.size // up)
+    x = _extended(x, before, mode, cval)
     spread = np.stack([x, *[np.zeros(x.shape, x.dtype)] * (up - 1)], -1).reshape((*x.shape[:-1], -1))
     spread = spread[..., : spread.shape[-1] - up + 1]
     whole = convolve(spread, h.reshape((1,) * (x.ndim - 1) + (-1,)), "full", "direct")
-    return whole[..., ::down].swapaxes(axis, -1)
+    start = before * up
+    return whole[..., start : start + (length - 1) * up + h.size : down].swapaxes(axis, -1)
+
+
+def _extended(x: Any, count: int, mode: str, cval: float) -> Any:
+    """Return a signal with `count` samples more at both ends of its last axis."""
+    if not count and mode in _EXTENSIONS:
+        return x
+    length, widths = x.shape[-1], [(0, 0)] * (x.ndim - 1) + [(count, count)]
+    if mode == "constant":
+        return np.pad(x, widths, constant_values=cval)
+    if mode == "antireflect":
+        return np.pad(x, widths, mode="reflect", reflect_type="odd")
+    if mode in ("symmetric", "reflect", "edge", "wrap"):
+        named: Any = mode
+        return np.pad(x, widths, mode=named)
+    if mode == "antisymmetric":
+        # Every other copy has the other sign.
+        signs = 1 - 2 * (np.arange(-count, length + count) // length % 2)
+        return np.pad(x, widths, mode="symmetric") * signs.astype(x.real.dtype)
+    if mode not in ("smooth", "line"):
+        raise ValueError(f"the ends of a signal are continued by {', '.join(map(repr, _EXTENSIONS))}, not {mode!r}")
+    first, last = x[..., :1], x[..., -1:]
+    if length == 1:
+        slopes: Any = (0 * first, 0 * last)
+    elif mode == "line":
+        slopes = ((last - first) / (length - 1),) * 2
+    else:
+        slopes = (x[..., 1:2] - first, last - x[..., -2:-1])
+    steps = np.arange(1, count + 1).astype(x.real.dtype)
+    return np.concatenate([first - slopes[0] * steps[::-1], x, last + slopes[1] * steps], -1)
+
+
+#: How a signal goes on beyond its ends.
+_EXTENSIONS = (
+    *("constant", "symmetric", "reflect", "edge", "wrap"),
+    *("smooth", "line", "antisymmetric", "antireflect"),
+)
+#: By name, what is subtracted from a signal, so that zeros lie beyond its ends.
+_LEVELS: dict[str, Any] = {"mean": np.mean, "median": np.median, "minimum": np.min, "maximum": np.max}
 
 
 def resample_poly(
@@ -256,13 +314,15 @@ def resample_poly(
         down: the factor by which it shrinks then.
         axis: along which it is resampled.
         window: the name of the window of the filter, or its coefficients.
-        padtype: "constant", zeros beyond the ends; another one is refused.
-        cval: None or 0.
+        padtype: what lies beyond the ends: as for `upfirdn`, or a level: "mean", "median", "minimum", "maximum".
+        cval: the constant; None for 0.
 
     Source: scipy.signal.resample_poly.
     """
-    if padtype != "constant" or cval:
-        raise ArgumentError(f"scipy.signal.resample_poly has a derivative with padtype='constant', not {padtype!r}")
+    if padtype not in (*_LEVELS, *_EXTENSIONS):
+        raise ValueError(f"padtype must be one of {', '.join((*_LEVELS, *_EXTENSIONS))}, not {padtype!r}")
+    if cval is not None and padtype != "constant":
+        raise ValueError(f"scipy.signal.resample_poly takes cval with padtype='constant' alone, not {padtype!r}")
     if up < 1 or down < 1 or int(up) != up or int(down) != down:
         raise ValueError(f"scipy.signal.resample_poly takes whole up and down of at least 1, not {up} and {down}")
     x = floating(x)
@@ -281,9 +341,89 @@ def resample_poly(
     before = down - half % down
     removed = (half + before) // down
     after = max((length + removed - 1) * down + 1 - (x.shape[axis] - 1) * up - h.size - before, 0)
-    result = upfirdn(np.pad(h * up, (before, after)), x, up, down, axis)
-    return result[(slice(None),) * axis_index(axis, x.ndim) + (slice(removed, removed + length),)]
+    level: Any = _LEVELS[padtype](x, axis=axis, keepdims=True) if padtype in _LEVELS else None
+    mode = padtype if level is None else "constant"
+    h = np.pad(h * up, (before, after))
+    result = upfirdn(h, x if level is None else x - level, up, down, axis, mode, cval or 0.0)
+    result = result[(slice(None),) * axis_index(axis, x.ndim) + (slice(removed, removed + length),)]
+    return result if level is None else result + level
 
 
 def _along(weights: Array, axis: int, ndim: int) -> Any:
     return weights.reshape([-1 if one == axis else 1 for one in range(ndim)])
+
+
+def lombscargle(
+    x: Any,
+    y: Any,
+    freqs: Any,
+    *,
+    precenter: bool = False,
+    normalize: bool | str = False,
+    weights: Any = None,
+    floating_mean: bool = False,
+) -> Tensor:
+    """Return how much of samples at any times is a sine of each frequency, by least squares.
+
+    Args:
+        x: the times, shape (n,).
+        y: the samples, shape (n,).
+        freqs: angular frequencies, shape (m,).
+        precenter: whether the mean of `y` is subtracted before.
+        normalize: False or "power" for a power; True or "normalize" for the share of the sum of squares; "amplitude"
+            for the complex amplitude.
+        weights: of the samples, not negative; None for equal ones.
+        floating_mean: whether a constant is fitted, too.
+
+    Raises:
+        ValueError: shapes do not fit, or a weight is negative.
+
+    Source: scipy.signal.lombscargle; Zechmeister and Kürster, 2009.
+    """
+    x, y, freqs = (floating(one) for one in (x, y, freqs))
+    shares = np.ones(y.shape) if weights is None else floating(weights)
+    if x.ndim != 1 or not x.size or not x.shape == y.shape == shares.shape or freqs.ndim != 1 or not freqs.size:
+        raise ValueError(
+            "scipy.signal.lombscargle takes x, y and weights of one shape (n,) and freqs of shape (m,), not "
+            f"{x.shape}, {y.shape}, {shares.shape} and {freqs.shape}"
+        )
+    if (raw(shares) < 0).any() or not raw(shares).sum() > 0:
+        raise ValueError("scipy.signal.lombscargle takes weights that are not negative, and not all 0")
+    kinds: dict[Any, str] = {False: "power", True: "normalize"}
+    kind = kinds.get(normalize, normalize)
+    if kind not in ("power", "normalize", "amplitude"):
+        raise ValueError(
+            f"scipy.signal.lombscargle takes normalize 'power', 'normalize' or 'amplitude', not {normalize!r}"
+        )
+    shares = shares / np.sum(shares)
+    y = y - np.mean(y) if precenter else y
+    in_phase, out_of_phase, turned = _fitted_sines(x, y, shares, freqs, floating_mean)
+    if kind == "amplitude":
+        return (in_phase[0] + 1j * out_of_phase[0]) * np.exp(1j * turned)
+    power = 2 * (in_phase[0] * in_phase[1] + out_of_phase[0] * out_of_phase[1])
+    if kind == "power":
+        return power * (x.size / 4)
+    mean = np.sum(shares * y) if floating_mean else 0.0
+    return power / (2 * (np.sum(shares * y * y) - mean * mean))
+
+
+def _fitted_sines(x: Any, y: Any, shares: Any, freqs: Any, floating_mean: bool) -> tuple[Any, Any, Any]:
+    """Return for the cosine and the sine of each frequency the coefficient and the product with samples; the phase."""
+    angles = freqs[:, np.newaxis] * x
+    mean = np.sum(shares * y)
+
+    def product(one: Any, other: Any) -> Any:
+        found = np.sum(shares * one * other, -1)
+        return found - np.sum(shares * one, -1) * np.sum(shares * other, -1) if floating_mean else found
+
+    cosine, sine = np.cos(angles), np.sin(angles)
+    # Turned by an angle at which their product is 0.
+    turned = np.arctan2(2 * product(cosine, sine), product(cosine, cosine) - product(sine, sine)) / 2
+    shifted = angles - turned[:, np.newaxis]
+    found = []
+    for wave in (np.cos(shifted), np.sin(shifted)):
+        with_samples = np.sum(shares * y * wave, -1)
+        if floating_mean:
+            with_samples = with_samples - mean * np.sum(shares * wave, -1)
+        found.append((with_samples / np.maximum(product(wave, wave), np.finfo(float).epsneg), with_samples))
+    return found[0], found[1], turned

@@ -1,0 +1,115 @@
+"""A plugin of pytest that runs a library's own tests with asyncgrad beside: see `tests/programs/test_upstream.py`.
+
+What the tests say themselves is of no interest, only the differences that are noted; they are written as JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import time
+import types
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .beside import Beside, ModuleBeside, Notes, class_beside, function_beside
+
+#: By module of a library, that of asyncgrad which has its functions.
+COUNTERPARTS = {
+    f"scipy.{name}": f"asyncgrad.scipy.{name}"
+    for name in (
+        *("fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "special", "stats"),
+        *("spatial", "spatial.distance"),
+    )
+}
+
+#: Of values, relative: what searches for a solution ends near it.
+_TOLERANCES = {"scipy.optimize": 1e-4, "scipy.integrate.solve_ivp": 1e-3, "scipy.integrate.odeint": 1e-3}
+
+_NOTES = Notes(tolerances=_TOLERANCES)
+#: By identity of a function of a library: it, and what stands in for it.
+_STAND_INS: dict[int, tuple[Any, Any]] = {}
+_MODULES: dict[str, types.ModuleType] = {}
+
+
+def _fill() -> None:
+    modules = os.environ.get("ASYNCGRAD_UPSTREAM_MODULES", " ".join(COUNTERPARTS)).split()
+    for name in modules:
+        library, ours = importlib.import_module(name), importlib.import_module(COUNTERPARTS[name])
+        for one in getattr(library, "__all__", dir(library)):
+            original, counterpart = getattr(library, one, None), getattr(ours, one, None) if one in dir(ours) else None
+            if not callable(original) or counterpart is None or counterpart is original or id(original) in _STAND_INS:
+                continue
+            if inspect.isclass(original):
+                if issubclass(original, (Exception, tuple)):
+                    continue
+                made = class_beside(_NOTES, f"{name}.{one}", original, counterpart)
+            else:
+                made = function_beside(_NOTES, f"{name}.{one}", original, counterpart)
+            _STAND_INS[id(original)] = (original, made)
+    if "numpy" in modules:
+        for one in np.__all__:
+            original = getattr(np, one)
+            if isinstance(original, np.ufunc):
+                _STAND_INS[id(original)] = (original, Beside(_NOTES, f"numpy.{one}", original, original))
+            elif isinstance(original, (types.FunctionType, types.BuiltinFunctionType)):
+                _STAND_INS[id(original)] = (original, function_beside(_NOTES, f"numpy.{one}", original, original))
+
+
+def _replaced(value: Any) -> Any:
+    """Return what stands in for a function, a class or a module of a library; others as they are."""
+    if isinstance(value, types.ModuleType):
+        name = value.__name__
+        if name in ("scipy", *COUNTERPARTS) or (name == "numpy" and COUNTERPARTS.get("numpy")):
+            return _MODULES.setdefault(name, ModuleBeside(value, _replaced))
+        return value
+    original, made = _STAND_INS.get(id(value), (None, value))
+    return made if original is value else value
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the limits from the environment, and make what stands in."""
+    _NOTES.most = int(os.environ.get("ASYNCGRAD_UPSTREAM_MOST", "1000"))
+    _NOTES.slowest = float(os.environ.get("ASYNCGRAD_UPSTREAM_SLOWEST", "1"))
+    _NOTES.largest = float(os.environ.get("ASYNCGRAD_UPSTREAM_LARGEST", "inf"))
+    _NOTES.deadline = time.monotonic() + float(os.environ.get("ASYNCGRAD_UPSTREAM_SECONDS", "inf"))
+    _fill()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a share of the tests, always the same, and have their modules call what stands in."""
+    share = float(os.environ.get("ASYNCGRAD_UPSTREAM_SHARE", "1"))
+    numbers = {id(one): zlib.crc32(one.nodeid.encode()) for one in items}
+    # Where time runs out, some of every file have been run.
+    items[:] = sorted([one for one in items if numbers[id(one)] < share * 2**32], key=lambda one: numbers[id(one)])
+    for module in {one.getparent(pytest.Module).obj for one in items if one.getparent(pytest.Module) is not None}:  # type: ignore[union-attr]
+        for name, value in list(vars(module).items()):
+            made = _replaced(value)
+            if made is not value:
+                setattr(module, name, made)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> None:
+    """Replace functions that are parameters of a test."""
+    _NOTES.test = pyfuncitem.nodeid
+    if time.monotonic() > _NOTES.deadline:
+        pytest.skip("there is no time left")
+    for name, value in pyfuncitem.funcargs.items():
+        pyfuncitem.funcargs[name] = _replaced(value)
+
+
+def pytest_sessionfinish() -> None:
+    """Write what differs."""
+    found = {
+        f"{name} | {kind}": {"count": count, "examples": _NOTES.examples[name, kind]}
+        for (name, kind), count in sorted(_NOTES.counts.items())
+    }
+    report = {"calls": dict(_NOTES.calls), "differences": found}
+    Path(os.environ["ASYNCGRAD_UPSTREAM_REPORT"]).write_text(json.dumps(report, indent=1))

@@ -128,6 +128,11 @@ class TorchGraph:
                 torch.autograd.graph.increment_version(self.outputs[at])
 
 
+def _release(ctx: Any) -> None:
+    """Let go of what PyTorch has recorded, which goes with the saved tensors."""
+    ctx.graph = None
+
+
 @final
 class Forward(Function):
     """A call of a function of PyTorch: takes tensors, and returns the arrays of its outputs."""
@@ -150,6 +155,7 @@ class Forward(Function):
                     f"{call.name} has written into {call.name_of(at)} in place, and would have changed the tensor of "
                     "asyncgrad that was passed: write into a copy, x = x.clone()"
                 )
+        ctx.graph = None
         if not records:
             return _arrays(call.name, outputs, inputs)
         return _record(ctx, TorchGraph(call.name, inputs, outputs, call.params, call.writer), tensors)
@@ -158,6 +164,8 @@ class Forward(Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """Differentiate what PyTorch has recorded."""
         return (None, *_differentiate(ctx, grads))
+
+    _release = staticmethod(_release)
 
 
 @final
@@ -194,12 +202,14 @@ class Derivative(Function):
         """Differentiate what PyTorch has recorded."""
         return (None, None, None, *_differentiate(ctx, grads))
 
+    _release = staticmethod(_release)
+
 
 def watch_outputs(tensors: Sequence[Any]) -> None:
     """Have the graph of a node look at its outputs for writes, once the node has made tensors of them."""
     for tensor in tensors:
         node: Any = tensor.grad_fn if isinstance(tensor, Tensor) else None
-        if node is not None and (graph := node.ctx._kept) is not None:
+        if node is not None and (graph := getattr(node.ctx, "graph", None)) is not None:
             graph.watched[tensor._output_nr] = output_alias(tensor), version_of(tensor)
 
 
@@ -210,7 +220,7 @@ def _record(ctx: Any, graph: TorchGraph, tensors: Sequence[Tensor]) -> tuple[Any
     # What PyTorch has saved of them is in their memory; and a rule that is differentiated is one of these.
     ctx.save_for_backward(*tensors)
     graph.watched = [None] * len(arrays)
-    ctx._kept = graph
+    ctx.graph = graph
     if graph.params:
         ctx.set_records(True)
     ctx.mark_non_differentiable(
@@ -245,7 +255,7 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> Sequence[Any]:
     # Raises if they were written into, or released.
     tensors = ctx.saved_tensors
     node: Any = CURRENT_NODE.get()
-    graph: TorchGraph | None = ctx._kept
+    graph: TorchGraph | None = ctx.graph
     if graph is None:
         raise released_error(node)
     task: Any = CURRENT_GRAPH_TASK.get()
@@ -271,7 +281,7 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> Sequence[Any]:
     retain = task is None or task.keep_graph
     found, of_params = graph.gradients(arrays, wanted, params, create_graph=False, retain=retain)
     if not retain:
-        ctx._kept = None
+        _release(ctx)
     taken = {memory_of(one) for one in (*graph.inputs, *(one for one in arrays if one is not None))}
     is_kept = retain or graph.is_shared
     if graph.writer is not None and params:

@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -42,10 +42,11 @@ from .tree.structure import TreeStructure, flatten, paths, unflatten
 
 if TYPE_CHECKING:
     from .arrays.array_like import TensorLike
+    from .arrays.value_type import ValueType
     from .tree.structure import Tree
 
 
-__all__ = ["backward", "capture", "grad"]
+__all__ = ["BackwardOptions", "GradOptions", "Root", "ValueRoot", "backward", "capture", "grad"]
 
 Root = TensorBase | GradientEdge
 P = ParamSpec("P")
@@ -58,9 +59,64 @@ _CYCLE_WARNING = (
 )
 
 
+class ValueRoot(Protocol):
+    """Abstract: a root that is no array, of which its type says what its gradients are."""
+
+    @property
+    def type(self) -> ValueType:
+        """What its gradients are."""
+
+    @property
+    def value(self) -> object:
+        """The object."""
+
+
+class BackwardOptions(TypedDict, total=False):
+    """The options of `backward`, for type checkers."""
+
+    retain_graph: bool | Literal["until_success"] | None
+    create_graph: bool
+    inputs: Tree
+
+
+class GradOptions(TypedDict, total=False):
+    """The options of `grad`, for type checkers."""
+
+    retain_graph: bool | Literal["until_success"] | None
+    create_graph: bool
+    allow_unused: bool | None
+    materialize_grads: bool
+    is_grads_batched: bool
+    concurrency: int | None
+
+
+@overload
 async def backward(
-    tensors: Root | Sequence[Root],
+    tensors: ValueRoot | GradientEdge,
+    grad_tensors: object = None,
+    **options: Unpack[BackwardOptions],
+) -> None: ...
+
+
+@overload
+async def backward(
+    tensors: Sequence[Root],
+    grad_tensors: TensorLike | Sequence[object] | None = None,
+    **options: Unpack[BackwardOptions],
+) -> None: ...
+
+
+@overload
+async def backward(
+    tensors: TensorBase,
     grad_tensors: TensorLike | Sequence[TensorLike | None] | None = None,
+    **options: Unpack[BackwardOptions],
+) -> None: ...
+
+
+async def backward(
+    tensors: ValueRoot | Root | Sequence[Root],
+    grad_tensors: object = None,
     *,
     retain_graph: bool | Literal["until_success"] | None = None,
     create_graph: bool = False,
@@ -161,11 +217,38 @@ def _refuse_functions(grad: Callable[P, Coroutine[object, None, T]]) -> Callable
     return checked
 
 
-@_refuse_functions
+@overload
 async def grad(
-    outputs: Root | Sequence[Root],
+    outputs: ValueRoot | GradientEdge,
+    inputs: Tree,
+    grad_outputs: object = None,
+    **options: Unpack[GradOptions],
+) -> Any: ...
+
+
+@overload
+async def grad(
+    outputs: Sequence[Root],
+    inputs: Tree,
+    grad_outputs: TensorLike | Sequence[object] | None = None,
+    **options: Unpack[GradOptions],
+) -> Any: ...
+
+
+@overload
+async def grad(
+    outputs: TensorBase,
     inputs: Tree,
     grad_outputs: TensorLike | Sequence[TensorLike | None] | None = None,
+    **options: Unpack[GradOptions],
+) -> Any: ...
+
+
+@_refuse_functions
+async def grad(
+    outputs: ValueRoot | Root | Sequence[Root],
+    inputs: Tree,
+    grad_outputs: object = None,
     *,
     retain_graph: bool | Literal["until_success"] | None = None,
     create_graph: bool = False,

@@ -327,9 +327,9 @@ async def capture(
     The same as `grad`, for tensors that are known to be tensors.
     """
     root = outputs[0]
-    data = root._data
+    data: Any = None if root._value_metadata is not None else root._data
     # One real number.
-    if len(outputs) == 1 and grad_outputs[0] is None and not data.shape and data.dtype.kind == "f":
+    if len(outputs) == 1 and grad_outputs[0] is None and data is not None and not data.shape and data.dtype.kind == "f":
         ones = values.ones_like(data, ())
         node = root._grad_fn
         edge = gradient_edge(root) if node is None or root._view is not None else Edge(node, root._output_nr)
@@ -410,7 +410,18 @@ async def _capture_rows(
     create_graph: bool,
     concurrency: int | None,
 ) -> tuple[tuple[int], list[Any]]:
-    """Run one backward for each row of the batches `given`; return the batch's shape and the captured gradients."""
+    """Run one backward for each row of the batches `given`; return the batch's shape and the captured gradients.
+
+    Raises:
+        GraphError: an input is no array, so that there is no array of its gradients.
+    """
+    for index, tensor in enumerate(wanted):
+        metadata = _metadata_of(tensor)
+        if isinstance(metadata, ValueMetadata):
+            raise GraphError(
+                f"{_input_name(index, structure)} is a value of type {metadata.type.name}, and is_grads_batched=True "
+                "takes tensors alone: call ag.grad once for each row, with retain_graph=True"
+            )
     size, captured = await execute_batched(
         roots,
         given,
@@ -571,6 +582,13 @@ def _input_name(index: int, structure: TreeStructure | None) -> str:
     """Return the name of an input in errors."""
     path = "" if structure is None else f", {next(islice(paths(structure, 'inputs'), index, None))}"
     return f"input {index}{path}"
+
+
+def _metadata_of(root: Root) -> object:
+    """Return what the gradient of a value must look like; for a tensor None, or an InputMetadata."""
+    if isinstance(root, GradientEdge):
+        return root.node.input_metadata[root.output_nr]
+    return root._value_metadata
 
 
 def _label(root: Root) -> str:

@@ -100,7 +100,7 @@ class TorchGraph:
         if not pairs or not (chosen or params):
             return found, [None] * len(params)
         try:
-            with torch.enable_grad():
+            with _recording(True):
                 results = torch.autograd.grad(
                     [output for output, _ in pairs],
                     [*(self.inputs[at] for at in chosen), *params],
@@ -128,6 +128,28 @@ class TorchGraph:
                 torch.autograd.graph.increment_version(self.outputs[at])
 
 
+@final
+class _recording:
+    """Has PyTorch record what is done inside, or not; a context manager."""
+
+    __slots__ = ("_before", "_records")
+
+    def __init__(self, records: bool) -> None:
+        self._records = records
+
+    def __enter__(self) -> None:
+        self._before = torch.is_grad_enabled()
+        self._set(self._records)
+
+    def __exit__(self, *error: object) -> None:
+        self._set(self._before)
+
+    def _set(self, records: bool) -> None:
+        # To set it takes longer than to ask.
+        if torch.is_grad_enabled() is not records:
+            torch.set_grad_enabled(records)
+
+
 def _release(ctx: Any) -> None:
     """Let go of what PyTorch has recorded, which goes with the saved tensors."""
     ctx.graph = None
@@ -146,7 +168,7 @@ class Forward(Function):
         for at, (tensor, need) in enumerate(zip(tensors, needs, strict=True)):
             name = partial(call.name_of, at)
             inputs.append(torch_tensor(array_of(tensor, name), name, need))
-        with torch.set_grad_enabled(records):
+        with _recording(records):
             outputs = call.run(inputs, records)
         for at, (tensor, one) in enumerate(zip(tensors, inputs, strict=True)):
             if one._version:

@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -42,10 +42,11 @@ from .tree.structure import TreeStructure, flatten, paths, unflatten
 
 if TYPE_CHECKING:
     from .arrays.array_like import TensorLike
+    from .arrays.value_type import ValueType
     from .tree.structure import Tree
 
 
-__all__ = ["backward", "capture", "grad"]
+__all__ = ["BackwardOptions", "GradOptions", "Root", "ValueRoot", "backward", "capture", "grad"]
 
 Root = TensorBase | GradientEdge
 P = ParamSpec("P")
@@ -58,9 +59,64 @@ _CYCLE_WARNING = (
 )
 
 
+class ValueRoot(Protocol):
+    """Abstract: a root that is no array, of which its type says what its gradients are."""
+
+    @property
+    def type(self) -> ValueType:
+        """What its gradients are."""
+
+    @property
+    def value(self) -> object:
+        """The object."""
+
+
+class BackwardOptions(TypedDict, total=False):
+    """The options of `backward`, for type checkers."""
+
+    retain_graph: bool | Literal["until_success"] | None
+    create_graph: bool
+    inputs: Tree
+
+
+class GradOptions(TypedDict, total=False):
+    """The options of `grad`, for type checkers."""
+
+    retain_graph: bool | Literal["until_success"] | None
+    create_graph: bool
+    allow_unused: bool | None
+    materialize_grads: bool
+    is_grads_batched: bool
+    concurrency: int | None
+
+
+@overload
 async def backward(
-    tensors: Root | Sequence[Root],
+    tensors: ValueRoot | GradientEdge,
+    grad_tensors: object = None,
+    **options: Unpack[BackwardOptions],
+) -> None: ...
+
+
+@overload
+async def backward(
+    tensors: Sequence[Root],
+    grad_tensors: TensorLike | Sequence[object] | None = None,
+    **options: Unpack[BackwardOptions],
+) -> None: ...
+
+
+@overload
+async def backward(
+    tensors: TensorBase,
     grad_tensors: TensorLike | Sequence[TensorLike | None] | None = None,
+    **options: Unpack[BackwardOptions],
+) -> None: ...
+
+
+async def backward(
+    tensors: ValueRoot | Root | Sequence[Root],
+    grad_tensors: object = None,
     *,
     retain_graph: bool | Literal["until_success"] | None = None,
     create_graph: bool = False,
@@ -161,11 +217,38 @@ def _refuse_functions(grad: Callable[P, Coroutine[object, None, T]]) -> Callable
     return checked
 
 
-@_refuse_functions
+@overload
 async def grad(
-    outputs: Root | Sequence[Root],
+    outputs: ValueRoot | GradientEdge,
+    inputs: Tree,
+    grad_outputs: object = None,
+    **options: Unpack[GradOptions],
+) -> Any: ...
+
+
+@overload
+async def grad(
+    outputs: Sequence[Root],
+    inputs: Tree,
+    grad_outputs: TensorLike | Sequence[object] | None = None,
+    **options: Unpack[GradOptions],
+) -> Any: ...
+
+
+@overload
+async def grad(
+    outputs: TensorBase,
     inputs: Tree,
     grad_outputs: TensorLike | Sequence[TensorLike | None] | None = None,
+    **options: Unpack[GradOptions],
+) -> Any: ...
+
+
+@_refuse_functions
+async def grad(
+    outputs: ValueRoot | Root | Sequence[Root],
+    inputs: Tree,
+    grad_outputs: object = None,
     *,
     retain_graph: bool | Literal["until_success"] | None = None,
     create_graph: bool = False,
@@ -244,9 +327,9 @@ async def capture(
     The same as `grad`, for tensors that are known to be tensors.
     """
     root = outputs[0]
-    data = root._data
+    data: Any = None if root._value_metadata is not None else root._data
     # One real number.
-    if len(outputs) == 1 and grad_outputs[0] is None and not data.shape and data.dtype.kind == "f":
+    if len(outputs) == 1 and grad_outputs[0] is None and data is not None and not data.shape and data.dtype.kind == "f":
         ones = values.ones_like(data, ())
         node = root._grad_fn
         edge = gradient_edge(root) if node is None or root._view is not None else Edge(node, root._output_nr)
@@ -327,7 +410,18 @@ async def _capture_rows(
     create_graph: bool,
     concurrency: int | None,
 ) -> tuple[tuple[int], list[Any]]:
-    """Run one backward for each row of the batches `given`; return the batch's shape and the captured gradients."""
+    """Run one backward for each row of the batches `given`; return the batch's shape and the captured gradients.
+
+    Raises:
+        GraphError: an input is no array, so that there is no array of its gradients.
+    """
+    for index, tensor in enumerate(wanted):
+        metadata = _metadata_of(tensor)
+        if isinstance(metadata, ValueMetadata):
+            raise GraphError(
+                f"{_input_name(index, structure)} is a value of type {metadata.type.name}, and is_grads_batched=True "
+                "takes tensors alone: call ag.grad once for each row, with retain_graph=True"
+            )
     size, captured = await execute_batched(
         roots,
         given,
@@ -488,6 +582,13 @@ def _input_name(index: int, structure: TreeStructure | None) -> str:
     """Return the name of an input in errors."""
     path = "" if structure is None else f", {next(islice(paths(structure, 'inputs'), index, None))}"
     return f"input {index}{path}"
+
+
+def _metadata_of(root: Root) -> object:
+    """Return what the gradient of a value must look like; for a tensor None, or an InputMetadata."""
+    if isinstance(root, GradientEdge):
+        return root.node.input_metadata[root.output_nr]
+    return root._value_metadata
 
 
 def _label(root: Root) -> str:

@@ -146,7 +146,7 @@ def _check_batch(index: int, root: Any, batch: Any) -> None:
     if root._value_metadata is not None:
         raise GraphError(
             f"output {index} is a value of type {root._value_metadata.type.name}, and is_grads_batched=True takes "
-            "tensors alone: call ag.grad once for each row"
+            "tensors alone: call ag.grad once for each row, with retain_graph=True"
         )
     wanted = f"pass an array of shape (rows{''.join(f', {length}' for length in root._data.shape)})"
     if batch is None:

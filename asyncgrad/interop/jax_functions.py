@@ -250,7 +250,7 @@ class Apply(Function):
         arrays = [_as_input(one, name, flat.is_compiled) for one, name in zip(inputs, names, strict=True)]
         needs = ctx.needs_input_grad[3:]
         positions = tuple(at for at, need in enumerate(needs) if need and is_recorded)
-        pullback = None
+        ctx.recorded = pullback = None
         if positions:
             outputs, pullback = flat.vjp(arrays, positions)
         else:
@@ -261,7 +261,8 @@ class Apply(Function):
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(*(one for one in inputs if isinstance(one, Tensor)))
             shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in outputs]
-            ctx._kept = flat, pullback, positions, shapes, [None if isinstance(one, Tensor) else one for one in inputs]
+            others = [None if isinstance(one, Tensor) else one for one in inputs]
+            ctx.recorded = flat, pullback, positions, shapes, others
         return results
 
     @staticmethod
@@ -270,9 +271,9 @@ class Apply(Function):
         # Raises if they were written into, or released.
         tensors = iter(ctx.saved_tensors)
         node: Any = CURRENT_NODE.get()
-        if ctx._kept is None:
+        if ctx.recorded is None:
             raise released_error(node)
-        flat, pullback, positions, shapes, others = ctx._kept
+        flat, pullback, positions, shapes, others = ctx.recorded
         inputs = [next(tensors) if one is None else one for one in others]
         edges = {at: edge for edge, at in enumerate(at for at, one in enumerate(others) if one is None)}
         found: list[Any] = [None] * len(inputs)
@@ -294,10 +295,15 @@ class Apply(Function):
             results = [_gradient(by_position[at], grads) for at in wanted]
             task: Any = CURRENT_GRAPH_TASK.get()
             if task is not None and not task.keep_graph:
-                ctx._kept = None
+                Apply._release(ctx)
         for at, result in zip(wanted, results, strict=True):
             found[at] = result
         return None, None, None, *found
+
+    @staticmethod
+    def _release(ctx: Any) -> None:
+        """Let go of what JAX has recorded, which goes with the saved tensors."""
+        ctx.recorded = None
 
 
 def _as_input(value: Any, name: str, is_compiled: bool) -> Any:

@@ -100,7 +100,7 @@ class TorchGraph:
         if not pairs or not (chosen or params):
             return found, [None] * len(params)
         try:
-            with torch.enable_grad():
+            with _recording(True):
                 results = torch.autograd.grad(
                     [output for output, _ in pairs],
                     [*(self.inputs[at] for at in chosen), *params],
@@ -129,6 +129,33 @@ class TorchGraph:
 
 
 @final
+class _recording:
+    """Has PyTorch record what is done inside, or not; a context manager."""
+
+    __slots__ = ("_before", "_records")
+
+    def __init__(self, records: bool) -> None:
+        self._records = records
+
+    def __enter__(self) -> None:
+        self._before = torch.is_grad_enabled()
+        self._set(self._records)
+
+    def __exit__(self, *error: object) -> None:
+        self._set(self._before)
+
+    def _set(self, records: bool) -> None:
+        # To set it takes longer than to ask.
+        if torch.is_grad_enabled() is not records:
+            torch.set_grad_enabled(records)
+
+
+def _release(ctx: Any) -> None:
+    """Let go of what PyTorch has recorded, which goes with the saved tensors."""
+    ctx.graph = None
+
+
+@final
 class Forward(Function):
     """A call of a function of PyTorch: takes tensors, and returns the arrays of its outputs."""
 
@@ -141,7 +168,7 @@ class Forward(Function):
         for at, (tensor, need) in enumerate(zip(tensors, needs, strict=True)):
             name = partial(call.name_of, at)
             inputs.append(torch_tensor(array_of(tensor, name), name, need))
-        with torch.set_grad_enabled(records):
+        with _recording(records):
             outputs = call.run(inputs, records)
         for at, (tensor, one) in enumerate(zip(tensors, inputs, strict=True)):
             if one._version:
@@ -150,6 +177,7 @@ class Forward(Function):
                     f"{call.name} has written into {call.name_of(at)} in place, and would have changed the tensor of "
                     "asyncgrad that was passed: write into a copy, x = x.clone()"
                 )
+        ctx.graph = None
         if not records:
             return _arrays(call.name, outputs, inputs)
         return _record(ctx, TorchGraph(call.name, inputs, outputs, call.params, call.writer), tensors)
@@ -158,6 +186,8 @@ class Forward(Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """Differentiate what PyTorch has recorded."""
         return (None, *_differentiate(ctx, grads))
+
+    _release = staticmethod(_release)
 
 
 @final
@@ -194,12 +224,14 @@ class Derivative(Function):
         """Differentiate what PyTorch has recorded."""
         return (None, None, None, *_differentiate(ctx, grads))
 
+    _release = staticmethod(_release)
+
 
 def watch_outputs(tensors: Sequence[Any]) -> None:
     """Have the graph of a node look at its outputs for writes, once the node has made tensors of them."""
     for tensor in tensors:
         node: Any = tensor.grad_fn if isinstance(tensor, Tensor) else None
-        if node is not None and (graph := node.ctx._kept) is not None:
+        if node is not None and (graph := getattr(node.ctx, "graph", None)) is not None:
             graph.watched[tensor._output_nr] = output_alias(tensor), version_of(tensor)
 
 
@@ -210,7 +242,7 @@ def _record(ctx: Any, graph: TorchGraph, tensors: Sequence[Tensor]) -> tuple[Any
     # What PyTorch has saved of them is in their memory; and a rule that is differentiated is one of these.
     ctx.save_for_backward(*tensors)
     graph.watched = [None] * len(arrays)
-    ctx._kept = graph
+    ctx.graph = graph
     if graph.params:
         ctx.set_records(True)
     ctx.mark_non_differentiable(
@@ -245,7 +277,7 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> Sequence[Any]:
     # Raises if they were written into, or released.
     tensors = ctx.saved_tensors
     node: Any = CURRENT_NODE.get()
-    graph: TorchGraph | None = ctx._kept
+    graph: TorchGraph | None = ctx.graph
     if graph is None:
         raise released_error(node)
     task: Any = CURRENT_GRAPH_TASK.get()
@@ -271,7 +303,7 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> Sequence[Any]:
     retain = task is None or task.keep_graph
     found, of_params = graph.gradients(arrays, wanted, params, create_graph=False, retain=retain)
     if not retain:
-        ctx._kept = None
+        _release(ctx)
     taken = {memory_of(one) for one in (*graph.inputs, *(one for one in arrays if one is not None))}
     is_kept = retain or graph.is_shared
     if graph.writer is not None and params:

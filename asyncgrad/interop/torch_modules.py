@@ -475,10 +475,7 @@ class _FunctionCall:
             with replicas.one(modes) as module:
                 if module is not replicas.module:
                     tensors |= own
-                if tensors:
-                    result = torch.func.functional_call(module, tensors, args, kwargs, tie_weights=False)
-                else:
-                    result = module(*args, **kwargs)
+                result = _call_with(module, tensors, args, kwargs)
             held.values = {path: tensors[path] for path in held.values}
             with replicas.writing:
                 held.commit()
@@ -538,6 +535,38 @@ class _FunctionCall:
                 f"asyncgrad.interop: {self.name} writes into a tensor that it was given: let it write into a copy, "
                 "x = x.clone()"
             )
+
+
+def _call_with(module: Any, tensors: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a module with tensors in the places of its own, by path; `tensors` has those that it has left there."""
+    places = [_place_of(module, path) for path in tensors]
+    if None in places:
+        return torch.func.functional_call(module, tensors, args, kwargs, tie_weights=False)
+    # What PyTorch's function does, which takes a tenth of a millisecond for six tensors after a multiplication of large
+    # matrices; and a module in two places gets back what it had.
+    own = [table[name] for table, name in places]
+    try:
+        for (table, name), tensor in zip(places, tensors.values(), strict=True):
+            table[name] = tensor
+        return module(*args, **kwargs)
+    finally:
+        left = [table.get(name) for table, name in places]
+        for (table, name), tensor in zip(places, own, strict=True):
+            table[name] = tensor
+        tensors.update(zip(tensors, left, strict=True))
+
+
+def _place_of(module: Any, path: str) -> Any:
+    """Return the dict that a module has a tensor in, and its name there; None where it is none of Python's."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        module = module._modules.get(parent)
+        if module is None:
+            return None
+    for table in (module._parameters, module._buffers):
+        if table.__class__ is dict and name in table:
+            return table, name
+    return None
 
 
 def _name_of(target: Any) -> str:

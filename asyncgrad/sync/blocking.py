@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from .. import functional as _functional
 from ..core.backward import backward as _backward
@@ -20,6 +20,13 @@ from ..core.tensor import Tensor
 from ..transforms.gradient_check import gradcheck as _gradcheck
 from ..transforms.gradient_check import gradgradcheck as _gradgradcheck
 from .driving import bind, choose_driver, make_blocking, run_blocking, run_on_own_loop
+
+if TYPE_CHECKING:
+    from ..core.arrays.array_like import TensorLike
+    from ..core.arrays.tensor_base import TensorBase
+    from ..core.backward import BackwardOptions, GradOptions, Root, ValueRoot
+    from ..core.graph.node import GradientEdge
+    from ..core.tree.structure import Tree
 
 __all__ = [
     "backward",
@@ -72,7 +79,34 @@ def _blocking_form_of(
     return decorate
 
 
-@_blocking_form_of(_backward)
+def _untyped(awaitable: Callable[..., Coroutine[object, None, T]]) -> Callable[..., Coroutine[object, None, T]]:
+    """Return a function with overloads for the decorator, which would give its blocking form the first of them."""
+    return awaitable
+
+
+@overload
+def backward(
+    tensors: ValueRoot | GradientEdge, grad_tensors: object = None, **options: Unpack[BackwardOptions]
+) -> None: ...
+
+
+@overload
+def backward(
+    tensors: Sequence[Root],
+    grad_tensors: TensorLike | Sequence[object] | None = None,
+    **options: Unpack[BackwardOptions],
+) -> None: ...
+
+
+@overload
+def backward(
+    tensors: TensorBase,
+    grad_tensors: TensorLike | Sequence[TensorLike | None] | None = None,
+    **options: Unpack[BackwardOptions],
+) -> None: ...
+
+
+@_blocking_form_of(_untyped(_backward))
 def backward() -> None:
     """Add the gradients of `tensors` to the leaves' `.grad`; the blocking form of `ag.backward`.
 
@@ -88,7 +122,31 @@ def backward() -> None:
     """
 
 
-@_blocking_form_of(_grad)
+@overload
+def grad(
+    outputs: ValueRoot | GradientEdge, inputs: Tree, grad_outputs: object = None, **options: Unpack[GradOptions]
+) -> Any: ...
+
+
+@overload
+def grad(
+    outputs: Sequence[Root],
+    inputs: Tree,
+    grad_outputs: TensorLike | Sequence[object] | None = None,
+    **options: Unpack[GradOptions],
+) -> Any: ...
+
+
+@overload
+def grad(
+    outputs: TensorBase,
+    inputs: Tree,
+    grad_outputs: TensorLike | Sequence[TensorLike | None] | None = None,
+    **options: Unpack[GradOptions],
+) -> Any: ...
+
+
+@_blocking_form_of(_untyped(_grad))
 def grad() -> None:
     """Return the gradients of `outputs` with respect to `inputs`; the blocking form of `ag.grad`.
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.arrays.tensor_base import CreationMeta
 from ..core.arrays.values import is_device_array, zeros_like
 from ..core.backward import capture
+from ..core.function.function import Function
 from ..core.graph.leaf import gradient_edge
 from ..core.rows import run_rows
 from ..core.settings.arguments import check_function, describe, truth
@@ -18,6 +19,7 @@ from ..core.settings.context import GRAD_MODE, IN_TRANSFORM, set_grad_mode
 from ..core.tensor import Tensor, asarray
 from ..core.tree.registry import container_type
 from ..core.tree.structure import leaves
+from ..core.value import Value
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -29,6 +31,7 @@ from ..errors import (
 )
 
 __all__ = [
+    "FOR_VALUES",
     "argument_positions",
     "as_inputs",
     "as_outputs",
@@ -51,6 +54,9 @@ __all__ = [
     "transform_scope",
     "zeros_like_tensor",
 ]
+
+#: What to write, in errors of transforms that take no values.
+FOR_VALUES = "differentiate with ag.func.grad or ag.func.vjp, which take values, or with await ag.backward(...)"
 
 _ARRAYS = (Tensor, np.ndarray, np.generic, float, complex, int)
 
@@ -116,6 +122,8 @@ def as_tensor(given: Any, what: str) -> Tensor:
     """
     if not (isinstance(given, _ARRAYS) or is_device_array(given)):
         hint = "" if container_type(type(given)) is None else ": the transforms of asyncgrad.func take trees of arrays"
+        if isinstance(given, Value):
+            hint = f": {FOR_VALUES}"
         raise GradientTypeError(f"{what} must be a tensor or an array, not {_kind(given)}{hint}")
     return asarray(given)
 
@@ -212,8 +220,21 @@ def as_vector(v: Any, like: Sequence[Tensor], like_what: str, where: str) -> tup
     )
 
 
-def new_input(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
-    """Return a new tensor that shares the array of `tensor` and requires grad; `what` is its name in errors.
+@final
+class _Alias(Function):
+    """A value as another value of the same object."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Value) -> Value:
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> tuple[Any]:
+        return (gradient,)
+
+
+def new_input(tensor: Any, create_graph: bool, what: str) -> Any:
+    """Return a new tensor, or value, that shares the data of `tensor` and requires grad; `what` is its name in errors.
 
     It is new so that the gradient of an argument excludes uses of the same tensor that the function has captured. With
     `create_graph` it keeps the history of `tensor`, and in-place writes into it raise an error.
@@ -221,6 +242,8 @@ def new_input(tensor: Tensor, create_graph: bool, what: str) -> Tensor:
     Raises:
         RequiresGradError: its dtype cannot require grad.
     """
+    if isinstance(tensor, Value):
+        return _Alias.apply(tensor) if create_graph and tensor.requires_grad else tensor.detach().requires_grad_()
     if create_graph and tensor.requires_grad:
         alias = tensor.reshape(tensor.shape)
         view = alias._view_meta()
@@ -244,8 +267,10 @@ def new_inputs(inputs: Any, create_graph: bool, where: str) -> tuple[tuple[Tenso
     ), is_tuple
 
 
-def zeros_like_tensor(tensor: Tensor) -> Tensor:
-    """Return zeros with the shape, dtype and device of `tensor`."""
+def zeros_like_tensor(tensor: Any) -> Any:
+    """Return zeros with the shape, dtype and device of `tensor`; for a value, what its type says."""
+    if isinstance(tensor, Value):
+        return tensor._value_metadata.zero()
     return asarray(zeros_like(tensor._data, tensor.shape), device=tensor.device)
 
 
@@ -347,13 +372,15 @@ def conjugates(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple([np.conjugate(tensor) for tensor in tensors])  # type: ignore[misc]
 
 
-def require_complex(tensors: Sequence[Tensor], what: str) -> None:
+def require_complex(tensors: Sequence[Any], what: str) -> None:
     """Raise unless all tensors are complex; `what` names them in errors.
 
     Raises:
         GradientTypeError: one is real.
     """
     for tensor in tensors:
+        if isinstance(tensor, Value):
+            raise GradientTypeError(f"{what} must be complex, and not {describe(tensor)}: leave out holomorphic")
         if tensor.dtype.kind != "c":
             raise GradientTypeError(f"{what} must be complex, not of dtype {tensor.dtype}: write x.astype(complex)")
 
@@ -381,8 +408,8 @@ def require_output_history(outputs: Sequence[Tensor], output_name: str) -> None:
 
 
 def pack_results(tensors: Sequence[Tensor], as_tuple: bool, create_graph: bool) -> Any:
-    """Return results as a tuple or as a single tensor, detached unless `create_graph`."""
-    results = tuple(tensors) if create_graph else tuple(tensor.detach() for tensor in tensors)
+    """Return results as a tuple or as a single tensor, detached unless `create_graph`; what is no tensor as it is."""
+    results = tuple(tensors if create_graph else [one.detach() if isinstance(one, Tensor) else one for one in tensors])
     return results if as_tuple else results[0]
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast, final
 
 import numpy as np
 
+from ..core.arrays.value_type import VALUES
 from ..core.arrays.values import is_device_array
 from ..core.settings.arguments import describe, must_be
 from ..core.settings.awaiting import call
@@ -26,8 +27,10 @@ from ..core.tree.structure import (
     paths,
     unflatten,
 )
+from ..core.value import Value
+from ..core.value import leaf as new_value
 from ..errors import ArgumentTypeError, GradientTypeError, InvalidGradientError
-from .arguments import new_input, require_tensor, transform_scope
+from .arguments import FOR_VALUES, new_input, require_tensor, transform_scope
 from .recipes import by_program, remember
 
 __all__ = ["TransformCall", "argument_name", "named_after"]
@@ -54,6 +57,7 @@ class TransformCall:
         kwargs: its keyword arguments.
         positions: the positions of the arguments to differentiate with respect to.
         has_aux: the function returns a pair, its result and something else.
+        takes_values: leaves of arguments and results may be values that are no arrays.
 
     Raises:
         GradientTypeError: a leaf of an argument at `positions` is not a number; the message names it by its path.
@@ -73,6 +77,7 @@ class TransformCall:
         "_positions",
         "_returns_tensors",
         "_structures",
+        "_takes_values",
         "_where",
         "points",
     )
@@ -85,6 +90,8 @@ class TransformCall:
         kwargs: Mapping[str, Any],
         positions: Sequence[int],
         has_aux: bool = False,
+        *,
+        takes_values: bool = False,
     ) -> None:
         self._where = where
         self._function = function
@@ -92,6 +99,7 @@ class TransformCall:
         self._kwargs = kwargs
         self._positions = positions
         self._has_aux = has_aux
+        self._takes_values = takes_values
         self._given: list[Any] = []
         self._structures: list[TreeStructure] = []
         self._model_leaves: _ModelLeaves | None = None
@@ -106,7 +114,7 @@ class TransformCall:
                 self._returns_tensors |= type(tree) is Tensor
                 continue
             self._is_flat = False
-            found, structure = flatten(tree)
+            found, structure = flatten(tree, _is_registered if takes_values and VALUES else None)
             self._given += found
             self._structures.append(structure)
         if not self._is_flat:
@@ -114,13 +122,13 @@ class TransformCall:
             if any(flags):
                 self._model_leaves = _ModelLeaves(self._structures, flags, self._given)
                 self._given = self._model_leaves.points(self._given)
-            self._returns_tensors = any(isinstance(leaf, Tensor) for leaf in self._given)
+            self._returns_tensors = any(isinstance(leaf, (Tensor, Value)) for leaf in self._given)
         self._output_structure: TreeStructure | None = None
         self._aux: Any = None
         #: What the function must return, for errors.
         self._expected = "Tensors"
-        #: The leaves of the arguments to differentiate with respect to.
-        self.points: tuple[Tensor, ...] = tuple(
+        #: The leaves of the arguments to differentiate with respect to: tensors, and values where they are taken.
+        self.points: tuple[Any, ...] = tuple(
             [
                 leaf_on(leaf) if type(leaf) is _ndarray and leaf.dtype.kind in "fc" else self._as_point(index, leaf)
                 for index, leaf in enumerate(self._given)
@@ -141,14 +149,14 @@ class TransformCall:
                     return transform_scope(True)
         return transform_scope(False)
 
-    def new_points(self, create_graph: bool) -> tuple[Tensor, ...]:
+    def new_points(self, create_graph: bool) -> tuple[Any, ...]:
         """Return a new tensor for each of `points` that shares its array and requires grad."""
         # A point that was made of an array or a number is new already.
         if not self._returns_tensors:
             return self.points
         return tuple(
             [
-                new_input(point, create_graph, self._where) if isinstance(given, Tensor) else point
+                new_input(point, create_graph, self._where) if isinstance(given, (Tensor, Value)) else point
                 for point, given in zip(self.points, self._given, strict=True)
             ]
         )
@@ -250,7 +258,10 @@ class TransformCall:
     def like_points(self, tensors: Iterable[Tensor], keeps_history: bool) -> tuple[Any, ...]:
         """Return a tree for each argument at `positions`, with `tensors` as results in place of `points`."""
         if not keeps_history:
-            tensors = [_as_result(tensor, given) for tensor, given in zip(tensors, self._given, strict=True)]
+            tensors = [
+                one if isinstance(point, Value) else _as_result(one, given)
+                for one, given, point in zip(tensors, self._given, self.points, strict=True)
+            ]
         if self._is_flat:
             return tuple(tensors)
         is_distinct = not keeps_history or self._model_leaves is None
@@ -293,17 +304,22 @@ class TransformCall:
             return None
         found, structure = flatten(self._aux)
         return unflatten(
-            structure, [self._result_leaf(leaf, keeps_history) if isinstance(leaf, Tensor) else leaf for leaf in found]
+            structure,
+            [self._result_leaf(leaf, keeps_history) if isinstance(leaf, (Tensor, Value)) else leaf for leaf in found],
         )
 
-    def _result_leaf(self, tensor: Tensor, keeps_history: bool) -> Any:
+    def _result_leaf(self, tensor: Any, keeps_history: bool) -> Any:
+        if isinstance(tensor, Value):
+            return tensor if keeps_history else tensor.detach()
         return tensor if keeps_history else _as_result(tensor, tensor if self._returns_tensors else 0.0)
 
-    def _as_point(self, index: int, leaf: Any) -> Tensor:
-        """Return a leaf as a tensor: itself, or a new one that requires grad."""
+    def _as_point(self, index: int, leaf: Any) -> Any:
+        """Return a leaf as a tensor, or as a value: itself, or a new one that requires grad."""
         kind = type(leaf)
         if kind is float or kind is int:
             return leaf_on(np.array(leaf, np.float64))
+        if self._takes_values and (kind is Value or kind in VALUES):
+            return leaf if kind is Value else new_value(leaf)
         is_array = isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_device_array(leaf)
         if leaf.dtype.kind not in "iufc" if is_array else not isinstance(leaf, (float, complex)):
             raise self._leaf_error(index, leaf)
@@ -321,11 +337,16 @@ class TransformCall:
             for path in paths(child, argument_name(self._function, position))
         ]
         return GradientTypeError(
-            must_be(f"{self._where}: {names[index]}", "a tensor, an array or a number", leaf, _hint(names[index], leaf))
+            must_be(
+                f"{self._where}: {names[index]}",
+                "a tensor, an array or a number",
+                leaf,
+                _hint(names[index], leaf, self._takes_values),
+            )
         )
 
-    def _as_output(self, index: int, leaf: Any) -> Tensor:
-        if isinstance(leaf, Tensor):
+    def _as_output(self, index: int, leaf: Any) -> Any:
+        if isinstance(leaf, Tensor) or (self._takes_values and isinstance(leaf, Value)):
             return leaf
         # Beside tensors, a Python number is a constant; an array is most likely a tensor that lost its history.
         if _is_number(leaf):
@@ -341,16 +362,19 @@ class TransformCall:
         self,
         structure: TreeStructure,
         tree: Any,
-        like: Sequence[Tensor],
+        like: Sequence[Any],
         names: tuple[str, str],
         keeps_history: bool,
         kept: Sequence[int] | None = None,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Any, ...]:
         what, other = names
         entries = leaves_like(structure, tree, f"{self._where}: {what}", other)
-        vector = []
+        vector: list[Any] = []
         for index, tensor in zip(range(len(entries)) if kept is None else kept, like, strict=True):
             entry = entries[index]
+            if isinstance(tensor, Value):
+                vector.append(entry)
+                continue
             part = _as_vector(entry, tensor)
             if part is None or part.shape != tensor.shape:
                 name = list(paths(structure, what))[index]
@@ -477,8 +501,15 @@ def _as_result(tensor: Tensor, given: Any) -> Any:
     return array.view() if isinstance(given, np.ndarray) else array[()]
 
 
-def _hint(name: str, leaf: Any) -> str:
+def _is_registered(leaf: Any) -> bool:
+    """Tell whether an object is a value of a type that is known by its class, though it may be a container."""
+    return type(leaf) in VALUES
+
+
+def _hint(name: str, leaf: Any, takes_values: bool) -> str:
     """Return what to write in place of a leaf that is not a number."""
+    if isinstance(leaf, Value):
+        return FOR_VALUES
     if isinstance(leaf, (Tensor, np.ndarray, np.generic)) or is_device_array(leaf):
         return f"write {name}.astype(float)"
     if hasattr(leaf, "__array__"):
@@ -487,7 +518,12 @@ def _hint(name: str, leaf: Any) -> str:
         return f"write float({name})"
     cls = type(leaf)
     if cls.__module__ == "builtins" or callable(leaf):
-        return "pass it in an argument that argnums does not name, or in a static field of a dataclass"
+        constant = "pass it in an argument that argnums does not name, or in a static field of a dataclass"
+        return (
+            f"{constant}; or write ag.leaf({name}, type=...) for a gradient that is no array"
+            if takes_values
+            else constant
+        )
     return f"if it is a container, register its class, ag.tree.register({cls.__name__})"
 
 

@@ -10,6 +10,7 @@ from ..core.arrays.values import ones_like
 from ..core.backward import capture
 from ..core.settings.arguments import check_function, truth
 from ..core.tensor import Tensor, asarray
+from ..core.value import Value
 from ..errors import InvalidRootError
 from .arguments import argument_positions, as_scalar, check_argnums, conjugates, require_complex, zeros_like_tensor
 from .calls import TransformCall, named_after
@@ -50,7 +51,8 @@ def grad(
     """Return an async function that returns the gradient of `f`.
 
     Args:
-        f: a function or an `async def` that returns one number as a Tensor. Its arguments are trees.
+        f: a function or an `async def` that returns one number as a Tensor, or a value whose type has a `seed`. Its
+            arguments are trees of numbers and of values (`ag.Value`), whose gradients are what their types say.
         argnums: which positional arguments to differentiate with respect to: an int, or a tuple of them.
         has_aux: `f` returns a pair: that number, and something else to return with the gradient.
         holomorphic: `f` is a holomorphic function of complex numbers, and what is returned its complex derivative,
@@ -208,17 +210,20 @@ async def _differentiate(
     holomorphic: bool = False,
 ) -> tuple[Any, Any, Any]:
     """Return the value of `f`, None unless that is wanted, its gradient, and its aux, None without `has_aux`."""
-    transform_call = TransformCall(where, f, args, kwargs, argument_positions(argnums, len(args)), has_aux)
+    positions = argument_positions(argnums, len(args))
+    transform_call = TransformCall(where, f, args, kwargs, positions, has_aux, takes_values=not elementwise)
     with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         output = await transform_call.one_output(*points)
         if holomorphic:
             require_complex(points, f"{where}: with holomorphic=True an argument")
             require_complex((output,), f"{where}: with holomorphic=True the result")
-        start = _ones_like(output, where, holomorphic) if elementwise or holomorphic else None
-        root = output if elementwise else as_scalar(output, where, holomorphic)
-        found: Sequence[Tensor | None] = (None,) * len(points)
+        start: Any = _ones_like(output, where, holomorphic) if elementwise or holomorphic else None
+        root: Any = output if elementwise or isinstance(output, Value) else as_scalar(output, where, holomorphic)
+        found: Sequence[Any] = (None,) * len(points)
         if points and (root._grad_fn is not None or root._requires_grad()):
+            if isinstance(root, Value):
+                start = _seed_of(root, where)
             found = await capture((root,), (start,), points, keeps_history, keeps_history)
         complete = tuple(
             [zeros_like_tensor(point) if one is None else one for one, point in zip(found, points, strict=True)]
@@ -228,6 +233,17 @@ async def _differentiate(
     trees = transform_call.like_points(complete, keeps_history)
     value = transform_call.result((output,), keeps_history) if wants_value else None
     return value, trees if isinstance(argnums, tuple) else trees[0], transform_call.aux(keeps_history)
+
+
+def _seed_of(output: Value, where: str) -> object:
+    """Return the gradient that a backward from a value starts with."""
+    try:
+        return output.type.seed(output._value_metadata.description)
+    except InvalidRootError:
+        raise InvalidRootError(
+            f"{where}: the function returns a value of type {output.type.name}, from which a backward has no gradient "
+            "to start: write out, pullback = await ag.func.vjp(f, x) and await pullback(gradient), or return one number"
+        ) from None
 
 
 def _ones_like(output: Tensor, where: str, holomorphic: bool) -> Tensor:

@@ -37,7 +37,7 @@ async def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> A
     """Return the result of `f`, and a function that returns the product of a vector with its Jacobian.
 
     Args:
-        f: a function or an `async def` of trees that returns a tree of Tensors.
+        f: a function or an `async def` of trees that returns a tree of Tensors; any leaf may be a value (`ag.Value`).
         *primals: its arguments.
         has_aux: `f` returns a pair, its result and something else.
 
@@ -62,7 +62,7 @@ async def vjp(f: Callable[..., Any], *primals: Tree, has_aux: bool = False) -> A
     check_function(f, "ag.func.vjp", *primals)
     has_aux = truth(has_aux, "has_aux")
     await keep_pace()
-    transform_call = TransformCall("ag.func.vjp", f, primals, {}, range(len(primals)), has_aux)
+    transform_call = TransformCall("ag.func.vjp", f, primals, {}, range(len(primals)), has_aux, takes_values=True)
     with transform_call.recording() as keeps_history:
         points = transform_call.new_points(keeps_history)
         outputs = await transform_call(*points)

@@ -10,6 +10,7 @@ from ..core.settings.arguments import check_function, truth
 from ..core.settings.awaiting import call
 from ..core.tensor import Tensor
 from ..core.tree.structure import TreeStructure, flatten, paths, unflatten, unflatten_each
+from ..core.value import Value
 from ..errors import GradientTypeError
 from .arguments import (
     argument_positions,
@@ -44,8 +45,8 @@ def value_and_grad(
 
     Returns:
         An `async def` with the arguments of `fn`; those that `argnums` names may be tensors, arrays, or trees
-        (`ag.tree`) of them. It returns `(value, gradient)`, two Tensors. The gradient of a tree is a tree of Tensors;
-        the gradient is a tuple if `argnums` is one.
+        (`ag.tree`) of them and of values. It returns `(value, gradient)`, two Tensors. The gradient of a tree is a tree
+        of Tensors; the gradient is a tuple if `argnums` is one.
 
     Raises:
         ArgumentTypeError: `fn` cannot be called.
@@ -96,4 +97,7 @@ def _as_points(argument: Any, what: str, keeps_history: bool) -> tuple[list[Tens
         # Most likely meant as an array, which the function would not get.
         raise GradientTypeError(f"{what} must be a tensor or an array, not list: write np.array(...)")
     named = zip(given, paths(structure, what), strict=True)
-    return [new_input(as_tensor(leaf, name), keeps_history, name) for leaf, name in named], structure
+    return [
+        new_input(leaf if isinstance(leaf, Value) else as_tensor(leaf, name), keeps_history, name)
+        for leaf, name in named
+    ], structure

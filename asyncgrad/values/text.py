@@ -27,8 +27,10 @@ class Feedback(NamedTuple):
     source: str = ""
 
 
-#: Makes one tuple of feedback of those that have met.
-Merge: TypeAlias = Callable[[Sequence[tuple[Feedback, ...]]], tuple[Feedback, ...] | Awaitable[tuple[Feedback, ...]]]
+#: What a rule or a merge may return as feedback: see `Text.convert`.
+FeedbackLike: TypeAlias = str | Feedback | Sequence[str | Feedback]
+#: Makes one gradient of the tuples of feedback that have met.
+Merge: TypeAlias = Callable[[Sequence[tuple[Feedback, ...]]], FeedbackLike | Awaitable[FeedbackLike]]
 
 
 @final
@@ -85,9 +87,7 @@ class Text(ValueType):
         """Return all feedback, the first first."""
         return (*first, *second)
 
-    def merge(
-        self, gradients: Sequence[tuple[Feedback, ...]]
-    ) -> tuple[Feedback, ...] | Awaitable[tuple[Feedback, ...]]:
+    def merge(self, gradients: Sequence[tuple[Feedback, ...]]) -> FeedbackLike | Awaitable[FeedbackLike]:
         """Return what the function that was given makes of them; without one, all feedback."""
         return super().merge(gradients) if self._merge is None else self._merge(gradients)
 

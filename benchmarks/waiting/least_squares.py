@@ -1,7 +1,7 @@
 """Least squares of 252 residuals of a solver behind HTTP, beside one step as often as steps follow one another.
 
-Each evaluation is a request, and so is the forward of each Jacobian, whose rows are asked for after it: in a request
-for each row, or in one for all.
+Each evaluation is a request. The rows of a Jacobian at the same point are asked for after it: in a request for each
+row, or in one for all.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class LeastSquares(OnEachLoop):
             AssertionError: there were other requests than those that the solution takes.
         """
         if self.peer == "asyncgrad":
-            each = self.found.nfev + self.found.njev * (1 + (1 if self.is_one_request else RESIDUALS))
+            each = self.found.nfev + self.found.njev * (1 if self.is_one_request else RESIDUALS)
             if self.solver.requests != self.solves * each:
                 raise AssertionError(f"{self.solves} solutions made {self.solver.requests} requests, not {each} each")
         return [np.asarray(self.found.x), np.asarray(self.found.jac)]
@@ -164,7 +164,7 @@ class LeastSquares(OnEachLoop):
         if self.peer == "steps":
             begin = perf_counter()
             await self.solver.solve(BEGIN)
-            return (perf_counter() - begin) * float(self.found.nfev + 2 * self.found.njev)
+            return (perf_counter() - begin) * float(self.found.nfev + self.found.njev)
         if self.peer == "floor":
             self.found = await self._by_hand()
         else:
@@ -190,8 +190,7 @@ class LeastSquares(OnEachLoop):
         )
 
     async def _jacobian_by_hand(self, x: Array) -> Array:
-        """Return the Jacobian, after a request for the values, which a backward needs first."""
-        await self.solver.solve(x)
+        """Return the Jacobian."""
         rows = np.eye(RESIDUALS)
         if self.is_one_request:
             return await self.solver.pull_back(x, rows)

@@ -276,10 +276,10 @@ async def test_a_forward_and_a_backward_run_on_workers() -> None:
 def test_what_jax_keeps_is_released_with_the_backward(retain_graph: Any) -> None:
     y = wrap(jnp.exp)(tensor(3))
     ctx: Any = y.grad_fn.ctx
-    assert ctx._kept is not None
+    assert ctx.recorded is not None
     sync.backward(y.sum(), retain_graph=retain_graph)
 
-    assert ctx._kept is None
+    assert ctx.recorded is None
 
 
 # --- functions of asyncgrad in JAX -------------------------------------------------------------------

@@ -47,6 +47,27 @@ def test_the_grads_are_those_of_pytorch_and_add_up(requires_grad: bool) -> None:
         np.testing.assert_allclose(one, other)
 
 
+class Constant(torch.nn.Module):
+    """A module that takes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
+
+    def forward(self) -> Any:
+        return self.weight.exp()
+
+
+@pytest.mark.parametrize("retain_graph", [False, "until_success"])
+def test_what_pytorch_keeps_is_released_with_the_backward_though_no_tensor_is_saved(retain_graph: Any) -> None:
+    y = wrap(Constant(), grads="torch")()
+    ctx: Any = y.grad_fn.ctx
+    assert ctx.graph is not None
+    sync.backward(y.sum(), retain_graph=retain_graph)
+
+    assert ctx.graph is None
+
+
 def test_an_optimizer_of_pytorch_trains_the_module() -> None:
     module, x = network(), tensor(5, 3, requires_grad=False)
     model, optimizer = wrap(module, grads="torch"), torch.optim.SGD(module.parameters(), lr=0.1)

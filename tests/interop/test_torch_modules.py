@@ -30,6 +30,48 @@ def network(*further: Any) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), *further, torch.nn.Linear(4, 2)).double()
 
 
+class Repeated(torch.nn.Module):
+    """A module in two places of another one, with a buffer that each call replaces; it may fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(3, 3).double()
+        self.second = self.first
+        self.calls: Any
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Any, fails: bool = False) -> Any:
+        torch.set_grad_enabled(True)
+        self.calls = self.calls + 1
+        if fails:
+            raise ValueError("refused")
+        return self.second(self.first(x))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_leaves_its_own_tensors_in_a_module_and_the_mode_of_pytorch(fails: bool) -> None:
+    module, native = Repeated(), Repeated()
+    native.load_state_dict(module.state_dict())
+    own = dict(module.named_parameters(remove_duplicate=False)), module.calls
+    model, x = wrap(module), tensor(5, 3)
+
+    with torch.no_grad():
+        if fails:
+            with pytest.raises(ValueError, match="refused"):
+                model(x, fails)
+        else:
+            sync.backward(model(x).sum())
+        assert not torch.is_grad_enabled()
+
+    left = dict(module.named_parameters(remove_duplicate=False))
+    assert len(left) == 4
+    assert all(left[path] is one for path, one in own[0].items())
+    assert (module.calls is own[1], model.calls.item()) == (True, float(not fails))
+    if not fails:
+        native(torch.tensor(x.numpy())).sum().backward()
+        np.testing.assert_allclose(model.first.weight.grad, native.first.weight.grad)
+
+
 def test_gradients_of_parameters_are_those_of_pytorch() -> None:
     module = network()
     model, x = wrap(copy.deepcopy(module)), tensor(5, 3)

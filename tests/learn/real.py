@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from asyncgrad.learn import Learner, http
+from tests.support.listeners import new_listener
 
 FRAMEWORKS = {"starlette": Starlette, "fastapi": fastapi.FastAPI}
 
@@ -54,7 +54,7 @@ async def serving(
     learner: Learner, framework: str = "starlette", protocol: Any = None, **limits: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, uvicorn.Server]]:
     """Serve; give a client, and the server, which ends when the block does."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = new_listener()
     started = asyncio.Event()
     config = uvicorn.Config(
         application(learner, framework, started, **limits),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+
+from tests.support.listeners import new_listener
 
 __all__ = ["serving_app", "serving_models"]
 
@@ -26,7 +27,7 @@ async def serving_models(*models: Any) -> AsyncIterator[str]:
         um.serve_models(list(models), max_workers=4)
     runner = web.AppRunner(apps[0])
     await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = new_listener()
     await web.SockSite(runner, listener).start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -39,7 +40,7 @@ async def serving_app(app: Any) -> AsyncIterator[str]:
     """Serve an ASGI app by uvicorn; give the address."""
     import uvicorn
 
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = new_listener()
     config = uvicorn.Config(app, lifespan="off", ws="none", access_log=False, log_config=None)
     server = uvicorn.Server(config)
     ended = asyncio.create_task(server.serve(sockets=[listener]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import weakref
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -314,8 +315,162 @@ def test_a_function_that_returns_its_derivatives_is_called_once_a_step() -> None
     np.testing.assert_allclose(gradient.numpy(), [0.5 / found.root.item(), 0.0])
     calls, options = 0, {"maxiter": 0}
     found = optimize.minimize(lambda x: (square(x[0], PARAMETERS)[0], 2 * x), [1.0], jac=True, options=options)
-    # A first call finds tensors that are not in args.
-    assert calls == found.nfev + 1
+    assert calls == found.nfev
+
+
+#: Calls of solvers that ask for the value and for derivatives at the same point: of a function of two numbers that
+#: returns as many, or their sum of squares.
+_BY_DERIVATIVES: dict[str, Any] = {
+    **{
+        f"least_squares {method}": lambda fun, args, method=method: optimize.least_squares(
+            fun, [3.0, -1.0], method=method, args=args
+        )
+        for method in ("trf", "dogbox", "lm")
+    },
+    "least_squares with a loss": lambda fun, args: optimize.least_squares(fun, [3.0, -1.0], loss="huber", args=args),
+    "root hybr": lambda fun, args: optimize.root(fun, [3.0, -1.0], args),
+    "root lm": lambda fun, args: optimize.root(fun, [3.0, -1.0], args, method="lm"),
+    "fsolve": lambda fun, args: optimize.fsolve(fun, [3.0, -1.0], args),
+    "newton": lambda fun, args: optimize.newton(lambda x, *args: fun(np.stack([x, x]), *args)[1] - 0.1, 0.9, args=args),
+    "newton of an array": lambda fun, args: optimize.newton(
+        lambda x, *args: x**3 - 2 + 0 * fun(x, *args), [1.0, 2.0], args=args
+    ),
+    "root_scalar": lambda fun, args: optimize.root_scalar(
+        lambda x, *args: fun(np.stack([x, x]), *args)[1] - 0.1, args, x0=0.9
+    ),
+    **{
+        f"minimize {method}": lambda fun, args, method=method: optimize.minimize(
+            lambda x, *args: (fun(x, *args) ** 2).sum(), [3.0, -1.0], args, method
+        )
+        for method in (
+            "BFGS",
+            "CG",
+            "L-BFGS-B",
+            "TNC",
+            "SLSQP",
+            "Newton-CG",
+            "trust-exact",
+            "trust-ncg",
+            "trust-krylov",
+        )
+    },
+    **{
+        f"constraint of {method}": lambda fun, args, method=method: optimize.minimize(
+            lambda x: (x * x).sum(),
+            [3.0, -1.0],
+            method=method,
+            constraints={"type": "eq", "fun": lambda x: fun(x, *args)[0]},
+            options={"maxiter": 5},
+        )
+        for method in ("SLSQP", "trust-constr")
+    },
+}
+
+
+def _curved(x: Any, offset: Any = 0.0) -> Any:
+    """Return two numbers, of a function that takes every solver several steps."""
+    return np.stack([10 * (x[1] - x[0] ** 2), np.arctan(x[0]) - offset])
+
+
+@pytest.mark.parametrize("name", _BY_DERIVATIVES)
+def test_a_solver_calls_the_function_once_at_a_point(name: str) -> None:
+    points = []
+
+    def counted(x: Any, *args: Any) -> Any:
+        points.append(tuple(x.tolist()))
+        return _curved(x)
+
+    _BY_DERIVATIVES[name](counted, ())
+
+    assert len(points) > 2
+    assert len(set(points)) == len(points)
+
+
+def test_a_function_with_its_jacobian_is_called_once_at_a_point() -> None:
+    points = []
+
+    def counted(x: Any) -> Any:
+        points.append(tuple(x.tolist()))
+        return _curved(x), [[-20 * x[0], 10.0], [1 / (1 + x[0] ** 2), 0.0]]
+
+    found = optimize.root(counted, [3.0, -1.0], jac=True)
+
+    assert found.success
+    assert len(set(points)) == len(points)
+
+
+def test_products_with_the_hessian_need_no_call_of_a_function_with_its_gradient() -> None:
+    points = []
+
+    def counted(x: Any) -> Any:
+        points.append(tuple(x.tolist()))
+        return (x**4).sum(), 4 * x.numpy() ** 3
+
+    found = optimize.minimize(counted, [3.0, -1.0], jac=True, method="trust-krylov")
+
+    assert found.nhev > 1
+    assert len(set(points)) == len(points)
+
+
+@pytest.mark.parametrize("name", _BY_DERIVATIVES)
+def test_a_recorded_call_that_uses_a_tensor_that_is_not_in_args_is_an_error(name: str) -> None:
+    a = leaf(0.5)
+
+    with pytest.raises(RequiresGradError, match=r"uses a tensor of shape \(\) that requires grad and is not in args"):
+        _BY_DERIVATIVES[name](lambda x, *args: _curved(x, a * 2), ())
+
+
+class Remembering(ag.Function):
+    """The identity, which remembers the contexts that are alive."""
+
+    alive: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.kept = _Kept()
+        Remembering.alive.add(ctx.kept)
+        return x.numpy().copy()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
+class _Kept:
+    """Something that a graph keeps."""
+
+
+@pytest.mark.parametrize(("name", "most"), [("least_squares trf", 1), ("minimize BFGS", 1), ("root hybr", 3)])
+def test_a_solver_keeps_the_graphs_of_few_points(name: str, most: int) -> None:
+    counts = []
+
+    def counted(x: Any) -> Any:
+        found = _curved(Remembering.apply(x))
+        counts.append(len(Remembering.alive))
+        return found
+
+    _BY_DERIVATIVES[name](counted, ())
+
+    assert max(counts) == most
+    assert not Remembering.alive
+
+
+@pytest.mark.parametrize("loss", ["linear", "huber"])
+def test_scipy_writing_into_residuals_leaves_what_the_graph_has_saved(loss: str) -> None:
+    target = np.array([0.2, 0.4, 5.0])
+
+    def fun(x: Any) -> Any:
+        return np.exp(x[0] * np.arange(3.0)) - target
+
+    def saved(x: Any) -> Any:
+        # The derivative of exp is computed of its result.
+        return np.exp(x[0] * np.arange(3.0) - 1.0)
+
+    for function in (fun, saved):
+        found = optimize.least_squares(function, [0.3], loss=loss)
+        expected = scipy.optimize.least_squares(function, [0.3], "cs", loss=loss)
+        np.testing.assert_allclose(found.x.numpy(), expected.x, rtol=1e-9)
+        assert found.nfev == expected.nfev
 
 
 @one_loop

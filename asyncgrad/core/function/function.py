@@ -639,7 +639,10 @@ class FunctionNode(SavingNode):
             result = self.run_backward(functools.partial(backward, ctx, *gradients))
         # Backward may have dropped its gradients: keep them only under `create_graph`, where a history does anyway.
         given = tensors if recorded else ()
-        return self._await_result(result, given) if inspect.isawaitable(result) else self._check_result(result, given)
+        # Nearly all rules return a tuple, and it takes long to ask whether that is awaitable.
+        if result.__class__ is not tuple and inspect.isawaitable(result):
+            return self._await_result(result, given)
+        return self._check_result(result, given)
 
     async def _await_result(self, result: Awaitable[Any], given: Sequence[Any]) -> tuple[Any, ...]:
         return self._check_result(await result, given)

@@ -84,8 +84,6 @@ class FunctionContext:
         #: that it may be written into, and its history regenerated from its location.
         self._is_pure_view = False
 
-    #: What a Function of asyncgrad's own keeps beside its saved tensors; it is released with them.
-    _kept: Any = None
     #: Whether saved tensors can only be read: other runs of a concurrent backward read them at the same time.
     _is_shared = False
 

@@ -37,9 +37,9 @@ class SavingNode(Node):
         self.ctx._saved = (*saved[:index], packed, *saved[index + 1 :])
 
     def release_variables(self) -> None:
-        """Release the saved tensors, if there are any, and what goes with them; other attributes stay."""
+        """Release the saved tensors, if there are any; other attributes of the context stay."""
         if self.ctx._saved:
-            self.ctx._saved = self.ctx._kept = None
+            self.ctx._saved = None
 
     def apply_with_saved(self, grads: tuple[Any, ...], saved: Sequence[Any]) -> Any:
         """Return what `apply(grads)` does, with `saved` in place of the tensors that `ctx.save_for_backward` saved."""

@@ -27,12 +27,14 @@ __all__ = [
     "Point",
     "Zero",
     "failure_of",
+    "gradient_at",
     "gradient_of",
+    "jacobian_at",
     "jacobian_of",
+    "joined",
     "number_of",
     "point_of",
     "split_pair",
-    "value_and_gradient",
     "vector_function",
 ]
 
@@ -69,24 +71,26 @@ class Point:
 
 async def gradient_of(function: VectorFunction, x: Tensor, *tensors: Tensor) -> Tensor:
     """Return the gradient of a function by x, recorded if grad mode is on."""
-    return (await value_and_gradient(function, x, *tensors))[1]
-
-
-async def value_and_gradient(function: VectorFunction, x: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the value of a function and its gradient by x, recorded if grad mode is on.
-
-    At a complex point, where SciPy takes a complex step, it is the derivative of an analytic function.
-    """
     create_graph = is_grad_enabled()
     with transform_scope(create_graph):
         point = new_input(x, create_graph, "x")
         value = await function(point, *tensors)
+        return await gradient_at(value, point, create_graph)
+
+
+async def gradient_at(value: Tensor, point: Tensor, create_graph: bool, *, retain_graph: bool | None = None) -> Tensor:
+    """Return the gradient by a point of the number that a function has returned there, or of the sum of its numbers.
+
+    At a complex point, where SciPy takes a complex step, it is the derivative of an analytic function.
+    """
+    with transform_scope(create_graph):
         is_complex = value.dtype.kind == "c"
-        seed = asarray(np.ones((), value.dtype)) if is_complex else None
-        (found,) = await gradients((value,), (point,), (seed,), create_graph=create_graph)
+        seed = asarray(np.ones(value.shape, value.dtype)) if is_complex or value.ndim else None
+        options: dict[str, Any] = {"create_graph": create_graph, "retain_graph": retain_graph}
+        (found,) = await gradients((value,), (point,), (seed,), **options)
         if found is not None and is_complex:
             found = asarray(np.conj(found))
-    return value, zeros_like_tensor(x) if found is None else found
+    return zeros_like_tensor(point) if found is None else found
 
 
 async def jacobian_of(function: VectorFunction, x: Tensor, *tensors: Tensor, concurrency: int | None = None) -> Tensor:
@@ -95,15 +99,17 @@ async def jacobian_of(function: VectorFunction, x: Tensor, *tensors: Tensor, con
     with transform_scope(create_graph):
         point = new_input(x, create_graph, "x")
         value = await function(point, *tensors)
-        return await _rows(value, point, create_graph, concurrency)
+        return await jacobian_at(value, point, create_graph, concurrency)
 
 
-async def _rows(value: Tensor, point: Tensor, create_graph: bool, concurrency: int | None) -> Tensor:
-    rows = await gradient_rows(value, (point,), create_graph=create_graph, concurrency=concurrency)
-    if not rows:
-        return asarray(np.zeros((0, point.size)))
-    found = np.stack([zeros_like_tensor(point) if row is None else row for (row,) in rows])
-    return np.conj(found) if found.dtype.kind == "c" else found
+async def jacobian_at(value: Tensor, point: Tensor, create_graph: bool, concurrency: int | None) -> Tensor:
+    """Return the Jacobian by a point of what a function has returned there; the graph is retained."""
+    with transform_scope(create_graph):
+        rows = await gradient_rows(value, (point,), create_graph=create_graph, concurrency=concurrency)
+        if not rows:
+            return asarray(np.zeros((0, point.size)))
+        found = np.stack([zeros_like_tensor(point) if row is None else row for (row,) in rows])
+        return np.conj(found) if found.dtype.kind == "c" else found
 
 
 @final
@@ -139,7 +145,7 @@ class Zero(Problem):
             x = new_input(solution[0], create_graph, self.name)
             points = tuple([new_input(one, create_graph, self.name) for one in params])
             value, grad = await self.function(x, *points), grads[0]
-            jacobian = await _rows(value, x, create_graph, self.concurrency)
+            jacobian = await jacobian_at(value, x, create_graph, self.concurrency)
             if self.is_free is not None:
                 (free,) = np.nonzero(self.is_free)
                 value, grad, jacobian = value[free], grad[free], jacobian[free][:, free]
@@ -240,8 +246,13 @@ def vector_function(
         found = await call_differentiated(function, point.of(x), *params.fill(tensors))
         if pairs_of is not None:
             found, _ = split_pair(found, pairs_of, "jac")
-        if isinstance(found, (list, tuple)):
-            found = np.stack([np.reshape(asarray(one), ()) for one in found])
-        return floating(found)
+        return joined(found)
 
     return call
+
+
+def joined(numbers: Any) -> Tensor:
+    """Return what a function of the user has returned, an array or a list of numbers, as one tensor."""
+    if isinstance(numbers, (list, tuple)):
+        numbers = np.stack([np.reshape(asarray(one), ()) for one in numbers])
+    return floating(numbers)

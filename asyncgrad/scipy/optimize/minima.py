@@ -13,11 +13,9 @@ from ...core.rows import check_concurrency
 from ...core.settings.context import is_grad_enabled
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError
-from ...transforms.arguments import gradients, new_input, transform_scope, zeros_like_tensor
 from ..arguments import floating
 from ..solutions import (
     Parameters,
-    array_of,
     call_differentiated,
     call_solver,
     call_user,
@@ -26,10 +24,12 @@ from ..solutions import (
     record,
 )
 from .constraints import Constraint, bounds_of, free_elements, plain_bounds, read_constraints
-from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, number_of, point_of, split_pair
+from .forwards import Forwards
+from .implicit import Point, Zero, failure_of, gradient_of, number_of, point_of, split_pair
 
 __all__ = ["minimize", "minimize_scalar"]
 
+_NAME = "scipy.optimize.minimize"
 _WITHOUT_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
 _WITH_HESSIAN = ("dogleg", "trust-exact")
 _WITH_PRODUCT = ("newton-cg", "trust-ncg", "trust-krylov", "trust-constr")
@@ -111,18 +111,18 @@ def _minimize(
     options: Any,
     at_once: int | None,
 ) -> Any:
-    name = "scipy.optimize.minimize"
+    name = _NAME
     is_async = check_user_function(fun, name, "fun")
     given = read_constraints(constraints, name)
     bounds = plain_bounds(bounds, name)
     if not isinstance(method, str) and method is not None:
         raise ArgumentError(f"{name}: method must be a name, not {type(method).__name__}")
     kind = (method or ("SLSQP" if given else "BFGS" if bounds is None else "L-BFGS-B")).lower()
-    search = _Search(fun, x0, args, given, jac is True, at_once)
+    is_curved = (kind in _WITH_HESSIAN and hess is None) or (kind in _WITH_PRODUCT and hess is None and hessp is None)
+    is_recorded = is_curved or (jac is None and kind not in _WITHOUT_GRADIENT)
+    search = _Search(fun, x0, args, given, jac is True, at_once, is_recorded, is_curved)
 
     def solve(ask: Any) -> Any:
-        # A call that is not recorded finds tensors that are not in args.
-        ask("value", search.point.start)
         return optimize.minimize(
             lambda x: ask("pair" if jac is True and kind not in _WITHOUT_GRADIENT else "value", x),
             search.point.start,
@@ -137,10 +137,12 @@ def _minimize(
         )
 
     async def run() -> Any:
-        found = await call_solver(solve, search.evaluate, is_async, name)
-        x = found.x
-        is_free = free_elements(x, *bounds_of(bounds))
-        vector = await search.solution(x, is_free, is_async, name, failure_of(found))
+        try:
+            found = await call_solver(solve, search.evaluate, is_async, name)
+            is_free = free_elements(found.x, *bounds_of(bounds))
+            vector = await search.solution(found.x, is_free, is_async, name, failure_of(found))
+        finally:
+            search.forget()
         found.x = search.point.of(vector)
         if is_grad_enabled() and search.params.tensors:
             found.fun = await search.value(vector, *search.params.tensors)
@@ -191,7 +193,17 @@ def _derivatives(kind: str, jac: Any, hess: Any, hessp: Any, ask: Any) -> dict[s
 class _Search:
     """A function of the user that is minimized under constraints."""
 
-    __slots__ = ("concurrency", "constraints", "fun", "params", "point", "returns_gradient")
+    __slots__ = (
+        "concurrency",
+        "constants",
+        "constraints",
+        "forwards",
+        "forwards_of_constraints",
+        "fun",
+        "params",
+        "point",
+        "returns_gradient",
+    )
 
     def __init__(
         self,
@@ -201,12 +213,23 @@ class _Search:
         constraints: Sequence[Constraint],
         returns_gradient: bool,
         concurrency: int | None = None,
+        is_recorded: bool = False,
+        is_curved: bool = False,
     ) -> None:
         self.concurrency = concurrency
         self.fun, self.point, self.constraints = fun, Point(x0), constraints
         self.returns_gradient = returns_gradient
         args = args if isinstance(args, tuple) else (args,)
         self.params = Parameters((args, [one.args for one in constraints]))
+        self.constants = [tensor.detach() for tensor in self.params.tensors]
+        # A step that is no good, and then products with the Hessian at the point before it.
+        most = 2 if is_curved else 1
+        options: dict[str, Any] = {"is_recorded": is_recorded, "is_curved": is_curved, "most": most}
+        self.forwards = Forwards(self._value_and_gradient, self.constants, _NAME, concurrency=concurrency, **options)
+        self.forwards_of_constraints = [
+            Forwards(self._constraint(index), self.constants, _NAME, concurrency=concurrency)
+            for index in range(len(constraints))
+        ]
 
     async def value(self, x: Any, *tensors: Tensor) -> Tensor:
         """Return the value of the function at a vector."""
@@ -217,50 +240,36 @@ class _Search:
         args, _ = self.params.fill(tensors)
         value, gradient = await call_differentiated(self.fun, self.point.of(x), *args), None
         if self.returns_gradient:
-            value, gradient = split_pair(value, "scipy.optimize.minimize", "jac")
+            value, gradient = split_pair(value, _NAME, "jac")
         found = floating(value)
         if found.size != 1:
             raise ArgumentError(
-                f"scipy.optimize.minimize: fun must return one number, not an array of shape {found.shape}: take its "
-                ".sum()"
+                f"{_NAME}: fun must return one number, not an array of shape {found.shape}: take its .sum()"
             )
         return np.reshape(found, ()), gradient
 
     async def evaluate(self, kind: Any, x: Any, *rest: Any) -> Any:
         """Return what SciPy asks for at a vector, as an array."""
         given = point_of(x)
-        constants = [tensor.detach() for tensor in self.params.tensors]
-        if kind == "value":
-            return number_of((await self.value(given, *constants))._data)
-        if kind == "pair":
-            value, gradient = await self._value_and_gradient(given, *constants)
-            return number_of(value._data), np.reshape(self.point.vector_of(gradient), -1)
+        if kind in ("value", "pair"):
+            value, gradient = await self.forwards.value_and_rest(given)
+            number = number_of(value)
+            return number if kind == "value" else (number, np.reshape(self.point.vector_of(gradient), -1))
         if kind == "gradient":
-            return array_of(await gradient_of(self.value, given, *constants))
+            return await self.forwards.gradient(given)
         if kind == "hessian":
-            return array_of(await self._jacobian_of(self._gradient, given, constants))
+            return await self.forwards.hessian(given)
         if kind == "product":
-            return await self._product(given, rest[0], constants)
+            return await self.forwards.product(given, asarray(np.array(rest[0], float)))
         if kind == "constraint":
-            return array_of(await self._constraint(rest[0])(given, *constants))
+            return await self.forwards_of_constraints[rest[0]].value(given)
         if kind == "slope":
-            return array_of(await self._jacobian_of(self._constraint(rest[0]), given, constants))
-        args, _ = self.params.fill(constants)
+            return await self.forwards_of_constraints[rest[0]].jacobian(given)
+        args, _ = self.params.fill(self.constants)
         return self.point.vector_of(await call_user(kind, self.point.of(given), *map(asarray, rest), *args))
-
-    async def _jacobian_of(self, function: Callable[..., Any], x: Tensor, constants: Sequence[Tensor]) -> Tensor:
-        return await jacobian_of(function, x, *constants, concurrency=self.concurrency)
 
     async def _gradient(self, x: Tensor, *tensors: Tensor) -> Tensor:
         return await gradient_of(self.value, x, *tensors)
-
-    async def _product(self, x: Tensor, vector: Any, constants: Sequence[Tensor]) -> Any:
-        """Return the product of the Hessian and a vector."""
-        with transform_scope(False):
-            point = new_input(x, False, "x")
-            slope = await gradient_of(self.value, point, *constants)
-            (found,) = await gradients((slope,), (point,), (asarray(np.array(vector, float)),), create_graph=False)
-        return array_of(zeros_like_tensor(x) if found is None else found)
 
     def _constraint(self, index: int) -> Callable[..., Any]:
         async def values(x: Any, *tensors: Tensor) -> Tensor:
@@ -284,26 +293,36 @@ class _Search:
         tensors = self.params.tensors
         if not (is_grad_enabled() and tensors):
             return asarray(x)
-        active = []
-        constants = [tensor.detach() for tensor in tensors]
-        for index, constraint in enumerate(self.constraints):
-            values = array_of(await self._constraint(index)(asarray(x), *constants))
-            active.append(constraint.active(values))
+        given = asarray(x)
+        active = [
+            constraint.active(await forwards.value(given))
+            for constraint, forwards in zip(self.constraints, self.forwards_of_constraints, strict=True)
+        ]
         count = sum([int(np.isfinite(one).sum()) for one in active])
         if not count:
             zero = Zero(self._gradient, is_async, name, is_free, failure, self.concurrency)
             (result,) = record(zero, tensors, (x,))
             return result
-        residuals = self._active_residuals(active)
-        slope = array_of(await gradient_of(self.value, asarray(x), *constants))
-        normals = array_of(await self._jacobian_of(residuals, asarray(x), constants))
+        slope = await self.forwards.gradient(given)
+        normals = np.concatenate(
+            [
+                (await forwards.jacobian(given))[np.isfinite(bounds)]
+                for forwards, bounds in zip(self.forwards_of_constraints, active, strict=True)
+                if np.isfinite(bounds).any()
+            ]
+        )
         free = np.ones(x.size, bool) if is_free is None else is_free
         multipliers = np.linalg.lstsq(normals[:, free].T, slope[free], rcond=None)[0]
-        optimality = self._optimality(residuals, x.size)
+        optimality = self._optimality(self._active_residuals(active), x.size)
         mask = None if is_free is None else np.concatenate([is_free, np.ones(count, bool)])
         zero = Zero(optimality, is_async, name, mask, failure, self.concurrency)
         (result,) = record(zero, tensors, (np.concatenate([x, multipliers]),))
         return result[: x.size]
+
+    def forget(self) -> None:
+        """Let go of all graphs: they refer to this object, which refers to them."""
+        for forwards in (self.forwards, *self.forwards_of_constraints):
+            forwards.forget()
 
     def _active_residuals(self, active: Sequence[Any]) -> Callable[..., Any]:
         async def residuals(x: Any, *tensors: Tensor) -> Tensor:

@@ -22,12 +22,16 @@ from ..solutions import (
     drive,
     record,
 )
-from .implicit import Point, Zero, failure_of, jacobian_of, point_of, split_pair, vector_function
+from .forwards import Forwards, Remembered
+from .implicit import Point, Zero, failure_of, joined, point_of, split_pair, vector_function
 
 __all__ = ["fixed_point", "fsolve", "root", "root_scalar"]
 
 #: The methods of `root` that take a Jacobian.
 _METHODS_WITH_JACOBIAN = ("hybr", "lm")
+#: Where a Jacobian may be asked for: after two steps that were no good, Powell's method asks for that of the point
+#: before them.
+_TRIED = 3
 
 
 def root(
@@ -75,14 +79,14 @@ def root(
         >>> round(x[0].item(), 6), round(gradient.item(), 6)
         (1.414214, 0.353553)
     """
-    name = "scipy.optimize.root"
+    name, takes_jacobian = "scipy.optimize.root", method.lower() in _METHODS_WITH_JACOBIAN
 
     def solve(function: Any, jacobian: Any, start: Any) -> Any:
-        given = jacobian if method.lower() in _METHODS_WITH_JACOBIAN and jac is not False else None
+        given = jacobian if takes_jacobian and jac is not False else None
         return optimize.root(function, start, method=method, jac=given, tol=tol, callback=callback, options=options)
 
     async def run() -> Any:
-        found, x, point = await _find(fun, x0, args, jac, solve, name, is_async, at_once)
+        found, x, point = await _find(fun, x0, args, jac, solve, name, is_async, at_once, takes_jacobian)
         found.x = point.of(x)
         if hasattr(found, "fun"):
             found.fun = asarray(found.fun)
@@ -147,28 +151,44 @@ def fsolve(
 
 
 async def _find(
-    fun: Callable[..., Any], x0: Any, args: Any, jac: Any, solve: Any, name: str, is_async: bool, at_once: int | None
+    fun: Callable[..., Any],
+    x0: Any,
+    args: Any,
+    jac: Any,
+    solve: Any,
+    name: str,
+    is_async: bool,
+    at_once: int | None,
+    takes_jacobian: bool = True,
 ) -> tuple[Any, Tensor, Point]:
     """Return what a solver returns, its x as a tensor with a history, and the point it started from."""
     point, params = Point(x0), Parameters(args if isinstance(args, tuple) else (args,))
     function = vector_function(fun, point, params, name if jac is True else None)
     constants = [tensor.detach() for tensor in params.tensors]
 
+    is_recorded = jac is None and takes_jacobian
+    forwards = Forwards(function, constants, name, most=_TRIED, concurrency=at_once, is_recorded=is_recorded)
+
+    async def call_pair(x: Tensor) -> Any:
+        value, slope = split_pair(await call_user(fun, point.of(x), *params.fill(constants)), name, "jac")
+        return np.reshape(array_of(joined(value)), -1), array_of(floating(slope))
+
+    pairs = Remembered(_TRIED)
+
     async def evaluate(kind: str, x: Any) -> Any:
         given = asarray(x.copy())
-        if kind == "value":
-            return np.reshape(array_of(await function(given, *constants)), -1)
-        if jac is None:
-            return array_of(await jacobian_of(function, given, *constants, concurrency=at_once))
         if jac is True:
-            _, slope = split_pair(await call_user(fun, point.of(given), *params.fill(constants)), name, "jac")
-            return array_of(floating(slope))
+            return np.array((await pairs.at(given, call_pair))[kind == "jacobian"])
+        if kind == "value":
+            return np.reshape(await forwards.value(given), -1)
+        if jac is None:
+            return await forwards.jacobian(given)
         return array_of(await call_user(jac, point.of(given), *params.fill(constants)))
 
     def run(ask: Any) -> Any:
         return solve(lambda x: ask("value", x), lambda x: ask("jacobian", x), point.start)
 
-    found = await call_solver(run, evaluate, is_async, name)
+    found = await forwards.call_solver(run, evaluate, is_async)
     x = found.x if hasattr(found, "x") else found[0] if isinstance(found, tuple) else found
     failure = failure_of(found) if hasattr(found, "success") else None
     if isinstance(found, tuple) and found[-2] != 1:
@@ -242,9 +262,8 @@ def _root_scalar(
     is_async = check_user_function(f, name, "f")
     params = Parameters(args if isinstance(args, tuple) else (args,))
     constants = [tensor.detach() for tensor in params.tensors]
-    start = [_number(one) for one in (x0, x1)]
+    starts = {"x0": _number(x0), "x1": _number(x1)}
     needs_slope = method in ("newton", "halley") or (method is None and bracket is None and x1 is None)
-
     count = 3 if fprime2 is True else 2 if fprime is True else 1
 
     async def values(x: Any, *tensors: Tensor) -> Any:
@@ -254,36 +273,43 @@ def _root_scalar(
     async def function(x: Any, *tensors: Tensor) -> Tensor:
         return np.reshape(floating((await values(x, *tensors))[0]), 1)
 
+    # Where it returns its derivatives too, what it has returned is remembered, and nothing need be recorded.
+    forwards, called = Forwards(function, constants, name, is_recorded=needs_slope and not fprime), Remembered()
+
     async def evaluate(kind: Any, x: Any) -> Any:
         given = asarray(np.reshape(point_of(x), 1))
         if kind == "slope":
-            return float((await jacobian_of(function, given, *constants))._data[0, 0])
+            return float((await forwards.jacobian(given))[0, 0])
         if isinstance(kind, int):
-            return float(array_of(floating((await values(given, *constants))[kind])))
+            if count == 1:
+                return float((await forwards.value(given))[0])
+            found = await called.at(given, lambda x: values(x, *constants))
+            return float(array_of(floating(found[kind])))
         return float(array_of(await call_user(kind, np.reshape(given, ()), *params.fill(constants))))
 
     def solve(ask: Any) -> Any:
-        slope = 1 if count > 1 else fprime or ("slope" if needs_slope else None)
-        curvature = 2 if fprime2 is True else fprime2
-        limits: dict[str, Any] = {"xtol": _number(xtol), "rtol": _number(rtol), "maxiter": maxiter, "options": options}
-        return optimize.root_scalar(
-            lambda x: ask(0, x),
-            method=method,
-            bracket=None if bracket is None else [_number(one) for one in bracket],
-            fprime=None if slope is None else lambda x: ask(slope, x),
-            fprime2=None if curvature is None else lambda x: ask(curvature, x),
-            x0=start[0],
-            x1=start[1],
-            **limits,
-        )
+        ends = None if bracket is None else [_number(one) for one in bracket]
+        asked = _scalar_derivatives(fprime, fprime2, "slope" if needs_slope else None, ask)
+        limits = {"xtol": _number(xtol), "rtol": _number(rtol), "maxiter": maxiter, "options": options}
+        return optimize.root_scalar(lambda x: ask(0, x), method=method, bracket=ends, **asked, **starts, **limits)
 
     async def run() -> Any:
-        found = await call_solver(solve, evaluate, is_async, name)
+        found = await forwards.call_solver(solve, evaluate, is_async)
         zero = Zero(function, is_async, name, failure=None if found.converged else str(found.flag))
         found.root = record(zero, params.tensors, (np.reshape(found.root, 1),))[0][0]
         return found
 
     return drive(run(), is_async, name)
+
+
+def _scalar_derivatives(fprime: Any, fprime2: Any, own: str | None, ask: Any) -> dict[str, Any]:
+    """Return the derivatives for SciPy: those that the function returns, those of the user, or else asyncgrad's."""
+    slope = 1 if fprime is True or fprime2 is True else fprime or own
+    curvature = 2 if fprime2 is True else fprime2
+    return {
+        "fprime": None if slope is None else lambda x: ask(slope, x),
+        "fprime2": None if curvature is None else lambda x: ask(curvature, x),
+    }
 
 
 def fixed_point(

@@ -15,13 +15,13 @@ from ..solutions import (
     Parameters,
     array_of,
     call_differentiated,
-    call_solver,
     call_user,
     check_user_function,
     drive,
     record,
 )
-from .implicit import ElementwiseZero, gradient_of
+from .forwards import Forwards
+from .implicit import ElementwiseZero
 from .roots import root_scalar
 
 __all__ = ["bisect", "brenth", "brentq", "newton", "ridder", "toms748"]
@@ -173,15 +173,15 @@ def _newton_of_array(func: Any, x0: Tensor, fprime: Any, fprime2: Any, args: Any
             raise ArgumentError(f"{name}: func must return an array of x0's shape {start.shape}, not {found.shape}")
         return found
 
-    async def total(x: Any, *tensors: Tensor) -> Tensor:
-        return np.sum(await values(x, *tensors))
+    forwards = Forwards(values, constants, name)
 
     async def evaluate(function: Any, x: Any) -> Any:
         given = asarray(np.array(x))
         if function is None:
-            return array_of(await values(given, *constants))
+            return await forwards.value(given) if fprime is None else array_of(await values(given, *constants))
         if function == "slope":
-            return array_of(await gradient_of(total, given, *constants))
+            # Each element depends on the same element of x alone: the gradient of their sum has the derivative of each.
+            return await forwards.gradient(given)
         return array_of(floating(await call_user(function, given, *params.fill(constants))))
 
     def solve(ask: Any) -> Any:
@@ -190,7 +190,7 @@ def _newton_of_array(func: Any, x0: Tensor, fprime: Any, fprime2: Any, args: Any
         return optimize.newton(lambda x: ask(None, x), start, lambda x: ask(slope, x), fprime2=curvature, **options)
 
     async def run() -> Any:
-        found = await call_solver(solve, evaluate, is_async, name)
+        found = await forwards.call_solver(solve, evaluate, is_async)
         x = found[0] if options["full_output"] else found
         (zeros,) = record(ElementwiseZero(values, is_async, name), params.tensors, (x,))
         if not options["full_output"]:

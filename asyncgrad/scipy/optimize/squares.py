@@ -19,13 +19,13 @@ from ..solutions import (
     Parameters,
     array_of,
     call_differentiated,
-    call_solver,
     call_user,
     check_user_function,
     drive,
     record,
 )
 from .constraints import free_elements, plain_bounds
+from .forwards import Forwards
 from .implicit import Point, Zero, failure_of, gradient_of, jacobian_of, point_of, vector_function
 
 __all__ = ["curve_fit", "least_squares"]
@@ -143,14 +143,15 @@ def _least_squares(
     x_scale = array_of(x_scale) if isinstance(x_scale, Tensor) else x_scale
     function = vector_function(fun, point, params)
     constants = [tensor.detach() for tensor in params.tensors]
+    forwards = Forwards(function, constants, name, concurrency=at_once, is_recorded=jac is None)
 
     async def evaluate(kind: str, x: Any) -> Any:
         given = point_of(x)
         if kind == "value":
-            return np.atleast_1d(array_of(await function(given, *constants)))
+            return np.atleast_1d(await forwards.value(given))
         if callable(jac):
             return _for_solver(await call_user(jac, point.of(given), *params.fill(constants)))
-        return array_of(await jacobian_of(function, given, *constants, concurrency=at_once))
+        return await forwards.jacobian(given)
 
     def solve(ask: Any) -> Any:
         kept = {"method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": x_scale, "loss": loss}
@@ -159,15 +160,13 @@ def _least_squares(
         return optimize.least_squares(lambda x: ask("value", x), point.start, given, bounds, **kept)
 
     async def cost(x: Tensor, *tensors: Tensor) -> Tensor:
-        residuals = await function(x, *tensors)
-        squares = (residuals / f_scale) ** 2
-        return f_scale**2 / 2 * np.sum(_own_loss(loss, squares) if callable(loss) else _LOSSES[loss](squares))
+        return _cost(await function(x, *tensors), loss, f_scale)
 
     async def gradient(x: Tensor, *tensors: Tensor) -> Tensor:
         return await gradient_of(cost, x, *tensors)
 
     async def run() -> Any:
-        found = await call_solver(solve, evaluate, is_async, name)
+        found = await forwards.call_solver(solve, evaluate, is_async)
         is_free = free_elements(found.x, *map(array_of, _ends(bounds)))
         zero = Zero(gradient, is_async, name, is_free, failure_of(found), at_once)
         (x,) = record(zero, params.tensors, (found.x,))
@@ -175,11 +174,16 @@ def _least_squares(
         found.fun, found.cost, found.grad = asarray(found.fun), asarray(float(found.cost)), asarray(found.grad)
         if x.requires_grad:
             found.fun = np.reshape(await function(x, *params.tensors), -1)
-            found.cost = await cost(x, *params.tensors)
+            found.cost = _cost(found.fun, loss, f_scale)
         found.jac = asarray(found.jac) if isinstance(found.jac, np.ndarray) else found.jac
         return found
 
     return drive(run(), is_async, name)
+
+
+def _cost(residuals: Tensor, loss: Any, f_scale: float) -> Tensor:
+    squares = (residuals / f_scale) ** 2
+    return f_scale**2 / 2 * np.sum(_own_loss(loss, squares) if callable(loss) else _LOSSES[loss](squares))
 
 
 def curve_fit(

@@ -60,7 +60,7 @@ _LOW = -20.0
 
 
 def _cotangent_slope(x: Any, n: Any) -> Any:
-    """Return the n-th derivative of -pi / tan(pi x), for real x; infinite at whole numbers, as SciPy's functions are."""
+    """Return the n-th derivative of -pi / tan(pi x), for real x; infinite at whole numbers, as SciPy has it."""
     rest = x - np.rint(x)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         cotangent = np.where(np.abs(rest) == 0.5, 0.0, np.cos(np.pi * rest) / np.sin(np.pi * rest))
@@ -77,7 +77,7 @@ def _cotangent_slope(x: Any, n: Any) -> Any:
 
 @functools.cache
 def _cotangent_polynomial(n: int) -> Any:
-    """Return the polynomial in the cotangent that is its n-th derivative, all of whose terms have one sign by parity."""
+    """Return the polynomial in the cotangent that is its n-th derivative; its terms do not cancel."""
     polynomial = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(n):
         polynomial = polynomial.deriv() * np.polynomial.Polynomial([-1.0, 0.0, -1.0])

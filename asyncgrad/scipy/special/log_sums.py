@@ -129,8 +129,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 
     Returns:
         A Tensor; with `return_sign` a pair of the logarithm of the absolute value, and the sign, which has a derivative
-        only if it is complex. Without it the logarithm of a negative sum is nan, and that of a complex one has the phase
-        as imaginary part.
+        only if it is complex. Without it the logarithm of a negative sum is nan, and that of a complex one has the
+        phase as imaginary part.
 
     Source: scipy.special.logsumexp.
 
@@ -148,7 +148,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     if factors.dtype.kind == "c" and a.size:
         whole = complex_logsumexp_.call(a.astype(factors.dtype, copy=False), factors, axes)
         is_zero = np.isneginf(raw(whole).real)
-        sign = np.where(is_zero, 0.0, np.exp(1j * np.imag(whole).astype(factors.dtype))) if return_sign else None
+        sign: Any = np.where(is_zero, 0.0, np.exp(1j * np.imag(whole).astype(factors.dtype))) if return_sign else None
         result = np.real(whole) if return_sign else whole
     else:
         sign = as_array(_sign_of_sum(raw(a), raw(factors), axes))

@@ -761,7 +761,8 @@ class Tensor(Variable):
     def conjugate(self, out: Tensor | np.ndarray | None = None) -> Tensor:
         """Return the complex conjugates, written into `out` if it is given; of real numbers the tensor itself."""
         if out is not None:
-            return np.conjugate(self, out=out)  # type: ignore[return-value, arg-type]
+            conjugated: Tensor = call_ufunc(np.conjugate, "__call__", (self,), {"out": (out,)})
+            return conjugated
         return conjugate(self) if self._data.dtype.kind == "c" else self
 
     def dot(self, b: npt.ArrayLike, out: Tensor | np.ndarray | None = None) -> Tensor:

@@ -151,7 +151,7 @@ def write(out: Any, result: Any) -> Any:
     return _write(out, result)
 
 
-def cast_for(out: Any, result: Any, casting: str) -> Any:
+def cast_for(out: Any, result: Any, casting: Any) -> Any:
     """Return a result as it can be written into `out`, where a rule of casting other than "same_kind" holds.
 
     Raises:
@@ -160,7 +160,7 @@ def cast_for(out: Any, result: Any, casting: str) -> Any:
     given, wanted = raw(result).dtype, raw(out).dtype
     if given == wanted:
         return result
-    if not np.can_cast(given, wanted, casting):  # type: ignore[arg-type]
+    if not np.can_cast(given, wanted, casting):
         raise ArgumentTypeError(
             f"a result of dtype {given} may not be cast to an out of dtype {wanted} by {casting!r}: pass "
             "casting='unsafe'"

@@ -12,7 +12,7 @@ __all__ = ["Elementwise"]
 
 
 class Elementwise(ABC):
-    """The methods of a sparse array that take a function of each element."""
+    """The abstract base of sparse arrays, with methods that take a function of each element."""
 
     __slots__ = ()
 

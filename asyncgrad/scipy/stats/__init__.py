@@ -7,6 +7,16 @@ from typing import TYPE_CHECKING
 
 from .choices import categorical as categorical
 from .choices import multinomial as multinomial
+from .comparisons import kendalltau as kendalltau
+from .comparisons import linregress as linregress
+from .comparisons import mannwhitneyu as mannwhitneyu
+from .comparisons import rankdata as rankdata
+from .comparisons import spearmanr as spearmanr
+from .comparisons import ttest_1samp as ttest_1samp
+from .comparisons import ttest_ind as ttest_ind
+from .comparisons import ttest_ind_from_stats as ttest_ind_from_stats
+from .comparisons import ttest_rel as ttest_rel
+from .comparisons import wilcoxon as wilcoxon
 from .covariance import Covariance as Covariance
 from .discrete import bernoulli as bernoulli
 from .discrete import betabinom as betabinom
@@ -41,6 +51,12 @@ from .normal import halfnorm as halfnorm
 from .normal import lognorm as lognorm
 from .normal import norm as norm
 from .normal import truncnorm as truncnorm
+from .power_transforms import boxcox as boxcox
+from .power_transforms import boxcox_llf as boxcox_llf
+from .power_transforms import energy_distance as energy_distance
+from .power_transforms import wasserstein_distance as wasserstein_distance
+from .power_transforms import yeojohnson as yeojohnson
+from .power_transforms import yeojohnson_llf as yeojohnson_llf
 from .powers import pareto as pareto
 from .powers import powerlaw as powerlaw
 from .powers import weibull_max as weibull_max
@@ -72,10 +88,13 @@ __all__ = [
     "beta",
     "betabinom",
     "binom",
+    "boxcox",
+    "boxcox_llf",
     "categorical",
     "cauchy",
     "chi2",
     "dirichlet",
+    "energy_distance",
     "entropy",
     "expon",
     "exponnorm",
@@ -96,10 +115,13 @@ __all__ = [
     "invgamma",
     "invwishart",
     "iqr",
+    "kendalltau",
     "kurtosis",
     "laplace",
+    "linregress",
     "logistic",
     "lognorm",
+    "mannwhitneyu",
     "median_abs_deviation",
     "moment",
     "multinomial",
@@ -112,19 +134,29 @@ __all__ = [
     "pmean",
     "poisson",
     "powerlaw",
+    "rankdata",
     "rayleigh",
     "sem",
     "skew",
     "skewnorm",
+    "spearmanr",
     "t",
     "trim_mean",
     "truncnorm",
+    "ttest_1samp",
+    "ttest_ind",
+    "ttest_ind_from_stats",
+    "ttest_rel",
     "uniform",
     "variation",
     "vonmises",
+    "wasserstein_distance",
     "weibull_max",
     "weibull_min",
+    "wilcoxon",
     "wishart",
+    "yeojohnson",
+    "yeojohnson_llf",
     "zmap",
     "zscore",
 ]

@@ -457,8 +457,9 @@ class Tensor(Variable):
 
     def transpose(self, *axes: SupportsIndex | Sequence[SupportsIndex] | None) -> Tensor:
         """Return a view with the axes in another order, given as one tuple or as several numbers."""
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], SupportsIndex) else axes or None
-        return transpose(self, order)
+        given: Any = axes[0] if len(axes) == 1 else axes or None
+        # An array of axes has an `__index__` too.
+        return transpose(self, raw(given) if np.ndim(given) or given is None else axes)
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """Return a view with two axes swapped."""
@@ -757,8 +758,11 @@ class Tensor(Variable):
         """Return the complex conjugates; of real numbers the tensor itself."""
         return conjugate(self) if self._data.dtype.kind == "c" else self
 
-    def conjugate(self) -> Tensor:
-        """Return the complex conjugates; of real numbers the tensor itself."""
+    def conjugate(self, out: Tensor | np.ndarray | None = None) -> Tensor:
+        """Return the complex conjugates, written into `out` if it is given; of real numbers the tensor itself."""
+        if out is not None:
+            conjugated: Tensor = call_ufunc(np.conjugate, "__call__", (self,), {"out": (out,)})
+            return conjugated
         return conjugate(self) if self._data.dtype.kind == "c" else self
 
     def dot(self, b: npt.ArrayLike, out: Tensor | np.ndarray | None = None) -> Tensor:

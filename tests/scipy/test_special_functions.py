@@ -436,3 +436,65 @@ def test_a_function_that_is_passed_on_names_scipy(name: str) -> None:
 
     assert function.__module__ == "asyncgrad.scipy.special"
     assert function.__doc__.startswith(f"The function `scipy.special.{name}`")
+
+
+@pytest.mark.parametrize("ufunc", [scipy.special.psi, scipy.special.gammaln], ids=lambda one: one.__name__)
+def test_derivatives_far_below_0_take_no_longer_than_elsewhere(ufunc: Any) -> None:
+    # SciPy's zeta would add 1e10 terms.
+    x = ag.tensor([-1e10 - 0.3], requires_grad=True)
+    (slope,) = ag.sync.grad(ufunc(x).sum(), [x], create_graph=True)
+    (second,) = ag.sync.grad(slope.sum(), [x])
+
+    expected = slope if ufunc is scipy.special.psi else second
+    rest = x.numpy() - np.rint(x.numpy())
+    np.testing.assert_allclose(expected.detach().numpy(), (np.pi / np.sin(np.pi * rest)) ** 2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_polygamma_of_negative_numbers_is_one_function_on_both_sides_of_the_reflection(n: int) -> None:
+    x = np.array([-20.25, -20.75, -21.25, -33.5])
+
+    found, expected = special.polygamma(n, x).numpy(), scipy.special.polygamma(n, x)
+
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("return_sign", [False, True])
+def test_logsumexp_of_complex_numbers_is_that_of_scipy(return_sign: bool) -> None:
+    for a, b in (
+        ([1 + 1j, 2 - 1j, -2 + 3j], None),
+        ([1.0, 2.0], [0.5 + 2j, -1.0 - 1j]),
+        ([1e3 + 1j, 2.0 + 0j], [0.0, 1.0]),
+        ([-np.inf + 0j, np.inf + 0j], None),
+    ):
+        given = np.asarray(a), None if b is None else np.asarray(b)
+        found, expected = (
+            one.logsumexp(given[0], b=given[1], return_sign=return_sign) for one in (special, scipy.special)
+        )
+        for ours, theirs in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
+            np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-14)
+
+
+@pytest.mark.parametrize("return_sign", [False, True])
+def test_logsumexp_with_complex_weights_has_their_derivative(return_sign: bool) -> None:
+    a = ag.tensor([[0.5, 1.0, -0.25]], requires_grad=True)
+    b = ag.tensor([[0.5 + 2j, -1.0 - 1j, 0.25j]], requires_grad=True)
+
+    assert ag.sync.gradcheck(lambda a, b: special.logsumexp(a, b=b, return_sign=return_sign), (a, b))
+
+
+def test_logsumexp_keeps_what_is_small_beside_the_greatest_term() -> None:
+    assert special.logsumexp([0.0, -40.0]).item() == scipy.special.logsumexp([0.0, -40.0]) > 0
+
+
+def test_functions_of_the_polar_angle_have_their_slope_behind_the_pole_too() -> None:
+    angles = np.array([-0.5, 0.5, 4.0])
+
+    found = special.sph_legendre_p(3, 1, angles, diff_n=2).numpy()
+    np.testing.assert_allclose(found, scipy.special.sph_legendre_p(3, 1, angles, diff_n=2), rtol=1e-12)
+    for ours, theirs in zip(
+        special.sph_harm_y(3, 1, angles, 0.25, diff_n=2),
+        scipy.special.sph_harm_y(3, 1, angles, 0.25, diff_n=2),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-12, atol=1e-14)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
+from ...errors import ArgumentError, ArgumentTypeError
 from ..arrays.axes import array_like, axis_tuple, in_columns, in_rows, inverse_permutation, laid_like
 from ..arrays.device_arrays import as_dtype
 from ..arrays.values import is_device_array, raw, zeros_like
 from ..recording.primitive import RULES, derivative, primitive
-from ..views.writing import copy_into
+from ..views.writing import cast_for, copy_into
 from .subscripts import parse
 
 if TYPE_CHECKING:
@@ -176,9 +177,13 @@ def einsum(
     """
     if kwargs:
         raise TypeError(f"numpy.einsum on a Tensor does not take {', '.join(kwargs)}")
+    order = order.upper() if isinstance(order, str) else order
+    if out is not None:
+        result = einsum(*operands, optimize=optimize, dtype=dtype, order=order, casting=casting)
+        return _write_contracted(out, result, casting, dtype is not None)
     if order != "K":
         result = einsum(*operands, optimize=optimize, dtype=dtype, casting=casting)
-        return _in_order(result, *parse(operands), order) if out is None else copy_into(out, result)
+        return _in_order(result, *parse(operands), order)
     labels, output, arrays = parse(operands)
     if dtype is None and casting != "safe":
         dtype = np.result_type(*map(raw, arrays))
@@ -200,12 +205,24 @@ def einsum(
         x, labels_x = arrays.pop(left), labels.pop(left)
         arrays.append(contract_two(x, y, labels_x, labels_y, result))
         labels.append(result)
-    if out is not None:
-        return copy_into(out, arrays[0])
     return arrays[0] if len(given[0]) == 1 or optimize is not False else _laid_as_by_numpy(arrays[0], *given)
 
 
 RULES[np.einsum] = einsum
+
+
+def _write_contracted(out: Any, result: Any, casting: Any, has_dtype: bool) -> Any:
+    """Write a contraction into `out`, by a rule of casting; both ways where its dtype is given, as NumPy asks."""
+    place = out[0] if isinstance(out, tuple) else out
+    if np.ndim(place) != np.ndim(result):
+        raise ArgumentError(f"numpy.einsum takes for out an array of shape {np.shape(result)}, not {np.shape(place)}")
+    given, wanted = raw(result).dtype, raw(place).dtype
+    if has_dtype and not np.can_cast(wanted, given, casting):
+        raise ArgumentTypeError(
+            f"numpy.einsum with dtype={given.name!r} takes no out of dtype {wanted} by casting={casting!r}: pass "
+            f"dtype={wanted.name!r}"
+        )
+    return copy_into(place, cast_for(place, result, casting))
 
 
 def _in_order(result: Any, labels: list[str], output: str, arrays: list[Any], order: str) -> Any:

@@ -10,7 +10,7 @@ from ..arrays.axes import array_like, axis_index, inverse_permutation
 from ..arrays.device_arrays import placed
 from ..arrays.values import raw
 from ..recording.primitive import RULES, derivative, primitive
-from .dispatch import write
+from .dispatch import write_result
 from .shaping import line, reshape
 from .single_precision import by_single, holds_half
 
@@ -67,7 +67,7 @@ def _(g: Array, axis: int) -> Array:
 def cumsum(a: Any, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Any = None) -> Any:
     """Return the running sum along an axis; None takes all elements in one row."""
     result = cumsum_(*line(a, axis), dtype)
-    return result if out is None else write(out, result)
+    return result if out is None else write_result(out, result, "unsafe")
 
 
 RULES[np.cumsum] = cumsum
@@ -96,7 +96,7 @@ def _running_product(a: Any, axis: int, dtype: Any) -> Any:
 def cumprod(a: Any, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Any = None) -> Any:
     """Return the running product along an axis; None takes all elements in one row."""
     result = _running_product(*line(a, axis), dtype)
-    return result if out is None else write(out, result)
+    return result if out is None else write_result(out, result, "unsafe")
 
 
 RULES[np.cumprod] = cumprod
@@ -171,7 +171,7 @@ def _cumulative(name: str, running: Any, first: int) -> Any:
         if include_initial:
             shape = (*along_line.shape[:along], 1, *along_line.shape[along + 1 :])
             result = np.concatenate([np.full_like(result, first, shape=shape), result], along)
-        return result if out is None else write(out, result)
+        return result if out is None else write_result(out, result, "unsafe")
 
     cumulative.__name__ = name
     cumulative.__doc__ = f"Return the running {'sum' if first == 0 else 'product'} along an axis, as NumPy does."

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...errors import DeviceError, MissingDerivativeError
+from ...errors import ArgumentError, ArgumentTypeError, DeviceError, MissingDerivativeError
 from ..arrays.axes import laid_by_ufunc
 from ..arrays.device_arrays import as_dtype, explain_refusal, name_shapes, rename_refusal
 from ..arrays.interception import add_entry_names, entered, interceptors
@@ -19,10 +19,19 @@ from ..arrays.values import is_device_array, raw, refuse_masked
 from ..graph.naming import close_names, ufunc_name
 from ..recording.primitive import RULES
 from ..settings.lazy import import_deferred
-from ..views.writing import before_write, copy_into, is_recorded, write, write_by, write_unrecorded
+from ..views.writing import (
+    before_write,
+    cast_for,
+    copy_into,
+    is_recorded,
+    write,
+    write_by,
+    write_result,
+    write_unrecorded,
+)
 from .nondifferentiable import NonDifferentiable
 
-__all__ = ["FOLDS", "METHODS", "call_function", "call_ufunc", "write", "write_by"]
+__all__ = ["FOLDS", "METHODS", "call_function", "call_ufunc", "write", "write_by", "write_exactly", "write_result"]
 
 T = TypeVar("T")
 
@@ -156,6 +165,8 @@ def _with_keywords(ufunc: np.ufunc, rule: Callable[..., Any], inputs: tuple[Any,
         if ufunc.signature is not None:
             # A rule of several operations: see call_function.
             inputs = tuple(before_write(out[0], inputs, always=True))
+        if casting != "same_kind":
+            return write(out[0], cast_for(out[0], rule(*inputs, **axis), casting))
         return write_by(out[0], rule, inputs, None if axis or dtype is not None else ufunc, **axis)
     for one in out or ():
         # A write into one output may change what is saved for another.
@@ -300,10 +311,78 @@ def _call_and_write(
     for one in out if isinstance(out, tuple) else (out,):
         # A rule may be made of several operations, each of which saves what it needs.
         args = tuple(before_write(one, args, always=True))
+    if function is np.einsum:
+        # It casts to the dtype of `out` by its own rule.
+        return rule(*args, out=out, **kwargs)
     result = rule(*args, **kwargs)
     if mask is not True:
         return copy_into(out[0] if isinstance(out, tuple) else out, result, raw(mask))
-    return _put(out, result)
+    if isinstance(result, tuple):
+        return _put(out, result)
+    place = out[0] if isinstance(out, tuple) else out
+    if function in _BROADCASTING:
+        return write(place, cast_for(place, result, "unsafe") if function in _CASTING else result)
+    _check_place(function, place, result, args, kwargs)
+    if function in (np.dot, np.linalg.multi_dot):
+        return write_exactly(place, result)
+    is_free = function in _CASTING or (function in (np.std, np.nanstd) and raw(place).dtype.kind in "fc")
+    return write_result(place, result, kwargs.get("casting", "unsafe" if is_free else "same_kind"))
+
+
+def write_exactly(out: Any, result: Any) -> Any:
+    """Write a product into `out`, which must have its dtype and lie in C order, as NumPy's BLAS asks.
+
+    Raises:
+        ArgumentError: it does not.
+    """
+    target, bare = raw(out), raw(result)
+    if not is_device_array(target) and (target.dtype != bare.dtype or not target.flags.c_contiguous):
+        raise ArgumentError(
+            f"a product takes for out an array of its dtype, {bare.dtype}, in C order, not one of dtype {target.dtype} "
+            f"with strides {target.strides}: pass out=np.empty({np.shape(bare)}, {bare.dtype.name!r})"
+        )
+    return write_result(out, result)
+
+
+#: Functions whose results may be broadcast to `out`, as those of ufuncs may.
+_BROADCASTING = {
+    np.clip,
+    np.fix,
+    np.isneginf,
+    np.isposinf,
+    np.outer,
+    np.percentile,
+    np.quantile,
+    *(np.nanmedian, np.nanpercentile, np.nanquantile),
+}
+_POSITIONS = {np.argmax, np.argmin, np.nanargmax, np.nanargmin}
+_SPREADS = {np.nanmean, np.nanstd, np.nanvar}
+#: Functions whose results NumPy casts to any dtype of `out`.
+_CASTING = {
+    *(np.all, np.any, np.cumprod, np.cumsum, np.max, np.mean, np.median, np.min, np.nancumprod, np.nancumsum),
+    *(np.nanmax, np.nanmin, np.nanprod, np.nansum, np.prod, np.sum, np.trace, np.var),
+    *(np.nanmedian, np.nanpercentile, np.nanquantile, np.nanmean, np.nanvar, np.choose, np.compress, np.take),
+    *_POSITIONS,
+}
+if hasattr(np, "cumulative_sum"):  # since NumPy 2.1
+    _CASTING |= {np.cumulative_sum, np.cumulative_prod}
+
+
+def _check_place(
+    function: Callable[..., Any], out: Any, result: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    """Raise as NumPy does for an `out` of a dtype or an order in memory that a function does not take."""
+    if is_device_array(raw(out)):
+        return
+    dtype = raw(out).dtype
+    if function in (np.compress, np.take) and not np.can_cast(dtype, result.dtype):
+        raise ArgumentTypeError(f"numpy.{function.__name__} of dtype {result.dtype} takes no out of dtype {dtype}")
+    if function in _POSITIONS and not np.can_cast(dtype, np.intp):
+        raise ArgumentTypeError(f"numpy.{function.__name__} takes for out whole numbers of dtype intp, not {dtype}")
+    if function in _SPREADS and dtype.kind not in "fc" and raw(args[0] if args else options["a"]).dtype.kind in "fc":
+        raise ArgumentTypeError(f"numpy.{function.__name__} of floating-point numbers takes no out of dtype {dtype}")
+    if function in (np.stack, np.concatenate) and options.get("dtype") is not None:
+        raise ArgumentTypeError(f"numpy.{function.__name__} takes out or dtype, not both")
 
 
 def _put(out: Any, result: Any) -> Any:

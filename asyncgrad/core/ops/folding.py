@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays.axes import array_like, axis_index, kept_shape, reduced_axes, tensor_like
 from ..arrays.values import on_host, raw
 from ..recording.primitive import RULES
-from .dispatch import FOLDS, call_ufunc, write
+from .dispatch import FOLDS, call_ufunc, write_result
 from .indexing import getitem, lines_over
 from .nondifferentiable import NonDifferentiable
 from .shaping import reshape
@@ -87,6 +87,8 @@ def reduceat(
 ) -> Any:
     """Return the elements from each index up to the next one folded into one; the one at an index that none follows."""
     array, places = array_like(array), on_host(raw(array_like(indices)))
+    if not places.size:
+        places = places.astype(np.intp)
     if not _is_recordable(ufunc, array, dtype) or not array.ndim:
         return _into(out, NonDifferentiable(ufunc.reduceat)(array, places, axis, dtype))
     axis = axis_index(axis, array.ndim)
@@ -97,7 +99,7 @@ def reduceat(
         array = array.astype(dtype)
     starts = places.tolist()
     found = []
-    for start, following in zip(starts, [*starts[1:], length], strict=True):
+    for start, following in zip(starts, [*starts[1:], length][: len(starts)], strict=True):
         whole = slice(start, max(following, start + 1))
         part = getitem(array, (*(slice(None),) * axis, whole))
         found.append(call_ufunc(ufunc, "reduce", (part,), {"axis": axis}))
@@ -121,7 +123,7 @@ def _is_recordable(ufunc: np.ufunc, array: Array, dtype: Any) -> bool:
 def _into(out: Any, result: Any) -> Any:
     if out is None:
         return result
-    return write(out[0] if isinstance(out, tuple) else out, result)
+    return write_result(out[0] if isinstance(out, tuple) else out, result, "unsafe")
 
 
 FOLDS.update({"accumulate": accumulate, "reduce": reduce, "reduceat": reduceat})

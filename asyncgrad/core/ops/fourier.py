@@ -16,7 +16,7 @@ from ...errors import ArgumentError
 from ..arrays.axes import array_like, axis_tuple
 from ..arrays.values import as_like, raw
 from ..recording.primitive import RULES, derivative, primitive
-from .dispatch import write
+from .dispatch import write_result
 from .rearranging import roll
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _rule_along_axis(transform_primitive: Callable[..., Any], transform: Callabl
 
     def rule(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
         result = transform_primitive(array_like(a), transform, n, axis, norm)
-        return result if out is None else write(out, result)
+        return result if out is None else write_result(out, result)
 
     return _register(rule, transform)
 
@@ -178,7 +178,7 @@ def _rule_along_axes(
             lengths = [a.shape[axis] for axis in _transformed_axes(a.ndim, s, axes)]
             s = tuple(have if want == -1 else want for have, want in zip(lengths, s, strict=True))
         result = transform_primitive(a, transform, s, axes, norm)
-        return result if out is None else write(out, result)
+        return result if out is None else write_result(out, result)
 
     return _register(rule, transform)
 
@@ -222,7 +222,7 @@ def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = Non
 def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the first half of the Hermitian signal whose real spectrum is `a`."""
     result = np.conjugate(rfft(a, n, axis, _inverse_norm(norm)))
-    return result if out is None else write(out, result)
+    return result if out is None else write_result(out, result)
 
 
 RULES[np.fft.hfft] = hfft

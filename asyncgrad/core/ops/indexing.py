@@ -19,7 +19,7 @@ from ..arrays.typed import like_first
 from ..arrays.values import add_into, arange_like, as_array, is_device_array, on_host, raw, refuse_masked, zeros_like
 from ..recording.kernels import kernel
 from ..recording.primitive import RULES, derivative, primitive
-from .dispatch import write
+from .dispatch import write_result
 from .shaping import copy, line, ravel, reshape
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     if indices.dtype.kind == "f" and not indices.size:
         indices = indices.astype(np.intp)
     result = take_(a, indices, axis, mode)
-    return result if out is None else write(out, result)
+    return result if out is None else write_result(out, result)
 
 
 RULES[np.take] = take
@@ -359,7 +359,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: Literal["raise", "wrap",
     if isinstance(choices, (TensorBase, np.ndarray)):
         # Joining has given it this machine's byte order.
         result = result.astype(raw(choices).dtype, copy=False)
-    return result if out is None else write(out, result)
+    return result if out is None else write_result(out, result)
 
 
 RULES[np.choose] = choose

@@ -32,6 +32,7 @@ __all__ = [
     "fractions_of_percentages",
     "gradient",
     "interp",
+    "is_whole",
     "percentile",
     "quantile",
     "quantile_ranks",
@@ -61,7 +62,7 @@ def quantile(
         options = {"method": method, "keepdims": keepdims, "weights": weights}
         return by_single(by_precise_shares(quantile), np.quantile, a, q, axis, out=out, **options)
     refuse_complex("numpy.quantile, or numpy.percentile,", "a real array", a, "pass a.real")
-    if a.dtype.kind in "iu" and method != "linear":
+    if a.dtype.kind in "iu" and (method != "linear" or is_whole(q)):
         # An element as it is, or between two.
         return NonDifferentiable(np.quantile)(a, q, axis, out, overwrite_input, method, keepdims, weights=raw(weights))
     if a.dtype.kind not in "fiu":
@@ -101,6 +102,11 @@ def quantile(
 
 
 RULES[np.quantile] = quantile
+
+
+def is_whole(q: Any) -> bool:
+    """Tell whether fractions are whole numbers, 0 and 1, for which quantiles are elements as they are."""
+    return np.result_type(raw(q) if hasattr(raw(q), "dtype") else np.asarray(q)).kind in "iu"
 
 
 def by_precise_shares(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -213,14 +219,32 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         result = np.broadcast_to(fp, x.shape) if x.ndim else fp[0]
     else:
         start = np.clip(np.searchsorted(known, raw(x), "right") - 1, 0, xp.size - 2)
-        slope = (getitem(fp, start + 1) - getitem(fp, start)) / (getitem(xp, start + 1) - getitem(xp, start))
         # At the last point the line is taken from there, so that the result is fp[-1] exactly and has the slope of the
         # line before it, as at the first point that after it: test_interp_has_the_slope_of_its_lines_at_both_ends.
         anchor = start + (raw(x) == known[-1])
-        result = slope * (x - getitem(xp, anchor)) + getitem(fp, anchor)
+        result = _on_lines(x, xp, fp, start, anchor)
         beyond = beyond & ((raw(x) > known[-1]) | (known[-1] == known[-2]))
     result = np.where(raw(x) < known[0], fp[0] if left is None else left, result)
     return np.where(beyond, _right_of_points(x, xp, fp, right), result)
+
+
+def _on_lines(x: Any, xp: Any, fp: Any, start: Any, anchor: Any) -> Any:
+    """Return the values at `x` on lines that begin at the points `start`, taken from the points `anchor`."""
+    rise, width = getitem(fp, start + 1) - getitem(fp, start), getitem(xp, start + 1) - getitem(xp, start)
+    result = rise / width * (x - getitem(xp, anchor)) + getitem(fp, anchor)
+    is_lost = np.isnan(raw(result)) & ~np.isnan(raw(x))
+    if is_device_array(is_lost) or not np.any(is_lost):
+        return result
+    # Beside a point at infinity, as NumPy: by the other end of the line, or the value of both.
+    with np.errstate(invalid="ignore"):
+        end = raw(rise) / raw(width) * (raw(x) - raw(xp)[start + 1]) + raw(fp)[start + 1]
+    is_end = raw(x) == raw(xp)[start + 1]
+    is_start = ~is_end & ((raw(x) == raw(xp)[start]) | (np.isnan(end) & (raw(fp)[start] == raw(fp)[start + 1])))
+    other = getitem(fp, np.where(is_start, start, start + 1))
+    other = np.where(is_start | is_end, other, np.where(end == raw(other), other, end))
+    rise, width = np.where(is_lost, 0.0, rise), np.where(is_lost, 1.0, width)
+    offset = np.where(is_lost, 0.0, x - getitem(xp, anchor))
+    return np.where(is_lost, other, rise / width * offset + getitem(fp, anchor))
 
 
 def _in_one_period(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
@@ -345,4 +369,7 @@ def _steps(points: Any, axis: int, f: Array) -> Any:
         raise ValueError(
             f"numpy.gradient takes one coordinate for each of {f.shape[axis]} elements, not {points.shape}"
         )
+    if points.dtype.kind in "ub":
+        # A difference of unsigned numbers would wrap around.
+        points = points.astype(np.int64)
     return reshape(points[1:] - points[:-1], [-1 if one == axis else 1 for one in range(f.ndim)])

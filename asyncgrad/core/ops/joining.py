@@ -20,7 +20,7 @@ from ..graph.wrappers import register_wrapper
 from ..recording.handwritten_node import HandwrittenNode
 from ..recording.primitive import RULES
 from ..settings.context import GRAD_MODE
-from .dispatch import write
+from .dispatch import write_result
 from .indexing import part
 from .shaping import atleast_1d, atleast_2d, atleast_3d, copy, reshape
 from .splitting import split_views, unstacked
@@ -102,7 +102,7 @@ class JoinNode(HandwrittenNode):
         )
 
 
-def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] | None, out: Any) -> Any:
+def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] | None) -> Any:
     """Return joined data as a tensor with its history; unchanged where none of the arrays is a tensor."""
     template: TensorBase | None = None
     requires_grad = False
@@ -124,7 +124,7 @@ def _joined(arrays: Sequence[Any], data: Any, axis: int, bounds: Sequence[int] |
                 mode.created(result._grad_fn)
         elif not mode and mode is not False:
             mode.used(*arrays)
-    return result if out is None else write(out, result)
+    return result
 
 
 def _raw(arrays: Sequence[Any]) -> list[Any]:
@@ -155,7 +155,8 @@ def concatenate(
     bounds = [0]
     for one in raw:
         bounds.append(bounds[-1] + one.shape[axis])
-    return _joined(arrays, data, axis, bounds, out)
+    result = _joined(arrays, data, axis, bounds)
+    return result if out is None else write_result(out, result, casting)
 
 
 RULES[np.concatenate] = concatenate
@@ -171,7 +172,8 @@ def stack(
         data = call_intercepted("Stack", np.stack, raw, axis, dtype=dtype, casting=casting)
     else:
         data = np.stack(raw, axis, dtype=dtype, casting=casting)
-    return _joined(arrays, data, axis + data.ndim if axis < 0 else axis, None, out)
+    result = _joined(arrays, data, axis + data.ndim if axis < 0 else axis, None)
+    return result if out is None else write_result(out, result, casting)
 
 
 RULES[np.stack] = stack

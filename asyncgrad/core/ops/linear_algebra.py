@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ..recording.kernels import kernel
 from ..recording.primitive import RULES, derivative, primitive
 from .arithmetic import multiply
 from .contractions import tensordot
-from .dispatch import write
+from .dispatch import write_exactly, write_result
 from .reductions import sum_
 from .shaping import expand_dims, moveaxis, reshape, squeeze
 
@@ -152,7 +153,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         result = product(a, b)
     else:
         result = tensordot(a, b, (-1, -2))
-    return result if out is None else write(out, result)
+    return result if out is None else write_exactly(out, result)
 
 
 RULES[np.dot] = dot
@@ -180,7 +181,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     result = _multiplied(arrays, _cheapest_order(arrays), 0, len(arrays) - 1)
     if is_row or is_column:
         result = reshape(result, () if is_row and is_column else -1)
-    return result if out is None else write(out, result)
+    return result if out is None else write_exactly(out, result)
 
 
 RULES[np.linalg.multi_dot] = multi_dot
@@ -225,7 +226,7 @@ RULES[np.inner] = inner
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Return the products of each element of `a` with each of `b`."""
     result = reshape(array_like(a), (-1, 1)) * reshape(array_like(b), (1, -1))
-    return result if out is None else write(out, result)
+    return result if out is None else write_result(out, result)
 
 
 RULES[np.outer] = outer
@@ -253,7 +254,7 @@ RULES[np.vdot] = vdot
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Return the sum of products along an axis, the first conjugated."""
-    x1, x2 = array_like(x1), array_like(x2)
+    x1, x2, axis = array_like(x1), array_like(x2), operator.index(axis)
     if axis != -1:
         x1, x2 = moveaxis(x1, axis, -1), moveaxis(x2, axis, -1)
     if x1.ndim == 0 or x2.ndim == 0 or x1.shape[-1] != x2.shape[-1]:

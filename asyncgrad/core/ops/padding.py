@@ -140,6 +140,8 @@ def _borders_of(mode: str, option: Any, ndim: int) -> Borders:
             ends = ends.tolist()
         return lambda array, axis, width: _ramps(array, axis, width, ends[axis])
     lengths = np.broadcast_to(np.array(option, object), (ndim, 2))
+    if mode in ("maximum", "minimum") and (lengths == 0).any():
+        raise ValueError(f"numpy.pad with mode={mode!r} and stat_length=0 has nothing to take the {mode} of")
     return lambda array, axis, width: _statistics(array, axis, width, lengths[axis], mode)
 
 
@@ -178,8 +180,6 @@ def _statistics(array: Array, axis: int, width: tuple[int, int], lengths: Any, m
     """Return the mean, say, of the elements nearest to each side, repeated."""
     length = array.shape[axis]
     counts = [length if count is None else min(int(count), length) for count in lengths]
-    if 0 in counts and mode in ("maximum", "minimum"):
-        raise ValueError(f"numpy.pad with mode={mode!r} and stat_length=0 has nothing to take the {mode} of")
     found = []
     for side, count in enumerate(counts):
         chosen = _part(array, axis, 0, count) if side == 0 else _part(array, axis, length - count, length)

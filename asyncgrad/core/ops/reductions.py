@@ -29,7 +29,7 @@ from ..arrays.values import as_array, is_device_array, raw
 from ..recording.kernels import kernel
 from ..recording.primitive import RULES, derivative, primitive
 from .cumulative import product_of_others, real_if_asked
-from .dispatch import write
+from .dispatch import write_result
 from .shaping import copy, reshape
 from .single_precision import by_single, holds_half
 
@@ -62,7 +62,7 @@ _LARGEST_HALF = 65_504
 
 def _into(out: Any, result: Any) -> Any:
     """Return a result, written into `out` where there is one."""
-    return result if out is None else write(out, result)
+    return result if out is None else write_result(out, result, "unsafe")
 
 
 # sum and mean.
@@ -158,7 +158,15 @@ def mean(
         return _into(out, _mean(a, axis, dtype, keepdims))
     if holds_half(a):
         return by_single(mean, np.mean, a, axis, dtype, keepdims=keepdims, where=where, out=out)
-    return _into(out, _sum(np.where(where, a, 0), axis, dtype, keepdims) / _chosen(where, a, axis, keepdims))
+    total = _sum(np.where(where, a, 0), axis, dtype, keepdims)
+    return _into(out, _as_total(total / _chosen(where, a, axis, keepdims), total, dtype))
+
+
+def _as_total(value: Any, total: Any, dtype: Any) -> Any:
+    """Return a sum that has been divided in the dtype of the sum, if that was asked for, as NumPy has it."""
+    if dtype is None or total.dtype.kind not in "fc" or value.dtype == total.dtype:
+        return value
+    return value.astype(total.dtype)
 
 
 RULES[np.mean] = mean
@@ -290,7 +298,8 @@ def _spread_function(plain: Callable[..., Any], root: bool) -> LikeFirst[...]:
             # A nan that is left out would make its gradient nan, which is 0 times 2 * nan.
             away = laid_like(np.where(where, away, 0), away)
         squares = np.real(np.conjugate(away) * away) if a.dtype.kind == "c" else np.square(away)
-        result = sum(squares, axis, dtype, None, keepdims, where=where) / np.maximum(count, 0)
+        total = sum(squares, axis, dtype, None, keepdims, where=where)
+        result = _as_total(total / np.maximum(count, 0), total, dtype)
         return _into(out, _root(result) if root else result)
 
     spread_function.__name__ = "std" if root else "var"

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import ArgumentTypeError
 from ..arrays.axes import array_like, arrays_together, kept_shape, laid_like, reduced_axes
 from ..arrays.device_arrays import placed
 from ..arrays.values import as_like, is_device_array, on_host, raw, refuse_complex
 from ..recording.primitive import RULES
 from ..settings.process import without_warnings
 from .diagonals import diag
-from .dispatch import write
+from .dispatch import write, write_result
 from .indexing import lines_over, sort, take
 from .interpolation import (
     PICKING_METHODS,
     by_precise_shares,
     fractions_of_percentages,
+    is_whole,
     quantile,
     quantile_ranks,
     recorded_fractions,
@@ -79,7 +81,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
         result = laid_like(result, _first_elements(raw(a), axes))
     if keepdims:
         result = reshape(result, kept_shape(a.shape, axes))
-    return result if out is None else write(out, result)
+    return result if out is None else write_result(out, result, "unsafe")
 
 
 def _first_elements(array: Array, axes: tuple[int, ...]) -> Any:
@@ -107,14 +109,44 @@ def _replacing_nans(plain: Callable[..., Any], replacement: float) -> Callable[.
 def _ignoring_nans(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reduction that ignores nans."""
 
-    def reduction(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
+    def reduction(a: Any, axis: Any = None, dtype: Any = None, *args: Any, where: Any = True, **kwargs: Any) -> Any:
         if a.dtype.kind not in "fc":
-            return plain(a, *args, where=where, **kwargs)
-        return plain(a, *args, where=np.logical_and(~np.isnan(raw(a)), raw(where)), **kwargs)
+            return plain(a, axis, dtype, *args, where=where, **kwargs)
+        if dtype is not None and np.dtype(dtype).kind not in "fc":
+            raise ArgumentTypeError(
+                f"numpy.nan{plain.__name__} of floating-point numbers takes no dtype {np.dtype(dtype)}: it has no nan"
+            )
+        chosen = np.logical_and(~np.isnan(raw(a)), raw(where))
+        if plain is mean:
+            return plain(a, axis, dtype, *args, where=chosen, **kwargs)
+        out = args[0] if args else kwargs.pop("out", None)
+        found = _spread(plain, a, axis, dtype, chosen, *args[1:], **kwargs)
+        return found if out is None else write_result(out, found, "unsafe")
 
     reduction.__name__ = f"nan{plain.__name__}"
     reduction.__doc__ = f"Return numpy.{plain.__name__}, ignoring nans."
     return reduction
+
+
+def _spread(
+    plain: Callable[..., Any],
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    chosen: Any,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    **rest: Any,
+) -> Any:
+    """Return a variance, or its root, of chosen elements; nan where there are not more of them than `ddof`."""
+    less = rest.get("correction") or ddof
+    result = plain(a, axis, dtype, None, ddof, keepdims, where=chosen, **rest)
+    lacks = np.sum(chosen, axis, keepdims=bool(keepdims)) <= less
+    if is_device_array(lacks) or np.any(lacks):
+        if not is_device_array(lacks):
+            warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=6)
+        result = np.where(lacks, np.nan, result).astype(result.dtype, copy=False)
+    return result
 
 
 nansum = RULES[np.nansum] = _replacing_nans(sum, 0)
@@ -134,7 +166,7 @@ def _extreme_ignoring_nans(plain: Callable[..., Any], replacement: float) -> Cal
         result = plain(np.where(is_nan, replacement, a), axis, None, keepdims, **kwargs)
         all_nan = np.all(is_nan, axis=axis, keepdims=keepdims)
         result = np.where(all_nan, np.nan, result) if is_device_array(all_nan) or np.any(all_nan) else result
-        return result if out is None else write(out, result)
+        return result if out is None else write_result(out, result, "unsafe")
 
     reduction.__name__ = f"nan{plain.__name__}"
     reduction.__doc__ = f"Return numpy.{plain.__name__}, ignoring nans."
@@ -191,7 +223,7 @@ def nanquantile(
         options = {"method": method, "keepdims": keepdims, "weights": weights}
         return by_single(by_precise_shares(nanquantile), np.nanquantile, a, q, axis, out=out, **options)
     refuse_complex("numpy.nanquantile, or numpy.nanpercentile,", "a real array", a, "pass a.real")
-    if a.dtype.kind in "iu" and method != "linear":
+    if a.dtype.kind in "iu" and (method != "linear" or is_whole(q)):
         function = NonDifferentiable(np.nanquantile)
         return function(a, q, axis, out, overwrite_input, method, keepdims, weights=raw(weights))
     if a.dtype.kind in "iu":

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, InPlaceError
+from ...errors import ArgumentError, ArgumentTypeError, InPlaceError
 from ..arrays.interception import add_entry_names, entered, interceptors
 from ..arrays.tensor_base import TensorBase
-from ..arrays.values import array_interface, as_array, as_like, own_copy, raw
+from ..arrays.values import array_interface, as_array, as_like, is_device_array, own_copy, raw
 from ..graph.creation import announce, call_unseen, is_watched, show
 from ..graph.leaf import gradient_edge
 from ..graph.node import Edge, Node
@@ -27,6 +27,7 @@ from .nodes import CopyBackwards
 __all__ = [
     "AFTER_WRITING",
     "before_write",
+    "cast_for",
     "changes_with",
     "copy_into",
     "copy_into_part",
@@ -36,6 +37,7 @@ __all__ = [
     "run_writer",
     "write",
     "write_by",
+    "write_result",
 ]
 
 WRITING.add(__name__)
@@ -147,6 +149,45 @@ def write(out: Any, result: Any) -> Any:
         InPlaceError: the write cannot be recorded.
     """
     return _write(out, result)
+
+
+def cast_for(out: Any, result: Any, casting: Any) -> Any:
+    """Return a result as it can be written into `out`, where a rule of casting other than "same_kind" holds.
+
+    Raises:
+        ArgumentTypeError: the rule forbids the cast.
+    """
+    given, wanted = raw(result).dtype, raw(out).dtype
+    if given == wanted:
+        return result
+    if not np.can_cast(given, wanted, casting):
+        raise ArgumentTypeError(
+            f"a result of dtype {given} may not be cast to an out of dtype {wanted} by {casting!r}: pass "
+            "casting='unsafe'"
+        )
+    return result.astype(wanted)
+
+
+def write_result(out: Any, result: Any, casting: str = "same_kind") -> Any:
+    """Write a result into `out`, which must have its shape, as that of NumPy's functions that are no ufuncs must.
+
+    Args:
+        out: the array or tensor.
+        result: what is written.
+        casting: NumPy's rule of casting; "unsafe" for reductions, whose results NumPy casts to any dtype.
+
+    Raises:
+        ArgumentError: the shapes differ.
+        ArgumentTypeError: the rule of casting forbids the dtype of `out`.
+        InPlaceError: the write cannot be recorded.
+    """
+    bare, target = raw(result), raw(out)
+    if np.shape(bare) != np.shape(target):
+        raise ArgumentError(
+            f"out must have the shape of the result, {np.shape(bare)}, not {np.shape(target)}: pass "
+            f"out=np.empty({np.shape(bare)})"
+        )
+    return write(out, result if casting == "same_kind" or is_device_array(target) else cast_for(out, result, casting))
 
 
 def _write(out: Any, result: Any, unseen: Sequence[Node] = ()) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,9 +13,9 @@ from ... import tree
 from ...core.arrays.values import raw
 from ...core.tensor import Tensor, asarray
 from ...errors import ArgumentError, ArgumentTypeError
-from ..arguments import floating
 from .constants import pattern_of
-from .entries import arranged, matrix_product, merged, shared
+from .elementwise import Elementwise
+from .entries import arranged, broadcast, matrix_product, merged, shared
 from .pattern import Pattern, multiply_dense
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _product = multiply_dense.call
 
 
 @final
-class SparseArray:
+class SparseArray(Elementwise):
     """A sparse matrix of a fixed pattern, whose elements are a Tensor; gradients have the pattern's elements alone.
 
     It is a container of `ag.tree` with one leaf, `data`.
@@ -105,6 +106,22 @@ class SparseArray:
         dense: Tensor = _add_at(asarray(whole), self.pattern.positions(), self.data)
         return dense
 
+    def todense(self) -> Tensor:
+        """Return the matrix as a dense tensor, as `toarray`."""
+        return self.toarray()
+
+    def tocsr(self) -> SparseArray:
+        """Return the array with its elements in the order of rows, those of one place added."""
+        return SparseArray(*self._deduplicated())
+
+    def tocsc(self) -> SparseArray:
+        """Return the array with its elements in the order of columns, those of one place added."""
+        return self.T.tocsr().T
+
+    def tocoo(self) -> SparseArray:
+        """Return the array as it is: `pattern.positions()` are the rows and columns of its elements."""
+        return self
+
     def diagonal(self, k: int = 0) -> Tensor:
         """Return the main diagonal, or one that is `k` columns beside it."""
         rows, columns = self.pattern.positions()
@@ -142,24 +159,70 @@ class SparseArray:
         """Return the array of conjugated elements."""
         return SparseArray(np.conjugate(self.data), self.pattern)
 
+    conjugate = conj
+
+    def _deduplicated(self) -> tuple[Any, Pattern]:
+        """Return the elements, those of one place added, in the order of rows."""
+        return merged(self.data, *self.pattern.positions(), self.shape)
+
+    def _elementwise(self, function: Callable[[Any], Any]) -> SparseArray:
+        data, pattern = self._deduplicated()
+        return SparseArray(function(data), pattern)
+
     def power(self, n: float) -> SparseArray:
-        """Return the array of powers of the elements, with an exponent greater than 0."""
-        if n <= 0:
-            raise ValueError(f"scipy.sparse: power of a sparse array takes an exponent greater than 0, not {n}")
-        data, pattern = merged(self.data, *self.pattern.positions(), self.shape)
-        return SparseArray(data**n, pattern)
+        """Return the array of powers of the elements, with a number other than 0 as exponent."""
+        if np.ndim(n) or n == 0:
+            raise ArgumentError(f"scipy.sparse: power of a sparse array takes a number other than 0, not {n}")
+        return self._elementwise(lambda data: data**n)
+
+    def count_nonzero(self) -> int:
+        """Return the number of elements that are not 0."""
+        return int(np.count_nonzero(raw(self._deduplicated()[0])))
+
+    def nonzero(self) -> tuple[Any, Any]:
+        """Return the rows and the columns of the elements that are not 0."""
+        found: tuple[Any, Any] = self.toscipy().nonzero()
+        return found
+
+    def max(self) -> Tensor:
+        """Return the largest element, among the zeros that are not stored, too."""
+        return self._extreme(np.max)
+
+    def min(self) -> Tensor:
+        """Return the smallest element, among the zeros that are not stored, too."""
+        return self._extreme(np.min)
+
+    def _extreme(self, function: Callable[[Any], Any]) -> Tensor:
+        data, pattern = self._deduplicated()
+        if 0 in pattern.shape:
+            raise ValueError(f"scipy.sparse: an array of shape {pattern.shape} has no largest or smallest element")
+        if len(data) < pattern.shape[0] * pattern.shape[1]:
+            data = np.concatenate([data, np.zeros(1, data.dtype)])
+        found: Tensor = function(data)
+        return found
 
     def multiply(self, other: Any) -> SparseArray:
-        """Return the product by elements with a number, a dense operand that broadcasts to this shape, or a sparse one.
-
-        A sparse operand has this shape.
-        """
+        """Return the product by elements with a number, or with a dense or sparse operand that broadcasts."""
         if isinstance(other, SparseArray) or sparse.issparse(other):
-            return self._with(other, "multiplied by", shared)
-        other = asarray(other)
-        if other.ndim:
-            other = np.broadcast_to(other, self.shape)[self.pattern.positions()]
-        return SparseArray(self.data * other, self.pattern)
+            right = _as_sparse(other)
+            (x, x_pattern), (y, y_pattern) = self._broadcast_beside(right.shape), right._broadcast_beside(self.shape)
+            return SparseArray(*shared(x, x_pattern, y, y_pattern))
+        # Python's numbers take the dtype of the elements.
+        other = other if type(other) in (int, float, complex) else asarray(other)
+        if not np.ndim(other):
+            return SparseArray(self.data * other, self.pattern)
+        data, pattern = self._broadcast_beside(other.shape)
+        return SparseArray(data * np.broadcast_to(other, pattern.shape)[pattern.positions()], pattern)
+
+    def _broadcast_beside(self, shape: tuple[int, ...]) -> tuple[Any, Pattern]:
+        """Return the elements of this array where it is broadcast together with another shape."""
+        try:
+            rows, columns = np.broadcast_shapes(self.shape, shape)
+        except ValueError:
+            raise ValueError(
+                f"scipy.sparse: a sparse array of shape {self.shape} does not broadcast beside shape {shape}"
+            ) from None
+        return broadcast(self.data, self.pattern, (rows, columns))
 
     def dot(self, other: Any) -> Any:
         """Return the product with a dense vector or matrix, as a Tensor, or with a sparse one, as a SparseArray."""
@@ -168,7 +231,7 @@ class SparseArray:
             if right.shape[0] != self.shape[1]:
                 raise ValueError(f"scipy.sparse: shapes {self.shape} and {right.shape} have no matrix product")
             return SparseArray(*matrix_product(self.data, self.pattern, right.data, right.pattern))
-        other = floating(other)
+        other = asarray(other)
         if other.ndim not in (1, 2) or other.shape[0] != self.shape[1]:
             raise ValueError(
                 f"scipy.sparse: a sparse array of shape {self.shape} is multiplied by a vector or matrix with "
@@ -193,7 +256,7 @@ class SparseArray:
     def __rmatmul__(self, other: Any) -> Any:
         if sparse.issparse(other):
             return _as_sparse(other).dot(self)
-        other = floating(other)
+        other = asarray(other)
         if other.ndim not in (1, 2) or other.shape[-1] != self.shape[0]:
             raise ValueError(
                 f"scipy.sparse: an operand of shape {other.shape} does not fit on the left of a sparse array of shape "
@@ -207,10 +270,55 @@ class SparseArray:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> SparseArray:
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, SparseArray) or sparse.issparse(other):
+            right = _as_sparse(other)
+            if right.shape != self.shape:
+                raise ValueError(f"scipy.sparse: arrays of shapes {self.shape} and {right.shape} have no quotient")
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return self.toarray() / right.toarray()
+        if type(other) in (int, float, complex):
+            return self.multiply(1 / other)
         return self.multiply(1 / asarray(other))
 
+    def __rtruediv__(self, other: Any) -> Any:
+        return _as_sparse(other) / self if sparse.issparse(other) else NotImplemented
+
+    def __pow__(self, other: Any) -> SparseArray:
+        return self.power(other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(operator.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(operator.ne, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(operator.lt, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(operator.le, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(operator.gt, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(operator.ge, other)
+
+    #: That of the object, as a tensor's: `==` compares elements.
+    __hash__ = object.__hash__
+
+    def _compared(self, compare: Callable[[Any, Any], Any], other: Any) -> Any:
+        """Return SciPy's comparison, which has no derivative: a sparse array of truth values, or a dense tensor."""
+        other = other.toscipy() if isinstance(other, SparseArray) else raw(other)
+        found = compare(self.toscipy(), other)
+        if found is NotImplemented or isinstance(found, bool):
+            return found
+        return _as_sparse(found) if sparse.issparse(found) and found.ndim == 2 else asarray(found)
+
     def __add__(self, other: Any) -> Any:
+        if isinstance(other, (list, tuple, str)):
+            return NotImplemented
         if isinstance(other, SparseArray) or sparse.issparse(other):
             return self._with(other, "added to", _sum)
         if np.ndim(other) == 0:
@@ -222,10 +330,20 @@ class SparseArray:
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return self + (-_as_sparse(other) if sparse.issparse(other) else -other)
+        if isinstance(other, (list, tuple, str)):
+            return NotImplemented
+        if isinstance(other, SparseArray) or sparse.issparse(other):
+            right = _as_sparse(other)
+            # In the common dtype first: a small unsigned number has no negative.
+            return self._with(-right.astype(np.result_type(self.dtype, right.dtype)), "less", _sum)
+        return self + other if np.ndim(other) == 0 else self.toarray() - asarray(other)
 
     def __rsub__(self, other: Any) -> Any:
-        return -self + other
+        if isinstance(other, (list, tuple, str)):
+            return NotImplemented
+        if sparse.issparse(other):
+            return _as_sparse(other) - self
+        return -self + other if np.ndim(other) == 0 else asarray(other) - self.toarray()
 
     def __getitem__(self, key: Any) -> Any:
         """Return the sparse array of some rows and columns, or one element as a Tensor."""
@@ -259,7 +377,7 @@ def _as_sparse(value: Any) -> SparseArray:
     if isinstance(value, SparseArray):
         return value
     pattern, data = pattern_of(value)
-    return SparseArray(floating(data), pattern)
+    return SparseArray(asarray(data), pattern)
 
 
 tree.register(
@@ -286,10 +404,10 @@ def _compressed(argument: Any, shape: Any, kind: str) -> SparseArray:
         return argument
     if sparse.issparse(argument):
         pattern, data = pattern_of(argument.tocsc() if transposed else argument.tocsr())
-        return SparseArray(floating(data), pattern)
+        return SparseArray(asarray(data), pattern)
     if not isinstance(argument, tuple) or len(argument) != 3:
         return coo_array(argument, shape)
-    data, indices, indptr = floating(argument[0]), np.asarray(argument[1]), np.asarray(argument[2])
+    data, indices, indptr = asarray(argument[0]), np.asarray(argument[1]), np.asarray(argument[2])
     known = getattr(sparse, kind)((np.ones(data.shape), indices, indptr), shape=shape)
     return SparseArray(data, Pattern(indices, indptr, known.shape, transposed))
 
@@ -341,18 +459,18 @@ def coo_array(
             raise ArgumentTypeError(f"scipy.sparse.coo_array takes a sparse matrix, not one of shape {whole.shape}")
         arg1, shape = (whole.data, (whole.row, whole.col)), whole.shape
     elif not isinstance(arg1, tuple):
-        dense = floating(arg1)
+        dense = asarray(arg1)
         if dense.ndim != 2:
             raise ArgumentTypeError(
                 f"scipy.sparse.coo_array takes (data, (row, column)) or a matrix, not an array of shape {dense.shape}"
             )
         places = np.nonzero(raw(dense))
-        arg1, shape = (dense[places], places), dense.shape
+        arg1, shape = (dense[places], places), (dense.shape[0], dense.shape[1])
     elif len(arg1) == 2 and all(isinstance(length, (int, np.integer)) for length in arg1):
         arg1, shape = (np.zeros(0), (np.zeros(0, int), np.zeros(0, int))), arg1
     if len(arg1) != 2 or len(arg1[1]) != 2:
         raise ArgumentTypeError("scipy.sparse.coo_array takes (data, (row, column)) or SciPy's sparse matrix")
-    data, (rows, columns) = floating(arg1[0]), (np.asarray(index) for index in arg1[1])
+    data, (rows, columns) = asarray(arg1[0]), (np.asarray(index) for index in arg1[1])
     known = sparse.coo_array((np.ones(data.shape), (rows, columns)), shape=shape)
     order = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=known.shape[0]))])
@@ -371,7 +489,7 @@ def diags_array(
     """Return the sparse array with these diagonals; one of length 1 is repeated, as SciPy's; `format` has no effect."""
     if np.ndim(offsets) == 0:
         diagonals, offsets = [diagonals], [offsets]
-    diagonals = [np.atleast_1d(floating(diagonal)) for diagonal in diagonals]
+    diagonals = [np.atleast_1d(asarray(diagonal)) for diagonal in diagonals]
     if shape is None:
         size = len(diagonals[0]) + abs(int(offsets[0]))
         shape = (size, size)

@@ -96,6 +96,9 @@ def _dense(value: Any) -> Any:
         ) from error
 
 
+_COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+
+
 def apply_operator(name: str, tensor: Tensor, matrix: Any, reflected: bool) -> Any:
     """Return the result of an operator on a tensor and SciPy's sparse matrix; NotImplemented if there is none.
 
@@ -113,6 +116,8 @@ def apply_operator(name: str, tensor: Tensor, matrix: Any, reflected: bool) -> A
     if name == "matmul":
         return matmul(x, y)
     if name in ("add", "subtract", "multiply"):
+        return getattr(np, name)(_dense(x), _dense(y))
+    if name in _COMPARISONS:
         return getattr(np, name)(_dense(x), _dense(y))
     if name == "divide" and reflected:
         return np.divide(_dense(x), y)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["arranged", "gathered", "matrix_product", "merged", "shared"]
+__all__ = ["arranged", "broadcast", "gathered", "matrix_product", "merged", "shared"]
 
 _product = multiply_dense.call
 
@@ -41,6 +41,27 @@ def merged(data: Array, rows: Any, columns: Any, shape: tuple[int, int]) -> tupl
     ends = np.concatenate([[0], np.cumsum(np.bincount(inverse, minlength=len(keys)))])
     adding = Pattern(order, ends, (len(keys), data.shape[0]))
     return _product(np.ones(len(order), data.real.dtype), data, adding), pattern
+
+
+def broadcast(data: Any, pattern: Pattern, shape: tuple[int, int]) -> tuple[Any, Pattern]:
+    """Return the elements of a sparse matrix whose single row or column is repeated until it has a shape."""
+    if pattern.shape == shape:
+        return data, pattern
+    rows, columns = pattern.positions()
+    places = np.arange(len(rows))
+    if pattern.shape[0] != shape[0]:
+        rows, columns, places = (
+            np.repeat(np.arange(shape[0]), len(rows)),
+            np.tile(columns, shape[0]),
+            np.tile(places, shape[0]),
+        )
+    if pattern.shape[1] != shape[1]:
+        rows, columns, places = (
+            np.repeat(rows, shape[1]),
+            np.tile(np.arange(shape[1]), len(rows)),
+            np.repeat(places, shape[1]),
+        )
+    return merged(gathered(data, places), rows, columns, shape)
 
 
 def matrix_product(x: Any, x_pattern: Pattern, y: Any, y_pattern: Pattern) -> tuple[Any, Pattern]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.arrays.axes import array_like
-from ...core.arrays.values import arange_like, raw, refuse_complex
+from ...core.arrays.values import arange_like, is_device_array, raw, refuse_complex
 from ...core.ops.nondifferentiable import NonDifferentiable
 from ...core.recording.primitive import RULES, Primitive, derivative, primitive
 from ..arguments import floating
@@ -44,7 +45,43 @@ gammasgn = RULES[special.gammasgn] = NonDifferentiable(special.gammasgn)
 def polygamma_(x: Any, n: Any) -> Any:
     """Return the n-th derivative of the digamma function, for n > 0."""
     # As SciPy's, which also computes the digamma function, for elements with n = 0.
-    return (-1.0) ** (n + 1) * special.gamma(n + 1.0) * zeta_(n + 1, x)
+    size = special.gamma(n + 1.0)
+    # SciPy's zeta adds terms one by one up to 0: from -1e10 that would take minutes.
+    is_low = False if is_device_array(x) else x < _LOW
+    if not np.any(is_low):
+        return (-1.0) ** (n + 1) * size * zeta_(n + 1, x)
+    result = (-1.0) ** (n + 1) * size * zeta_(n + 1, np.where(is_low, 1.0, x))
+    mirrored = size * zeta_(n + 1, np.where(is_low, 1.0 - x, 1.0))
+    return np.where(is_low, _cotangent_slope(np.where(is_low, x, 0.5), n) - mirrored, result)
+
+
+#: Below it the polygamma functions are computed by those of 1 - x.
+_LOW = -20.0
+
+
+def _cotangent_slope(x: Any, n: Any) -> Any:
+    """Return the n-th derivative of -pi / tan(pi x), for real x; infinite at whole numbers, as SciPy has it."""
+    rest = x - np.rint(x)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        cotangent = np.where(np.abs(rest) == 0.5, 0.0, np.cos(np.pi * rest) / np.sin(np.pi * rest))
+        if np.ndim(n) == 0:
+            value = -((math.pi + 0.0 * cotangent) ** (n + 1)) * _cotangent_polynomial(int(n))(cotangent)
+        else:
+            x, n = np.broadcast_arrays(cotangent, n)
+            value = np.empty_like(x)
+            for order in np.unique(n):
+                part = n == order
+                value[part] = -(math.pi ** (order + 1.0)) * _cotangent_polynomial(int(order))(x[part])
+    return np.where(rest == 0, np.inf, value)
+
+
+@functools.cache
+def _cotangent_polynomial(n: int) -> Any:
+    """Return the polynomial in the cotangent that is its n-th derivative; its terms do not cancel."""
+    polynomial = np.polynomial.Polynomial([0.0, 1.0])
+    for _ in range(n):
+        polynomial = polynomial.deriv() * np.polynomial.Polynomial([-1.0, 0.0, -1.0])
+    return polynomial
 
 
 @derivative(polygamma_, "x")
@@ -62,10 +99,8 @@ def complex_polygamma(z: Any, n: Any) -> Any:
         return result
     # psi(1 - z) is psi(z) + pi / tan(pi z); the derivatives of the cotangent are polynomials in it.
     cotangent = np.where(left, _cotangent(np.where(left, z, 0.25)), 0.0)
-    polynomial = np.polynomial.Polynomial([0.0, 1.0])
-    for _ in range(n):
-        polynomial = polynomial.deriv() * np.polynomial.Polynomial([-1.0, 0.0, -1.0])
-    return np.where(left, (-1) ** n * result - math.pi ** (n + 1) * polynomial(cotangent), result)
+    slope = math.pi ** (n + 1) * _cotangent_polynomial(n)(cotangent)
+    return np.where(left, (-1) ** n * result - slope, result)
 
 
 def _cotangent(z: Any) -> Any:
@@ -87,10 +122,12 @@ def _polygamma_on_the_right(z: Any, n: int) -> Any:
         safe = np.where(near, z, 1.0)
         for step in range(count):
             total = total + math.factorial(n) / (safe + step) ** (n + 1)
-    series = math.factorial(n - 1) / high**n + math.factorial(n) / (2 * high ** (n + 1))
+    # Powers of the inverse underflow where those of the number would overflow.
+    inverse = 1 / high
+    series = math.factorial(n - 1) * inverse**n + math.factorial(n) / 2 * inverse ** (n + 1)
     for index, number in enumerate(special.bernoulli(24)[2::2], 1):
         factor = number * math.factorial(2 * index + n - 1) / math.factorial(2 * index)
-        series = series + factor / high ** (2 * index + n)
+        series = series + factor * inverse ** (2 * index + n)
     return -((-1) ** n) * (series + np.where(near, total, 0.0))
 
 
@@ -129,6 +166,8 @@ def polygamma(n: Any, x: Any) -> Any:
     if not orders.any():
         return special.psi(x)
     result = polygamma_.call(x, np.maximum(orders, 1))
+    if np.any(orders < 0):
+        result = np.where(orders < 0, np.nan, result)
     return result if orders.all() else np.where(orders == 0, special.psi(x), result)
 
 

@@ -214,6 +214,12 @@ def _up(n: Any, m: Any) -> Any:
     return np.sqrt(np.maximum((n - m) * (n + m + 1.0), 0.0))
 
 
+def _side(theta: Any) -> Any:
+    """Return the sign of the sine: SciPy's functions are of its absolute value, where it is negative, too."""
+    is_behind = np.sin(raw(theta)) < 0
+    return np.where(is_behind, -1.0, 1.0) if np.any(is_behind) else 1.0
+
+
 @primitive()
 def polar_part(theta: Any, n: Any, m: Any) -> Any:
     """Return the spherical Legendre polynomial of degree n and order m."""
@@ -222,7 +228,7 @@ def polar_part(theta: Any, n: Any, m: Any) -> Any:
 
 def _polar_slope(theta: Any, n: Any, m: Any) -> Any:
     above, below = polar_part.call(theta, n, m + 1), polar_part.call(theta, n, m - 1)
-    return (_up(n, m) * above - _up(n, -m) * below) / 2
+    return (_up(n, m) * above - _up(n, -m) * below) * (_side(theta) / 2)
 
 
 @derivative(polar_part, "theta")
@@ -232,7 +238,7 @@ def _(g: Any, theta: Array, n: Any, m: Any) -> Array:
 
 def _polar_curvature(theta: Any, n: Any, m: Any) -> Any:
     above, below = _polar_slope(theta, n, m + 1), _polar_slope(theta, n, m - 1)
-    return (_up(n, m) * above - _up(n, -m) * below) / 2
+    return (_up(n, m) * above - _up(n, -m) * below) * (_side(theta) / 2)
 
 
 def sph_legendre_p(n: Any, m: Any, theta: Any, *, diff_n: int = 0) -> Any:
@@ -280,13 +286,13 @@ def _harmonic_slope(theta: Any, phi: Any, n: Any, m: Any) -> Any:
     """Return the derivative by the polar angle."""
     turn = np.exp(-1j * phi)
     above, below = harmonic.call(theta, phi, n, m + 1), harmonic.call(theta, phi, n, m - 1)
-    return (_up(n, m) * turn * above - _up(n, -m) * np.conjugate(turn) * below) / 2
+    return (_up(n, m) * turn * above - _up(n, -m) * np.conjugate(turn) * below) * (_side(theta) / 2)
 
 
 def _harmonic_curvature(theta: Any, phi: Any, n: Any, m: Any) -> Any:
     turn = np.exp(-1j * phi)
     above, below = _harmonic_slope(theta, phi, n, m + 1), _harmonic_slope(theta, phi, n, m - 1)
-    return (_up(n, m) * turn * above - _up(n, -m) * np.conjugate(turn) * below) / 2
+    return (_up(n, m) * turn * above - _up(n, -m) * np.conjugate(turn) * below) * (_side(theta) / 2)
 
 
 @derivative(harmonic, "theta")

@@ -24,9 +24,27 @@ __all__ = ["log_softmax", "logsumexp", "softmax"]
 def logsumexp_(a: Any, b: Any, axis: tuple[int, ...], sign: Any) -> Array:
     """Return log(abs(sum(b * exp(a)))) along axes, which are kept; `sign` is that of the sums."""
     a = _counted(a, b)
-    largest = _finite_largest(a, axis) if a.size else 0
-    with np.errstate(divide="ignore"):
-        return np.log(np.sum(b * np.exp(a - largest), axis, keepdims=True) * np.conjugate(sign)) + largest
+    if not a.size:
+        return np.sum(b * a, axis, keepdims=True) - np.inf
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        if is_device_array(a):
+            largest = _finite_largest(a, axis)
+            return np.log(np.sum(b * np.exp(a - largest), axis, keepdims=True) * sign) + largest
+        first, rest, largest = _parted_sum(a, b, axis)
+        # The greatest term apart: what is small beside it moves the logarithm all the same.
+        share = rest / first
+        # The logarithm is that of the absolute value of 1 and the share.
+        by_first = np.log1p(np.where(share < -1, -share - 2, share)) + np.log(np.abs(first))
+        return np.where(first == 0, np.log(np.abs(rest)), by_first) + largest
+
+
+def _parted_sum(a: Any, b: Any, axis: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """Return the sum of the factors of the greatest exponent, that of all other terms beside it, and the exponent."""
+    largest = _finite_largest(a, axis)
+    is_first = a == largest
+    terms = b * np.exp(a - largest)
+    first = np.sum(np.where(is_first, b, 0), axis, keepdims=True, dtype=terms.dtype)
+    return first, np.sum(np.where(is_first, 0, terms), axis, keepdims=True), largest
 
 
 def _counted(a: Array, b: Any) -> Any:
@@ -45,16 +63,42 @@ def _finite_largest(a: Any, axis: Any) -> Any:
 
 @derivative(logsumexp_, "a")
 def _(g: Any, a: Array, b: Any, axis: tuple[int, ...], sign: Any, out: Array) -> Array:
-    with np.errstate(over="ignore"):
-        shares = _shares(a, b, axis, out)
-    # Nothing of infinity is nothing.
-    is_nothing = (raw(b) == 0) & ~np.isfinite(raw(shares))
-    return g * (np.conjugate(sign) * b * np.where(is_nothing, 0.0, shares))
+    return g * (sign * _weighted_shares(a, b, axis, out))
 
 
 @derivative(logsumexp_, "b")
 def _(g: Any, a: Any, b: Array, axis: tuple[int, ...], sign: Any, out: Array) -> Array:
-    return g * (np.conjugate(sign) * _shares(a, b, axis, out))
+    return g * (sign * _shares(a, b, axis, out))
+
+
+@primitive()
+def complex_logsumexp_(a: Any, b: Any, axis: tuple[int, ...]) -> Any:
+    """Return log(sum(b * exp(a))) along axes, which are kept, where it is complex."""
+    if not is_device_array(a):
+        # A factor of 1 is none: a complex one times infinity is nan.
+        factor = None if (b == 1).all() else b
+        return np.reshape(special.logsumexp(a, axis or None, b=factor, keepdims=True), kept_shape(a.shape, axis))
+    a = _counted(a, b)
+    largest = _finite_largest(a, axis)
+    return np.log(np.sum(b * np.exp(a - largest), axis, keepdims=True)) + largest
+
+
+@derivative(complex_logsumexp_, "a")
+def _(g: Any, a: Array, b: Any, axis: tuple[int, ...], out: Array) -> Array:
+    return g * _weighted_shares(a, b, axis, out)
+
+
+@derivative(complex_logsumexp_, "b")
+def _(g: Any, a: Any, b: Array, axis: tuple[int, ...], out: Array) -> Array:
+    return g * _shares(a, b, axis, out)
+
+
+def _weighted_shares(a: Any, b: Any, axis: tuple[int, ...], sums: Any) -> Any:
+    with np.errstate(over="ignore"):
+        shares = _shares(a, b, axis, sums)
+    # Nothing of infinity is nothing.
+    is_nothing = (raw(b) == 0) & ~np.isfinite(raw(shares))
+    return b * np.where(is_nothing, 0.0, shares)
 
 
 def _shares(a: Any, b: Any, axis: tuple[int, ...], sums: Any) -> Any:
@@ -84,8 +128,9 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
         return_sign: whether to return the logarithm of the absolute value of the sum, and its sign.
 
     Returns:
-        A Tensor; with `return_sign` a pair of it and the sign, which has no derivative. Without it the logarithm of a
-        negative sum is nan.
+        A Tensor; with `return_sign` a pair of the logarithm of the absolute value, and the sign, which has a derivative
+        only if it is complex. Without it the logarithm of a negative sum is nan, and that of a complex one has the
+        phase as imaginary part.
 
     Source: scipy.special.logsumexp.
 
@@ -99,25 +144,29 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     if b is not None:
         a, factors = np.broadcast_arrays(a, factors)
     axes = reduced_axes(axis, a.ndim)
-    sign = as_array(_sign_of_sum(raw(a), raw(factors), axes))
     factors = factors.astype(np.result_type(a.dtype, factors.dtype if b is not None else a.dtype), copy=False)
-    result = logsumexp_.call(a, factors, axes, sign)
-    if not return_sign and result.dtype.kind == "c":
-        # The logarithm of a complex number has its phase as imaginary part.
-        result = result + np.log(sign)
-    elif not return_sign:
-        result = np.where(sign < 0, np.nan, result) if (sign < 0).any() else result
+    if factors.dtype.kind == "c" and a.size:
+        whole = complex_logsumexp_.call(a.astype(factors.dtype, copy=False), factors, axes)
+        is_zero = np.isneginf(raw(whole).real)
+        sign: Any = np.where(is_zero, 0.0, np.exp(1j * np.imag(whole).astype(factors.dtype))) if return_sign else None
+        result = np.real(whole) if return_sign else whole
+    else:
+        sign = as_array(_sign_of_sum(raw(a), raw(factors), axes))
+        result = logsumexp_.call(a, factors, axes, sign)
+        if not return_sign and a.size and (sign < 0).any():
+            result = np.where(sign < 0, np.nan, result)
     shape = result.shape if keepdims else tuple(n for index, n in enumerate(result.shape) if index not in axes)
     result = result.reshape(shape)
-    return (result, asarray(sign.reshape(shape))) if return_sign else result
+    return (result, asarray(sign).reshape(shape)) if return_sign else result
 
 
 def _sign_of_sum(a: Any, b: Any, axes: tuple[int, ...]) -> Any:
     if not a.size:
-        return zeros_like(a, kept_shape(a.shape, axes), np.result_type(a, b))
+        # As SciPy's, that of minus infinity.
+        return -1 + zeros_like(a, kept_shape(a.shape, axes), np.result_type(a, b))
     a = _counted(a, b)
     sums = np.sum(b * np.exp(a - _finite_largest(a, axes)), axes, keepdims=True)
-    return np.sign(sums).astype(np.result_type(a.dtype, sums.dtype) if a.dtype.kind == "c" else a.dtype, copy=False)
+    return np.sign(sums).astype(np.result_type(a.dtype, b.dtype), copy=False)
 
 
 def softmax(x: Any, axis: Any = None) -> Any:

@@ -7,6 +7,16 @@ from typing import TYPE_CHECKING
 
 from .choices import categorical as categorical
 from .choices import multinomial as multinomial
+from .comparisons import kendalltau as kendalltau
+from .comparisons import linregress as linregress
+from .comparisons import mannwhitneyu as mannwhitneyu
+from .comparisons import rankdata as rankdata
+from .comparisons import spearmanr as spearmanr
+from .comparisons import ttest_1samp as ttest_1samp
+from .comparisons import ttest_ind as ttest_ind
+from .comparisons import ttest_ind_from_stats as ttest_ind_from_stats
+from .comparisons import ttest_rel as ttest_rel
+from .comparisons import wilcoxon as wilcoxon
 from .covariance import Covariance as Covariance
 from .discrete import bernoulli as bernoulli
 from .discrete import betabinom as betabinom
@@ -41,6 +51,20 @@ from .normal import halfnorm as halfnorm
 from .normal import lognorm as lognorm
 from .normal import norm as norm
 from .normal import truncnorm as truncnorm
+from .pieces import dgamma as dgamma
+from .pieces import dweibull as dweibull
+from .pieces import gennorm as gennorm
+from .pieces import halfgennorm as halfgennorm
+from .pieces import laplace_asymmetric as laplace_asymmetric
+from .pieces import powernorm as powernorm
+from .pieces import semicircular as semicircular
+from .pieces import triang as triang
+from .power_transforms import boxcox as boxcox
+from .power_transforms import boxcox_llf as boxcox_llf
+from .power_transforms import energy_distance as energy_distance
+from .power_transforms import wasserstein_distance as wasserstein_distance
+from .power_transforms import yeojohnson as yeojohnson
+from .power_transforms import yeojohnson_llf as yeojohnson_llf
 from .powers import pareto as pareto
 from .powers import powerlaw as powerlaw
 from .powers import weibull_max as weibull_max
@@ -65,66 +89,152 @@ from .summaries import trim_mean as trim_mean
 from .summaries import variation as variation
 from .summaries import zmap as zmap
 from .summaries import zscore as zscore
+from .transformed import arcsine as arcsine
+from .transformed import betaprime as betaprime
+from .transformed import bradford as bradford
+from .transformed import burr as burr
+from .transformed import burr12 as burr12
+from .transformed import chi as chi
+from .transformed import erlang as erlang
+from .transformed import exponweib as exponweib
+from .transformed import fatiguelife as fatiguelife
+from .transformed import fisk as fisk
+from .transformed import gengamma as gengamma
+from .transformed import genlogistic as genlogistic
+from .transformed import gibrat as gibrat
+from .transformed import halflogistic as halflogistic
+from .transformed import hypsecant as hypsecant
+from .transformed import invweibull as invweibull
+from .transformed import johnsonsb as johnsonsb
+from .transformed import johnsonsu as johnsonsu
+from .transformed import levy as levy
+from .transformed import loggamma as loggamma
+from .transformed import loglaplace as loglaplace
+from .transformed import loguniform as loguniform
+from .transformed import lomax as lomax
+from .transformed import maxwell as maxwell
+from .transformed import mielke as mielke
+from .transformed import moyal as moyal
+from .transformed import nakagami as nakagami
+from .transformed import reciprocal as reciprocal
+from .transformed import truncexpon as truncexpon
+from .whole_numbers import planck as planck
+from .whole_numbers import randint as randint
 
 __all__ = [
     "Covariance",
+    "arcsine",
     "bernoulli",
     "beta",
     "betabinom",
+    "betaprime",
     "binom",
+    "boxcox",
+    "boxcox_llf",
+    "bradford",
+    "burr",
+    "burr12",
     "categorical",
     "cauchy",
+    "chi",
     "chi2",
+    "dgamma",
     "dirichlet",
+    "dweibull",
+    "energy_distance",
     "entropy",
+    "erlang",
     "expon",
     "exponnorm",
+    "exponweib",
     "f",
+    "fatiguelife",
+    "fisk",
     "gamma",
     "gaussian_kde",
     "genextreme",
+    "gengamma",
+    "genlogistic",
+    "gennorm",
     "genpareto",
     "geom",
+    "gibrat",
     "gmean",
     "gompertz",
     "gumbel_l",
     "gumbel_r",
     "halfcauchy",
+    "halfgennorm",
+    "halflogistic",
     "halfnorm",
     "hmean",
     "hypergeom",
+    "hypsecant",
     "invgamma",
+    "invweibull",
     "invwishart",
     "iqr",
+    "johnsonsb",
+    "johnsonsu",
+    "kendalltau",
     "kurtosis",
     "laplace",
+    "laplace_asymmetric",
+    "levy",
+    "linregress",
+    "loggamma",
     "logistic",
+    "loglaplace",
     "lognorm",
+    "loguniform",
+    "lomax",
+    "mannwhitneyu",
+    "maxwell",
     "median_abs_deviation",
+    "mielke",
     "moment",
+    "moyal",
     "multinomial",
     "multivariate_normal",
     "multivariate_t",
+    "nakagami",
     "nbinom",
     "norm",
     "pareto",
     "pearsonr",
+    "planck",
     "pmean",
     "poisson",
     "powerlaw",
+    "powernorm",
+    "randint",
+    "rankdata",
     "rayleigh",
+    "reciprocal",
     "sem",
+    "semicircular",
     "skew",
     "skewnorm",
+    "spearmanr",
     "t",
+    "triang",
     "trim_mean",
+    "truncexpon",
     "truncnorm",
+    "ttest_1samp",
+    "ttest_ind",
+    "ttest_ind_from_stats",
+    "ttest_rel",
     "uniform",
     "variation",
     "vonmises",
+    "wasserstein_distance",
     "weibull_max",
     "weibull_min",
+    "wilcoxon",
     "wishart",
+    "yeojohnson",
+    "yeojohnson_llf",
     "zmap",
     "zscore",
 ]

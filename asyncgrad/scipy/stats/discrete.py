@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy import stats as scipy_stats
+from scipy.special import _ufuncs
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
@@ -25,10 +26,6 @@ __all__ = ["bernoulli", "betabinom", "binom", "geom", "hypergeom", "nbinom", "po
 def _log_choices(n: Any, k: Any) -> Any:
     """Return the logarithm of the number of ways to choose k of n."""
     return special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
-
-
-def _as_int(n: Any) -> Any:
-    return np.nan_to_num(raw(n)).astype(int)
 
 
 def _is_share(p: Any) -> Any:
@@ -119,10 +116,35 @@ def _in_trials(k: Any, n: Any, p: Any) -> Any:
     return np.where(inside, trials_pmf_.call(np.where(inside, k, 0.0), np.maximum(n, 0.0), p), 0.0)
 
 
+# SciPy's own functions, which keep their digits for any number of trials; those that it names publicly do not.
+
+
+def _formula_pmf(k: Any, n: Any, p: Any) -> Any:
+    return np.exp(_log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p))
+
+
+def _formula_cdf(k: Any, n: Any, p: Any) -> Any:
+    return np.where(k >= n, 1.0, special.betaincc(k + 1, np.maximum(n - k, 1.0), p))
+
+
+def _formula_sf(k: Any, n: Any, p: Any) -> Any:
+    return np.where(k >= n, 0.0, special.betainc(k + 1, np.maximum(n - k, 1.0), p))
+
+
+_trials_pmf: Callable[..., Any] = getattr(_ufuncs, "_binom_pmf", _formula_pmf)
+_trials_cdf: Callable[..., Any] = getattr(_ufuncs, "_binom_cdf", _formula_cdf)
+_trials_sf: Callable[..., Any] = getattr(_ufuncs, "_binom_sf", _formula_sf)
+
+
+def _as_wide(value: Any, *others: Any) -> Any:
+    """Return a value in the dtype that a formula of others would have."""
+    return np.asarray(value).astype(np.result_type(*others, np.float32), copy=False)
+
+
 @primitive()
 def trials_pmf_(k: Any, n: Any, p: Any) -> Any:
     """Return the probability of k successes among n trials of probability p."""
-    return np.exp(_log_choices(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p))
+    return _as_wide(_trials_pmf(k, n, p), n, p)
 
 
 @derivative(trials_pmf_, "p")
@@ -135,6 +157,28 @@ def _(g: Any, k: Any, n: Any, p: Any) -> Array:
         return n * (_in_trials(k - 1, n - 1, p) - _in_trials(k, n - 1, p))
 
     return g * _slope(is_sure, lambda: trials_pmf_.call(k, n, safe) * (k / safe - (n - k) / (1 - safe)), difference)
+
+
+@primitive()
+def trials_cdf_(k: Any, n: Any, p: Any) -> Any:
+    """Return the probability of up to k successes among n trials of probability p."""
+    return _as_wide(_trials_cdf(k, n, p), n, p)
+
+
+@derivative(trials_cdf_, "p")
+def _(g: Any, k: Any, n: Any, p: Any) -> Array:
+    return -g * (n * _in_trials(k, n - 1, p))
+
+
+@primitive()
+def trials_sf_(k: Any, n: Any, p: Any) -> Any:
+    """Return the probability of more than k successes among n trials of probability p."""
+    return _as_wide(_trials_sf(k, n, p), n, p)
+
+
+@derivative(trials_sf_, "p")
+def _(g: Any, k: Any, n: Any, p: Any) -> Array:
+    return g * (n * _in_trials(k, n - 1, p))
 
 
 @primitive()
@@ -172,10 +216,10 @@ class Binomial(DiscreteDistribution):
         return trials_pmf_.call(k, raw(n), p)
 
     def _cdf(self, k: Any, n: Any, p: Any) -> Any:
-        return special.bdtr(k, _as_int(n), p)
+        return trials_cdf_.call(k, raw(n), p)
 
     def _sf(self, k: Any, n: Any, p: Any) -> Any:
-        return special.bdtrc(k, _as_int(n), p)
+        return trials_sf_.call(k, raw(n), p)
 
     def _log_below(self, mask: Any, k: Any, n: Any, p: Any) -> Any:
         return log_beta_below(raw(n) - k, k + 1, 1 - p, mask)
@@ -402,6 +446,12 @@ class Hypergeometric(DiscreteDistribution):
 
     def _sf(self, k: Any, M: Any, n: Any, N: Any) -> Any:
         return scipy_stats.hypergeom.sf(k, *map(raw, (M, n, N)))
+
+    def _log_below(self, mask: Any, k: Any, M: Any, n: Any, N: Any) -> Any:
+        return scipy_stats.hypergeom.logcdf(k, *map(raw, (M, n, N)))
+
+    def _log_above(self, mask: Any, k: Any, M: Any, n: Any, N: Any) -> Any:
+        return scipy_stats.hypergeom.logsf(k, *map(raw, (M, n, N)))
 
     def _mean_and_variance(self, M: Any, n: Any, N: Any) -> tuple[Any, Any]:
         return tuple(map(np.asarray, scipy_stats.hypergeom.stats(*map(raw, (M, n, N)))))

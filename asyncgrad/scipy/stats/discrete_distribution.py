@@ -122,15 +122,15 @@ class DiscreteDistribution(UnivariateDistribution):
         return self._filled(value, ((~inside, -np.inf), (below, 0.0), (missing, np.nan)), shapes, moves)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the least number up to which the probability is at least `q`; it has no derivative."""
+        """Return the least number up to which the probability is at least `q`; it has a derivative by `loc` alone."""
         return self._of_scipy("ppf", q, args, kwds)
 
     def isf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
-        """Return the least number above which the probability is at most `q`; it has no derivative."""
+        """Return the least number above which the probability is at most `q`; it has a derivative by `loc` alone."""
         return self._of_scipy("isf", q, args, kwds)
 
     def median(self, *args: Any, **kwds: Any) -> Tensor:
-        """Return the least number up to which the probability is one half; it has no derivative."""
+        """Return the least number up to which the probability is one half; it has a derivative by `loc` alone."""
         return self.ppf(0.5, *args, **kwds)
 
     def expect(
@@ -141,6 +141,9 @@ class DiscreteDistribution(UnivariateDistribution):
         lb: Any = None,
         ub: Any = None,
         conditional: bool = False,
+        maxcount: int | None = None,
+        tolerance: float | None = None,
+        chunksize: int | None = None,
     ) -> Tensor:
         """Return the mean of a function of the variable: the sum over all numbers but those of a tail below 1e-20.
 
@@ -151,6 +154,9 @@ class DiscreteDistribution(UnivariateDistribution):
             lb: the least number; None for that of the support.
             ub: the greatest number; None for that of the support.
             conditional: whether to divide by the probability between these.
+            maxcount: taken as SciPy takes it, and not needed: nothing is left out of the sum.
+            tolerance: as `maxcount`.
+            chunksize: as `maxcount`.
 
         Raises:
             ArgumentError: a parameter is no single number.
@@ -170,8 +176,21 @@ class DiscreteDistribution(UnivariateDistribution):
         return asarray(value / np.sum(probabilities) if conditional else value)
 
     def _of_scipy(self, method: str, q: Any, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
-        bare = [raw(one) for one in self._parameters(method, args, kwds)]
-        return asarray(getattr(getattr(scipy_stats, self.name), method)(raw(floating(q)), *bare))
+        shapes, moves = self._split(method, args, kwds)
+        found = getattr(getattr(scipy_stats, self.name), method)(raw(floating(q)), *map(raw, shapes))
+        return self._checked(self._moved_and_scaled(asarray(found), moves), shapes, moves)
+
+    def support(self, *args: Any, **kwds: Any) -> tuple[Any, Any]:
+        """Return the ends of the support, whole numbers where SciPy's are."""
+        parameters = self._parameters("support", args, kwds)
+        if isinstance(parameters[-1], Tensor) and parameters[-1].requires_grad:
+            return UnivariateDistribution.support(self, *args, **kwds)
+        bare = [_exact(one) for one in (*args, *kwds.values())]
+        ends = getattr(scipy_stats, self.name).support(
+            *bare[: len(args)], **dict(zip(kwds, bare[len(args) :], strict=True))
+        )
+        first, last = (asarray(end) for end in ends)
+        return first, last
 
     def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
         """Return draws of SciPy's, whole numbers, which have no derivative.
@@ -179,6 +198,7 @@ class DiscreteDistribution(UnivariateDistribution):
         Raises:
             ArgumentError: a parameter requires grad: pass its values.
         """
+        args, size = self._with_size(args, size)
         parameters = self._parameters("rvs", args, kwds)
         if any(isinstance(one, Tensor) and one.requires_grad for one in parameters):
             raise ArgumentError(
@@ -198,6 +218,10 @@ def _greatest(family: Any) -> Any:
     while np.any(is_less := (greatest < last) & (family.sf(greatest) > 1e-20)):
         greatest = np.where(is_less, np.floor(1.5 * greatest), greatest)
     return np.minimum(last, greatest)
+
+
+def _exact(value: Any) -> Any:
+    return raw(value) if isinstance(value, Tensor) else value
 
 
 def _whole(array: Any) -> Any:

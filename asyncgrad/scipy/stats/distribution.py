@@ -153,6 +153,12 @@ class UnivariateDistribution(ABC):
         is_valid = bool(valid) if valid.ndim == 0 else valid.all()
         return asarray(value) if is_valid else np.where(valid, value, np.nan)
 
+    def _full(self, value: Any, shapes: Sequence[Any], moves: Sequence[Any]) -> Any:
+        """Return a value in the shape to which all parameters are broadcast, with nan where they are none."""
+        value = self._checked(value, shapes, moves)
+        size = np.broadcast_shapes(*(np.shape(one) for one in (*shapes, *moves)))
+        return value if value.shape == size else np.broadcast_to(value, size)
+
     def _filled(
         self, value: Any, parts: Sequence[tuple[Any, float]], shapes: Sequence[Any], moves: Sequence[Any]
     ) -> Any:
@@ -166,7 +172,7 @@ class UnivariateDistribution(ABC):
         """Return the mean."""
         shapes, moves = self._split("mean", args, kwds)
         mean, _ = self._mean_and_variance(*shapes)
-        return self._checked(self._moved_and_scaled(floating(mean), moves), shapes, moves)
+        return self._full(self._moved_and_scaled(floating(mean), moves), shapes, moves)
 
     def var(self, *args: Any, **kwds: Any) -> Tensor:
         """Return the variance."""
@@ -175,7 +181,7 @@ class UnivariateDistribution(ABC):
         variance = floating(variance)
         for scale in moves[1:]:
             variance = self._scaled(self._scaled(variance, scale), scale)
-        return self._checked(variance, shapes, moves)
+        return self._full(variance, shapes, moves)
 
     def std(self, *args: Any, **kwds: Any) -> Tensor:
         """Return the standard deviation."""
@@ -183,7 +189,7 @@ class UnivariateDistribution(ABC):
 
     def _shape_moment(self, method: str, which: int, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
         shapes, moves = self._split(method, args, kwds)
-        return self._checked(floating(self._skewness_and_kurtosis(*shapes)[which]), shapes, moves)
+        return self._full(floating(self._skewness_and_kurtosis(*shapes)[which]), shapes, moves)
 
     def stats(self, *args: Any, moments: str = "mv", **kwds: Any) -> Any:
         """Return moments, of one letter each.
@@ -197,6 +203,8 @@ class UnivariateDistribution(ABC):
         Returns:
             One Tensor, or a tuple of them in the order of the letters above.
         """
+        if len(args) > len(self.shapes) + len(self._moves) and isinstance(args[-1], str):
+            args, moments = args[:-1], args[-1]
         if not moments or any(letter not in "mvsk" for letter in moments):
             raise ArgumentError(f"scipy.stats.{self.name}.stats has the moments 'm', 'v', 's' and 'k', not {moments!r}")
         known: dict[str, Callable[[], Any]] = {
@@ -209,21 +217,22 @@ class UnivariateDistribution(ABC):
         return found if len(found) > 1 else found[0]
 
     def moment(self, order: int, *args: Any, **kwds: Any) -> Tensor:
-        """Return the mean of a power of the variable, up to the fourth.
+        """Return the mean of a power of the variable.
 
         Args:
             order: the power.
-            *args: the parameters.
+            *args: the parameters; single numbers for a power beyond the fourth, whose mean `expect` computes.
             **kwds: the parameters by name.
 
         Raises:
-            ArgumentError: the order is no whole number from 0 to 4.
+            ArgumentError: the order is no whole number, or is negative.
         """
-        if not isinstance(order, int | np.integer) or not 0 <= order <= 4:
+        if not isinstance(order, int | np.integer) or order < 0:
             raise ArgumentError(
-                f"asyncgrad.scipy.stats.{self.name}.moment takes an order from 0 to 4, not {order!r}: write "
-                f"{self.name}.expect(lambda x: x**{order})"
+                f"scipy.stats.{self.name}.moment takes a whole number from 0 on as order, not {order!r}"
             )
+        if order > 4:
+            return self._high_moment(int(order), args, kwds)
         mean = self.mean(*args, **kwds)
         if order <= 1:
             return mean if order else mean * 0 + 1
@@ -237,12 +246,28 @@ class UnivariateDistribution(ABC):
             value = fourth + mean * (4 * third + mean * (6 * variance + mean * mean))
         return asarray(value)
 
+    def _high_moment(self, order: int, args: Sequence[Any], kwds: Mapping[str, Any]) -> Tensor:
+        shapes, moves = self._split("moment", args, kwds)
+        if any(np.size(one) != 1 for one in (*shapes, *moves)):
+            raise ArgumentError(
+                f"asyncgrad.scipy.stats.{self.name}.moment takes an order from 0 to 4 for arrays of parameters, not "
+                f"{order}: call it for each of them"
+            )
+        family: Any = self
+        options = dict(zip(("loc", "scale"), moves, strict=False))
+        found: Tensor = family.expect(lambda x: x**order, shapes, **options)
+        return found
+
     def support(self, *args: Any, **kwds: Any) -> tuple[Any, Any]:
         """Return the ends of the support."""
         shapes, moves = self._split("support", args, kwds)
         first, last = (self._moved_and_scaled(floating(end), moves) for end in self._support(*shapes))
-        size = np.broadcast_shapes(*(np.shape(one) for one in (first, last, *shapes, *moves)))
-        return asarray(np.broadcast_to(first, size)), asarray(np.broadcast_to(last, size))
+        return self._full(first, shapes, moves), self._full(last, shapes, moves)
+
+    def _with_size(self, args: tuple[Any, ...], size: Any) -> tuple[tuple[Any, ...], Any]:
+        """Return the parameters of `rvs` and the size, which may be given after them."""
+        count = len(self.shapes) + len(self._moves)
+        return (args[:count], args[count]) if len(args) == count + 1 and size is None else (args, size)
 
     @abstractmethod
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -266,7 +291,7 @@ class UnivariateDistribution(ABC):
         value = floating(self._entropy(*shapes))
         for scale in moves[1:]:
             value = value if type(scale) is not Tensor and scale == 1 else value + np.log(scale)
-        return self._checked(value, shapes, moves)
+        return self._full(value, shapes, moves)
 
     def fit(self, *args: Any, **kwds: Any) -> Any:
         """Refuse: parameters are fitted by minimizing a loss.

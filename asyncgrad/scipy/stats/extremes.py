@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
+from ...core.tensor import Tensor, asarray
 from ..ufuncs import special
 from .continuous_distribution import ContinuousDistribution
 from .supports import bounded_exp, one_minus_exp_
@@ -131,6 +133,24 @@ class GeneralizedPareto(ContinuousDistribution):
     def _support(self, c: Any) -> tuple[Any, Any]:
         is_bounded = raw(c) < 0
         return 0.0, np.where(is_bounded, -1 / np.where(is_bounded, c, 1.0), np.inf)
+
+    def logpdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of the density at `x`; -inf outside of the support."""
+        return self._with_end(ContinuousDistribution.logpdf(self, x, *args, **kwds), np.log, x, args, kwds)
+
+    def pdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the density at `x`; 0 outside of the support."""
+        return self._with_end(ContinuousDistribution.pdf(self, x, *args, **kwds), None, x, args, kwds)
+
+    def _with_end(self, value: Any, function: Any, x: Any, args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
+        """Return densities, with those at the end of a support where they do not fall to 0: for c of at most -1."""
+        (c,), moves = self._split("pdf", args, kwds)
+        if not np.any(raw(c) <= -1):
+            return value
+        y = raw(self._standard(x, moves))
+        density = np.where(raw(c) == -1, 1.0, np.inf) / raw(asarray(moves[1]))
+        is_end = (raw(c) <= -1) & (y == raw(self._support(c)[1]))
+        return np.where(is_end, density if function is None else function(density), value)
 
     def _logpdf(self, y: Any, c: Any) -> Any:
         return -(1 + c) * _logarithm_over(c, y)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...core.arrays.array import Array
 
 
-__all__ = ["beta", "chi2", "f", "gamma", "invgamma", "t"]
+__all__ = ["beta", "chi2", "f", "gamma", "gamma_entropy", "invgamma", "student_entropy", "t"]
 
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 #: A number whose square is finite, and beside which degrees of freedom are nothing.
@@ -105,6 +105,33 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Array:
     return g * (np.log1p(-y) - special.psi(b) + special.psi(a + b))
 
 
+#: From here on the terms of the entropy of a gamma distribution cancel, and a series has them all.
+_MANY = 1e3
+
+
+def gamma_entropy(a: Any) -> Any:
+    """Return the entropy of the gamma distribution, a + gammaln(a) + (1 - a) * psi(a), also where the terms cancel.
+
+    The entropies of other families are sums of it, without any cancellation.
+    """
+    is_large = raw(a) > _MANY
+    if not np.any(is_large):
+        return a + special.gammaln(a) + (1 - a) * special.psi(a)
+    small, large = np.where(is_large, 1.0, a), np.where(is_large, a, _MANY)
+    inverse = 1 / large
+    series = inverse * (1 / 3 + inverse * (1 / 12 + inverse * (1 / 90 - inverse / 120)))
+    far = _LOG_ROOT + 0.5 + 0.5 * np.log(large) - series
+    return np.where(is_large, far, small + special.gammaln(small) + (1 - small) * special.psi(small))
+
+
+def student_entropy(df: Any, count: int = 1) -> Any:
+    """Return the entropy of Student's distribution of a number of variables, with the unit matrix as shape."""
+    half, whole = df / 2, (df + count) / 2
+    low = special.psi(half)
+    normal = count / 2 * (1 + 2 * _LOG_ROOT + np.log(half) - low)
+    return gamma_entropy(half) - gamma_entropy(whole) + special.psi(whole) - low + normal
+
+
 @final
 class StudentT(OnLine):
     """Student's distribution with `df` degrees of freedom; with infinitely many it is the normal one."""
@@ -157,11 +184,7 @@ class StudentT(OnLine):
         return np.where(bare > 3, 0.0, np.nan), kurtosis
 
     def _entropy(self, df: Any) -> Any:
-        def entropy(df: Any) -> Any:
-            half = (df + 1) / 2
-            return half * (special.psi(half) - special.psi(df / 2)) + 0.5 * np.log(df) + special.betaln(df / 2, 0.5)
-
-        return self._or_normal(df, entropy, lambda: _LOG_ROOT + 0.5)
+        return self._or_normal(df, student_entropy, lambda: _LOG_ROOT + 0.5)
 
 
 @final
@@ -205,7 +228,7 @@ class Gamma(Positive):
         return 2 / np.sqrt(a), 6 / a
 
     def _entropy(self, a: Any) -> Any:
-        return a + special.gammaln(a) + (1 - a) * special.psi(a)
+        return gamma_entropy(a)
 
 
 @final
@@ -250,8 +273,7 @@ class ChiSquared(Positive):
         return np.sqrt(8 / df), 12 / df
 
     def _entropy(self, df: Any) -> Any:
-        half = df / 2
-        return half + math.log(2) + special.gammaln(half) + (1 - half) * special.psi(half)
+        return math.log(2) + gamma_entropy(df / 2)
 
 
 @final
@@ -301,7 +323,7 @@ class InverseGamma(Positive):
         return np.where(bare > 3, skewness, np.nan), np.where(bare > 4, kurtosis, np.nan)
 
     def _entropy(self, a: Any) -> Any:
-        return a - (a + 1) * special.psi(a) + special.gammaln(a)
+        return gamma_entropy(a) - 2 * special.psi(a)
 
 
 @final
@@ -354,8 +376,7 @@ class Beta(ContinuousDistribution):
 
     def _entropy(self, a: Any, b: Any) -> Any:
         total = a + b
-        shares = (a - 1) * special.psi(a) + (b - 1) * special.psi(b)
-        return special.betaln(a, b) - shares + (total - 2) * special.psi(total)
+        return gamma_entropy(a) + gamma_entropy(b) - gamma_entropy(total) - special.psi(total)
 
 
 @final
@@ -414,8 +435,9 @@ class FRatio(Positive):
 
     def _entropy(self, dfn: Any, dfd: Any) -> Any:
         half, other = dfn / 2, dfd / 2
-        value = np.log(dfd) - np.log(dfn) + special.betaln(half, other) + (1 - half) * special.psi(half)
-        return value - (1 + other) * special.psi(other) + (half + other) * special.psi(half + other)
+        total = half + other
+        value = np.log(dfd) - np.log(dfn) + gamma_entropy(half) + gamma_entropy(other) - gamma_entropy(total)
+        return value - 2 * special.psi(other) + special.psi(total)
 
 
 beta: Beta = Beta("beta")

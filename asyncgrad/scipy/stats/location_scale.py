@@ -49,8 +49,11 @@ class Cauchy(OnLine):
         # Each tail by its own probability, which has the digits.
         is_right = raw(q) > 0.5
         tail = np.where(is_right, 1 - q, q)
-        value = 1 / np.tan(math.pi * tail)
-        return np.where(is_right, value, -value)
+        # In the middle by the distance to it, which is 0 there.
+        is_middle = np.abs(raw(q) - 0.5) < 0.25
+        near = np.tan(math.pi * (np.where(is_middle, q, 0.5) - 0.5))
+        value = 1 / np.tan(math.pi * np.where(is_middle, 0.25, tail))
+        return np.where(is_middle, near, np.where(is_right, value, -value))
 
     def _isf(self, q: Any) -> Any:
         return -self._ppf(q)

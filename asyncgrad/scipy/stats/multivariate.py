@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product as product_of_choices
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..error_names import name_errors_of_methods
 from ..ufuncs import special
 from ..unsupported import refuse_method
 from .covariance import Covariance
+from .gamma_and_beta import gamma_entropy, student_entropy
 from .normal import norm
 from .supports import quotient
 
@@ -121,6 +123,19 @@ def _(g: Any, x: Any, cov: Any, options: Any) -> Array:
                 mixed = mixed + (cov[index, other] + cov[other, index]) / 2 * 2 * second[index][other]
         second[index][index] = -0.5 * (slope + mixed) / cov[index, index]
     return np.stack([np.stack(row) for row in second])
+
+
+def _probability_between(low: Any, high: Any, cov: Any, options: Any) -> Any:
+    """Return the probability of a box, a sum over its corners with alternating signs."""
+    total: Any = 0.0
+    for corner in product_of_choices((False, True), repeat=cov.shape[0]):
+        ends = np.where(np.array(corner), low, high)
+        # From minus infinity on there is nothing below.
+        is_nothing = np.any(np.isneginf(raw(ends)), -1)
+        safe = np.where(np.isneginf(raw(ends)), 0.0, ends) if np.any(is_nothing) else ends
+        part = np.where(is_nothing, 0.0, _probability(safe, cov, options))
+        total = total - part if sum(corner) % 2 else total + part
+    return total
 
 
 def _columns(alpha: Array, x: Array) -> Any:
@@ -291,6 +306,9 @@ class MultivariateNormal(Multivariate):
         maxpts: int | None = None,
         abseps: float = 1e-5,
         releps: float = 1e-5,
+        *,
+        lower_limit: Any = None,
+        rng: Any = None,
     ) -> Tensor:
         """Return the probability of values up to those of points in each coordinate.
 
@@ -304,6 +322,8 @@ class MultivariateNormal(Multivariate):
             maxpts: of the estimate, as SciPy's.
             abseps: of the estimate, as SciPy's.
             releps: of the estimate, as SciPy's.
+            lower_limit: from where on in each coordinate, shape (..., d); None for minus infinity.
+            rng: a generator of NumPy's for the estimate, or None.
         """
         mean, cov = self._parameters(mean, cov)
         if allow_singular:
@@ -313,7 +333,11 @@ class MultivariateNormal(Multivariate):
         self._checked(cov, False)
         x = _points(floating(x), mean.size)
         options = {"maxpts": maxpts or 1000000 * mean.size, "abseps": abseps, "releps": releps}
-        return squeezed(_probability(x - mean, cov, options))
+        if rng is not None:
+            options["rng"] = rng
+        if lower_limit is None:
+            return squeezed(_probability(x - mean, cov, options))
+        return squeezed(_probability_between(floating(lower_limit) - mean, x - mean, cov, options))
 
     def logcdf(self, x: Any, mean: Any = None, cov: Any = 1, **options: Any) -> Tensor:
         """Return the logarithm of `cdf`; arguments as for that."""
@@ -370,11 +394,8 @@ class MultivariateT(Multivariate):
                 "small multiple of the identity"
             )
         df = floating(df)
-        if df.ndim or not raw(df) > 0 or np.isinf(raw(df)):
-            raise ValueError(
-                "scipy.stats.multivariate_t takes a df that is one positive and finite number (for df=np.inf, write "
-                f"multivariate_normal), not {df!r}"
-            )
+        if df.ndim or not raw(df) > 0:
+            raise ValueError(f"scipy.stats.multivariate_t takes a df that is one positive number, not {df!r}")
         loc, shape = multivariate_normal._parameters(loc, shape)
         multivariate_normal._checked(shape, False)
         return loc, shape, df
@@ -395,6 +416,8 @@ class MultivariateT(Multivariate):
         x, size = floating(x), loc.size
         x = x[..., np.newaxis] if size == 1 and (x.ndim == 0 or x.shape[-1] != 1) else x
         _check_coordinates(x, size)
+        if np.isinf(raw(df)):
+            return squeezed(multivariate_normal_logpdf_.call(x, loc, shape))
         deviations = x - loc
         squares = np.sum(deviations * _weighted(x, loc, shape), -1)
         normalizer = special.gammaln(df / 2) - special.gammaln((df + size) / 2) + size / 2 * np.log(math.pi * df)
@@ -404,10 +427,9 @@ class MultivariateT(Multivariate):
     def entropy(self, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:
         """Return the differential entropy, in nats; arguments as for `logpdf`."""
         loc, shape, df = self._parameters(loc, shape, df)
-        half, whole = df / 2, (df + loc.size) / 2
-        value = special.gammaln(half) - special.gammaln(whole) + loc.size / 2 * np.log(math.pi * df)
-        value = value + whole * (special.psi(whole) - special.psi(half))
-        return value + 0.5 * np.linalg.slogdet(shape)[1]
+        if np.isinf(raw(df)):
+            return multivariate_normal.entropy(loc, shape)
+        return student_entropy(df, loc.size) + 0.5 * np.linalg.slogdet(shape)[1]
 
     def pdf(self, x: Any, loc: Any = None, shape: Any = 1, df: Any = 1) -> Tensor:
         """Return the density at points; arguments as for `logpdf`."""
@@ -481,10 +503,8 @@ class Dirichlet(Multivariate):
     def entropy(self, alpha: Any) -> Tensor:
         """Return the differential entropy, in nats."""
         alpha = self._concentrations(alpha)
-        total = np.sum(alpha)
-        normalizer = np.sum(special.gammaln(alpha)) - special.gammaln(total)
-        count = alpha.shape[0]
-        return normalizer + (total - count) * special.psi(total) - np.sum((alpha - 1) * special.psi(alpha))
+        total, count = np.sum(alpha), alpha.shape[0]
+        return np.sum(gamma_entropy(alpha)) - gamma_entropy(total) - (count - 1) * special.psi(total)
 
     def rvs(self, alpha: Any, size: Any = 1, random_state: Any = None) -> Tensor:
         """Return draws, SciPy's own, with their implicit derivative.

@@ -11,9 +11,10 @@ from scipy import stats as scipy_stats
 
 from ...core.arrays.values import raw
 from ...core.recording.primitive import derivative, primitive
-from ...core.tensor import asarray
+from ...core.tensor import Tensor, asarray
 from ...numpy.random.shapes import vonmises_slope
 from ..ufuncs import special
+from .continuous_distribution import ContinuousDistribution
 from .supports import OnLine
 
 if TYPE_CHECKING:
@@ -250,6 +251,23 @@ class VonMises(_Implicit):
     def _mean_and_variance(self, kappa: Any) -> tuple[Any, Any]:
         square = self._integral(lambda y, kappa: 2 * y * y * self._pdf(y, kappa), 0.0, math.pi, (kappa,))
         return np.zeros_like(square), square
+
+    def _expected_between(self, *shapes: Any) -> tuple[Any, Any]:
+        # As in SciPy, one turn: its density goes on beyond.
+        return -math.pi, math.pi
+
+    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
+        """Return draws, SciPy's own, between -pi and pi, which depend on the parameters as quantiles do.
+
+        Args:
+            *args: the parameters.
+            size: the shape of the result; None for that of the parameters.
+            random_state: a seed or a generator of NumPy's, or None.
+            **kwds: the parameters by name.
+        """
+        draws = ContinuousDistribution.rvs(self, *args, size=size, random_state=random_state, **kwds)
+        turns = np.floor((raw(draws) + math.pi) / (2 * math.pi))
+        return draws - 2 * math.pi * turns if np.any(turns) else draws
 
     def _entropy(self, kappa: Any) -> Any:
         return -vonmises_logpdf_.call(0.0, kappa) + kappa * (1 - mean_cosine_.call(kappa))

@@ -14,6 +14,7 @@ from ...core.tensor import Tensor
 from ...errors import ArgumentError
 from ..arguments import floating
 from ..ufuncs import special
+from .nan_policies import by_nan_policy
 from .shares import divergence_of_shares, entropy_of_shares
 
 if TYPE_CHECKING:
@@ -45,11 +46,7 @@ _Axis = int | Sequence[int] | None
 _THIRD_QUARTILE = float(special.ndtri(0.75))
 
 
-def _data(function: str, a: Any, nan_policy: str, dtype: npt.DTypeLike | None = None) -> Any:
-    if nan_policy != "propagate":
-        raise ArgumentError(
-            f"asyncgrad.scipy.stats.{function} has the nan_policy 'propagate', not {nan_policy!r}: leave nan out first"
-        )
+def _data(a: Any, dtype: npt.DTypeLike | None = None) -> Any:
     a = floating(a)
     return a if dtype is None else a.astype(dtype)
 
@@ -69,6 +66,8 @@ def _count(a: Array, axis: Any) -> int:
 
 
 def _central(a: Any, order: int, axis: Any, keepdims: bool = False) -> Any:
+    if order == 1:
+        return np.mean(a, axis, keepdims=keepdims) * 0
     deviations = a - np.mean(a, axis, keepdims=True)
     return np.mean(deviations**order, axis, keepdims=keepdims)
 
@@ -82,6 +81,7 @@ def _standardized(a: Any, order: int, axis: Any, keepdims: bool) -> Any:
     return np.where(is_equal, np.nan, value) if np.any(is_equal) else value
 
 
+@by_nan_policy("a")
 @in_single
 def moment(
     a: Any,
@@ -98,7 +98,7 @@ def moment(
         a: the data.
         order: the power, a whole number.
         axis: along which, or None for all.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
         center: from what they deviate, or None for the mean.
         keepdims: whether the axis remains, with length 1.
 
@@ -107,7 +107,7 @@ def moment(
         >>> stats.moment([1.0, 2.0, 6.0], 2).item() * 3
         14.0
     """
-    a = _data("moment", a, nan_policy)
+    a = _data(a)
     if not isinstance(order, int | np.integer):
         raise ArgumentError(f"asyncgrad.scipy.stats.moment takes for order one whole number, not {order!r}")
     if center is not None:
@@ -115,6 +115,7 @@ def moment(
     return _central(a, order, axis, keepdims)
 
 
+@by_nan_policy("a")
 @in_single
 def skew(
     a: Any, axis: _Axis = 0, bias: bool = True, nan_policy: str = "propagate", *, keepdims: bool = False
@@ -125,14 +126,15 @@ def skew(
         a: the data.
         axis: along which, or None for all.
         bias: whether it is that of the data, not an estimate for what they are drawn from.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
         keepdims: whether the axis remains, with length 1.
     """
-    a = _data("skew", a, nan_policy)
+    a = _data(a)
     value, n = _standardized(a, 3, axis, keepdims), _count(a, axis)
     return value if bias or n <= 2 else value * (math.sqrt((n - 1.0) * n) / (n - 2.0))
 
 
+@by_nan_policy("a")
 @in_single
 def kurtosis(
     a: Any,
@@ -150,29 +152,31 @@ def kurtosis(
         axis: along which, or None for all.
         fisher: whether the normal distribution's, 3, is subtracted.
         bias: whether it is that of the data, not an estimate for what they are drawn from.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
         keepdims: whether the axis remains, with length 1.
     """
-    a = _data("kurtosis", a, nan_policy)
+    a = _data(a)
     value, n = _standardized(a, 4, axis, keepdims), _count(a, axis)
     if not bias and n > 3:
         value = ((n * n - 1.0) * value - 3.0 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3.0
     return value - 3 if fisher else value
 
 
+@by_nan_policy("a")
 @in_single
 def sem(a: Any, axis: _Axis = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Tensor:
     """Return the standard error of the mean, as `scipy.stats.sem`; arguments as for `numpy.std`."""
-    a = _data("sem", a, nan_policy)
+    a = _data(a)
     return np.std(a, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(_count(a, axis))
 
 
+@by_nan_policy("a")
 @in_single
 def variation(
     a: Any, axis: _Axis = 0, nan_policy: str = "propagate", ddof: int = 0, *, keepdims: bool = False
 ) -> Tensor:
     """Return the standard deviation over the mean, as `scipy.stats.variation`; arguments as for `numpy.std`."""
-    a = _data("variation", a, nan_policy)
+    a = _data(a)
     return np.std(a, axis, ddof=ddof, keepdims=keepdims) / np.mean(a, axis, keepdims=keepdims)
 
 
@@ -182,7 +186,9 @@ def zscore(a: Any, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propa
 
     Data that are all equal have the score nan. Arguments as for `numpy.std`.
     """
-    a = _data("zscore", a, nan_policy)
+    a = _without_nan("zscore", a, nan_policy)
+    if nan_policy == "omit" and np.any(np.isnan(raw(a))):
+        return _score(a, a, axis, ddof)
     is_equal = (raw(a) == raw(a).take([0], axis) if axis is not None else raw(a) == raw(a).flat[0]).all(
         axis, keepdims=True
     )
@@ -206,6 +212,7 @@ def _weighted_mean(a: Any, axis: Any, weights: Any, keepdims: bool) -> Any:
     return np.sum(a * weights, axis, keepdims=keepdims) / np.sum(weights, axis, keepdims=keepdims)
 
 
+@by_nan_policy("a", "weights")
 @in_single
 def gmean(
     a: Any,
@@ -223,13 +230,14 @@ def gmean(
         axis: along which, or None for all.
         dtype: what the data are converted to first.
         weights: of the data's shape, or one for each place along the axis.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
         keepdims: whether the axis remains, with length 1.
     """
-    a = _data("gmean", a, nan_policy, dtype)
+    a = _data(a, dtype)
     return np.exp(_weighted_mean(np.log(a), axis, weights, keepdims))
 
 
+@by_nan_policy("a", "weights")
 @in_single
 def hmean(
     a: Any,
@@ -241,10 +249,11 @@ def hmean(
     keepdims: bool = False,
 ) -> Tensor:
     """Return the harmonic mean, as `scipy.stats.hmean`, of positive data; arguments as for `gmean`."""
-    a = _data("hmean", a, nan_policy, dtype)
+    a = _data(a, dtype)
     return 1 / _weighted_mean(1 / a, axis, weights, keepdims)
 
 
+@by_nan_policy("pk", "qk")
 def entropy(
     pk: Any,
     qk: Any = None,
@@ -263,7 +272,7 @@ def entropy(
         qk: the others, or None for the entropy.
         base: of the logarithm, or None for e.
         axis: along which, or None for all.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
         keepdims: whether the axis remains, with length 1.
 
     Raises:
@@ -271,7 +280,7 @@ def entropy(
     """
     if base is not None and base <= 0:
         raise ValueError(f"scipy.stats.entropy takes a positive base, not {base}")
-    pk = _data("entropy", pk, nan_policy)
+    pk = _data(pk)
     if qk is None:
         value = entropy_of_shares(pk, axis, keepdims)
     else:
@@ -280,6 +289,7 @@ def entropy(
     return value if base is None else value / math.log(base)
 
 
+@by_nan_policy("a", "weights")
 @in_single
 def pmean(
     a: Any,
@@ -294,7 +304,7 @@ def pmean(
     """Return the power mean of exponent `p`, as `scipy.stats.pmean`, of positive data; arguments as for `gmean`."""
     if np.ndim(raw(p)):
         raise ValueError(f"scipy.stats.pmean takes an exponent p that is one number, not of shape {np.shape(raw(p))}")
-    a = _data("pmean", a, nan_policy, dtype)
+    a = _data(a, dtype)
     if raw(p) == 0:
         return gmean(a, axis, weights=weights, keepdims=keepdims)
     return _weighted_mean(a**p, axis, weights, keepdims) ** (1 / p)
@@ -309,13 +319,35 @@ def zmap(scores: Any, compare: Any, axis: int | None = 0, ddof: int = 0, nan_pol
         compare: the data whose mean and standard deviation count.
         axis: along which, or None for all.
         ddof: as for `numpy.std`.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
     """
-    scores, compare = _data("zmap", scores, nan_policy), floating(compare)
+    compare = _without_nan("zmap", compare, nan_policy)
+    if nan_policy == "omit":
+        return _score(floating(scores), compare, axis, ddof)
     spread = np.std(compare, axis, ddof=ddof, keepdims=True)
-    return (scores - np.mean(compare, axis, keepdims=True)) / spread
+    return (floating(scores) - np.mean(compare, axis, keepdims=True)) / spread
 
 
+def _score(scores: Any, compare: Any, axis: int | None, ddof: int) -> Any:
+    """Return the deviations from the mean of other data, of which nan is left out, over their spread."""
+    spread = np.nanstd(compare, axis, ddof=ddof, keepdims=True)
+    is_nan = np.isnan(raw(scores))
+    # A nan would make the gradient of the spread nan.
+    known = np.where(is_nan, 0.0, scores)
+    return np.where(is_nan, np.nan, (known - np.nanmean(compare, axis, keepdims=True)) / spread)
+
+
+def _without_nan(function: str, a: Any, nan_policy: str) -> Any:
+    """Return data as a tensor; raise for nan where the policy is to."""
+    if nan_policy not in ("propagate", "omit", "raise"):
+        raise ValueError(f"scipy.stats.{function} takes nan_policy 'propagate', 'omit' or 'raise', not {nan_policy!r}")
+    a = floating(a)
+    if nan_policy == "raise" and np.any(np.isnan(raw(a))):
+        raise ValueError("The input contains nan values")
+    return a
+
+
+@by_nan_policy("x")
 def iqr(
     x: Any,
     axis: _Axis = None,
@@ -332,16 +364,17 @@ def iqr(
         axis: along which, or None for all.
         rng: the percentages.
         scale: a divisor, or "normal" for that which makes the result the standard deviation of normal data.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
         interpolation: the method of `numpy.percentile`.
         keepdims: whether the axis remains, with length 1.
     """
-    x = _data("iqr", x, nan_policy)
+    x = _data(x)
     scale = _scale("iqr", scale, 2 * _THIRD_QUARTILE)
     low, high = (np.percentile(x, one, axis, method=interpolation, keepdims=keepdims) for one in sorted(rng))  # type: ignore[call-overload]
     return (high - low) / scale
 
 
+@by_nan_policy("x")
 def median_abs_deviation(
     x: Any,
     axis: _Axis = 0,
@@ -358,10 +391,10 @@ def median_abs_deviation(
         axis: along which, or None for all.
         center: a function of the data and an axis, from whose result the distances count.
         scale: a divisor, or "normal" for that which makes the result the standard deviation of normal data.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
         keepdims: whether the axis remains, with length 1.
     """
-    x = _data("median_abs_deviation", x, nan_policy)
+    x = _data(x)
     scale = _scale("median_abs_deviation", scale, _THIRD_QUARTILE)
     middle = center(x.reshape((-1,)), axis=0) if axis is None else center(x, axis=axis)
     if axis is not None:
@@ -370,6 +403,7 @@ def median_abs_deviation(
     return found / scale
 
 
+@by_nan_policy("a")
 def trim_mean(
     a: Any, proportiontocut: float, axis: int | None = 0, *, nan_policy: str = "propagate", keepdims: bool = False
 ) -> Tensor:
@@ -379,13 +413,13 @@ def trim_mean(
         a: the data.
         proportiontocut: the share that is left out at each end, less than one half.
         axis: along which, or None for all.
-        nan_policy: "propagate".
+        nan_policy: "propagate", "omit" or "raise".
         keepdims: whether the axis remains, with length 1.
 
     Raises:
         ValueError: nothing would be left.
     """
-    a = _data("trim_mean", a, nan_policy)
+    a = _data(a)
     ndim = a.ndim
     if axis is None:
         a, axis, shape = a.reshape((-1,)), 0, (1,) * ndim
@@ -398,6 +432,8 @@ def trim_mean(
         raise ValueError(f"scipy.stats.trim_mean takes a proportiontocut below 0.5, not {proportiontocut}")
     kept = np.sort(a, axis)[(slice(None),) * axis + (slice(cut, count - cut),)]
     found = np.mean(kept, axis)
+    is_nan = np.isnan(raw(a)).any(axis)
+    found = np.where(is_nan, np.nan, found) if is_nan.any() else found
     return found.reshape(shape) if keepdims else found
 
 
@@ -413,6 +449,17 @@ class PearsonResult(NamedTuple):
     pvalue: Tensor
 
 
+def _unit_deviations(x: Any) -> tuple[Any, Any]:
+    """Return the deviations from the mean along the last axis over their norm, and where all numbers are equal."""
+    is_equal = np.all(raw(x) == raw(x)[..., :1], -1)
+    away = x - np.mean(x, -1, keepdims=True)
+    # By their size first: squares overflow, and vanish.
+    size = np.max(np.abs(raw(away)), -1, keepdims=True)
+    away = away / np.where(size > 0, size, 1.0)
+    squares = np.sum(away * away, -1, keepdims=True)
+    return away / np.sqrt(np.where(raw(squares) > 0, squares, 1.0)), is_equal
+
+
 def pearsonr(
     x: Any, y: Any, *, alternative: str = "two-sided", method: Any = None, axis: int | None = 0
 ) -> PearsonResult:
@@ -420,39 +467,47 @@ def pearsonr(
 
     Args:
         x: a sample.
-        y: the other, of the same shape.
+        y: the other, of the same length along the axis.
         alternative: "two-sided", "less" or "greater".
         method: None alone.
         axis: along which, or None for all.
 
     Raises:
         ArgumentError: another method is given: resampling has no derivative.
-        ValueError: the samples have fewer than two elements, or different shapes.
+        ValueError: the samples have fewer than two elements, or different numbers of them.
     """
     if method is not None:
         raise ArgumentError("asyncgrad.scipy.stats.pearsonr takes no method but None: resampling has no derivative")
     x, y = floating(x), floating(y)
     if axis is None:
         x, y, axis = x.reshape((-1,)), y.reshape((-1,)), 0
-    if x.shape != y.shape or x.shape[axis] < 2:
+    lengths = [one.shape[axis if axis < one.ndim else -1] for one in (x, y) if one.ndim]
+    if len(lengths) < 2 or lengths[0] != lengths[1] or lengths[0] < 2:
         raise ValueError(
-            f"scipy.stats.pearsonr takes two samples of one shape, with two elements along axis {axis} at least, not "
+            f"scipy.stats.pearsonr takes two samples that broadcast, with two elements along axis {axis} at least, not "
             f"shapes {x.shape} and {y.shape}"
         )
-    first, second = (one - np.mean(one, axis, keepdims=True) for one in (x, y))
-    norms = np.sqrt(np.sum(first * first, axis) * np.sum(second * second, axis))
-    correlation = np.sum(first * second, axis) / norms
-    half = x.shape[axis] / 2 - 1
+    pairs = [_unit_deviations(np.moveaxis(one, axis, -1)) for one in np.broadcast_arrays(x, y)]
+    (first, is_first_equal), (second, is_second_equal) = pairs
+    is_equal = is_first_equal | is_second_equal
+    found = np.sum(first * second, -1)
+    bound = np.sign(raw(found))
+    is_line = np.abs(raw(found)) >= 1
+    # Of points on a line the derivative of the p-value, which may be infinite, is that of a constant.
+    bounded = np.where(is_line, bound, found)
+    correlation: Any = np.where(np.abs(raw(found)) > 1, bound, found)
+    correlation, bounded = (np.where(is_equal, np.nan, one) for one in (correlation, bounded))
+    half = lengths[0] / 2 - 1
 
     # The correlation has a beta distribution on the numbers from -1 to 1.
     def below(value: Any) -> Any:
         # Two points are always on a line.
-        return special.betainc(half, half, np.clip((1 + value) / 2, 0.0, 1.0)) if half else 1 + 0 * value
+        return special.betainc(half, half, (1 + value) / 2) if half else 1 + 0 * value
 
     values = {
-        "two-sided": lambda: (2 if half else 1) * below(-np.abs(correlation)),
-        "less": lambda: below(correlation),
-        "greater": lambda: below(-correlation),
+        "two-sided": lambda: (2 if half else 1) * below(-np.abs(bounded)),
+        "less": lambda: below(bounded),
+        "greater": lambda: below(-bounded),
     }
     if alternative not in values:
         raise ValueError(f"scipy.stats.pearsonr takes alternative {', '.join(values)}, not {alternative!r}")

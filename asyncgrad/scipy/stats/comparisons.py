@@ -1,0 +1,480 @@
+"""Comparisons of samples: Student's tests, a line through points, and tests by ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from ...core.arrays.values import raw
+from ...core.tensor import Tensor, asarray
+from ...errors import ArgumentError
+from ..arguments import floating
+from ..ufuncs import special
+from .nan_policies import by_nan_policy
+
+__all__ = [
+    "kendalltau",
+    "linregress",
+    "mannwhitneyu",
+    "rankdata",
+    "spearmanr",
+    "ttest_1samp",
+    "ttest_ind",
+    "ttest_ind_from_stats",
+    "ttest_rel",
+    "wilcoxon",
+]
+
+
+class _Results(Sequence[Tensor]):
+    """Abstract: several results, which can be unpacked, beside others that are attributes alone."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, *values: Tensor) -> None:
+        self._values: tuple[Tensor, ...] = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._values[index]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self._values}"
+
+
+@final
+class TtestResult(_Results):
+    """The result of one of Student's tests: the statistic and the p-value, as a pair.
+
+    Attributes:
+        df: the degrees of freedom.
+    """
+
+    __slots__ = ("df",)
+
+    def __init__(self, statistic: Tensor, pvalue: Tensor, df: Tensor) -> None:
+        super().__init__(statistic, pvalue)
+        self.df: Tensor = df
+
+    @property
+    def statistic(self) -> Tensor:
+        """The difference of means over its standard error."""
+        return self._values[0]
+
+    @property
+    def pvalue(self) -> Tensor:
+        """The probability of a statistic as far out, for means that are equal."""
+        return self._values[1]
+
+
+def _tail(function: str, statistic: Any, df: Any, alternative: str) -> Any:
+    """Return the probability of a statistic as far out, by Student's distribution."""
+    if alternative == "less":
+        return special.stdtr(df, statistic)
+    if alternative == "greater":
+        return special.stdtr(df, -statistic)
+    if alternative != "two-sided":
+        raise ValueError(
+            f"scipy.stats.{function} takes alternative 'two-sided', 'less' or 'greater', not {alternative!r}"
+        )
+    return 2 * special.stdtr(df, -np.abs(statistic))
+
+
+@by_nan_policy("a")
+def _one_sample(
+    a: Any, popmean: Any, axis: Any, nan_policy: str, alternative: str, keepdims: bool
+) -> tuple[Any, Any, Any]:
+    a = floating(a)
+    count = a.size if axis is None else a.shape[axis]
+    popmean = floating(popmean)
+    if popmean.ndim and popmean.ndim == a.ndim and axis is not None:
+        popmean = np.squeeze(popmean, axis)
+    difference = np.mean(a, axis) - popmean
+    statistic = difference / np.sqrt(np.var(a, axis, ddof=1) / count)
+    df = asarray(_counted(count - 1, statistic, [a], axis))
+    found = (statistic, _tail("ttest_1samp", statistic, count - 1.0, alternative), df)
+    if not keepdims:
+        return found
+    shape = np.mean(raw(a), axis, keepdims=True).shape
+    first, second, third = (one.reshape(shape) for one in found)
+    return first, second, third
+
+
+def ttest_1samp(
+    a: Any,
+    popmean: Any,
+    axis: int | None = 0,
+    nan_policy: str = "propagate",
+    alternative: str = "two-sided",
+    *,
+    keepdims: bool = False,
+) -> TtestResult:
+    """Return Student's test of whether a sample has a given mean, as `scipy.stats.ttest_1samp`.
+
+    Args:
+        a: the sample.
+        popmean: the mean.
+        axis: along which, or None for all.
+        nan_policy: "propagate", "omit" or "raise".
+        alternative: "two-sided", "less" or "greater".
+        keepdims: whether the axis remains, with length 1.
+
+    Example:
+        >>> from asyncgrad.scipy import stats
+        >>> round(stats.ttest_1samp([1.0, 2.0, 3.0], 1.0).statistic.item(), 4)
+        1.7321
+    """
+    return TtestResult(*_one_sample(a, popmean, axis, nan_policy, alternative, keepdims))
+
+
+def ttest_rel(
+    a: Any,
+    b: Any,
+    axis: int | None = 0,
+    nan_policy: str = "propagate",
+    alternative: str = "two-sided",
+    *,
+    keepdims: bool = False,
+) -> TtestResult:
+    """Return Student's test of whether paired samples have one mean, as `scipy.stats.ttest_rel`.
+
+    Args:
+        a: a sample.
+        b: the other, of the same length along the axis.
+        axis: along which, or None for all.
+        nan_policy: "propagate", "omit" or "raise"; a pair with nan is left out whole.
+        alternative: "two-sided", "less" or "greater".
+        keepdims: whether the axis remains, with length 1.
+    """
+    a, b = floating(a), floating(b)
+    if (a.shape != b.shape) if axis is None else (a.shape[axis] != b.shape[axis]):
+        raise ValueError(f"scipy.stats.ttest_rel takes samples of one length, not of shapes {a.shape} and {b.shape}")
+    return TtestResult(*_one_sample(a - b, 0.0, axis, nan_policy, alternative, keepdims))
+
+
+def _counted(df: int, statistic: Any, samples: Sequence[Any], axis: Any) -> Tensor:
+    """Return degrees of freedom of the shape of a statistic; nan where the data have one."""
+    found: Any = np.full(statistic.shape, df)
+    lacks = [np.isnan(np.sum(raw(one), axis)) for one in samples]
+    is_nan = np.logical_or.reduce(np.broadcast_arrays(*lacks))
+    return asarray(np.where(np.reshape(is_nan, statistic.shape), np.nan, found) if is_nan.any() else found)
+
+
+def _of_two(
+    function: str, first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], equal_var: bool, alternative: str
+) -> tuple[Any, Any, Any]:
+    """Return the test by two means, variances and counts."""
+    (mean1, variance1, count1), (mean2, variance2, count2) = first, second
+    share1, share2 = variance1 / count1, variance2 / count2
+    if equal_var:
+        df = count1 + count2 - 2.0
+        pooled = ((count1 - 1) * variance1 + (count2 - 1) * variance2) / df
+        error = np.sqrt(pooled * (1.0 / count1 + 1.0 / count2))
+    else:
+        df = np.square(share1 + share2) / (share1 * share1 / (count1 - 1) + share2 * share2 / (count2 - 1))
+        df = np.where(np.isnan(raw(df)), 1.0, df)
+        error = np.sqrt(share1 + share2)
+    statistic = (mean1 - mean2) / error
+    df = np.broadcast_to(floating(df), statistic.shape)
+    return statistic, _tail(function, statistic, df, alternative), df
+
+
+@by_nan_policy("a", "b", is_paired=False)
+def _two_samples(
+    a: Any, b: Any, axis: Any, equal_var: bool, nan_policy: str, alternative: str, keepdims: bool
+) -> tuple[Any, Any, Any]:
+    described = []
+    for one in (floating(a), floating(b)):
+        count = one.size if axis is None else one.shape[axis]
+        described.append((np.mean(one, axis, keepdims=keepdims), np.var(one, axis, ddof=1, keepdims=keepdims), count))
+    statistic, pvalue, df = _of_two("ttest_ind", described[0], described[1], equal_var, alternative)
+    if equal_var:
+        df = _counted(described[0][2] + described[1][2] - 2, statistic, (floating(a), floating(b)), axis).astype(float)
+    return statistic, pvalue, df
+
+
+def ttest_ind(
+    a: Any,
+    b: Any,
+    *,
+    axis: int | None = 0,
+    equal_var: bool = True,
+    nan_policy: str = "propagate",
+    alternative: str = "two-sided",
+    trim: float = 0,
+    method: Any = None,
+    keepdims: bool = False,
+) -> TtestResult:
+    """Return the test of whether two independent samples have one mean, Student's or Welch's.
+
+    Args:
+        a: a sample.
+        b: the other.
+        axis: along which, or None for all.
+        equal_var: whether both have one variance; Welch's test is for those that need not.
+        nan_policy: "propagate", "omit" or "raise".
+        alternative: "two-sided", "less" or "greater".
+        trim: 0 alone.
+        method: None alone.
+        keepdims: whether the axis remains, with length 1.
+
+    Raises:
+        ArgumentError: trimming or resampling is asked for.
+
+    Source: scipy.stats.ttest_ind.
+    """
+    if trim != 0 or method is not None:
+        raise ArgumentError(
+            "asyncgrad.scipy.stats.ttest_ind takes trim=0 and method=None: call scipy.stats.ttest_ind on arrays"
+        )
+    return TtestResult(*_two_samples(a, b, axis, equal_var, nan_policy, alternative, keepdims))
+
+
+def ttest_ind_from_stats(
+    mean1: Any,
+    std1: Any,
+    nobs1: Any,
+    mean2: Any,
+    std2: Any,
+    nobs2: Any,
+    equal_var: bool = True,
+    alternative: str = "two-sided",
+) -> TtestResult:
+    """Return `ttest_ind` by means, standard deviations and counts, as `scipy.stats.ttest_ind_from_stats`.
+
+    Args:
+        mean1: of the first sample.
+        std1: its standard deviation.
+        nobs1: how many observations it has.
+        mean2: of the second sample.
+        std2: its standard deviation.
+        nobs2: how many observations it has.
+        equal_var: whether both have one variance.
+        alternative: "two-sided", "less" or "greater".
+    """
+    mean1, std1, mean2, std2 = (floating(one) for one in (mean1, std1, mean2, std2))
+    first, second = (mean1, std1 * std1, asarray(nobs1)), (mean2, std2 * std2, asarray(nobs2))
+    return TtestResult(*_of_two("ttest_ind_from_stats", first, second, equal_var, alternative))
+
+
+@final
+class LinregressResult(_Results):
+    """The result of `linregress`: slope, intercept, rvalue, pvalue and stderr, as a tuple.
+
+    Attributes:
+        intercept_stderr: the standard error of the intercept.
+    """
+
+    __slots__ = ("intercept_stderr",)
+
+    def __init__(self, values: Sequence[Tensor], intercept_stderr: Tensor) -> None:
+        super().__init__(*values)
+        self.intercept_stderr: Tensor = intercept_stderr
+
+    @property
+    def slope(self) -> Tensor:
+        """The slope of the line."""
+        return self._values[0]
+
+    @property
+    def intercept(self) -> Tensor:
+        """Where the line crosses 0."""
+        return self._values[1]
+
+    @property
+    def rvalue(self) -> Tensor:
+        """The correlation."""
+        return self._values[2]
+
+    @property
+    def pvalue(self) -> Tensor:
+        """The probability of a slope as far from 0, where there is none."""
+        return self._values[3]
+
+    @property
+    def stderr(self) -> Tensor:
+        """The standard error of the slope."""
+        return self._values[4]
+
+
+@by_nan_policy("x", "y")
+def _line(x: Any, y: Any, alternative: str, axis: Any, nan_policy: str, keepdims: bool) -> tuple[Any, ...]:
+    x, y = floating(x), floating(y)
+    if axis is None:
+        x, y, axis = x.reshape((-1,)), y.reshape((-1,)), 0
+    x, y = np.broadcast_arrays(x, y)
+    count = x.shape[axis]
+    if count == 0 or np.any(np.max(raw(x), axis) == np.min(raw(x), axis)):
+        raise ValueError("Cannot calculate a linear regression if all x values are identical")
+    mean_x, mean_y = (np.mean(one, axis, keepdims=True) for one in (x, y))
+    away_x, away_y = x - mean_x, y - mean_y
+    xx, xy, yy = (np.mean(one, axis, keepdims=True) for one in (away_x * away_x, away_x * away_y, away_y * away_y))
+    slope = xy / xx
+    intercept = mean_y - slope * mean_x
+    is_flat = raw(yy) == 0
+    bounded = xy / np.sqrt(xx * np.where(is_flat, 1.0, yy))
+    r = np.where(is_flat, np.nan, np.where(np.abs(raw(bounded)) > 1, np.sign(raw(bounded)), bounded))
+    if count == 2:
+        # Two points are always on a line.
+        pvalue = np.where(raw(away_y).any(axis, keepdims=True), 0.0, 1.0) + 0 * r
+        error = intercept_error = 0 * r
+    else:
+        df = count - 2
+        rest = (1 - r) * (1 + r)
+        # As SciPy, so that a line through all points has a p-value above 0.
+        statistic = r * np.sqrt(df / ((1 - r + 1e-20) * (1 + r + 1e-20)))
+        pvalue = _tail("linregress", statistic, float(df), alternative)
+        variance = rest * yy / xx / df
+        is_exact = raw(variance) <= 0
+        error = np.where(is_exact, 0.0, np.sqrt(np.where(is_exact, 1.0, variance)))
+        intercept_error = error * np.sqrt(xx + mean_x * mean_x)
+    found = (slope, intercept, r, pvalue, error, intercept_error)
+    return found if keepdims else tuple(np.squeeze(one, axis) for one in found)
+
+
+def linregress(
+    x: Any,
+    y: Any,
+    alternative: str = "two-sided",
+    *,
+    axis: int | None = 0,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> LinregressResult:
+    """Return the line of least squares through points, as `scipy.stats.linregress`.
+
+    Args:
+        x: where the points are.
+        y: their values.
+        alternative: "two-sided", "less" or "greater", for the p-value of the slope.
+        axis: along which, or None for all.
+        nan_policy: "propagate", "omit" or "raise"; a point with nan is left out.
+        keepdims: whether the axis remains, with length 1.
+
+    Raises:
+        ValueError: all points have one `x`.
+
+    Example:
+        >>> from asyncgrad.scipy import stats
+        >>> stats.linregress([0.0, 1.0, 2.0], [1.0, 3.0, 5.0]).slope.item()
+        2.0
+    """
+    *values, intercept_error = _line(x, y, alternative, axis, nan_policy, keepdims)
+    return LinregressResult(values, intercept_error)
+
+
+# Functions of ranks: they are constant but where two numbers are equal.
+
+
+class RankResult(NamedTuple):
+    """The result of a test by ranks, which has no derivative but 0.
+
+    Attributes:
+        statistic: what the test computes.
+        pvalue: the probability of a statistic as far out.
+    """
+
+    statistic: Tensor
+    pvalue: Tensor
+
+
+def _by_ranks(function: Callable[..., Any], *samples: Any, **options: Any) -> RankResult:
+    found = function(*(None if one is None else raw(floating(one)) for one in samples), **options)
+    return RankResult(asarray(found.statistic), asarray(found.pvalue))
+
+
+def spearmanr(
+    a: Any, b: Any = None, axis: int | None = 0, nan_policy: str = "propagate", alternative: str = "two-sided"
+) -> RankResult:
+    """Return the correlation of ranks, as `scipy.stats.spearmanr`; it has no history, for its derivative is 0.
+
+    Args:
+        a: a sample, or several.
+        b: the other, or None.
+        axis: along which.
+        nan_policy: "propagate", "omit" or "raise".
+        alternative: "two-sided", "less" or "greater".
+    """
+    return _by_ranks(scipy_stats.spearmanr, a, b, axis=axis, nan_policy=nan_policy, alternative=alternative)
+
+
+def kendalltau(
+    x: Any,
+    y: Any,
+    *,
+    nan_policy: str = "propagate",
+    method: str = "auto",
+    variant: str = "b",
+    alternative: str = "two-sided",
+) -> RankResult:
+    """Return Kendall's correlation of orders, as `scipy.stats.kendalltau`; it has no history, for its derivative is 0.
+
+    Args:
+        x: a sample.
+        y: the other.
+        nan_policy: "propagate", "omit" or "raise".
+        method: how the p-value is computed.
+        variant: "b" or "c".
+        alternative: "two-sided", "less" or "greater".
+    """
+    options = {"nan_policy": nan_policy, "method": method, "variant": variant, "alternative": alternative}
+    return _by_ranks(scipy_stats.kendalltau, x, y, **options)
+
+
+def mannwhitneyu(
+    x: Any,
+    y: Any,
+    use_continuity: bool = True,
+    alternative: str = "two-sided",
+    axis: int | None = 0,
+    method: Any = "auto",
+    *,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> RankResult:
+    """Return Mann and Whitney's test by ranks, as `scipy.stats.mannwhitneyu`; it has no history.
+
+    Args:
+        x: a sample.
+        y: the other.
+        use_continuity: whether the normal approximation is corrected.
+        alternative: "two-sided", "less" or "greater".
+        axis: along which, or None for all.
+        method: how the p-value is computed.
+        nan_policy: "propagate", "omit" or "raise".
+        keepdims: whether the axis remains, with length 1.
+    """
+    options = {"alternative": alternative, "axis": axis, "method": method, "nan_policy": nan_policy}
+    return _by_ranks(scipy_stats.mannwhitneyu, x, y, use_continuity=use_continuity, keepdims=keepdims, **options)
+
+
+def wilcoxon(
+    x: Any, y: Any = None, zero_method: str = "wilcox", correction: bool = False, **options: Any
+) -> RankResult:
+    """Return Wilcoxon's test of signed ranks, as `scipy.stats.wilcoxon`; it has no history.
+
+    Args:
+        x: a sample, or the differences of two.
+        y: the other, or None.
+        zero_method: what becomes of differences of 0.
+        correction: whether the normal approximation is corrected.
+        **options: `alternative`, `method`, `axis`, `nan_policy` and `keepdims`, as SciPy's.
+    """
+    return _by_ranks(scipy_stats.wilcoxon, x, y, zero_method=zero_method, correction=correction, **options)
+
+
+def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Tensor:
+    """Return the ranks of numbers, from 1 on, as `scipy.stats.rankdata`; they have no history.
+
+    Args:
+        a: the numbers.
+        method: the rank of equal ones: "average", "min", "max", "dense" or "ordinal".
+        axis: along which, or None for all.
+        nan_policy: "propagate", "omit" or "raise".
+    """
+    return asarray(scipy_stats.rankdata(raw(asarray(a)), method, axis=axis, nan_policy=nan_policy))

@@ -1,0 +1,110 @@
+"""What becomes of nan in data: it is passed on, left out line by line, or refused, as SciPy's nan_policy says."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...core.arrays.values import raw
+from ..arguments import floating
+
+__all__ = ["by_nan_policy"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def by_nan_policy(*samples: str, is_paired: bool = True) -> Callable[[F], F]:
+    """Return a decorator for a summary along an axis, which gives it a nan_policy, and data without axes.
+
+    Without nan the function is called once. To leave nan out it is called for each line along the axis.
+
+    Args:
+        *samples: the names of the parameters that are data; None stands for none.
+        is_paired: whether the data are pairs, of which one with nan is left out whole.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def summary(*args: Any, **kwargs: Any) -> Any:
+            call = signature.bind(*args, **kwargs)
+            call.apply_defaults()
+            given = call.arguments
+            policy = given.get("nan_policy", "propagate")
+            if policy not in ("propagate", "omit", "raise"):
+                raise ValueError(
+                    f"scipy.stats.{function.__name__} takes nan_policy 'propagate', 'omit' or 'raise', not {policy!r}"
+                )
+            names = [name for name in samples if given[name] is not None]
+            data = [floating(given[name]) for name in names]
+            if any(one.ndim == 0 for one in data):
+                data = [one if one.ndim else one.reshape((1,)) for one in data]
+                given.update(zip(names, data, strict=True))
+            if policy != "propagate":
+                given["nan_policy"] = "propagate"
+                if any(np.any(np.isnan(raw(one))) for one in data):
+                    if policy == "raise":
+                        raise ValueError("The input contains nan values")
+                    return _line_by_line(function, call, names, data, is_paired)
+            return function(*call.args, **call.kwargs)
+
+        return summary
+
+    return decorate
+
+
+def _line_by_line(
+    function: Callable[..., Any], call: inspect.BoundArguments, names: Sequence[str], data: list[Any], is_paired: bool
+) -> Any:
+    """Return what a function makes of the numbers of each line along the axis that are not nan."""
+    given = call.arguments
+    axis, keepdims = given["axis"], given.get("keepdims", False)
+    ndim = max(one.ndim for one in data)
+    if axis is None:
+        axes = tuple(range(ndim))
+    else:
+        axes = tuple(one % ndim for one in (axis if isinstance(axis, Sequence) else (axis,)))
+    kept_shape = tuple(1 if one in axes else length for one, length in enumerate(data[0].shape))
+    lines = [_as_lines(one, axes, ndim) for one in data]
+    if is_paired:
+        lines = list(np.broadcast_arrays(*lines)) if len(lines) > 1 else lines
+    shape = np.broadcast_shapes(*(one.shape[:-1] for one in lines))
+    lines = [np.broadcast_to(one, (*shape, one.shape[-1])) for one in lines]
+    given["axis"] = 0
+    if "keepdims" in given:
+        given["keepdims"] = False
+    found = []
+    for index in np.ndindex(shape):
+        parts = [one[index] for one in lines]
+        known = [~np.isnan(raw(one)) for one in parts]
+        if is_paired:
+            known = [np.logical_and.reduce(known)] * len(parts)
+        given.update(zip(names, (one[mask] for one, mask in zip(parts, known, strict=True)), strict=True))
+        is_empty = not all(mask.any() for mask in known)
+        found.append(np.sum(parts[0]) * np.nan if is_empty else function(*call.args, **call.kwargs))
+    final = kept_shape if keepdims else shape
+    return _stacked(found, final)
+
+
+def _as_lines(data: Any, axes: tuple[int, ...], ndim: int) -> Any:
+    """Return data with the axes of a summary in the last one."""
+    if data.ndim == 1 and ndim > 1:
+        # Weights, one for each place along the axis.
+        return data
+    rest = [one for one in range(data.ndim) if one not in axes]
+    return np.transpose(data, (*rest, *axes)).reshape((*(data.shape[one] for one in rest), -1))
+
+
+def _stacked(found: list[Any], shape: tuple[int, ...]) -> Any:
+    several = next((one for one in found if isinstance(one, tuple)), None)
+    if several is None:
+        return np.reshape(np.stack(found), shape)
+    full = [one if isinstance(one, tuple) else (one,) * len(several) for one in found]
+    parts = [np.reshape(np.stack([floating(one) for one in column]), shape) for column in zip(*full, strict=True)]
+    make = getattr(several, "_make", tuple)
+    return make(parts)

@@ -1,0 +1,323 @@
+"""Families whose density has two sides or pieces, and those of the size of a moved normal variable."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+
+from ...core.arrays.values import raw
+from ..ufuncs import special
+from .continuous_distribution import ContinuousDistribution
+from .gamma_and_beta import gamma
+from .normal import norm
+from .powers import weibull_min
+from .supports import OnLine, Positive
+
+__all__ = [
+    "dgamma",
+    "dweibull",
+    "gennorm",
+    "halfgennorm",
+    "laplace_asymmetric",
+    "powernorm",
+    "semicircular",
+    "triang",
+]
+
+
+class _TwoSided(OnLine):
+    """Abstract: a symmetric family on the line, by the distribution of the size."""
+
+    __slots__ = ()
+
+    _inner = 0.5
+    #: That of the size.
+    size: ContinuousDistribution
+
+    def _logpdf(self, y: Any, *shapes: Any) -> Any:
+        return self.size._logpdf(np.abs(y), *shapes) - math.log(2)
+
+    def _cdf(self, y: Any, *shapes: Any) -> Any:
+        tail = 0.5 * self.size._sf(np.abs(y), *shapes)
+        return np.where(raw(y) > 0, 1 - tail, tail)
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        return self._cdf(-y, *shapes)
+
+    def _ppf(self, q: Any, *shapes: Any) -> Any:
+        is_right = raw(q) > 0.5
+        size = self.size._isf(2 * np.where(is_right, 1 - q, q), *shapes)
+        return np.where(is_right, size, -size)
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        return -self._ppf(q, *shapes)
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        mean, variance = self.size._mean_and_variance(*shapes)
+        return 0.0 * mean, variance + mean * mean
+
+    def _entropy(self, *shapes: Any) -> Any:
+        return self.size._entropy(*shapes) + math.log(2)
+
+
+@final
+class HalfGeneralizedNormal(Positive):
+    """The distribution of the power 1 / beta of a gamma variable of shape 1 / beta."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("beta",)
+
+    def _logpdf(self, y: Any, beta: Any) -> Any:
+        return np.log(beta) - special.gammaln(1 / beta) - y**beta
+
+    def _cdf(self, y: Any, beta: Any) -> Any:
+        return gamma._cdf(y**beta, 1 / beta)
+
+    def _sf(self, y: Any, beta: Any) -> Any:
+        return gamma._sf(y**beta, 1 / beta)
+
+    def _logsf(self, y: Any, beta: Any) -> Any:
+        return gamma._logsf(y**beta, 1 / beta)
+
+    def _ppf(self, q: Any, beta: Any) -> Any:
+        return gamma._ppf(q, 1 / beta) ** (1 / beta)
+
+    def _isf(self, q: Any, beta: Any) -> Any:
+        return gamma._isf(q, 1 / beta) ** (1 / beta)
+
+    def _mean_and_variance(self, beta: Any) -> tuple[Any, Any]:
+        first, second, third = (special.gammaln(order / beta) for order in (1, 2, 3))
+        mean = np.exp(second - first)
+        return mean, np.exp(third - first) - mean * mean
+
+    def _entropy(self, beta: Any) -> Any:
+        return 1 / beta - np.log(beta) + special.gammaln(1 / beta)
+
+
+halfgennorm: HalfGeneralizedNormal = HalfGeneralizedNormal("halfgennorm")
+
+
+@final
+class GeneralizedNormal(_TwoSided):
+    """The generalized normal distribution of exponent `beta`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("beta",)
+    size: ContinuousDistribution = halfgennorm
+
+    def _ppf(self, q: Any, beta: Any) -> Any:
+        is_middle = raw(q) == 0.5
+        # At the median the size is 0, where its power has no derivative: there the quantile is a line.
+        value = _TwoSided._ppf(self, np.where(is_middle, 0.25, q), beta)
+        slope = np.exp(-self._logpdf(np.zeros(()), raw(beta)))
+        return np.where(is_middle, (np.where(is_middle, q, 0.5) - 0.5) * slope, value)
+
+    def _skewness_and_kurtosis(self, beta: Any) -> tuple[Any, Any]:
+        first, third, fifth = (special.gammaln(order / beta) for order in (1, 3, 5))
+        return 0.0 * beta, np.exp(fifth + first - 2 * third) - 3
+
+
+@final
+class DoubleGamma(_TwoSided):
+    """The distribution of a gamma variable of shape `a` with a sign by chance."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("a",)
+    size: ContinuousDistribution = gamma
+
+    def _skewness_and_kurtosis(self, a: Any) -> tuple[Any, Any]:
+        return 0.0 * a, (a + 2) * (a + 3) / (a * (a + 1)) - 3
+
+
+@final
+class DoubleWeibull(_TwoSided):
+    """The distribution of a Weibull variable of shape `c` with a sign by chance."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+    size: ContinuousDistribution = weibull_min
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        return 0.0 * c, special.gamma(1 + 4 / c) / np.square(special.gamma(1 + 2 / c)) - 3
+
+
+@final
+class AsymmetricLaplace(OnLine):
+    """The Laplace distribution whose sides fall off by `kappa` and by 1 / kappa."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("kappa",)
+
+    def _logpdf(self, y: Any, kappa: Any) -> Any:
+        return -np.abs(y) * self._rate(y, kappa) - np.log(kappa + 1 / kappa)
+
+    def _rate(self, y: Any, kappa: Any) -> Any:
+        return np.where(raw(y) >= 0, kappa, 1 / kappa)
+
+    def _cdf(self, y: Any, kappa: Any) -> Any:
+        left, right = self._tails(y, kappa)
+        return np.where(raw(y) >= 0, 1 - right, left)
+
+    def _sf(self, y: Any, kappa: Any) -> Any:
+        left, right = self._tails(y, kappa)
+        return np.where(raw(y) >= 0, right, 1 - left)
+
+    def _tails(self, y: Any, kappa: Any) -> tuple[Any, Any]:
+        """Return the probabilities beyond y on the left, of negative numbers, and on the right."""
+        fall = np.exp(-np.abs(y) * self._rate(y, kappa))
+        square = kappa * kappa
+        return fall * square / (1 + square), fall / (1 + square)
+
+    def _ppf(self, q: Any, kappa: Any) -> Any:
+        square = kappa * kappa
+        is_right = raw(q) >= raw(square / (1 + square))
+        right = -np.log(np.where(is_right, 1 - q, 0.5) * (1 + square)) / kappa
+        return np.where(is_right, right, np.log(np.where(is_right, 0.5, q) * (1 + square) / square) * kappa)
+
+    def _isf(self, q: Any, kappa: Any) -> Any:
+        square = kappa * kappa
+        is_right = raw(q) <= raw(1 / (1 + square))
+        right = -np.log(np.where(is_right, q, 0.5) * (1 + square)) / kappa
+        return np.where(is_right, right, np.log(np.where(is_right, 0.5, 1 - q) * (1 + square) / square) * kappa)
+
+    def _mean_and_variance(self, kappa: Any) -> tuple[Any, Any]:
+        return 1 / kappa - kappa, 1 / (kappa * kappa) + kappa * kappa
+
+    def _skewness_and_kurtosis(self, kappa: Any) -> tuple[Any, Any]:
+        power = kappa**4
+        return 2 * (1 - kappa**6) / (1 + power) ** 1.5, 6 * (1 + kappa**8) / np.square(1 + power)
+
+    def _entropy(self, kappa: Any) -> Any:
+        return 1 + np.log(kappa + 1 / kappa)
+
+
+@final
+class PowerNormal(OnLine):
+    """The distribution of the least of `c` normal numbers."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        return np.log(c) + norm._logpdf(y) + (c - 1) * special.log_ndtr(-y)
+
+    def _logsf(self, y: Any, c: Any) -> Any:
+        return c * special.log_ndtr(-y)
+
+    def _sf(self, y: Any, c: Any) -> Any:
+        return np.exp(self._logsf(y, c))
+
+    def _cdf(self, y: Any, c: Any) -> Any:
+        return -np.expm1(self._logsf(y, c))
+
+    def _ppf(self, q: Any, c: Any) -> Any:
+        return -special.ndtri_exp(np.log1p(-q) / c)
+
+    def _isf(self, q: Any, c: Any) -> Any:
+        return -special.ndtri_exp(np.log(q) / c)
+
+
+@final
+class Semicircular(ContinuousDistribution):
+    """Wigner's semicircle distribution, on the numbers from -1 to 1."""
+
+    __slots__ = ()
+
+    _inner = 0.25
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return -1.0, 1.0
+
+    def _logpdf(self, y: Any, *shapes: Any) -> Any:
+        return math.log(2 / math.pi) + 0.5 * (np.log1p(-y) + np.log1p(y))
+
+    def _cdf(self, y: Any, *shapes: Any) -> Any:
+        # By its symmetry, so that a small one keeps its digits: half of the beta distribution's of shapes 3 / 2.
+        return special.betainc(1.5, 1.5, (1 + y) / 2)
+
+    def _sf(self, y: Any, *shapes: Any) -> Any:
+        return self._cdf(-y)
+
+    def _ppf(self, q: Any, *shapes: Any) -> Any:
+        return 2 * special.betaincinv(1.5, 1.5, q) - 1
+
+    def _isf(self, q: Any, *shapes: Any) -> Any:
+        return -self._ppf(q)
+
+    def _mean_and_variance(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 0.25
+
+    def _skewness_and_kurtosis(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, -1.0
+
+    def _entropy(self, *shapes: Any) -> Any:
+        return math.log(math.pi) - 0.5
+
+
+@final
+class Triangular(ContinuousDistribution):
+    """The triangular distribution on the numbers from 0 to 1, with its peak at `c`."""
+
+    __slots__ = ()
+
+    shapes: tuple[str, ...] = ("c",)
+
+    def _support(self, *shapes: Any) -> tuple[Any, Any]:
+        return 0.0, 1.0
+
+    def _valid(self, *shapes: Any) -> Any:
+        return (shapes[0] >= 0) & (shapes[0] <= 1)
+
+    def _sides(self, y: Any, c: Any) -> tuple[Any, Any, Any]:
+        """Return where a number is left of the peak, the share of the way up to it, and that of the way down."""
+        is_left = (raw(y) < raw(c)) | (raw(c) >= 1)
+        up = np.where(is_left, y, 0.0) / np.where(raw(c) > 0, c, 1.0)
+        down = np.where(is_left, 0.0, 1 - y) / np.where(raw(c) < 1, 1 - c, 1.0)
+        return is_left, up, down
+
+    def _pdf(self, y: Any, c: Any) -> Any:
+        is_left, up, down = self._sides(y, c)
+        return 2 * np.where(is_left, up, down)
+
+    def _logpdf(self, y: Any, c: Any) -> Any:
+        return np.log(self._pdf(y, c))
+
+    def _cdf(self, y: Any, c: Any) -> Any:
+        is_left, up, down = self._sides(y, c)
+        return np.where(is_left, up * up * c, 1 - down * down * (1 - c))
+
+    def _sf(self, y: Any, c: Any) -> Any:
+        is_left, up, down = self._sides(y, c)
+        return np.where(is_left, 1 - up * up * c, down * down * (1 - c))
+
+    def _ppf(self, q: Any, c: Any) -> Any:
+        is_left = raw(q) < raw(c)
+        left = np.sqrt(np.where(is_left, q, 1.0) * np.where(raw(c) > 0, c, 1.0))
+        return np.where(is_left, left, 1 - np.sqrt(np.where(is_left, 1.0, 1 - q) * np.where(raw(c) < 1, 1 - c, 1.0)))
+
+    def _mean_and_variance(self, c: Any) -> tuple[Any, Any]:
+        return (c + 1) / 3, (1 - c + c * c) / 18
+
+    def _skewness_and_kurtosis(self, c: Any) -> tuple[Any, Any]:
+        size = 1 - c + c * c
+        return math.sqrt(2) * (2 * c - 1) * (c + 1) * (c - 2) / (5 * size**1.5), 0.0 * c - 0.6
+
+    def _entropy(self, c: Any) -> Any:
+        return 0.5 - math.log(2) + 0.0 * c
+
+
+dgamma: DoubleGamma = DoubleGamma("dgamma")
+dweibull: DoubleWeibull = DoubleWeibull("dweibull")
+gennorm: GeneralizedNormal = GeneralizedNormal("gennorm")
+laplace_asymmetric: AsymmetricLaplace = AsymmetricLaplace("laplace_asymmetric")
+powernorm: PowerNormal = PowerNormal("powernorm")
+semicircular: Semicircular = Semicircular("semicircular")
+triang: Triangular = Triangular("triang")

@@ -1,0 +1,116 @@
+"""Operators on sparse arrays whose elements are a Tensor: the values, dtypes and refusals of SciPy's, and gradients."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncgrad as ag
+
+scipy_sparse = pytest.importorskip("scipy.sparse")
+
+from asyncgrad.scipy import sparse  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_MATRIX = np.array([[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 3.0, -1.0], [0.0, 4.0, 0.0, 0.0]])
+_OTHER = np.array([[0.0, 1.0, 2.0, 0.0], [0.0, 0.0, -3.0, 1.0], [5.0, 0.0, 0.0, 0.0]])
+_NUMBERS = [0, 2, 2.5, -1, 1j, np.float32(3.0), np.array(3.0)]
+_DENSE = [_OTHER, _OTHER.astype(int), np.abs(_OTHER).astype(np.uint8), _OTHER[:1], _OTHER[0], _OTHER[:, :1]]
+_UNFIT = [np.ones((5, 7)), np.ones(3), _OTHER.tolist(), None]
+_SPARSE = [_OTHER, _OTHER[:1], _OTHER[:, 1:2], np.array([[2.0]]), np.eye(4), np.ones((5, 7)), _OTHER.astype(int)]
+_OPERATORS = [
+    *(operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.pow),
+    *(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne),
+]
+
+
+def _outcome(function: Callable[..., Any], *operands: Any) -> Any:
+    """Return whether a result is sparse, and it as an array; None for a refusal."""
+    try:
+        found = function(*operands)
+    except (TypeError, ValueError, NotImplementedError, ArithmeticError):
+        return None
+    is_sparse = hasattr(found, "toarray")
+    dense = found.toarray() if is_sparse else found
+    array = np.asarray(dense.detach().numpy() if isinstance(dense, ag.Tensor) else dense)
+    return None if array.dtype == object else (is_sparse, array)
+
+
+def _check(expected: Any, found: Any, case: Any) -> None:
+    assert (found is None) is (expected is None), case
+    if expected is not None:
+        assert (found[0], found[1].dtype, found[1].shape) == (expected[0], expected[1].dtype, expected[1].shape), case
+        np.testing.assert_allclose(found[1], expected[1], err_msg=str(case))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+@pytest.mark.parametrize("kind", ["csr_array", "csc_array", "coo_array"])
+@pytest.mark.parametrize("function", _OPERATORS, ids=lambda function: function.__name__)
+def test_an_operator_is_scipys(function: Any, kind: str, dtype: Any) -> None:
+    theirs = getattr(scipy_sparse, kind)(_MATRIX.astype(dtype))
+    mine = getattr(sparse, kind)(_MATRIX.astype(dtype))
+    for other in [*_NUMBERS, *_DENSE, *_UNFIT]:
+        case = (function.__name__, kind, dtype, other)
+        _check(_outcome(function, theirs, other), _outcome(function, mine, other), case)
+        _check(_outcome(function, other, theirs), _outcome(function, other, mine), case)
+    for other in _SPARSE:
+        case = (function.__name__, kind, dtype, other)
+        expected = _outcome(function, theirs, scipy_sparse.csr_array(other))
+        _check(expected, _outcome(function, mine, sparse.csr_array(other)), case)
+        if function is not operator.pow:
+            _check(expected, _outcome(function, mine, scipy_sparse.csr_array(other)), case)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("__abs__", "__neg__", "arcsinh", "arctan", "ceil", "conjugate", "deg2rad", "expm1", "floor", "max", "min"),
+        *("rad2deg", "rint", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "tocsc", "tocsr", "todense"),
+        *("arcsin", "arctanh", "log1p", "count_nonzero"),
+    ],
+)
+def test_a_method_is_scipys_where_elements_repeat(name: str) -> None:
+    places = (np.array([0.1, 0.2, 0.3, -0.4]), ([0, 0, 1, 2], [1, 1, 0, 2]))
+    theirs, mine = scipy_sparse.coo_array(places, (3, 4)).tocsr(), sparse.coo_array(places, (3, 4))
+    _check(_outcome(getattr(theirs, name)), _outcome(getattr(mine, name)), name)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: a * b[:1],
+        lambda a, b: b[:, 1:2] * a,
+        lambda a, b: a[:1] * b,
+        lambda a, b: a - b,
+        lambda a, b: a / (b + np.full((3, 4), 9.0)),
+        lambda a, b: (b + np.full((3, 4), 9.0)) - a,
+        lambda a, b: abs(a) * 2,
+        lambda a, b: a.sin() * a.expm1(),
+        lambda a, b: a**3,
+        lambda a, b: a.max() * a + a.min() * b,
+        lambda a, b: a * b.toarray()[0],
+    ],
+)
+def test_derivatives_are_those_of_the_dense_matrix(function: Any) -> None:
+    weights = np.cos(np.arange(12.0)).reshape(3, 4)
+
+    def loss(x: Any, y: Any) -> Any:
+        found = function(sparse.csr_array(x), sparse.csr_array(y))
+        dense = found.toarray() if isinstance(found, sparse.SparseArray) else found
+        return (dense * weights).sum()
+
+    tensors = [ag.tensor(one, requires_grad=True) for one in (_MATRIX, _OTHER)]
+    found = ag.sync.grad(loss(*tensors), tensors, materialize_grads=True)
+    for number, matrix in enumerate((_MATRIX, _OTHER)):
+        for place in zip(*np.nonzero(matrix), strict=True):
+            step = np.zeros_like(matrix)
+            step[place] = 1e-6
+            both = [[_MATRIX, _OTHER], [_MATRIX, _OTHER]]
+            both[0][number], both[1][number] = matrix + step, matrix - step
+            slope = (loss(*both[0]).item() - loss(*both[1]).item()) / 2e-6
+            assert found[number][place].item() == pytest.approx(slope, abs=1e-6)

@@ -1,0 +1,171 @@
+"""asyncgrad.scipy.stats: tests that compare samples, transforms by powers, distances of samples, and nan in data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import asyncgrad as ag
+from asyncgrad.errors import ArgumentError
+from asyncgrad.scipy import stats
+from asyncgrad.scipy.stats import comparisons, power_transforms
+from tests.core.ops.finite_differences import Case
+from tests.scipy.functions import check, check_values, named_calls
+
+_FIRST = np.array([[0.5, 1.25, 3.0], [2.5, 0.75, 1.0], [1.5, 2.0, 0.25], [4.0, 1.75, 2.25], [0.25, 3.5, 1.375]])
+_SECOND = np.array([[1.5, 0.25, 2.0], [3.5, 1.75, 1.5], [0.5, 2.5, 2.25], [3.0, 1.25, 0.75], [1.0, 3.0, 2.5]])
+_HOLES = _FIRST.copy()
+_HOLES[1, 0] = _HOLES[3, 2] = np.nan
+_DESCRIBED = tuple(map(np.array, (1.0, 2.0, 10, 3.0, 0.5, 12)))
+_WEIGHTS = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
+
+CALLS = named_calls(
+    stats,
+    scipy.stats,
+    {
+        "ttest_1samp": [
+            Case((_FIRST, 0.5), {}, (0, 1)),
+            Case((_FIRST, 0.5), {"axis": None, "alternative": "less", "keepdims": True}),
+        ],
+        "ttest_rel": [Case((_FIRST, _SECOND), {"axis": 1, "alternative": "greater"}, (0, 1))],
+        "ttest_ind": [
+            Case((_FIRST, _SECOND[:4]), {}, (0, 1)),
+            Case((_FIRST, _SECOND), {"axis": None, "equal_var": False, "alternative": "less"}, (0, 1)),
+        ],
+        "ttest_ind_from_stats": [
+            Case((*map(np.array, (1.0, 2.0, 10, 3.0, 0.5, 12)),), {"equal_var": False}, (0, 1, 3, 4))
+        ],
+        "linregress": [
+            Case((_FIRST[:, 0], _SECOND[:, 0]), {}, (0, 1)),
+            Case((_FIRST, _SECOND), {"axis": 1, "alternative": "less", "keepdims": True}, (0, 1)),
+        ],
+        "boxcox": [Case((_FIRST, 0.25), {}, (0, 1))],
+        "boxcox_llf": [Case((0.25, _FIRST), {"axis": 1, "keepdims": True}, (0, 1))],
+        "yeojohnson": [Case((_FIRST - 1.125, 0.25), {}, (0, 1))],
+        "yeojohnson_llf": [Case((0.25, _FIRST[:, 0] - 1.125), {}, (0, 1))],
+        "wasserstein_distance": [
+            Case((_FIRST[:, 0], _SECOND[:4, 1] + 0.0625), {}, (0, 1)),
+            Case(
+                (_FIRST[0], _SECOND[:, 0] + 0.0625, _WEIGHTS[:3], _WEIGHTS),
+                {},
+                (0, 1, 2, 3),
+            ),
+        ],
+        "energy_distance": [Case((_FIRST[:, 0], _SECOND[:4, 1] + 0.0625), {}, (0, 1))],
+    },
+)
+_BY_RANKS = {"kendalltau", "mannwhitneyu", "rankdata", "spearmanr", "wilcoxon"}
+
+
+def test_every_function_has_a_case() -> None:
+    every = {*comparisons.__all__, *power_transforms.__all__}
+    assert every == {name.split("-")[0] for name in CALLS} | _BY_RANKS
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_values_are_those_of_scipy_and_derivatives_those_of_differences(call: str) -> None:
+    ours, theirs, case = CALLS[call]
+    check_values(lambda *args, **kwargs: _plain(ours(*args, **kwargs)), theirs, case, tolerance=1e-10)
+    check(lambda *args, **kwargs: _plain(ours(*args, **kwargs)), case)
+
+
+def _plain(found: Any) -> Any:
+    return found if isinstance(found, ag.Tensor) else tuple(found)
+
+
+def test_what_a_result_has_beside_its_values() -> None:
+    ours, theirs = stats.ttest_rel(_FIRST, _SECOND), scipy.stats.ttest_rel(_FIRST, _SECOND)
+    np.testing.assert_array_equal(ours.df, theirs.df)
+    line, expected = (module.linregress(_FIRST[:, 0], _SECOND[:, 0]) for module in (stats, scipy.stats))
+    assert line.intercept_stderr.item() == pytest.approx(expected.intercept_stderr)
+    assert line.slope is line[0]
+
+
+@pytest.mark.parametrize("name", sorted(_BY_RANKS))
+def test_functions_of_ranks_are_scipys_without_a_history(name: str) -> None:
+    args = (_FIRST[:, 0],) if name == "rankdata" else (_FIRST[:, 0], _SECOND[:, 0])
+    found = getattr(stats, name)(*(ag.tensor(one, requires_grad=True) for one in args))
+    expected = getattr(scipy.stats, name)(*args)
+    for one, value in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
+        assert one == pytest.approx(value)
+
+
+def test_the_exponent_that_is_found_follows_the_data() -> None:
+    for ours, theirs, data in (
+        (stats.boxcox, scipy.stats.boxcox, _FIRST[:, 1]),
+        (stats.yeojohnson, scipy.stats.yeojohnson, _FIRST[:, 1] - 1.5),
+    ):
+        found, exponent = ours(ag.tensor(data, requires_grad=True))
+        expected, power = theirs(data)
+        np.testing.assert_allclose(found.detach(), expected, rtol=1e-4)
+        assert exponent.item() == pytest.approx(power, rel=1e-4)
+        # Box and Cox's does not depend on the unit, and so has no slope along it.
+        if ours is stats.boxcox:
+            leaf = ag.tensor(data, requires_grad=True)
+            (slope,) = ag.sync.grad(ours(leaf)[1], [leaf])
+            assert float((slope * data).sum()) == pytest.approx(0.0, abs=1e-6)
+            assert float(np.abs(slope.numpy()).max()) > 0.01
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("policy", ["omit", "propagate"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("skew", "kurtosis", "moment", "variation", "gmean", "hmean", "sem", "iqr", "median_abs_deviation", "entropy"),
+        *("zscore", "trim_mean", "ttest_1samp", "ttest_rel", "ttest_ind", "linregress"),
+    ],
+)
+def test_nan_is_passed_on_or_left_out(name: str, policy: str, axis: Any) -> None:
+    args: tuple[Any, ...] = {"trim_mean": (0.25,), "ttest_1samp": (0.5,)}.get(name, ())
+    args = (_SECOND,) if name in ("ttest_rel", "ttest_ind", "linregress") else args
+    options = {"axis": axis, "nan_policy": policy}
+    found = _plain(getattr(stats, name)(leaf := ag.tensor(_HOLES, requires_grad=True), *args, **options))
+    expected = getattr(scipy.stats, name)(_HOLES, *args, **options)
+    np.testing.assert_allclose(
+        np.stack([one.detach().numpy() for one in found]) if isinstance(found, tuple) else found.detach(),
+        np.stack(tuple(expected)) if isinstance(found, tuple) else expected,
+        atol=1e-12,
+    )
+    if policy == "omit":
+        first = found[0] if isinstance(found, tuple) else found
+        (slope,) = ag.sync.grad(np.nansum(first), [leaf])
+        assert np.isfinite(slope.numpy()).all()
+        np.testing.assert_array_equal(slope.numpy()[np.isnan(_HOLES)], 0.0)
+    with pytest.raises(ValueError, match="nan"):
+        getattr(stats, name)(_HOLES, *args, axis=axis, nan_policy="raise")
+
+
+def test_a_correlation_of_data_of_any_size() -> None:
+    first, second = _FIRST[:, 0], _SECOND[:, 0]
+    for scale in (1e-200, 1e200):
+        expected = scipy.stats.pearsonr(first, second)
+        np.testing.assert_allclose(stats.pearsonr(first * scale, second * scale), expected, rtol=1e-10)
+    leaf = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    found = stats.pearsonr(leaf, [2.0, 4.0, 6.0])
+    (slope,) = ag.sync.grad(found.statistic + found.pvalue, [leaf])
+    np.testing.assert_allclose(slope, 0.0, atol=1e-7)
+    assert np.isnan(stats.pearsonr([1.0, 1.0, 1.0], leaf).statistic.item())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: stats.ttest_ind(_FIRST, _SECOND, trim=0.1), "trim=0"),
+        (lambda: stats.ttest_rel(_FIRST, _SECOND[:2]), "one length"),
+        (lambda: stats.ttest_1samp(_FIRST, 1.0, alternative="more"), "'two-sided', 'less' or 'greater'"),
+        (lambda: stats.linregress([1.0, 1.0], [1.0, 2.0]), "identical"),
+        (lambda: stats.boxcox(_FIRST[:, 0], alpha=0.05), "alpha=None"),
+        (lambda: stats.wasserstein_distance([], [1.0]), "are not empty"),
+        (lambda: stats.wasserstein_distance([1.0], [1.0], [0.0]), "positive and finite sum"),
+        (lambda: stats.wasserstein_distance([1.0], [1.0], [1.0, 2.0]), "a weight for each number"),
+        (lambda: stats.skew(_FIRST, nan_policy="drop"), "'omit' or 'raise', not 'drop'"),
+        (lambda: stats.zscore(_FIRST, nan_policy="drop"), "'omit' or 'raise', not 'drop'"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: Any, message: str) -> None:
+    with pytest.raises((ArgumentError, ValueError), match=message):
+        call()

@@ -1,8 +1,22 @@
-"""Tools around layers, with the names of `torch.nn.utils`: `rnn` has sequences of several lengths."""
+"""Tools around models, with the names of `torch.nn.utils`: `rnn` has sequences of several lengths."""
 
 from . import rnn as rnn
+from .averages import AveragedModel as AveragedModel
+from .averages import get_ema_avg_fn as get_ema_avg_fn
+from .averages import get_ema_multi_avg_fn as get_ema_multi_avg_fn
+from .averages import get_swa_avg_fn as get_swa_avg_fn
+from .averages import get_swa_multi_avg_fn as get_swa_multi_avg_fn
+from .averages import update_bn as update_bn
 
-__all__ = ["rnn"]
+__all__ = [
+    "AveragedModel",
+    "get_ema_avg_fn",
+    "get_ema_multi_avg_fn",
+    "get_swa_avg_fn",
+    "get_swa_multi_avg_fn",
+    "rnn",
+    "update_bn",
+]
 
 
 def __dir__() -> list[str]:

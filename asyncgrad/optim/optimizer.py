@@ -209,8 +209,9 @@ class Optimizer(ABC):
         grads, closure = _split_closure(grads, closure)
         self._tracker.check_no_update("step()")
         loss = self._plain_step(grads, closure)
-        for hook in self._hooks.after_step.snapshot() if hooked is not None else ():
-            call_plain(hook, "step()", self, *hooked)
+        if hooked is not None:
+            for hook in self._hooks.after_step.snapshot():
+                call_plain(hook, "step()", self, *hooked)
         return loss
 
     def _plain_step(self, grads: Any, closure: Callable[[], object] | None) -> Any:
@@ -343,7 +344,7 @@ class Optimizer(ABC):
         return self._hooks.before_step.add(hook)
 
     def register_step_post_hook(self, hook: Callable[..., object]) -> RemovableHandle:
-        """Have `hook(optimizer, args, kwargs)` called after each step; it may be an `async def` if steps are awaited."""
+        """Have `hook(optimizer, args, kwargs)` called after each step; an `async def` if steps are awaited."""
         return self._hooks.after_step.add(hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
@@ -355,7 +356,7 @@ class Optimizer(ABC):
         return self._hooks.after_state.add(hook, prepend=prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
-        """Have `hook(optimizer, state_dict)` called before a state is loaded: a copy, which it may change or replace."""
+        """Have `hook(optimizer, state_dict)` called before a state is loaded, which it may change or replace."""
         return self._hooks.before_load.add(hook, prepend=prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:

@@ -19,6 +19,8 @@ WAYS: dict[str, Any] = {
     "mean of lists": lambda utils: {"multi_avg_fn": utils.get_swa_multi_avg_fn()},
     "buffers": lambda utils: {"avg_fn": utils.get_swa_avg_fn(), "use_buffers": True},
 }
+#: PyTorch computes the share of a step in float32 there.
+TOLERANCES = {"mean of lists": 1e-6}
 
 
 def values(step: int) -> dict[str, np.ndarray]:
@@ -47,7 +49,7 @@ def test_averages_are_those_of_pytorch(way: str) -> None:
     expected = other.state_dict()
     assert list(averaged.state_dict()) == list(expected)
     for name, tensor in averaged.state_dict().items():
-        np.testing.assert_allclose(tensor.numpy(), expected[name].numpy(), rtol=1e-12)
+        np.testing.assert_allclose(tensor.numpy(), expected[name].numpy(), rtol=TOLERANCES.get(way, 1e-12))
     np.testing.assert_array_equal(one.get_parameter("0.weight").numpy(), values(3)["0.weight"])
 
 
@@ -81,7 +83,7 @@ def test_running_statistics_are_those_of_all_batches() -> None:
 def test_what_cannot_be_averaged_is_named() -> None:
     averaged = nn.utils.AveragedModel(model())
 
-    with pytest.raises(ArgumentError, match="0.weight differs between the averages and the model"):
+    with pytest.raises(ArgumentError, match=r"0\.weight differs between the averages and the model"):
         averaged.update_parameters(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
     with pytest.raises(ArgumentTypeError, match="model must be a Module"):
         nn.utils.AveragedModel([ag.tensor(1.0)])  # type: ignore[arg-type]

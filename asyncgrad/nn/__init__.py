@@ -36,14 +36,18 @@ from .functional.activations import threshold as threshold
 from .functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from .functional.convolution import conv1d as conv1d
 from .functional.convolution import conv2d as conv2d
+from .functional.convolution import conv3d as conv3d
 from .functional.convolution import conv_transpose1d as conv_transpose1d
 from .functional.convolution import conv_transpose2d as conv_transpose2d
+from .functional.convolution import conv_transpose3d as conv_transpose3d
 from .functional.distances import cosine_similarity as cosine_similarity
 from .functional.distances import normalize as normalize
 from .functional.distances import pairwise_distance as pairwise_distance
 from .functional.dropout import dropout as dropout
 from .functional.embeddings import embedding as embedding
 from .functional.embeddings import one_hot as one_hot
+from .functional.folding import fold as fold
+from .functional.folding import unfold as unfold
 from .functional.linear import linear as linear
 from .functional.losses import binary_cross_entropy as binary_cross_entropy
 from .functional.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
@@ -68,17 +72,33 @@ from .functional.normalization import batch_norm as batch_norm
 from .functional.normalization import group_norm as group_norm
 from .functional.normalization import instance_norm as instance_norm
 from .functional.normalization import layer_norm as layer_norm
+from .functional.normalization import local_response_norm as local_response_norm
 from .functional.normalization import rms_norm as rms_norm
 from .functional.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from .functional.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from .functional.pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
 from .functional.pooling import adaptive_max_pool1d as adaptive_max_pool1d
 from .functional.pooling import adaptive_max_pool2d as adaptive_max_pool2d
+from .functional.pooling import adaptive_max_pool3d as adaptive_max_pool3d
 from .functional.pooling import avg_pool1d as avg_pool1d
 from .functional.pooling import avg_pool2d as avg_pool2d
+from .functional.pooling import avg_pool3d as avg_pool3d
+from .functional.pooling import lp_pool1d as lp_pool1d
+from .functional.pooling import lp_pool2d as lp_pool2d
+from .functional.pooling import lp_pool3d as lp_pool3d
 from .functional.pooling import max_pool1d as max_pool1d
 from .functional.pooling import max_pool2d as max_pool2d
+from .functional.pooling import max_pool3d as max_pool3d
 from .functional.resizing import interpolate as interpolate
 from .functional.resizing import pad as pad
+from .functional.shapes import channel_shuffle as channel_shuffle
+from .functional.shapes import pixel_shuffle as pixel_shuffle
+from .functional.shapes import pixel_unshuffle as pixel_unshuffle
+from .functional.unpooling import fractional_max_pool2d as fractional_max_pool2d
+from .functional.unpooling import fractional_max_pool3d as fractional_max_pool3d
+from .functional.unpooling import max_unpool1d as max_unpool1d
+from .functional.unpooling import max_unpool2d as max_unpool2d
+from .functional.unpooling import max_unpool3d as max_unpool3d
 from .modules.activations import CELU as CELU
 from .modules.activations import ELU as ELU
 from .modules.activations import GELU as GELU
@@ -115,14 +135,18 @@ from .modules.containers import ParameterList as ParameterList
 from .modules.containers import Sequential as Sequential
 from .modules.convolution import Conv1d as Conv1d
 from .modules.convolution import Conv2d as Conv2d
+from .modules.convolution import Conv3d as Conv3d
 from .modules.convolution import ConvTranspose1d as ConvTranspose1d
 from .modules.convolution import ConvTranspose2d as ConvTranspose2d
+from .modules.convolution import ConvTranspose3d as ConvTranspose3d
 from .modules.distances import CosineSimilarity as CosineSimilarity
 from .modules.distances import PairwiseDistance as PairwiseDistance
 from .modules.dropout import Dropout as Dropout
 from .modules.dropout import Dropout1d as Dropout1d
 from .modules.dropout import Dropout2d as Dropout2d
 from .modules.embeddings import Embedding as Embedding
+from .modules.folding import Fold as Fold
+from .modules.folding import Unfold as Unfold
 from .modules.linear import Bilinear as Bilinear
 from .modules.linear import Identity as Identity
 from .modules.linear import Linear as Linear
@@ -149,35 +173,131 @@ from .modules.module import Module as Module
 from .modules.module import Parameter as Parameter
 from .modules.normalization import BatchNorm1d as BatchNorm1d
 from .modules.normalization import BatchNorm2d as BatchNorm2d
+from .modules.normalization import BatchNorm3d as BatchNorm3d
 from .modules.normalization import GroupNorm as GroupNorm
 from .modules.normalization import InstanceNorm1d as InstanceNorm1d
 from .modules.normalization import InstanceNorm2d as InstanceNorm2d
+from .modules.normalization import InstanceNorm3d as InstanceNorm3d
 from .modules.normalization import LayerNorm as LayerNorm
+from .modules.normalization import LocalResponseNorm as LocalResponseNorm
 from .modules.normalization import RMSNorm as RMSNorm
 from .modules.pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
 from .modules.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+from .modules.pooling import AdaptiveAvgPool3d as AdaptiveAvgPool3d
 from .modules.pooling import AdaptiveMaxPool1d as AdaptiveMaxPool1d
 from .modules.pooling import AdaptiveMaxPool2d as AdaptiveMaxPool2d
+from .modules.pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
 from .modules.pooling import AvgPool1d as AvgPool1d
 from .modules.pooling import AvgPool2d as AvgPool2d
+from .modules.pooling import AvgPool3d as AvgPool3d
+from .modules.pooling import LPPool1d as LPPool1d
+from .modules.pooling import LPPool2d as LPPool2d
+from .modules.pooling import LPPool3d as LPPool3d
 from .modules.pooling import MaxPool1d as MaxPool1d
 from .modules.pooling import MaxPool2d as MaxPool2d
+from .modules.pooling import MaxPool3d as MaxPool3d
 from .modules.recurrent import GRU as GRU
 from .modules.recurrent import LSTM as LSTM
 from .modules.recurrent import RNN as RNN
 from .modules.recurrent import GRUCell as GRUCell
 from .modules.recurrent import LSTMCell as LSTMCell
 from .modules.recurrent import RNNCell as RNNCell
+from .modules.resizing import CircularPad1d as CircularPad1d
+from .modules.resizing import CircularPad2d as CircularPad2d
+from .modules.resizing import CircularPad3d as CircularPad3d
+from .modules.resizing import ConstantPad1d as ConstantPad1d
+from .modules.resizing import ConstantPad2d as ConstantPad2d
+from .modules.resizing import ConstantPad3d as ConstantPad3d
+from .modules.resizing import ReflectionPad1d as ReflectionPad1d
+from .modules.resizing import ReflectionPad2d as ReflectionPad2d
+from .modules.resizing import ReflectionPad3d as ReflectionPad3d
+from .modules.resizing import ReplicationPad1d as ReplicationPad1d
+from .modules.resizing import ReplicationPad2d as ReplicationPad2d
+from .modules.resizing import ReplicationPad3d as ReplicationPad3d
+from .modules.resizing import Upsample as Upsample
+from .modules.resizing import UpsamplingBilinear2d as UpsamplingBilinear2d
+from .modules.resizing import UpsamplingNearest2d as UpsamplingNearest2d
+from .modules.resizing import ZeroPad1d as ZeroPad1d
+from .modules.resizing import ZeroPad2d as ZeroPad2d
+from .modules.resizing import ZeroPad3d as ZeroPad3d
+from .modules.shapes import ChannelShuffle as ChannelShuffle
 from .modules.shapes import Flatten as Flatten
+from .modules.shapes import PixelShuffle as PixelShuffle
+from .modules.shapes import PixelUnshuffle as PixelUnshuffle
 from .modules.shapes import Unflatten as Unflatten
 from .modules.transformer import TransformerDecoder as TransformerDecoder
 from .modules.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from .modules.transformer import TransformerEncoder as TransformerEncoder
 from .modules.transformer import TransformerEncoderLayer as TransformerEncoderLayer
+from .modules.unpooling import FractionalMaxPool2d as FractionalMaxPool2d
+from .modules.unpooling import FractionalMaxPool3d as FractionalMaxPool3d
+from .modules.unpooling import MaxUnpool1d as MaxUnpool1d
+from .modules.unpooling import MaxUnpool2d as MaxUnpool2d
+from .modules.unpooling import MaxUnpool3d as MaxUnpool3d
 from .weights import load_safetensors as load_safetensors
 from .weights import save_safetensors as save_safetensors
 
 __all__ = [
+    "UpsamplingNearest2d",
+    "UpsamplingBilinear2d",
+    "Upsample",
+    "ZeroPad3d",
+    "ZeroPad2d",
+    "ZeroPad1d",
+    "CircularPad3d",
+    "CircularPad2d",
+    "CircularPad1d",
+    "ReplicationPad3d",
+    "ReplicationPad2d",
+    "ReplicationPad1d",
+    "ReflectionPad3d",
+    "ReflectionPad2d",
+    "ReflectionPad1d",
+    "ConstantPad3d",
+    "ConstantPad2d",
+    "ConstantPad1d",
+    "Unfold",
+    "Fold",
+    "PixelUnshuffle",
+    "PixelShuffle",
+    "ChannelShuffle",
+    "LocalResponseNorm",
+    "InstanceNorm3d",
+    "BatchNorm3d",
+    "MaxUnpool3d",
+    "MaxUnpool2d",
+    "MaxUnpool1d",
+    "FractionalMaxPool3d",
+    "FractionalMaxPool2d",
+    "LPPool3d",
+    "LPPool2d",
+    "LPPool1d",
+    "MaxPool3d",
+    "AvgPool3d",
+    "AdaptiveMaxPool3d",
+    "AdaptiveAvgPool3d",
+    "ConvTranspose3d",
+    "Conv3d",
+    "unfold",
+    "fold",
+    "pixel_unshuffle",
+    "pixel_shuffle",
+    "channel_shuffle",
+    "local_response_norm",
+    "max_unpool3d",
+    "max_unpool2d",
+    "max_unpool1d",
+    "fractional_max_pool3d",
+    "fractional_max_pool2d",
+    "lp_pool3d",
+    "lp_pool2d",
+    "lp_pool1d",
+    "max_pool3d",
+    "avg_pool3d",
+    "adaptive_max_pool3d",
+    "adaptive_avg_pool3d",
+    "conv_transpose3d",
+    "conv3d",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveMaxPool1d",

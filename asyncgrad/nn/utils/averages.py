@@ -16,7 +16,7 @@ from ...core.settings.context import no_grad
 from ...core.tensor import Tensor, asarray, tensor
 from ...errors import ArgumentError, ArgumentTypeError
 from ..modules.module import Module
-from ..modules.normalization import BatchNorm1d, BatchNorm2d
+from ..modules.normalization import BatchNorm
 
 if TYPE_CHECKING:
     from ...core.engine.device import Device
@@ -202,7 +202,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: str | Device | None 
         >>> model[0].running_mean.tolist()
         [3.0]
     """
-    norms: list[Any] = [one for one in model.modules() if isinstance(one, (BatchNorm1d, BatchNorm2d))]
+    norms: list[Any] = [one for one in model.modules() if isinstance(one, BatchNorm)]
     if not norms:
         return
     was_training, momenta = model.training, [norm.momentum for norm in norms]

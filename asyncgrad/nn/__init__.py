@@ -10,6 +10,7 @@ from .functional.activations import celu as celu
 from .functional.activations import elu as elu
 from .functional.activations import gelu as gelu
 from .functional.activations import glu as glu
+from .functional.activations import gumbel_softmax as gumbel_softmax
 from .functional.activations import hardshrink as hardshrink
 from .functional.activations import hardsigmoid as hardsigmoid
 from .functional.activations import hardswish as hardswish
@@ -43,11 +44,17 @@ from .functional.convolution import conv_transpose3d as conv_transpose3d
 from .functional.distances import cosine_similarity as cosine_similarity
 from .functional.distances import normalize as normalize
 from .functional.distances import pairwise_distance as pairwise_distance
+from .functional.dropout import alpha_dropout as alpha_dropout
 from .functional.dropout import dropout as dropout
+from .functional.dropout import dropout1d as dropout1d
+from .functional.dropout import dropout2d as dropout2d
+from .functional.dropout import dropout3d as dropout3d
+from .functional.dropout import feature_alpha_dropout as feature_alpha_dropout
 from .functional.embeddings import embedding as embedding
 from .functional.embeddings import one_hot as one_hot
 from .functional.folding import fold as fold
 from .functional.folding import unfold as unfold
+from .functional.linear import bilinear as bilinear
 from .functional.linear import linear as linear
 from .functional.losses import binary_cross_entropy as binary_cross_entropy
 from .functional.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
@@ -68,6 +75,7 @@ from .functional.losses import poisson_nll_loss as poisson_nll_loss
 from .functional.losses import smooth_l1_loss as smooth_l1_loss
 from .functional.losses import soft_margin_loss as soft_margin_loss
 from .functional.losses import triplet_margin_loss as triplet_margin_loss
+from .functional.losses import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
 from .functional.normalization import batch_norm as batch_norm
 from .functional.normalization import group_norm as group_norm
 from .functional.normalization import instance_norm as instance_norm
@@ -141,9 +149,12 @@ from .modules.convolution import ConvTranspose2d as ConvTranspose2d
 from .modules.convolution import ConvTranspose3d as ConvTranspose3d
 from .modules.distances import CosineSimilarity as CosineSimilarity
 from .modules.distances import PairwiseDistance as PairwiseDistance
+from .modules.dropout import AlphaDropout as AlphaDropout
 from .modules.dropout import Dropout as Dropout
 from .modules.dropout import Dropout1d as Dropout1d
 from .modules.dropout import Dropout2d as Dropout2d
+from .modules.dropout import Dropout3d as Dropout3d
+from .modules.dropout import FeatureAlphaDropout as FeatureAlphaDropout
 from .modules.embeddings import Embedding as Embedding
 from .modules.folding import Fold as Fold
 from .modules.folding import Unfold as Unfold
@@ -169,6 +180,7 @@ from .modules.losses import PoissonNLLLoss as PoissonNLLLoss
 from .modules.losses import SmoothL1Loss as SmoothL1Loss
 from .modules.losses import SoftMarginLoss as SoftMarginLoss
 from .modules.losses import TripletMarginLoss as TripletMarginLoss
+from .modules.losses import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
 from .modules.module import Module as Module
 from .modules.module import Parameter as Parameter
 from .modules.normalization import BatchNorm1d as BatchNorm1d
@@ -225,6 +237,7 @@ from .modules.shapes import Flatten as Flatten
 from .modules.shapes import PixelShuffle as PixelShuffle
 from .modules.shapes import PixelUnshuffle as PixelUnshuffle
 from .modules.shapes import Unflatten as Unflatten
+from .modules.transformer import Transformer as Transformer
 from .modules.transformer import TransformerDecoder as TransformerDecoder
 from .modules.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from .modules.transformer import TransformerEncoder as TransformerEncoder
@@ -238,6 +251,19 @@ from .weights import load_safetensors as load_safetensors
 from .weights import save_safetensors as save_safetensors
 
 __all__ = [
+    "Transformer",
+    "TripletMarginWithDistanceLoss",
+    "FeatureAlphaDropout",
+    "Dropout3d",
+    "AlphaDropout",
+    "triplet_margin_with_distance_loss",
+    "gumbel_softmax",
+    "bilinear",
+    "feature_alpha_dropout",
+    "alpha_dropout",
+    "dropout3d",
+    "dropout2d",
+    "dropout1d",
     "UpsamplingNearest2d",
     "UpsamplingBilinear2d",
     "Upsample",

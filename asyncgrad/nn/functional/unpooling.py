@@ -312,7 +312,9 @@ def _sizes_after(
             )
         output_size = tuple([int(length * ratio) for length, ratio in zip(shape, ratios, strict=True)])
     sizes = several("output_size", output_size, 1)
-    if any(size + reach - 1 > length for size, reach, length in zip(sizes, kernel, shape, strict=True)):
+    # PyTorch's volumes need an element more than its images.
+    most = [length - reach + 1 - (len(kernel) == 3) for reach, length in zip(kernel, shape, strict=True)]
+    if any(size > count for size, count in zip(sizes, most, strict=True)):
         raise ArgumentError(f"{function}: {sizes} windows of {kernel} do not fit into {shape}")
     return sizes
 

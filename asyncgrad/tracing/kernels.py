@@ -111,7 +111,18 @@ def source_of(kernel: Kernel, is_quiet: bool) -> str:
 class _Writer:
     """Writes the function of a kernel."""
 
-    __slots__ = ("_block", "_declared", "_is_quiet", "_kernel", "_lines", "_names", "_pointers", "_splats", "_widths")
+    __slots__ = (
+        "_block",
+        "_declared",
+        "_is_quiet",
+        "_kernel",
+        "_lines",
+        "_names",
+        "_nans",
+        "_pointers",
+        "_splats",
+        "_widths",
+    )
 
     def __init__(self, kernel: Kernel, is_quiet: bool) -> None:
         self._kernel = kernel
@@ -124,6 +135,8 @@ class _Writer:
         self._pointers: list[str] = []
         #: By operand and width: the names of what is the same for all elements.
         self._splats: dict[tuple[int, int], str] = {}
+        #: By how many elements are compared at once: which of those that have been loaded are NaN.
+        self._nans: dict[int, str] = {}
         self._widths = _widths(kernel)
 
     def write(self) -> str:
@@ -172,7 +185,8 @@ class _Writer:
                 number = self._loaded(code.kind, self._pointers[operand], 1)
                 for width, _ in self._widths:
                     self._splats[operand, width] = self._splat(code.kind, number, width)
-                self._report_nan(code.kind, number, 1)
+                if self._kernel.reports_nan and code.kind in "fd":
+                    self._report_nan(self._compared("uno", code.kind, number, number, 1), 1)
 
     def _nest(self, axis: int, pointers: list[str]) -> None:
         """Write the loops from an axis on; operands begin at these pointers."""
@@ -219,6 +233,7 @@ class _Writer:
             element = self._new(f"add i64 {self._new(f'mul i64 {index}, {width}')}, {begin}")
             offsets: dict[int, str] = {}
             results: list[str] = []
+            self._nans.clear()
             for code in self._kernel.code:
                 if code.name in ("load", "store"):
                     operand = self._kernel.operands[code.inputs[0]]
@@ -234,6 +249,8 @@ class _Writer:
                     results.append("")
                 else:
                     results.append(self._computed(code, [results[one] for one in code.inputs], width))
+            for lanes, found in self._nans.items():
+                self._report_nan(found, lanes)
 
         return body
 
@@ -243,7 +260,7 @@ class _Writer:
             return same
         wide = width if operand.steps[-1] else 1
         found = self._loaded(code.kind, at, wide)
-        self._report_nan(code.kind, found, wide)
+        self._note_nan(code.kind, found, wide)
         return found if wide == width else self._splat(code.kind, found, width)
 
     def _loaded(self, kind: str, at: str, width: int) -> str:
@@ -265,12 +282,29 @@ class _Writer:
         type_ = _wide("i8", width) if kind == "?" else _typed(kind, width)
         self._add(f"store {type_} {value}, ptr {at}, align 1")
 
-    def _report_nan(self, kind: str, value: str, width: int) -> None:
+    def _note_nan(self, kind: str, value: str, width: int) -> None:
+        """Note whether there is a NaN among what is loaded: the code for some elements tells of all at its end."""
         if not self._kernel.reports_nan or kind not in "fd":
             return
-        found = self._compared("uno", kind, value, value, width)
-        if width > 1:
-            found = self._plain(f"llvm.vector.reduce.or.v{width}i1", "i1", "?", [found], width)
+        low, high, lanes = value, value, width
+        if width > 2:
+            # A comparison of two numbers tells of a NaN in both of them.
+            lanes = width // 2
+            low, high = (self._part(kind, value, width, begin, lanes) for begin in (0, lanes))
+        found = self._compared("uno", kind, low, high, lanes)
+        before = self._nans.get(lanes)
+        self._nans[lanes] = found if before is None else self._new(f"or {_typed('?', lanes)} {before}, {found}")
+
+    def _part(self, kind: str, value: str, width: int, begin: int, lanes: int) -> str:
+        """Return so many elements of a vector from one on."""
+        vector = _typed(kind, width)
+        picked = ", ".join(f"i32 {lane}" for lane in range(begin, begin + lanes))
+        return self._new(f"shufflevector {vector} {value}, {vector} poison, <{lanes} x i32> <{picked}>")
+
+    def _report_nan(self, found: str, lanes: int) -> None:
+        """Tell the caller of a NaN, if one was found."""
+        if lanes > 1:
+            found = self._plain(f"llvm.vector.reduce.or.v{lanes}i1", "i1", "?", [found], lanes)
         self._names += 1
         name = f"n{self._names}"
         self._add(f"br i1 {found}, label %{name}, label %{name}e")

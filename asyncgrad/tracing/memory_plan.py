@@ -12,6 +12,9 @@ from .trace import Value
 
 __all__ = ["arrays_of"]
 
+#: The bytes of a line of a processor's cache.
+_LINE = 64
+
 
 def arrays_of(program: Program, places: Sequence[int] | None = None) -> dict[Value, np.ndarray]:
     """Return an array for each Value that owns memory and that a step writes.
@@ -46,17 +49,39 @@ def arrays_of(program: Program, places: Sequence[int] | None = None) -> dict[Val
         is_left = first[root] < cut <= last[root]
         if not is_left and last[root] < len(steps):
             end[last[root]].append(root)
-    found: dict[Value, np.ndarray] = {}
-    free: dict[int, list[np.ndarray]] = defaultdict(list)
-    memory: dict[Value, np.ndarray] = {}
+    slots: dict[Value, int] = {}
+    free: dict[int, list[int]] = defaultdict(list)
+    taken: list[int] = []
     for position in range(len(steps)):
         for root in sorted(begin[position], key=lambda one: one.number):
             size = root.array.nbytes
-            memory[root] = free[size].pop() if free[size] else np.empty(size, np.uint8)
-            found[root] = np.ndarray(root.array.shape, root.array.dtype, memory[root].data, 0, _strides(root.array))
+            if not free[size]:
+                free[size].append(len(taken))
+                taken.append(size)
+            slots[root] = free[size].pop()
         for root in end[position]:
-            free[root.array.nbytes].append(memory[root])
-    return found
+            free[root.array.nbytes].append(slots[root])
+    return _laid(slots, taken)
+
+
+def _laid(slots: dict[Value, int], sizes: Sequence[int]) -> dict[Value, np.ndarray]:
+    """Return an array for each Value, all in one piece of memory: of a large one, the system makes large pages.
+
+    Args:
+        slots: for each Value, the number of its place.
+        sizes: the bytes of each place.
+    """
+    places: list[int] = []
+    end = 0
+    for size in sizes:
+        places.append(end)
+        end += size + -size % _LINE + _LINE
+    memory = np.empty(end + _LINE, np.uint8)
+    first = -memory.ctypes.data % _LINE
+    return {
+        root: np.ndarray(root.array.shape, root.array.dtype, memory.data, first + places[slot], _strides(root.array))
+        for root, slot in slots.items()
+    }
 
 
 def _strides(array: np.ndarray) -> tuple[int, ...]:

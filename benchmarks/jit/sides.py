@@ -16,6 +16,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 import asyncgrad as ag
+from asyncgrad.tracing.compiling import COMPILER
 
 from ..peers import Array, torch
 from .workloads import Workload
@@ -130,7 +131,9 @@ async def make_steady(side: Side, counts: Callable[[], Mapping[str, int]], times
     """Take steps until the last ones were by a program, and note their seconds; raise where none is used.
 
     Machine code that is ready is compared with eager calls before it is used: when that is, no number of calls tells.
+    So it is waited for, where some is being made.
     """
+    COMPILER.join()
     in_a_row, before = 0, counts().get("replayed", 0)
     while in_a_row < STEADY:
         if len(times) == MOST_CALLS:

@@ -143,9 +143,13 @@ def _is_clear(name: str, error: TypeError, function: Callable[..., Any], points:
 
 
 def all_primitives() -> set[Primitive]:
-    """Return every primitive of the package, without those of SciPy's functions, whose tests lie in tests/scipy."""
+    """Return every primitive of the package, without those of SciPy's functions, whose tests lie in tests/scipy.
+
+    Other frameworks' nodes have none, and need these frameworks.
+    """
     names = [found.name for found in pkgutil.walk_packages(ag.__path__, "asyncgrad.")]
-    modules = [importlib.import_module(name) for name in names if not name.startswith("asyncgrad.scipy.")]
+    others = ("asyncgrad.scipy.", "asyncgrad.interop.")
+    modules = [importlib.import_module(name) for name in names if not name.startswith(others)]
     return {value for module in modules for value in vars(module).values() if isinstance(value, Primitive)}
 
 

@@ -638,22 +638,10 @@ def conv3d(
     check_operands_share_device("conv3d", x, weight, bias)
     groups = whole_number(groups, "groups", 1)
     shape, filters = array_of(x).shape, array_of(weight).shape
-    if len(shape) not in (4, 5) or len(filters) != 5:
-        raise ArgumentError(
-            "conv3d takes x of shape (n, channels, depth, height, width) and a weight of shape (filters, channels, "
-            f"depth, height, width), not {shape} and {filters}"
-        )
-    _check_elements("conv3d", shape, filters, 3)
-    if shape[-4] != filters[1] * groups or filters[0] % groups:
-        raise ArgumentError(
-            f"conv3d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels"
-            f"{f', and a number of filters that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
-        )
+    _check_volumes(shape, filters, groups)
     steps, dilations = triple("stride", stride, 1), triple("dilation", dilation, 1)
-    if padding == "same" and steps != (1, 1, 1):
-        raise ArgumentError(f"conv3d with padding='same' needs stride 1, not {steps}")
-    if isinstance(padding, str) and padding not in ("same", "valid"):
-        raise ArgumentError(f"padding must be 'valid', 'same', an int or three, not {padding!r}")
+    if isinstance(padding, str):
+        _check_named_padding(padding, steps)
     volumes: Any = x if len(shape) == 5 else np.reshape(x, (1, *shape))
     layers, in_layer = _padded_in_depth(volumes, padding, dilations[0] * (filters[2] - 1))
     n, channels, depth, height, width = array_of(layers).shape
@@ -669,6 +657,27 @@ def conv3d(
     found: Any = conv2d(images, kernels, bias, steps[1:], in_layer, dilations[1:], groups)
     result = np.moveaxis(np.reshape(found, (n, count, *array_of(found).shape[1:])), 1, 2)
     return result if len(shape) == 5 else result[0]
+
+
+def _check_volumes(shape: tuple[int, ...], filters: tuple[int, ...], groups: int) -> None:
+    if len(shape) not in (4, 5) or len(filters) != 5:
+        raise ArgumentError(
+            "conv3d takes x of shape (n, channels, depth, height, width) and a weight of shape (filters, channels, "
+            f"depth, height, width), not {shape} and {filters}"
+        )
+    _check_elements("conv3d", shape, filters, 3)
+    if shape[-4] != filters[1] * groups or filters[0] % groups:
+        raise ArgumentError(
+            f"conv3d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels"
+            f"{f', and a number of filters that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
+        )
+
+
+def _check_named_padding(padding: str, steps: tuple[int, int, int]) -> None:
+    if padding not in ("same", "valid"):
+        raise ArgumentError(f"padding must be 'valid', 'same', an int or three, not {padding!r}")
+    if padding == "same" and steps != (1, 1, 1):
+        raise ArgumentError(f"conv3d with padding='same' needs stride 1, not {steps}")
 
 
 def _padded_in_depth(x: Any, padding: Any, reach: int) -> tuple[Any, Any]:
@@ -739,7 +748,6 @@ def conv_transpose3d(
     windows = np.reshape(found, (n, depth, count, filters[2], *array_of(found).shape[2:]))
     length = (depth - 1) * steps[0] + dilations[0] * (filters[2] - 1) + 1 + extra[0]
     whole = sums_of_windows(np.moveaxis(windows, 1, 3), 2, length, steps[0], dilations[0])
-    result = whole[:, :, cut[0] : length - cut[0]]
-    if bias is not None:
-        result = result + np.reshape(bias, (count, 1, 1, 1))
+    cropped = whole[:, :, cut[0] : length - cut[0]]
+    result = cropped if bias is None else cropped + np.reshape(bias, (count, 1, 1, 1))
     return result if len(shape) == 5 else result[0]

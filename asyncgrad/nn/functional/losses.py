@@ -1261,7 +1261,7 @@ def triplet_margin_with_distance_loss(
     positive: Tensor | np.ndarray,
     negative: Tensor | np.ndarray,
     *,
-    distance_function: Callable[[Any, Any], Any] | None = None,
+    distance_function: Callable[..., Any] | None = None,
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",

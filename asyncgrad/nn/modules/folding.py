@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from ...core.tensor import Tensor
 from ..functional.folding import fold, unfold
@@ -20,10 +20,10 @@ __all__ = ["Fold", "Unfold"]
 class _Windows(Module):
     """Abstract base of layers that have the options of a window."""
 
-    kernel_size: Any
-    dilation: Any
-    padding: Any
-    stride: Any
+    kernel_size: Lengths
+    dilation: Lengths
+    padding: Lengths
+    stride: Lengths
 
     def extra_repr(self) -> str:
         """Return the window."""
@@ -54,7 +54,7 @@ class Fold(_Windows):
         padding: Lengths = 0,
         stride: Lengths = 1,
     ) -> None:
-        self.output_size: Any = output_size
+        self.output_size: Lengths = output_size
         self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:

@@ -384,7 +384,7 @@ class TripletMarginWithDistanceLoss(_Loss):
     def __init__(
         self,
         *,
-        distance_function: Callable[[Any, Any], Any] | None = None,
+        distance_function: Callable[..., Any] | None = None,
         margin: float = 1.0,
         swap: bool = False,
         reduction: str = "mean",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, final
 
 from ...core.settings.arguments import number
 from ...core.tensor import Tensor
@@ -12,8 +13,6 @@ from ..shared.arguments import array_of, lengths
 from .module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from ...core.arrays.array_like import Lengths
@@ -305,11 +304,20 @@ class ZeroPad3d(_ZeroPad):
 class _Upsample(Module):
     """Abstract base of layers that change the size of images."""
 
-    size: Any
-    scale_factor: Any
+    size: Lengths | None
+    scale_factor: float | tuple[float, ...] | None
     mode: str
     align_corners: bool | None
     recompute_scale_factor: bool | None
+
+    def _resize(self, size: Lengths | None, scale_factor: float | Sequence[float] | None, mode: str) -> None:
+        """Take over where to and how."""
+        self.size, self.mode = size, mode
+        self.align_corners = self.recompute_scale_factor = None
+        if isinstance(scale_factor, Sequence):
+            self.scale_factor = tuple([number(one, "scale_factor") for one in scale_factor])
+        else:
+            self.scale_factor = None if scale_factor is None else number(scale_factor, "scale_factor")
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return images of another size."""
@@ -351,7 +359,7 @@ class Upsample(_Upsample):
         align_corners: bool | None = None,
         recompute_scale_factor: bool | None = None,
     ) -> None:
-        self.size, self.scale_factor, self.mode = size, scale_factor, mode
+        self._resize(size, scale_factor, mode)
         self.align_corners, self.recompute_scale_factor = align_corners, recompute_scale_factor
 
 
@@ -363,8 +371,7 @@ class UpsamplingNearest2d(_Upsample):
     """
 
     def __init__(self, size: Lengths | None = None, scale_factor: float | Sequence[float] | None = None) -> None:
-        self.size, self.scale_factor, self.mode = size, scale_factor, "nearest"
-        self.align_corners = self.recompute_scale_factor = None
+        self._resize(size, scale_factor, "nearest")
 
 
 @final
@@ -375,5 +382,5 @@ class UpsamplingBilinear2d(_Upsample):
     """
 
     def __init__(self, size: Lengths | None = None, scale_factor: float | Sequence[float] | None = None) -> None:
-        self.size, self.scale_factor, self.mode = size, scale_factor, "bilinear"
-        self.align_corners, self.recompute_scale_factor = True, None
+        self._resize(size, scale_factor, "bilinear")
+        self.align_corners = True

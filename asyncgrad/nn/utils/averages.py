@@ -31,15 +31,15 @@ __all__ = [
 ]
 
 #: Returns a new average, of the old one, of the current value, and of how many values are in the old one.
-Average = Callable[[Any, Any, Any], Any]
+Average = Callable[[Tensor, Tensor, int], Tensor]
 #: Writes the new averages into a list of the old ones.
-Averages = Callable[[list[Tensor], list[Tensor], Any], object]
+Averages = Callable[[list[Tensor], list[Tensor], int], object]
 
 
 def get_swa_avg_fn() -> Average:
     """Return the function that makes the mean of all values of a parameter, for AveragedModel."""
 
-    def averaged(average: Any, current: Any, count: Any) -> Any:
+    def averaged(average: Tensor, current: Tensor, count: int) -> Tensor:
         return average + (current - average) / (count + 1)
 
     return averaged
@@ -57,7 +57,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     if number(decay, "decay", 0) > 1:
         raise ArgumentError(f"decay must be from 0 to 1, not {decay}")
 
-    def averaged(average: Any, current: Any, count: Any) -> Any:
+    def averaged(average: Tensor, current: Tensor, count: int) -> Tensor:
         return decay * average + (1 - decay) * current
 
     return averaged
@@ -184,7 +184,7 @@ class AveragedModel(Module):
         return [one.detach() for one, _ in found], [other.to(one.device) for one, other in found]
 
 
-def update_bn(loader: Iterable[Any], model: Module, device: str | Device | None = None) -> None:
+def update_bn(loader: Iterable[object], model: Module, device: str | Device | None = None) -> None:
     """Compute the running statistics of batch norms anew, as means over all batches of one pass.
 
     Args:

@@ -34,6 +34,7 @@ from .functional.activations import softsign as softsign
 from .functional.activations import tanh as tanh
 from .functional.activations import tanhshrink as tanhshrink
 from .functional.activations import threshold as threshold
+from .functional.alignments import ctc_loss as ctc_loss
 from .functional.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from .functional.convolution import conv1d as conv1d
 from .functional.convolution import conv2d as conv2d
@@ -51,6 +52,7 @@ from .functional.dropout import dropout2d as dropout2d
 from .functional.dropout import dropout3d as dropout3d
 from .functional.dropout import feature_alpha_dropout as feature_alpha_dropout
 from .functional.embeddings import embedding as embedding
+from .functional.embeddings import embedding_bag as embedding_bag
 from .functional.embeddings import one_hot as one_hot
 from .functional.folding import fold as fold
 from .functional.folding import unfold as unfold
@@ -99,6 +101,8 @@ from .functional.pooling import max_pool2d as max_pool2d
 from .functional.pooling import max_pool3d as max_pool3d
 from .functional.resizing import interpolate as interpolate
 from .functional.resizing import pad as pad
+from .functional.sampling import affine_grid as affine_grid
+from .functional.sampling import grid_sample as grid_sample
 from .functional.shapes import channel_shuffle as channel_shuffle
 from .functional.shapes import pixel_shuffle as pixel_shuffle
 from .functional.shapes import pixel_unshuffle as pixel_unshuffle
@@ -135,6 +139,7 @@ from .modules.activations import Softsign as Softsign
 from .modules.activations import Tanh as Tanh
 from .modules.activations import Tanhshrink as Tanhshrink
 from .modules.activations import Threshold as Threshold
+from .modules.alignments import CTCLoss as CTCLoss
 from .modules.attention import MultiheadAttention as MultiheadAttention
 from .modules.containers import ModuleDict as ModuleDict
 from .modules.containers import ModuleList as ModuleList
@@ -156,6 +161,7 @@ from .modules.dropout import Dropout2d as Dropout2d
 from .modules.dropout import Dropout3d as Dropout3d
 from .modules.dropout import FeatureAlphaDropout as FeatureAlphaDropout
 from .modules.embeddings import Embedding as Embedding
+from .modules.embeddings import EmbeddingBag as EmbeddingBag
 from .modules.folding import Fold as Fold
 from .modules.folding import Unfold as Unfold
 from .modules.linear import Bilinear as Bilinear
@@ -268,6 +274,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "CELU",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
@@ -290,6 +297,7 @@ __all__ = [
     "Dropout3d",
     "ELU",
     "Embedding",
+    "EmbeddingBag",
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
@@ -397,6 +405,7 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "affine_grid",
     "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
@@ -416,12 +425,14 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "dropout1d",
     "dropout2d",
     "dropout3d",
     "elu",
     "embedding",
+    "embedding_bag",
     "feature_alpha_dropout",
     "fold",
     "fractional_max_pool2d",
@@ -429,6 +440,7 @@ __all__ = [
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "gumbel_softmax",
     "hardshrink",

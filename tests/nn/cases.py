@@ -507,6 +507,40 @@ MOVES = [
     call_of(nn.triplet_margin_with_distance_loss, *(away_from_zero(3, 4) for _ in range(3)), by=(0, 1, 2), swap=True),
 ]
 
+_log_probs = np.log(probabilities(5, 4, 2)).swapaxes(1, 2)
+_bag = np.array([3, 1, 3, 0, 2])
+SAMPLES = [
+    # PyTorch's gradient is right behind a log_softmax alone.
+    call_of(nn.ctc_loss, _log_probs, np.array([[1, 2], [3, 3]]), np.array([5, 4]), np.array([2, 2]), reduction="sum"),
+    *(
+        call_of(nn.embedding_bag, _bag, away_from_zero(4, 3), np.array([0, 2, 2]), mode=mode, by=(1,))
+        for mode in ("sum", "mean", "max")
+    ),
+    call_of(
+        nn.embedding_bag,
+        *(np.array([[3, 1], [3, 0]]), away_from_zero(4, 3)),
+        mode="sum",
+        per_sample_weights=away_from_zero(2, 2),
+        padding_idx=1,
+        by=(1, "per_sample_weights"),
+    ),
+    call_of(nn.affine_grid, away_from_zero(2, 2, 3), (2, 1, 3, 2), False),
+    call_of(nn.affine_grid, away_from_zero(1, 3, 4), (1, 2, 1, 3, 2), True),
+    *(
+        call_of(nn.grid_sample, away_from_zero(1, 2, 3, 4), _points, mode, padding, aligned, by=(0, 1))
+        for _points in [_rng.uniform(-1.6, 1.6, (1, 2, 3, 2))]
+        for mode, padding, aligned in (
+            ("bilinear", "zeros", False),
+            ("bilinear", "border", True),
+            ("bilinear", "reflection", False),
+            ("nearest", "reflection", True),
+            ("bicubic", "zeros", True),
+            ("bicubic", "reflection", False),
+        )
+    ),
+    call_of(nn.grid_sample, away_from_zero(1, 1, 2, 3, 2), _rng.uniform(-1.2, 1.2, (1, 1, 2, 2, 3)), by=(0, 1)),
+]
+
 _some = np.array([[True, False, True, True], [True, True, False, False], [False, True, True, True]])
 ATTENTION = [
     call_of(
@@ -552,5 +586,6 @@ CALLS = [
     *DISTANCES,
     *VOLUMES,
     *MOVES,
+    *SAMPLES,
     *ATTENTION,
 ]

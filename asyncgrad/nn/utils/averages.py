@@ -213,7 +213,7 @@ def update_bn(loader: Iterable[object], model: Module, device: str | Device | No
             norm.momentum = None
         with no_grad():
             for batch in loader:
-                x = batch[0] if isinstance(batch, (list, tuple)) else batch
+                x: Any = batch[0] if isinstance(batch, (list, tuple)) else batch
                 model(x if device is None else asarray(x).to(device))
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):

@@ -55,9 +55,9 @@ def _(g: Any, scores: Any, may_skip: Any, steps: Any, ends: Any) -> Any:
     totals = before[0] + after[0]
     largest = np.max(totals, axis=1)
     total = np.log(np.sum(np.exp(totals - largest[:, np.newaxis]), axis=1)) + largest
-    # There is no gradient where there is no path.
-    possible = np.where(total > _NEVER / 2, 1.0, np.nan).astype(total.dtype)
-    return -np.exp(paths - total[:, np.newaxis]) * (g * possible)[:, np.newaxis]
+    # There is no gradient where there is no path, unless it is multiplied by 0.
+    factor = np.where((total > _NEVER / 2) | (g == 0), 1.0, np.nan).astype(total.dtype)
+    return -np.exp(paths - total[:, np.newaxis]) * (g * factor)[:, np.newaxis]
 
 
 path_losses: Callable[..., Any] = path_losses_.call
@@ -65,9 +65,12 @@ path_losses: Callable[..., Any] = path_losses_.call
 
 def _shifted(states: Any, count: int) -> Any:
     """Return states moved by a number of places to the right, or for a negative one to the left."""
-    filler = as_like(np.full((array_of(states).shape[0], abs(count)), _NEVER, array_of(states).dtype), array_of(states))
+    data = array_of(states)
+    n, width = data.shape
+    count = max(-width, min(count, width))
+    filler = as_like(np.full((n, abs(count)), _NEVER, data.dtype), data)
     if count > 0:
-        return np.concatenate((filler, states[:, :-count]), axis=1)
+        return np.concatenate((filler, states[:, : width - count]), axis=1)
     return np.concatenate((states[:, -count:], filler), axis=1)
 
 

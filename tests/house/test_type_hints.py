@@ -128,6 +128,8 @@ ALLOWED = {
         "JaxFunction.__call__, *",
         "Learner.predict, return",
         "Module.forward, *",
+        "Module.get_extra_state, return",
+        "Module.set_extra_state, state",
         "ModuleDict.forward, return",
         "ModuleList.forward, return",
         "Optimizer.step, return",

@@ -215,7 +215,7 @@ def embedding_bag(
     """Return the sum, the mean or the maximum of the rows of `weight` at the indices of each bag.
 
     Args:
-        input: integers from 0 to `rows - 1`, shape `(bags, n)`; or those of all bags, one after the other, in one axis.
+        input: integers from 0 to `rows - 1`, shape `(bags, n)`; or those of all bags in one axis.
         weight: a table, shape `(rows, features)`.
         offsets: where each bag begins, from 0 on, if `input` has one axis.
         max_norm: scale each row at an index whose norm is above this number down to it, in place, first.
@@ -248,24 +248,17 @@ def embedding_bag(
     _check_bags(mode, frequencies or truth(sparse, "sparse"), input, weight, per_sample_weights)
     indices, rows = array_of(constant("embedding_bag", "input", input)), array_of(weight).shape[0]
     starts, end = _bags(indices, offsets, truth(include_last_offset, "include_last_offset"))
-    if indices.size and (indices.min() < 0 or indices.max() >= rows):
-        worst = indices.min() if indices.min() < 0 else indices.max()
-        raise IndexRangeError(f"embedding_bag got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
-    if padding_idx is not None and not -rows <= padding_idx < rows:
-        raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
+    _check_rows(indices, padding_idx, rows)
     flat = np.asarray(indices).reshape(-1).astype(np.int64)
     if max_norm is not None and flat.size:
         _shorten_rows(weight, flat, number(max_norm, "max_norm", 0), norm_type)
     table = array_of(weight)
-    number_of = np.searchsorted(starts, np.arange(len(flat)), side="right") - 1
-    kept = np.arange(len(flat)) < end
-    if padding_idx is not None:
-        kept &= flat != padding_idx % rows
+    kept, bags = _members(flat, starts, end, None if padding_idx is None else padding_idx % rows)
     counts = _frequencies(flat, table)[kept] if frequencies else None
     found = _rows_at(weight, as_like(flat[kept], table), None, None, counts)
     if per_sample_weights is not None:
         found = found * np.reshape(per_sample_weights, (-1, 1))[as_like(kept, table)]
-    return _bagged(found, as_like(number_of[kept], table), len(starts), mode)
+    return _bagged(found, as_like(bags[kept], table), len(starts), mode)
 
 
 def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_weights: Any) -> None:
@@ -291,6 +284,14 @@ def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_
         )
 
 
+def _check_rows(indices: Any, padding_idx: int | None, rows: int) -> None:
+    if indices.size and (indices.min() < 0 or indices.max() >= rows):
+        worst = indices.min() if indices.min() < 0 else indices.max()
+        raise IndexRangeError(f"embedding_bag got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
+
+
 def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:
     """Return where bags begin, and where the last one ends."""
     total = int(indices.size)
@@ -309,6 +310,15 @@ def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:
     if len(starts) and (starts[0] or (np.diff(starts) < 0).any() or starts[-1] > total):
         raise ArgumentError(f"embedding_bag takes offsets that rise from 0 to {total} at most, not {starts.tolist()}")
     return (starts[:-1], int(starts[-1])) if has_end else (starts, total)
+
+
+def _members(flat: Any, starts: Any, end: int, padding_row: int | None) -> tuple[Any, Any]:
+    """Return which indices count, and the number of the bag of each."""
+    places = np.arange(len(flat))
+    kept = places < end
+    if padding_row is not None:
+        kept &= flat != padding_row
+    return kept, np.searchsorted(starts, places, side="right") - 1
 
 
 def _bagged(rows: Any, bags: Any, count: int, mode: str) -> Any:

@@ -107,14 +107,7 @@ def grid_sample(
     check_operands_share_device("grid_sample", input, grid)
     check_real("grid_sample", input=input, grid=grid)
     shape, points = array_of(input).shape, array_of(grid).shape
-    axes = len(shape) - 2
-    if axes not in (2, 3) or len(points) != axes + 2 or points[-1] != axes or points[0] != shape[0]:
-        raise ArgumentError(
-            "grid_sample takes an input of shape (n, channels, height, width) and a grid of shape (n, height, width, "
-            f"2), or with a depth before the height and a grid of 3 coordinates, not {shape} and {points}"
-        )
-    if not all(shape[2:]):
-        raise ArgumentError(f"grid_sample takes an input with elements, not of shape {shape}")
+    axes = _check_grid(shape, points)
     _check_modes(mode, padding_mode, axes)
     is_aligned = align_corners is not None and truth(align_corners, "align_corners")
     flat = np.reshape(input, (*shape[:2], -1))
@@ -133,6 +126,19 @@ def grid_sample(
         kept = as_like(inside[:, np.newaxis], like)
         total = total + np.where(kept, seen, 0) * weight[:, np.newaxis]
     return np.reshape(total, (*shape[:2], *points[1:-1]))
+
+
+def _check_grid(shape: tuple[int, ...], points: tuple[int, ...]) -> int:
+    """Return the number of axes of an image."""
+    axes = len(shape) - 2
+    if axes not in (2, 3) or len(points) != axes + 2 or points[-1] != axes or points[0] != shape[0]:
+        raise ArgumentError(
+            "grid_sample takes an input of shape (n, channels, height, width) and a grid of shape (n, height, width, "
+            f"2), or with a depth before the height and a grid of 3 coordinates, not {shape} and {points}"
+        )
+    if not all(shape[2:]):
+        raise ArgumentError(f"grid_sample takes an input with elements, not of shape {shape}")
+    return axes
 
 
 def _check_modes(mode: str, padding_mode: str, axes: int) -> None:

@@ -7,6 +7,8 @@ from .averages import get_ema_multi_avg_fn as get_ema_multi_avg_fn
 from .averages import get_swa_avg_fn as get_swa_avg_fn
 from .averages import get_swa_multi_avg_fn as get_swa_multi_avg_fn
 from .averages import update_bn as update_bn
+from .vectors import parameters_to_vector as parameters_to_vector
+from .vectors import vector_to_parameters as vector_to_parameters
 
 __all__ = [
     "AveragedModel",
@@ -14,8 +16,10 @@ __all__ = [
     "get_ema_multi_avg_fn",
     "get_swa_avg_fn",
     "get_swa_multi_avg_fn",
+    "parameters_to_vector",
     "rnn",
     "update_bn",
+    "vector_to_parameters",
 ]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from .fusion import Fusion, Kernel, places_of
+from .fusion import Fusion, Kernel
 from .kernels import Compiled
-from .program import Program
 
 __all__ = ["FusedProgram"]
 
@@ -19,17 +18,14 @@ class FusedProgram:
     """What tables need in order to run a program by kernels.
 
     Args:
-        program: the program.
         fusion: which of its steps are done together.
         kernels: the kernels in machine code.
     """
 
-    __slots__ = ("_kernels", "fusion", "places", "reruns")
+    __slots__ = ("_kernels", "fusion", "reruns")
 
-    def __init__(self, program: Program, fusion: Fusion, kernels: dict[Kernel, Compiled]) -> None:
+    def __init__(self, fusion: Fusion, kernels: dict[Kernel, Compiled]) -> None:
         self.fusion = fusion
-        #: When each step is done, for the plan of the memory.
-        self.places: list[int] = places_of(program, fusion)
         self._kernels = kernels
         #: Grows by runs that NumPy's functions did again, and falls by others.
         self.reruns: int = 0

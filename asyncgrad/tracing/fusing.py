@@ -128,7 +128,7 @@ def _made(program: Program, runner: Runner) -> tuple[FusedProgram, Table] | tupl
             kernels[group.kernel] = compiled_kernel(group.kernel)
     if not kernels:
         return None, None
-    fused = FusedProgram(program, fusion, kernels)
+    fused = FusedProgram(fusion, kernels)
     return fused, Table(program, runner, fused)
 
 

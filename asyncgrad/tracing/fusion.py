@@ -20,7 +20,7 @@ from .program import Comparison, Program, Step
 from .runner import ERRORS
 from .trace import Value
 
-__all__ = ["Fusion", "Group", "Instruction", "Kernel", "Operand", "fuse", "places_of"]
+__all__ = ["Fusion", "Group", "Instruction", "Kernel", "Operand", "fuse"]
 
 #: How many steps a kernel has at most, and with how many arrays: what bounds the time of its compilation.
 _MOST_STEPS, _MOST_OPERANDS = 128, 160
@@ -192,15 +192,6 @@ def fuse(program: Program, array: Callable[[Value], np.ndarray]) -> Fusion:
         found.groups(program.forward, 0),
         found.groups(program.backward, len(program.forward)) if program.repeats else [],
     )
-
-
-def places_of(program: Program, fusion: Fusion) -> list[int]:
-    """Return when each step of a program is done, in numbers that steps of a group share."""
-    places = list(range(len(program.forward) + len(program.backward)))
-    for groups, first in ((fusion.forward, 0), (fusion.backward, len(program.forward))):
-        for group in groups:
-            places[first + group.begin : first + group.end] = [first + group.begin] * (group.end - group.begin)
-    return places
 
 
 @final

@@ -59,7 +59,7 @@ class Table:
         #: Called with each part of a run after it; None where nobody observes it.
         self.note: Callable[[tuple[int, int] | int], None] | None = None
         #: The array of each Value; missing where it depends on an argument that has not come yet.
-        self._arrays: dict[Value, np.ndarray] = arrays_of(program, None if fused is None else fused.places)
+        self._arrays: dict[Value, np.ndarray] = arrays_of(program, None if fused is None else fused.fusion)
         #: The arrays of the last run.
         self._bound: dict[Value, np.ndarray] = {}
         given = [*program.arguments, *program.targets, *program.cotangents]

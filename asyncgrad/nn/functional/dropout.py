@@ -114,7 +114,7 @@ def dropout1d(
     Example:
         >>> import numpy as np, asyncgrad as ag
         >>> from asyncgrad import nn
-        >>> ag.random.seed(0)
+        >>> _ = ag.random.seed(0)
         >>> nn.dropout1d(np.ones((1, 4, 2)))[0, :, 0]
         array([2., 2., 2., 0.])
     """
@@ -173,7 +173,7 @@ def alpha_dropout(
     Example:
         >>> import numpy as np, asyncgrad as ag
         >>> from asyncgrad import nn
-        >>> ag.random.seed(0)
+        >>> _ = ag.random.seed(0)
         >>> nn.alpha_dropout(np.ones(6), training=True).round(3)
         array([ 1.665,  1.665,  1.665, -0.779, -0.779, -0.779])
     """

@@ -18,7 +18,8 @@ STUB = pathlib.Path(__file__).parent.parent / "asyncgrad" / "nn" / "__init__.pyi
 
 _ARRAYS = {
     *("attn_mask", "bias", "indices", "input", "key", "labels", "pos_weight", "query", "target", "value"),
-    *("anchor", "input1", "input2", "negative", "positive", "var", "weight", "x", "x1", "x2"),
+    *("anchor", "grid", "input1", "input2", "log_probs", "logits", "negative", "positive", "theta", "var", "weight"),
+    *("x", "x1", "x2"),
 }
 #: The types of parameters that the functions themselves say less of.
 _PARAMETERS = {
@@ -36,7 +37,7 @@ _VARYING = ("Any", "Tensor | np.ndarray")
 
 _HEADER = '''"""Written by tools/nn_stubs.py: do not change it by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, overload
 
 import numpy as np

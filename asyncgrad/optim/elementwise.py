@@ -25,7 +25,18 @@ from ..errors import ArgumentError, OverlappingStepsError
 from .fused import FusedSteps, FusedUpdate
 from .optimizer import Entries, Group, Optimizer, Steps
 
-__all__ = ["ElementwiseOptimizer", "NewValues", "Scratch", "Update", "as_scalars", "is_slow_mean", "real_view"]
+__all__ = [
+    "ElementwiseOptimizer",
+    "NewValues",
+    "Scratch",
+    "Update",
+    "as_scalars",
+    "factor_of_mean",
+    "is_slow_mean",
+    "move_mean",
+    "moved_mean",
+    "real_view",
+]
 
 #: Returns for each parameter the array and the state to update; takes also the states of those that have none.
 Places = Callable[[Entries, dict[Tensor, dict[str, Any]]], Iterable[tuple[Any, dict[str, Any]]]]
@@ -73,6 +84,41 @@ def is_slow_mean(decay: float) -> bool:
     It is computed from the nearer of the two, as by torch.lerp: with a decay of 0 it is exactly what is new.
     """
     return 1 - decay < 0.5
+
+
+def move_mean(mean: Any, new: Any, decay: float, buffer: Any) -> None:
+    """Move a decaying mean towards what is new, in place: `mean = decay * mean + (1 - decay) * new`.
+
+    Args:
+        mean: the mean, of real numbers.
+        new: what is new, which may not be `buffer`.
+        decay: the share of the old mean.
+        buffer: an array of their shape and dtype, of any content.
+    """
+    np.subtract(new, mean, buffer)
+    (factor,) = as_scalars(mean, factor_of_mean(decay))
+    np.multiply(buffer, factor, buffer)
+    if is_slow_mean(decay):
+        np.add(mean, buffer, mean)
+    else:
+        np.subtract(new, buffer, mean)
+
+
+def moved_mean(mean: Any, new: Any, factor: float, is_slow: bool) -> Any:
+    """Return what `move_mean` makes of a mean, in elementwise operations.
+
+    Args:
+        mean: the mean.
+        new: what is new.
+        factor: for a slow mean the share of what is new, otherwise that of the old mean.
+        is_slow: whether it is one: see `is_slow_mean`.
+    """
+    return mean + (new - mean) * factor if is_slow else new - (new - mean) * factor
+
+
+def factor_of_mean(decay: float) -> float:
+    """Return the factor that `moved_mean` takes for a decay."""
+    return 1 - decay if is_slow_mean(decay) else decay
 
 
 def real_view(array: Any) -> Any:

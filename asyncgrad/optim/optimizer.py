@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.hooks import RemovableHandle
 from ..core.arrays.interception import on_device_of
 from ..core.arrays.values import is_device_array, is_writeable, raw
 from ..core.engine.device import moved_to
@@ -26,6 +27,7 @@ from ..core.tree.registry import container_type
 from ..core.tree.structure import Tree, flatten, leaves
 from ..errors import ArgumentError, ArgumentTypeError
 from .gradients import ParameterGradients, ParameterTree, gradients_like
+from .hooks import OptimizerHooks, StepCall, call_plain
 from .overlaps import StepTracker
 
 __all__ = ["Entries", "Group", "Optimizer", "Steps", "check_betas", "check_range"]
@@ -94,6 +96,7 @@ class Optimizer(ABC):
         # The tree that each group was given.
         self._trees: list[ParameterTree] = []
         self._tracker = StepTracker(type(self).__name__)
+        self._hooks = OptimizerHooks()
         self._check_options(defaults)
         given = _as_tree(params)
         if isinstance(params, Tensor) or given is None:
@@ -116,6 +119,9 @@ class Optimizer(ABC):
     #: Whether a step evaluates its closure more than once, each time at other parameters.
     _evaluates_again: bool = False
 
+    #: Which entries of a parameter's state are numbers, besides "step"; in PyTorch's states they are tensors.
+    _scalar_names: frozenset[str] = frozenset()
+
     def _check_options(self, group: Group) -> None:
         self._check(group)
         truth(group.get("maximize", False), "maximize")
@@ -124,6 +130,10 @@ class Optimizer(ABC):
     @abstractmethod
     def _check(group: Group) -> None:
         """Raise if an option of a group is invalid."""
+
+    @staticmethod
+    def _check_param(name: str, param: Tensor) -> None:
+        """Raise if a parameter, which is a leaf, is not what this optimizer takes."""
 
     def add_param_group(self, group: Group) -> None:
         """Add a group: a dict with a tensor or a tree under "params", and options that differ from the defaults.
@@ -153,6 +163,7 @@ class Optimizer(ABC):
         known_params = {id(param) for one in self.param_groups for param in one["params"]}
         for name, param in zip(names, params, strict=True):
             _check_param(name, param)
+            self._check_param(name, param)
             if id(param) in known_params:
                 raise ArgumentError(f"{name} is given twice: pass it once")
             known_params.add(id(param))
@@ -189,8 +200,22 @@ class Optimizer(ABC):
             >>> params["w"].tolist(), params["b"].item()
             ([0.0, 0.0], 0.5)
         """
+        hooked: StepCall | None = None
+        if self._hooks.of_steps:
+            hooked = self._step_call(grads, closure)
+            for hook in self._hooks.before_step.snapshot():
+                hooked = _changed_call(hooked, call_plain(hook, "step()", self, *hooked))
+            grads, closure = _step_arguments(*hooked)
         grads, closure = _split_closure(grads, closure)
         self._tracker.check_no_update("step()")
+        loss = self._plain_step(grads, closure)
+        if hooked is not None:
+            for hook in self._hooks.after_step.snapshot():
+                call_plain(hook, "step()", self, *hooked)
+        return loss
+
+    def _plain_step(self, grads: Any, closure: Callable[[], object] | None) -> Any:
+        """Update as `step` does, without hooks."""
         steps = self._steps(grads, closure is not None, None)
         try:
             next(steps)
@@ -251,6 +276,23 @@ class Optimizer(ABC):
 
     async def _step_in_turn(self, grads: Any, closure: Callable[[], object] | None) -> Any:
         """Update as `step_async` does, for who has waited for the turn of the optimizer."""
+        if not self._hooks.of_steps:
+            return await self._awaited_step(grads, closure)
+        hooked = self._step_call(grads, closure)
+        for hook in self._hooks.before_step.snapshot():
+            hooked = _changed_call(hooked, await call(hook, self, *hooked))
+        loss = await self._awaited_step(*_split_closure(*_step_arguments(*hooked)))
+        for hook in self._hooks.after_step.snapshot():
+            await call(hook, self, *hooked)
+        return loss
+
+    def _step_call(self, grads: Any, closure: Any) -> StepCall:
+        """Return the arguments of a step as hooks see them."""
+        given = () if grads is None else (grads,)
+        return (self, *given), {} if closure is None else {"closure": closure}
+
+    async def _awaited_step(self, grads: Any, closure: Callable[[], object] | None) -> Any:
+        """Update as `step_async` does, without hooks."""
         steps = self._steps(grads, closure is not None, _OFF_LOOP if WORKERS.get().limit else None)
         try:
             wanted = next(steps)
@@ -282,6 +324,44 @@ class Optimizer(ABC):
         Returns:
             What `step` returns.
         """
+
+    def register_step_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
+        """Have `hook(optimizer, args, kwargs)` called before each step; return the handle that removes it.
+
+        Args:
+            hook: gets the arguments of the step, of which the first is the optimizer. What it returns, unless None,
+                replaces them: a pair of a tuple and a dict. It may be an `async def` if steps are awaited.
+
+        Example:
+            >>> import asyncgrad as ag
+            >>> from asyncgrad import optim
+            >>> w = ag.tensor([1.0], requires_grad=True)
+            >>> optimizer = optim.SGD([w], lr=0.5)
+            >>> with optimizer.register_step_pre_hook(lambda optimizer, args, kwargs: print("step")):
+            ...     optimizer.step()
+            step
+        """
+        return self._hooks.before_step.add(hook)
+
+    def register_step_post_hook(self, hook: Callable[..., object]) -> RemovableHandle:
+        """Have `hook(optimizer, args, kwargs)` called after each step; an `async def` if steps are awaited."""
+        return self._hooks.after_step.add(hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer)` called before `state_dict`; with `prepend`, before the other hooks."""
+        return self._hooks.before_state.add(hook, prepend=prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer, state_dict)` called with a result of `state_dict`, which it may change or replace."""
+        return self._hooks.after_state.add(hook, prepend=prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer, state_dict)` called before a state is loaded, which it may change or replace."""
+        return self._hooks.before_load.add(hook, prepend=prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(optimizer)` called after a state was loaded."""
+        return self._hooks.after_load.add(hook, prepend=prepend)
 
     def _gradients(self, grads: Tree) -> list[Entries]:
         """Return for each group the parameters that have a gradient, in `grads` or else in `.grad`, and its array."""
@@ -349,13 +429,19 @@ class Optimizer(ABC):
         Returns:
             A dict with "state", by the number of the parameter, and "param_groups", with numbers under "params".
         """
+        for hook in self._hooks.before_state.snapshot():
+            call_plain(hook, "state_dict()", self)
         numbers = {id(param): number for number, param in enumerate(self._params())}
-        return {
+        found: dict[str, Any] = {
             "state": {numbers[id(param)]: _copy_state(state) for param, state in self.state.items() if state},
             "param_groups": [
                 {**group, "params": [numbers[id(param)] for param in group["params"]]} for group in self.param_groups
             ],
         }
+        for hook in self._hooks.after_state.snapshot():
+            changed = call_plain(hook, "state_dict()", self, found)
+            found = found if changed is None else changed
+        return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Load a copy of a result of `state_dict`, for parameters in the same order.
@@ -374,6 +460,17 @@ class Optimizer(ABC):
                     state_dict,
                 )
             )
+        for hook in self._hooks.before_load.snapshot():
+            # A shallow copy, so that a hook may change it.
+            state_dict = {**state_dict}
+            changed = call_plain(hook, "load_state_dict()", self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        self._load(state_dict)
+        for hook in self._hooks.after_load.snapshot():
+            call_plain(hook, "load_state_dict()", self)
+
+    def _load(self, state_dict: Mapping[str, Any]) -> None:
+        """Load a state dict, or nothing of it."""
         saved = state_dict["param_groups"]
         if not isinstance(state_dict["state"], Mapping):
             raise ArgumentTypeError(must_be("in state_dict, 'state'", "a dict", state_dict["state"]))
@@ -415,16 +512,20 @@ class Optimizer(ABC):
             if name == "step":
                 # PyTorch's is a tensor.
                 fitted[name] = int(value)
+            elif name in self._scalar_names:
+                fitted[name] = float(value)
             elif not _is_array(value):
                 fitted[name] = value
-            elif value.shape != param.shape:
-                raise ArgumentError(
-                    f"{name} of parameter {number} in state_dict has shape {value.shape}, but the parameter "
-                    f"{param.shape}"
-                )
+            elif value.shape != (expected := self._state_shape(name, param)):
+                others = f"the parameter {param.shape}" if expected == param.shape else f"it needs {expected}"
+                raise ArgumentError(f"{name} of parameter {number} in state_dict has shape {value.shape}, but {others}")
             else:
                 fitted[name] = moved_to(on_device_of(value, methodcaller("astype", param.dtype)), param._device)
         return fitted
+
+    def _state_shape(self, name: str, param: Tensor) -> tuple[int, ...]:
+        """Return the shape of an array in the state of a parameter."""
+        return param.shape
 
     def _params(self) -> Sequence[Tensor]:
         return [param for group in self.param_groups for param in group["params"]]
@@ -432,6 +533,29 @@ class Optimizer(ABC):
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.defaults.items())
         return f"{type(self).__name__}({len(self._params())} parameters, {options})"
+
+
+def _changed_call(given: StepCall, changed: Any) -> StepCall:
+    """Return the arguments of a step after a hook that has returned `changed`."""
+    if changed is None:
+        return given
+    is_pair = isinstance(changed, tuple) and len(changed) == 2
+    if not is_pair or not isinstance(changed[0], tuple) or not isinstance(changed[1], dict):
+        raise ArgumentTypeError(
+            f"a hook before a step returns None, or the arguments as a pair (args, kwargs), not {describe(changed)}"
+        )
+    return changed[0], changed[1]
+
+
+def _step_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the gradients and the closure among arguments of a step, of which the first is the optimizer."""
+    names = ("grads", "closure")
+    given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+    if len(args) > 3 or not set(given) <= set(names):
+        raise ArgumentTypeError(
+            f"a step takes grads and closure, but a hook made its arguments {args[1:]} and {kwargs}"
+        )
+    return given.get("grads"), given.get("closure")
 
 
 def _split_closure(grads: Tree, closure: Any) -> tuple[Any, Callable[[], Any] | None]:

@@ -40,6 +40,7 @@ __all__ = [
     "OneCycleLR",
     "PolynomialLR",
     "ReduceLROnPlateau",
+    "SWALR",
     "Schedule",
     "SequentialLR",
     "StepLR",
@@ -859,6 +860,91 @@ def _check_schedules(optimizer: Optimizer, schedules: Sequence[Schedule], where:
         if one.optimizer is not optimizer:
             raise ArgumentError(f"{where}: {one!r} is a schedule of another optimizer")
     return found
+
+
+@final
+class SWALR(Schedule):
+    """The rate goes within `anneal_epochs` steps from what it is at the first of them to `swa_lr`, and stays there.
+
+    It begins where another schedule has left off: call `step` of that one before, and of this one from then on. With
+    `nn.utils.AveragedModel`, the parameters of the later steps are averaged.
+
+    Args:
+        optimizer: the optimizer.
+        swa_lr: the last rate, or that of each group.
+        anneal_epochs: how many steps it takes; with 0, the rate is the last one at once.
+        anneal_strategy: "cos", along half a cosine, or "linear".
+        last_epoch: as for `Schedule`.
+
+    Raises:
+        ArgumentError: `anneal_strategy` is another one.
+
+    Source: torch.optim.swa_utils.SWALR.
+
+    Example:
+        >>> import asyncgrad as ag
+        >>> from asyncgrad import optim
+        >>> optimizer = optim.SGD([ag.tensor(1.0, requires_grad=True)], lr=1.0)
+        >>> schedule = optim.schedule.SWALR(optimizer, swa_lr=0.5, anneal_epochs=2, anneal_strategy="linear")
+        >>> for _ in range(3):
+        ...     schedule.step()
+        ...     print(optimizer.param_groups[0]["lr"])
+        0.75
+        0.5
+        0.5
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: float | Sequence[float],
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        if anneal_strategy not in ("cos", "linear"):
+            raise ArgumentError(f"anneal_strategy must be 'cos' or 'linear', not {anneal_strategy!r}")
+        self.anneal_epochs: int = whole_number(anneal_epochs, "anneal_epochs", 0)
+        self._strategy = anneal_strategy
+        #: The rate of each group before the first step, once there was one.
+        self._starts: list[float] = []
+        rates = _for_each_group(_check_optimizer(optimizer, "SWALR"), swa_lr, "swa_lr")
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["swa_lr"] = rate
+        super().__init__(optimizer, last_epoch)
+
+    def step(self) -> None:
+        """Set the rates for the next step of the optimizer."""
+        if not self._starts:
+            self._starts = self.get_last_lr()
+        super().step()
+
+    def rate(self, base_lr: float, epoch: int, group: int = 0) -> float:
+        """Return the rate between that before the first step and the last one."""
+        options = self.optimizer.param_groups[group]
+        start = self._starts[group] if group < len(self._starts) else options["lr"]
+        share = min(1.0, epoch / self.anneal_epochs) if self.anneal_epochs else 1.0
+        if self._strategy == "cos":
+            share = (1 - math.cos(math.pi * share)) / 2
+        return float(options["swa_lr"] * share + start * (1 - share))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs to go on: numbers that can be pickled."""
+        return {**super().state_dict(), "starts": list(self._starts)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a result of `state_dict`; sets the rates of the optimizer.
+
+        Raises:
+            ArgumentError: as for `Schedule`.
+        """
+        starts = list(_entry(state_dict, "starts"))
+        before, self._starts = self._starts, starts
+        try:
+            super().load_state_dict(state_dict)
+        except ArgumentError:
+            self._starts = before
+            raise
 
 
 def _first_rate(group: Group) -> float:

@@ -74,13 +74,14 @@ class Update:
         _NoFormulaError: the optimizer has none.
     """
 
-    __slots__ = ("_optimizer", "_steps", "others", "params", "plan")
+    __slots__ = ("_optimizer", "_scalars", "others", "params", "plan")
 
     def __init__(self, optimizer: ElementwiseOptimizer) -> None:
         self._optimizer = optimizer
         self.params: list[Tensor] = []
         self.others: list[Any] = []
-        self._steps: list[int | None] = []
+        # The entries of each state after the step that are numbers.
+        self._scalars: list[dict[str, Any]] = []
         plan: list[Formula] = []
         for group in optimizer.param_groups:
             self._add(group, plan)
@@ -96,26 +97,27 @@ class Update:
                 continue
             array, state = param._data, states.get(param, {})
             # What parameters with equal keys have in common is asked once.
-            key = array.dtype, state.get("step"), tuple(state)
+            key = array.dtype, tuple([(name, None if _is_array(one) else one) for name, one in state.items()])
             common = known.get(key)
             if common is None:
                 common = known[key] = self._common(array, state, group)
-            function, names, is_fresh, numbers, step = common
+            function, names, is_fresh, numbers, scalars = common
             plan.append(Formula(function, names, is_fresh, maximize, len(others), numbers))
             if not is_fresh:
                 others += [state[name] for name in names]
             self.params.append(param)
-            self._steps.append(step)
+            self._scalars.append(scalars)
 
     def _common(self, array: Any, state: dict[str, Any], group: Group) -> tuple[Any, ...]:
         update = self._optimizer._fused_update(array, array, state, group)
         if update is None:
             raise _NoFormulaError
-        names = tuple([name for name in update.state if name != "step"])
+        scalars = {name: one for name, one in update.state.items() if not _is_array(one)}
+        names = tuple([name for name in update.state if name not in scalars])
         is_fresh = any(name not in state for name in names)
         begin = len(self.others)
         self.others += [np.asarray(number, array.dtype) for number in update.numbers]
-        return update.formula, names, is_fresh, (begin, len(self.others)), update.state.get("step")
+        return update.formula, names, is_fresh, (begin, len(self.others)), scalars
 
     def new_values(self) -> NewValues:
         """Return what collects the new values."""
@@ -132,14 +134,12 @@ class Update:
             OverlappingStepsError: a parameter was written into since then.
         """
         states, begin = self._optimizer.state, 0
-        for param, formula, step in zip(self.params, self.plan, self._steps, strict=True):
+        for param, formula, scalars in zip(self.params, self.plan, self._scalars, strict=True):
             array, arrays = found[begin], found[begin + 1 : begin + 1 + len(formula.names)]
             begin += 1 + len(arrays)
             if array is None:
                 continue
-            state = {**states.get(param, {}), **dict(zip(formula.names, arrays, strict=True))}
-            if step is not None:
-                state["step"] = step
+            state = {**states.get(param, {}), **dict(zip(formula.names, arrays, strict=True)), **scalars}
             values.put(param, array, state)
         values.publish(states)
 
@@ -167,6 +167,10 @@ class Update:
         return place
 
 
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:
     """Return the parameters that require grad."""
     return [param for group in optimizer.param_groups for param in group["params"] if param._requires_grad()]
@@ -174,7 +178,7 @@ def parameters_of(optimizer: Optimizer) -> list[Tensor]:
 
 def update_of(optimizer: Optimizer) -> Update | None:
     """Return what the next step of an optimizer reads; None where its update is no part of a program."""
-    if not isinstance(optimizer, ElementwiseOptimizer):
+    if not isinstance(optimizer, ElementwiseOptimizer) or optimizer._hooks.of_steps:
         return None
     for group in optimizer.param_groups:
         if not optimizer._has_bits_of_formula(group):

@@ -117,6 +117,7 @@ FACADES = [
 #: Why a public signature says Any, and which may: the function, the class or its method, and the parameter or `return`.
 ALLOWED = {
     "what a function of the user's takes and returns, which is called with it": [
+        "AveragedModel.forward, *",
         "DataParallel.__call__, *",
         "Function.apply, *",
         "Function.backward, *",
@@ -127,6 +128,8 @@ ALLOWED = {
         "JaxFunction.__call__, *",
         "Learner.predict, return",
         "Module.forward, *",
+        "Module.get_extra_state, return",
+        "Module.set_extra_state, state",
         "ModuleDict.forward, return",
         "ModuleList.forward, return",
         "Optimizer.step, return",
@@ -240,8 +243,10 @@ ALLOWED = {
     "an object of a package that may be missing, or has no type hints": ["DaskTransport.*, client", "http_app, return"],
     "one array or a pair of them, as an option says": [
         "AdaptiveMaxPool.forward, return",
+        "_FractionalMaxPool.forward, return",
         "_MaxPool.forward, return",
         "adaptive_max_pool*, return",
+        "fractional_max_pool*, return",
         "max_pool*, return",
     ],
 }

@@ -456,6 +456,91 @@ DISTANCES = [
     ),
 ]
 
+VOLUMES = [
+    call_of(nn.conv3d, away_from_zero(1, 2, 3, 4, 3), away_from_zero(2, 2, 2, 3, 2), away_from_zero(2), by=(0, 1, 2)),
+    call_of(
+        nn.conv3d,
+        *(away_from_zero(2, 4, 5, 3), away_from_zero(2, 1, 2, 2, 1)),
+        by=(0, 1),
+        stride=(1, 2, 1),
+        padding=(1, 0, 1),
+        dilation=(2, 1, 1),
+        groups=2,
+    ),
+    call_of(
+        nn.conv_transpose3d,
+        *(away_from_zero(1, 2, 2, 3, 2), away_from_zero(2, 1, 2, 2, 3), away_from_zero(2)),
+        by=(0, 1, 2),
+        stride=(2, 1, 1),
+        padding=(0, 1, 1),
+        output_padding=(1, 0, 0),
+        groups=2,
+    ),
+    call_of(nn.max_pool3d, distinct_numbers(1, 2, 3, 4, 4), (2, 2, 3), (1, 2, 1), (1, 0, 1)),
+    call_of(nn.avg_pool3d, away_from_zero(1, 2, 3, 4, 5), (2, 2, 3), (1, 2, 2), (1, 1, 0), True, False),
+    call_of(nn.adaptive_avg_pool3d, away_from_zero(1, 2, 3, 4, 2), (2, 3, None)),
+    call_of(nn.adaptive_max_pool3d, distinct_numbers(1, 2, 3, 4, 2), (2, 3, 1)),
+    call_of(nn.lp_pool1d, abs(away_from_zero(2, 2, 6)), 3.0, 2),
+    call_of(nn.lp_pool2d, away_from_zero(1, 2, 4, 5), 2.0, (2, 3), 1),
+    call_of(nn.lp_pool3d, away_from_zero(1, 1, 3, 4, 2), 2.0, 2, 1),
+    call_of(nn.local_response_norm, away_from_zero(2, 5, 3), 3, 0.7, 0.6, 1.5),
+    call_of(
+        nn.fractional_max_pool2d, distinct_numbers(1, 2, 5, 6), 2, (3, 4), _random_samples=_rng.uniform(0, 1, (1, 2, 2))
+    ),
+    call_of(
+        nn.fractional_max_pool3d,
+        *(distinct_numbers(1, 1, 5, 5, 4), 2, (3, 3, 2)),
+        _random_samples=_rng.uniform(0, 1, (1, 1, 3)),
+    ),
+]
+
+MOVES = [
+    call_of(nn.max_unpool1d, away_from_zero(1, 2, 2), np.array([[[0, 3], [1, 2]]]), 2),
+    call_of(nn.max_unpool2d, away_from_zero(1, 1, 1, 2), np.array([[[[1, 6]]]]), 2),
+    call_of(nn.max_unpool3d, away_from_zero(1, 1, 1, 1, 2), np.array([[[[[1, 14]]]]]), 2),
+    call_of(nn.unfold, away_from_zero(2, 2, 4, 5), (2, 3), (2, 1), (1, 0), (1, 2)),
+    call_of(nn.fold, away_from_zero(2, 8, 6), (3, 4), 2),
+    call_of(nn.pixel_shuffle, away_from_zero(1, 8, 2, 3), 2),
+    call_of(nn.pixel_unshuffle, away_from_zero(1, 2, 4, 6), 2),
+    call_of(nn.channel_shuffle, away_from_zero(2, 6, 3), 3),
+    call_of(nn.bilinear, away_from_zero(3, 2), away_from_zero(3, 4), away_from_zero(2, 2, 4), by=(0, 1, 2)),
+    call_of(nn.triplet_margin_with_distance_loss, *(away_from_zero(3, 4) for _ in range(3)), by=(0, 1, 2), swap=True),
+]
+
+_log_probs = np.log(probabilities(5, 4, 2)).swapaxes(1, 2)
+_bag = np.array([3, 1, 3, 0, 2])
+SAMPLES = [
+    # PyTorch's gradient is right behind a log_softmax alone.
+    call_of(nn.ctc_loss, _log_probs, np.array([[1, 2], [3, 3]]), np.array([5, 4]), np.array([2, 2]), reduction="sum"),
+    *(
+        call_of(nn.embedding_bag, _bag, away_from_zero(4, 3), np.array([0, 2, 2]), mode=mode, by=(1,))
+        for mode in ("sum", "mean", "max")
+    ),
+    call_of(
+        nn.embedding_bag,
+        *(np.array([[3, 1], [3, 0]]), away_from_zero(4, 3)),
+        mode="sum",
+        per_sample_weights=away_from_zero(2, 2),
+        padding_idx=1,
+        by=(1, "per_sample_weights"),
+    ),
+    call_of(nn.affine_grid, away_from_zero(2, 2, 3), (2, 1, 3, 2), False),
+    call_of(nn.affine_grid, away_from_zero(1, 3, 4), (1, 2, 1, 3, 2), True),
+    *(
+        call_of(nn.grid_sample, away_from_zero(1, 2, 3, 4), _points, mode, padding, aligned, by=(0, 1))
+        for _points in [_rng.uniform(-1.6, 1.6, (1, 2, 3, 2))]
+        for mode, padding, aligned in (
+            ("bilinear", "zeros", False),
+            ("bilinear", "border", True),
+            ("bilinear", "reflection", False),
+            ("nearest", "reflection", True),
+            ("bicubic", "zeros", True),
+            ("bicubic", "reflection", False),
+        )
+    ),
+    call_of(nn.grid_sample, away_from_zero(1, 1, 2, 3, 2), _rng.uniform(-1.2, 1.2, (1, 1, 2, 2, 3)), by=(0, 1)),
+]
+
 _some = np.array([[True, False, True, True], [True, True, False, False], [False, True, True, True]])
 ATTENTION = [
     call_of(
@@ -478,6 +563,12 @@ ATTENTION += [
     call_of(
         nn.scaled_dot_product_attention, away_from_zero(3, 4), away_from_zero(2, 4), away_from_zero(2, 5), by=(0, 1, 2)
     ),
+    call_of(
+        nn.scaled_dot_product_attention,
+        *(away_from_zero(1, 4, 2, 2), away_from_zero(1, 2, 3, 2), away_from_zero(1, 2, 3, 2)),
+        by=(0, 1, 2),
+        enable_gqa=True,
+    ),
 ]
 
 CALLS = [
@@ -493,5 +584,8 @@ CALLS = [
     *POOLING,
     *RESIZING,
     *DISTANCES,
+    *VOLUMES,
+    *MOVES,
+    *SAMPLES,
     *ATTENTION,
 ]

@@ -233,7 +233,7 @@ def test_a_seed_decides_the_parameters_and_the_masks_of_dropout() -> None:
     assert first.tolist() != second.tolist()
 
 
-@pytest.mark.parametrize(("layer", "shape"), [(nn.Dropout1d(0.5), (50, 20, 3)), (nn.Dropout2d(0.5), (50, 20, 2, 3))])
+@pytest.mark.parametrize(("layer", "shape"), [(nn.Dropout1d(0.5), (50, 20, 3)), (nn.Dropout3d(0.5), (50, 20, 1, 2, 3))])
 def test_channels_are_dropped_whole(layer: Any, shape: tuple[int, ...]) -> None:
     output = layer(np.ones(shape)).reshape(50, 20, -1)
 
@@ -242,6 +242,35 @@ def test_channels_are_dropped_whole(layer: Any, shape: tuple[int, ...]) -> None:
     assert 0.4 < (output == 0).mean() < 0.6
     assert layer.eval()(np.ones(shape)).all()
     layer.train()
+
+
+@pytest.mark.parametrize("layer", [nn.AlphaDropout(0.3), nn.FeatureAlphaDropout(0.3)])
+def test_alpha_dropout_keeps_mean_and_variance_and_has_the_slope_of_what_is_kept(layer: Any) -> None:
+    x = ag.tensor(np.random.default_rng(0).standard_normal((200, 300)), requires_grad=True)
+    output = layer(x)
+    (slopes,) = sync.grad(output, [x], np.ones(x.shape))
+
+    assert abs(output.numpy().mean()) < 0.02
+    assert abs(output.numpy().std() - 1) < 0.02
+    dropped = slopes.numpy() == 0
+    assert abs(dropped.mean() - 0.3) < 0.01
+    assert len(np.unique(output.numpy()[dropped])) == 1
+    assert len(np.unique(slopes.numpy()[~dropped])) == 1
+    assert layer.eval()(x) is x
+    layer.train()
+
+
+def test_draws_of_gumbel_softmax_have_the_probabilities_and_hard_ones_the_gradient_of_soft_ones() -> None:
+    probabilities = np.array([0.1, 0.2, 0.7])
+    logits = ag.tensor(np.broadcast_to(np.log(probabilities), (20000, 3)).copy(), requires_grad=True)
+    soft, hard = (nn.gumbel_softmax(logits, 0.5, one, rng=np.random.default_rng(1)) for one in (False, True))
+    cotangent = np.random.default_rng(2).standard_normal(soft.shape)
+
+    np.testing.assert_allclose(hard.numpy().mean(axis=0), probabilities, atol=0.01)
+    np.testing.assert_array_equal(hard.numpy().argmax(axis=1), soft.numpy().argmax(axis=1))
+    np.testing.assert_array_equal(sync.grad(hard, [logits], cotangent)[0], sync.grad(soft, [logits], cotangent)[0])
+    with pytest.raises(ArgumentError, match="temperature tau of 0"):
+        nn.gumbel_softmax(logits, 0)
 
 
 @pytest.mark.parametrize(("layer", "shape"), [(nn.Dropout1d(0.5), (5, 4, 3)), (nn.Dropout2d(0.5), (4, 2, 3))])
@@ -362,7 +391,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: nn.Embedding.from_pretrained(np.ones(3)), ArgumentError, "must have the shape (num_embeddings, embed"),
     (lambda: nn.Dropout(1.5), ArgumentError, "a probability p from 0 to 1, not 1.5"),
-    (lambda: nn.Dropout2d(0.5)(np.ones(3)), ArgumentError, "takes an input of 3 or 4 axes, not of shape (3,)"),
+    (lambda: nn.Dropout2d(0.5)(np.ones(3)), ArgumentError, "takes x of 3 or 4 axes, not of shape (3,)"),
     (lambda: nn.Flatten(2)(np.ones(3)), ArgumentError, "Flatten joins the axes 2 to -1, and the input has the shape"),
     (lambda: nn.Unflatten(2, (1, 2))(np.ones(3)), ArgumentError, "Unflatten splits axis 2, and the input has"),
     (lambda: nn.init.ones_(np.ones(2)), ArgumentTypeError, "an initialiser writes into a Tensor, not into ndarray"),  # type: ignore[arg-type]

@@ -33,12 +33,29 @@ FUNCTIONS = [
     *("nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "poisson_nll_loss", "prelu", "relu", "relu6"),
     *("rms_norm", "scaled_dot_product_attention", "selu", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax"),
     *("softmin", "softplus", "softshrink", "softsign", "tanhshrink", "threshold", "triplet_margin_loss"),
+    *("adaptive_avg_pool3d", "adaptive_max_pool3d", "avg_pool3d", "channel_shuffle", "conv3d", "conv_transpose3d"),
+    *("fractional_max_pool2d", "fractional_max_pool3d", "local_response_norm", "max_pool3d", "max_unpool1d"),
+    *("max_unpool2d", "max_unpool3d", "pixel_shuffle", "pixel_unshuffle", "unfold", "fold", "lp_pool1d"),
+    *("embedding_bag", "grid_sample", "bilinear"),
 ]
 MODULES = [
     *("AvgPool1d", "BCELoss", "BatchNorm1d", "BatchNorm2d", "Bilinear", "Conv1d", "Conv2d", "ConvTranspose1d"),
     *("CrossEntropyLoss", "Embedding", "GRU", "GRUCell", "GaussianNLLLoss", "GroupNorm", "InstanceNorm1d", "LSTM"),
     *("LayerNorm", "Linear", "MaxPool2d", "MultiLabelSoftMarginLoss", "MultiheadAttention", "NLLLoss", "PReLU", "RNN"),
     *("RNNCell", "SmoothL1Loss", "Softmax", "TransformerDecoderLayer", "TransformerEncoderLayer"),
+    *("AdaptiveAvgPool3d", "AdaptiveMaxPool3d", "AvgPool3d", "BatchNorm3d", "CircularPad1d", "CircularPad2d"),
+    *("CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "Conv3d", "ConvTranspose3d"),
+    *("FractionalMaxPool2d", "FractionalMaxPool3d", "InstanceNorm3d", "LPPool1d", "LPPool2d", "LPPool3d"),
+    *("LocalResponseNorm", "MaxPool3d", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d"),
+    *(
+        "EmbeddingBag",
+        "Transformer",
+        "ReplicationPad2d",
+        "ReplicationPad3d",
+        "ZeroPad1d",
+        "ZeroPad2d",
+        "ZeroPad3d",
+    ),
 ]
 #: What is left out of a function's samples, by what a sample is called with.
 REASONS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
@@ -51,6 +68,11 @@ REASONS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
     # Its gradient of float16 is rounded where that of a norm of order 1/2 or -1 has no digits.
     "normalize": lambda args, options: args[0].element_size() == 2,
     "poisson_nll_loss": lambda args, options: args[0].element_size() == 2,
+    # It computes between points in float16.
+    "grid_sample": lambda args, options: args[0].element_size() == 2,
+    # They draw where their windows are.
+    "fractional_max_pool2d": lambda args, options: options.get("_random_samples") is None,
+    "fractional_max_pool3d": lambda args, options: options.get("_random_samples") is None,
 }
 #: That of float64 is for the sixth that is hardsigmoid's slope, which has single precision in PyTorch.
 TOLERANCES = {np.dtype(np.float16): 5e-3, np.dtype(np.float32): 3e-5, np.dtype(np.float64): 3e-8}
@@ -166,10 +188,11 @@ def test_samples_of_a_function_have_pytorchs_results_and_gradients(torch: Any, n
     ours, dtype = getattr(nn, name), getattr(torch, kind)
 
     def call(*args: Any, **options: Any) -> Any:
-        args = (args[1], args[0], *args[2:]) if name == "embedding" else args
+        args = (args[1], args[0], *args[2:]) if name.startswith("embedding") else args
         return ours(*args, **renamed(name, options))
 
-    names = (name, f"nn.functional.{name}")
+    # Tensor.unfold is another function.
+    names = (f"nn.functional.{name}", *(() if name == "unfold" else (name,)))
     entries = [one for one in sys.modules[_FUNCTIONS].op_db if one.name in names and one.supports_dtype(dtype, "cpu")]
     torch.manual_seed(0)
     for entry in entries:

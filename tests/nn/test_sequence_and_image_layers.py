@@ -165,6 +165,8 @@ TRANSFORMER += [
         x=_query,
     ),
     layer("TransformerDecoder", layer("TransformerDecoderLayer", 8, 2, 16, 0.0), 2, x=(_query, _key)),
+    layer("Transformer", 8, 2, 1, 2, 16, 0.0, x=(_query, _key), call={"tgt_mask": np.triu(np.ones((4, 4), bool), 1)}),
+    layer("Transformer", 8, 2, 1, 1, 16, 0.0, batch_first=True, norm_first=True, bias=False, x=(_query[:2], _key[:2])),
 ]
 
 CASES = [*RECURRENT, *CONVOLUTION, *NORMALIZATION, *POOLING, *ATTENTION, *TRANSFORMER]

@@ -35,6 +35,22 @@ RECIPES: list[tuple[type[optim.Optimizer], dict[str, Any]]] = [
     (optim.Adagrad, {"lr": 0.3}),
     (optim.Adagrad, {"lr_decay": 0.1, "weight_decay": 0.2, "initial_accumulator_value": 0.5, "eps": 1e-3}),
     (optim.Lion, {"lr": 0.1, "weight_decay": 0.3}),
+    (optim.NAdam, {}),
+    (optim.NAdam, {"lr": 0.1, "betas": (0.4, 0.9), "weight_decay": 0.2, "momentum_decay": 0.1, "maximize": True}),
+    (optim.NAdam, {"lr": 0.1, "weight_decay": 0.2, "decoupled_weight_decay": True}),
+    (optim.RAdam, {}),
+    (optim.RAdam, {"lr": 0.1, "betas": (0.4, 0.9), "eps": 1e-3, "weight_decay": 0.2}),
+    (optim.RAdam, {"lr": 0.1, "weight_decay": 0.2, "decoupled_weight_decay": True, "maximize": True}),
+    (optim.Adamax, {}),
+    (optim.Adamax, {"lr": 0.1, "betas": (0.4, 0.9), "eps": 1e-3, "weight_decay": 0.2, "maximize": True}),
+    (optim.Adadelta, {}),
+    (optim.Adadelta, {"lr": 0.1, "rho": 0.7, "eps": 1e-3, "weight_decay": 0.2, "maximize": True}),
+    (optim.Rprop, {}),
+    (optim.Rprop, {"lr": 0.1, "etas": (0.3, 1.7), "step_sizes": (0.05, 0.2), "maximize": True}),
+    (optim.ASGD, {}),
+    (optim.ASGD, {"lr": 0.1, "lambd": 0.1, "alpha": 0.5, "t0": 3, "weight_decay": 0.2, "maximize": True}),
+    (optim.Adafactor, {}),
+    (optim.Adafactor, {"lr": 0.5, "beta2_decay": -0.3, "eps": (1e-3, 0.1), "weight_decay": 0.2, "maximize": True}),
 ]
 NAMES = [f"{kind.__name__}-{'-'.join(options) or 'defaults'}" for kind, options in RECIPES]
 EACH = pytest.mark.parametrize(("kind", "options"), RECIPES, ids=NAMES)
@@ -67,12 +83,24 @@ def take(optimizer: Any, params: list[Any], gradients: Callable[[int], list[np.n
         optimizer.step()
 
 
+@pytest.fixture
+def double_precision() -> Iterator[Any]:
+    """PyTorch, which keeps the numbers of a state in its default dtype, with float64 as that."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield torch
+    torch.set_default_dtype(before)
+
+
 @EACH
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-13), (np.float32, 2e-6), (np.complex128, 1e-13)])
 def test_twenty_steps_are_those_of_pytorch(
-    kind: type[optim.Optimizer], options: dict[str, Any], dtype: Any, tolerance: float
+    kind: type[optim.Optimizer], options: dict[str, Any], dtype: Any, tolerance: float, double_precision: Any
 ) -> None:
-    torch = pytest.importorskip("torch")
+    torch = double_precision
+    if kind is optim.Adafactor and dtype is np.complex128:
+        pytest.skip("Adafactor takes no complex numbers, here and in PyTorch")
     starts, gradients = problem(dtype)
     peers = [torch.tensor(start, requires_grad=True) for start in starts]
     if not hasattr(torch.optim, kind.__name__):
@@ -155,6 +183,104 @@ def test_a_state_dict_of_pytorch_can_be_loaded(holds_arrays: bool) -> None:
 
     for mine, theirs in zip(params, expected, strict=True):
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+@EACH
+def test_states_are_exchanged_with_pytorch_both_ways(
+    kind: type[optim.Optimizer], options: dict[str, Any], double_precision: Any
+) -> None:
+    torch = double_precision
+    if not hasattr(torch.optim, kind.__name__):
+        pytest.skip(f"PyTorch has no {kind.__name__}")
+    optimizer, params = train(kind, options, np.float64, range(3))
+    gradients = problem(np.float64)[1]
+    peers = [torch.tensor(param.detach().numpy(), requires_grad=True) for param in params]
+    peer = getattr(torch.optim, kind.__name__)(peers, **options)
+    saved = optimizer.state_dict()
+    for state in saved["state"].values():
+        state.update({name: torch.tensor(one) for name, one in state.items()})
+    defaults = peer.state_dict()["param_groups"][0]
+    peer.load_state_dict({"state": saved["state"], "param_groups": [{**defaults, **saved["param_groups"][0]}]})
+    for param, grad in zip(peers, gradients(3), strict=True):
+        param.grad = torch.tensor(grad)
+    peer.step()
+
+    back = [ag.tensor(param.detach().numpy(), requires_grad=True) for param in peers]
+    array_kind: Any = kind
+    resumed = array_kind(back, **options)
+    resumed.load_state_dict(peer.state_dict())
+    take(resumed, back, gradients, range(4, 6))
+    for mine, theirs in zip(back, train(kind, options, np.float64, range(6))[1], strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-12)
+
+
+def by_definition(param: np.ndarray, grads: list[np.ndarray], nesterov: bool, factor: float) -> np.ndarray:
+    """Return a matrix after steps of Muon with a rate of 0.1 and a weight decay of 0.5, by singular values."""
+    mean = np.zeros_like(param)
+    for grad in grads:
+        mean = 0.95 * mean + 0.05 * grad
+        left, values, right = np.linalg.svd(0.05 * grad + 0.95 * mean if nesterov else mean, full_matrices=False)
+        values /= np.sqrt(np.sum(values**2))
+        for _ in range(5):
+            values = 3.4445 * values - 4.775 * values**3 + 2.0315 * values**5
+        param = param * 0.95 - 0.1 * factor * (left * values) @ right
+    return param
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3)])
+@pytest.mark.parametrize(
+    ("options", "factor"), [({}, None), ({"nesterov": False}, None), ({"adjust_lr_fn": "match_rms_adamw"}, 0.2)]
+)
+def test_muon_moves_by_the_singular_vectors_of_the_mean_gradient(
+    shape: tuple[int, int], options: dict[str, Any], factor: float | None
+) -> None:
+    rng = np.random.default_rng(0)
+    start, *grads = rng.standard_normal((4, *shape))
+    param = ag.tensor(start, requires_grad=True)
+    optimizer = optim.Muon([param], lr=0.1, weight_decay=0.5, **options)
+    for grad in grads:
+        optimizer.step([grad])
+
+    factor = np.sqrt(max(1, shape[0] / shape[1])) if factor is None else factor * np.sqrt(max(shape))
+    expected = by_definition(start, grads, options.get("nesterov", True), factor)
+    np.testing.assert_allclose(param.numpy(), expected, rtol=1e-12)
+
+
+def test_muon_is_pytorchs_but_for_its_precision() -> None:
+    torch = pytest.importorskip("torch")
+    param, peer = ag.tensor(matrix().numpy(), requires_grad=True), torch.tensor(matrix().numpy(), requires_grad=True)
+    optimizer, other = optim.Muon([param], lr=0.1), torch.optim.Muon([peer], lr=0.1)
+    for step in range(3):
+        grad = np.random.default_rng(step).standard_normal(param.shape)
+        peer.grad = torch.tensor(grad)
+        optimizer.step([grad])
+        other.step()
+
+    np.testing.assert_allclose(param.numpy(), peer.detach().numpy(), atol=0.02)
+
+
+def test_adafactor_keeps_mean_squares_of_rows_and_columns_alone() -> None:
+    param = ag.tensor(np.ones((2, 3, 4)), requires_grad=True)
+    optimizer = optim.Adafactor([param])
+    optimizer.step([np.ones((2, 3, 4))])
+
+    assert optimizer.state[param]["row_var"].shape == (2, 3, 1)
+    assert optimizer.state[param]["col_var"].shape == (2, 1, 4)
+    saved = optimizer.state_dict()
+    saved["state"][0]["row_var"] = np.ones((2, 3, 4))
+    with pytest.raises(ArgumentError, match=re.escape("has shape (2, 3, 4), but it needs (2, 3, 1)")):
+        optimizer.load_state_dict(saved)
+
+
+@pytest.mark.parametrize("size", [1e-4, 300.0])
+def test_adafactor_of_float16_neither_overflows_nor_vanishes(size: float) -> None:
+    found = []
+    for dtype in (np.float16, np.float64):
+        param = ag.tensor(np.full((2, 2), size, dtype), requires_grad=True)
+        optim.Adafactor([param], eps=(1e-3, 1e-3)).step([np.full((2, 2), 1.0, dtype)])
+        found.append(param.numpy())
+
+    np.testing.assert_allclose(found[0], found[1], rtol=2e-2)
 
 
 def test_each_group_has_its_own_options() -> None:
@@ -271,6 +397,10 @@ def parameter() -> Any:
     return ag.tensor([1.0, 2.0], requires_grad=True)
 
 
+def matrix() -> Any:
+    return ag.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]], requires_grad=True)
+
+
 def generator() -> Iterator[Any]:
     yield from ()
 
@@ -298,6 +428,25 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: optim.AdamW([{"params": [parameter()], "lr": -1.0}]), ArgumentError, "lr must be at least 0, not -1.0"),
     (lambda: optim.Adam([{"params": [parameter()], "momentum": 1}]), ArgumentError, "Adam has no option 'momentum'"),
     (lambda: optim.SGD([parameter() * 2]), ArgumentError, "was computed by MultiplyBackward, but only leaves"),
+    (lambda: optim.NAdam([parameter()], momentum_decay=-1), ArgumentError, "momentum_decay must be at least 0, not -1"),
+    (lambda: optim.RAdam([parameter()], betas=(1.0, 0.9)), ArgumentError, "betas must be at least 0 and below 1"),
+    (lambda: optim.Adamax([parameter()], eps=-1.0), ArgumentError, "eps must be at least 0, not -1"),
+    (lambda: optim.Adadelta([parameter()], rho=1.5), ArgumentError, "rho must be at least 0 and at most 1, not 1.5"),
+    (lambda: optim.Rprop([parameter()], etas=(1.5, 2)), ArgumentError, "etas must be a number between 0 and 1 and one"),
+    (lambda: optim.Rprop([parameter()], etas=(0.5,)), ArgumentError, "etas must be two numbers, such as (0.5, 1.2)"),  # type: ignore[arg-type]
+    (lambda: optim.ASGD([parameter()], weight_decay=-1), ArgumentError, "weight_decay must be at least 0, not -1"),
+    (lambda: optim.Adafactor([parameter()], beta2_decay=1), ArgumentError, "beta2_decay must be at most 0, not 1"),
+    (lambda: optim.Adafactor([parameter()], d=0.5), ArgumentError, "d must be at least 1, not 0.5"),
+    (lambda: optim.Adafactor([parameter()], eps=(None, -1)), ArgumentError, "eps must be at least 0"),
+    (
+        lambda: optim.Adafactor([ag.tensor([1j], requires_grad=True)]),
+        ArgumentError,
+        "parameter 0 of group 0 has complex numbers, which Adafactor does not take",
+    ),
+    (lambda: optim.Muon([parameter()]), ArgumentError, "has shape (2,), but Muon takes matrices of real numbers alone"),
+    (lambda: optim.Muon([matrix()], ns_steps=100), ArgumentError, "ns_steps must be below 100, not 100"),
+    (lambda: optim.Muon([matrix()], adjust_lr_fn="adam"), ArgumentError, "adjust_lr_fn must be 'original', 'match_rms"),
+    (lambda: optim.Muon([matrix()], ns_coefficients=(1, 2)), ArgumentError, "ns_coefficients must be three numbers"),  # type: ignore[arg-type]
     (lambda: optim.SGD([read_only_parameter()]), ArgumentError, "has a read-only array"),
     (lambda: optim.SGD([]), ArgumentError, "SGD got no parameters"),
     (lambda: optim.SGD(nn.ReLU().parameters()), ArgumentError, "such as nn.Parameter(array)"),

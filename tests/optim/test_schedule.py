@@ -71,6 +71,19 @@ MAKERS["OneCycleLR-three phases"] = lambda module, optimizer: one_cycle(
 )
 
 
+def to_averages(module: Any, optimizer: Any, **others: Any) -> Any:
+    """Return a schedule to averaged parameters, which PyTorch has in another module."""
+    kind = module.SWALR if module is schedule else pytest.importorskip("torch.optim.swa_utils").SWALR
+    return kind(optimizer, [0.05, 0.3], **others)
+
+
+MAKERS["SWALR-cos"] = lambda module, optimizer: to_averages(module, optimizer, anneal_epochs=7)
+MAKERS["SWALR-linear"] = lambda module, optimizer: to_averages(
+    module, optimizer, anneal_epochs=4, anneal_strategy="linear"
+)
+MAKERS["SWALR-at once"] = lambda module, optimizer: to_averages(module, optimizer, anneal_epochs=0)
+
+
 CYCLES: dict[str, dict[str, Any]] = {
     "triangular": {"step_size_up": 4},
     "triangular2": {"step_size_up": 4, "step_size_down": 2, "mode": "triangular2"},
@@ -91,7 +104,9 @@ def rates(optimizer: Any) -> list[float]:
     return [group["lr"] for group in optimizer.param_groups]
 
 
-@pytest.mark.parametrize("name", [name for name in MAKERS if not name.startswith(("SequentialLR", "ChainedScheduler"))])
+@pytest.mark.parametrize(
+    "name", [name for name in MAKERS if not name.startswith(("SequentialLR", "ChainedScheduler", "SWALR"))]
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_schedule_goes_on_from_its_last_epoch_as_pytorchs_does(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -210,6 +225,20 @@ def test_a_warm_up_before_one_cycle_leads_to_its_first_rate() -> None:
         made.step()
 
     np.testing.assert_allclose(found, [0.004, 0.0112, 0.0184, 0.0256, 0.0328, 0.04], rtol=1e-12)
+
+
+def test_a_schedule_to_averages_begins_where_another_one_has_left_off() -> None:
+    optimizer = optimizer_of_two_groups()
+    falling = schedule.ExponentialLR(optimizer, 0.5)
+    last = schedule.SWALR(optimizer, 0.05, anneal_epochs=2, anneal_strategy="linear")
+    falling.step()
+    assert rates(optimizer) == [0.25, 0.05]
+    last.step()
+    assert rates(optimizer) == pytest.approx([0.15, 0.05])
+    last.step()
+    assert rates(optimizer) == pytest.approx([0.05, 0.05])
+    with pytest.raises(ArgumentError, match="anneal_strategy must be 'cos' or 'linear', not 'exp'"):
+        schedule.SWALR(optimizer, 0.05, anneal_strategy="exp")
 
 
 @EACH

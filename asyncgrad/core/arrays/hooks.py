@@ -28,21 +28,23 @@ class HookList:
         #: The keys of the hooks registered with `overlap=False`.
         self._not_overlapping: set[int] = set()
 
-    def add(self, hook: Callable[..., Any], *, overlap: bool = True) -> RemovableHandle:
+    def add(self, hook: Callable[..., Any], *, overlap: bool = True, prepend: bool = False) -> RemovableHandle:
         """Append a hook; return the handle that removes it.
 
         Args:
             hook: a function or an `async def`.
             overlap: whether other nodes may start while the hook is suspended.
+            prepend: put it before all others instead.
 
         Raises:
-            HookTypeError: it cannot be called, or `overlap` is no bool.
+            HookTypeError: it cannot be called, or an option is no bool.
         """
         check_callable(hook, "a hook")
-        if not isinstance(overlap, bool):
-            raise HookTypeError(must_be("overlap", "True or False", overlap))
+        for name, option in (("overlap", overlap), ("prepend", prepend)):
+            if not isinstance(option, bool):
+                raise HookTypeError(must_be(name, "True or False", option))
         key = _next_id()
-        self._hooks[key] = hook
+        self._hooks = {key: hook, **self._hooks} if prepend else {**self._hooks, key: hook}
         if not overlap:
             self._not_overlapping.add(key)
         return RemovableHandle(self, key)

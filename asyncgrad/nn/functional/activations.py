@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "gumbel_softmax",
     "celu",
     "elu",
     "exponentials",
@@ -1598,3 +1599,54 @@ def log_softmax(x: Tensor | np.ndarray, axis: int = -1, dtype: npt.DTypeLike | N
         array([-1000.,     0.])
     """
     return _along("log_softmax", _log_softmax, x, axis, dtype)
+
+
+def gumbel_softmax(
+    logits: Tensor | np.ndarray,
+    tau: float = 1,
+    hard: bool = False,
+    eps: float = 1e-10,
+    axis: int = -1,
+    *,
+    rng: np.random.Generator | None = None,
+) -> Tensor | np.ndarray:
+    """Return draws from a categorical distribution, softened so that they have a derivative.
+
+    Args:
+        logits: logarithms of the probabilities, up to a constant.
+        tau: the temperature: the lower it is, the nearer is a draw to a one among zeros.
+        hard: return ones among zeros, with the gradient of the soft draws.
+        eps: not used, as in PyTorch.
+        axis: that of the classes.
+        rng: a NumPy generator; None for that of the context (`ag.random.seed`).
+
+    Returns:
+        A tensor of the shape of logits, whose sum along the axis is 1.
+
+    Raises:
+        ArgumentError: the temperature is 0.
+
+    Source: torch.nn.functional.gumbel_softmax; E. Jang, S. Gu and B. Poole, "Categorical reparameterization with
+    Gumbel-softmax" (2016).
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad import nn
+        >>> nn.gumbel_softmax(np.log([0.1, 0.2, 0.7]), hard=True, rng=np.random.default_rng(1))
+        array([0., 0., 1.])
+    """
+    check_real("gumbel_softmax", logits=logits)
+    if not option("gumbel_softmax", "tau", tau):
+        raise ArgumentError("gumbel_softmax cannot divide by a temperature tau of 0")
+    data = real_floating("gumbel_softmax", "logits", array_of(logits))
+    axis = axis_of("gumbel_softmax", data.shape, axis)
+    drawn = (generator() if rng is None else rng).exponential(size=data.shape)
+    noise = as_like(raw(-np.log(drawn)).astype(data.dtype), data)
+    soft: Any = softmax((logits + noise) / tau, axis)
+    if not truth(hard, "hard"):
+        return soft
+    values = array_of(soft)
+    ones = np.zeros_like(values)
+    np.put_along_axis(ones, np.argmax(values, axis=axis, keepdims=True), 1, axis)
+    # The difference has no history: only the soft draws have a gradient.
+    return soft + (ones - values)

@@ -116,6 +116,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     *,
     scale: float | None = None,
+    enable_gqa: bool = False,
     rng: np.random.Generator | None = None,
 ) -> Tensor | np.ndarray:
     """Return `softmax(query @ key.T * scale + mask) @ value`: for each query, a weighted mean of the values.
@@ -129,6 +130,8 @@ def scaled_dot_product_attention(
         dropout_p: the probability with which a weight is dropped.
         is_causal: let target i attend to the sources 0 to i only; not together with `attn_mask`.
         scale: the factor of the scores; None for `features ** -0.5`.
+        enable_gqa: let several heads of the query, which are on axis -3, share one of the keys and values, of which
+            there are fewer; their number divides that of the query.
         rng: the NumPy generator that `dropout_p` draws from; None for that of the context (`ag.random.seed`).
 
     Returns:
@@ -147,7 +150,21 @@ def scaled_dot_product_attention(
         array([[1.],
                [2.]])
     """
+    if truth(enable_gqa, "enable_gqa"):
+        key, value = _for_each_head(query, key), _for_each_head(query, value)
     return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, rng)[0]
+
+
+def _for_each_head(query: Any, shared: Any) -> Any:
+    """Return keys or values with each head as often as there are heads of the query for it."""
+    shapes = array_of(query).shape, array_of(shared).shape
+    heads, own = (shape[-3] if len(shape) > 2 else 0 for shape in shapes)
+    if not heads or not own or heads % own:
+        raise ArgumentError(
+            "scaled_dot_product_attention with enable_gqa=True takes a query with heads on axis -3, and keys and "
+            f"values with a number of heads that divides theirs, not the shapes {shapes[0]} and {shapes[1]}"
+        )
+    return shared if heads == own else np.repeat(shared, heads // own, axis=-3)
 
 
 @on_device_of_arguments

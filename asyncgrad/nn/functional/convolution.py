@@ -25,7 +25,8 @@ from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import whole_number
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, pair, single
+from ..shared.arguments import array_of, pair, single, triple
+from ..shared.axis_windows import count_windows, sums_of_windows, windows_along
 from ..shared.layouts import images_first, images_last
 from ..shared.windows import Tile, Window, pad_images_last, shifted_tile, sliding, with_height, without_height
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ...core.tensor import Tensor
 
 
-__all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 #: The bytes of windows to copy at a time, so that they are still in the cache when they are multiplied.
 CHUNK = 1 << 20
@@ -350,10 +351,11 @@ def conv2d(
     return _conv2d(np.reshape(x, (1, *shape)), weight, bias, window, groups)[0]
 
 
-def _check_elements(function: str, shape: tuple[int, ...], filters: tuple[int, ...]) -> None:
-    if not all(shape[-2:]) or not all(filters[2:]):
+def _check_elements(function: str, shape: tuple[int, ...], filters: tuple[int, ...], axes: int = 2) -> None:
+    if not all(shape[-axes:]) or not all(filters[2:]):
+        what = "images" if axes == 2 else "volumes"
         raise ArgumentError(
-            f"{function} takes images and filters with at least one element, not of the shapes {shape} and {filters}"
+            f"{function} takes {what} and filters with at least one element, not of the shapes {shape} and {filters}"
         )
 
 
@@ -518,8 +520,14 @@ def _check_transposed(function: str, shape: tuple[int, ...], filters: tuple[int,
             f"{function} takes x of shape (n, channels, height, width) and a weight of shape (channels, filters, "
             f"height, width), not {shape} and {filters}"
         )
-    _check_elements(function, shape, filters)
-    if shape[-3] != filters[0] or filters[0] % groups:
+    _check_transposed_channels(function, shape, filters, bias, groups, 2)
+
+
+def _check_transposed_channels(
+    function: str, shape: tuple[int, ...], filters: tuple[int, ...], bias: Any, groups: int, axes: int
+) -> None:
+    _check_elements(function, shape, filters, axes)
+    if shape[-1 - axes] != filters[0] or filters[0] % groups:
         raise ArgumentError(
             f"{function} with a weight of shape {filters} and groups={groups} takes x with {filters[0]} channels"
             f"{f', a number that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
@@ -585,3 +593,161 @@ def conv_transpose1d(
         (1, single("dilation", dilation, 1)),
     )
     return without_height(result)
+
+
+# Volumes. The layers of a window along the depth become channels of images, which are convolved as such.
+
+
+def conv3d(
+    x: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
+    bias: Tensor | np.ndarray | None = None,
+    stride: Lengths = 1,
+    padding: Lengths | str = 0,
+    dilation: Lengths = 1,
+    groups: int = 1,
+) -> Tensor | np.ndarray:
+    """Return the cross-correlation of volumes with filters, as neural networks convolve.
+
+    Args:
+        x: volumes, shape `(n, channels, depth, height, width)`, or one without n.
+        weight: filters, shape `(filters, channels // groups, kernel depth, kernel height, kernel width)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps of the window, an int or three.
+        padding: zeros on each side of each axis, an int or three; or "valid" (none), or "same" (as many as are needed
+            to keep the size; the stride must be 1).
+        dilation: steps between the elements of the window, an int or three.
+        groups: the number of groups of channels and filters; a filter reads the channels of its own group only.
+
+    Returns:
+        A tensor of shape `(n, filters, ...)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv3d(np.arange(8.0).reshape(1, 1, 2, 2, 2), np.ones((1, 1, 1, 2, 2)))
+        array([[[[[ 6.]],
+        <BLANKLINE>
+                 [[22.]]]]])
+    """
+    check_operands_share_device("conv3d", x, weight, bias)
+    groups = whole_number(groups, "groups", 1)
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    _check_volumes(shape, filters, groups)
+    steps, dilations = triple("stride", stride, 1), triple("dilation", dilation, 1)
+    if isinstance(padding, str):
+        _check_named_padding(padding, steps)
+    volumes: Any = x if len(shape) == 5 else np.reshape(x, (1, *shape))
+    layers, in_layer = _padded_in_depth(volumes, padding, dilations[0] * (filters[2] - 1))
+    n, channels, depth, height, width = array_of(layers).shape
+    count = count_windows(depth, filters[2], steps[0], dilations[0])
+    if count < 1:
+        raise ArgumentError(
+            f"conv3d: a kernel of {filters[2:]} with dilation {dilations} does not fit into volumes of {shape[-3:]} "
+            f"with padding {padding!r}"
+        )
+    windows = np.moveaxis(windows_along(layers, 2, filters[2], steps[0], dilations[0]), 3, 1)
+    images = np.reshape(windows, (n * count, channels * filters[2], height, width))
+    kernels = np.reshape(weight, (filters[0], filters[1] * filters[2], *filters[3:]))
+    found: Any = conv2d(images, kernels, bias, steps[1:], in_layer, dilations[1:], groups)
+    result = np.moveaxis(np.reshape(found, (n, count, *array_of(found).shape[1:])), 1, 2)
+    return result if len(shape) == 5 else result[0]
+
+
+def _check_volumes(shape: tuple[int, ...], filters: tuple[int, ...], groups: int) -> None:
+    if len(shape) not in (4, 5) or len(filters) != 5:
+        raise ArgumentError(
+            "conv3d takes x of shape (n, channels, depth, height, width) and a weight of shape (filters, channels, "
+            f"depth, height, width), not {shape} and {filters}"
+        )
+    _check_elements("conv3d", shape, filters, 3)
+    if shape[-4] != filters[1] * groups or filters[0] % groups:
+        raise ArgumentError(
+            f"conv3d with a weight of shape {filters} and groups={groups} takes x with {filters[1] * groups} channels"
+            f"{f', and a number of filters that {groups} divides' if groups > 1 else ''}: x has shape {shape}"
+        )
+
+
+def _check_named_padding(padding: str, steps: tuple[int, int, int]) -> None:
+    if padding not in ("same", "valid"):
+        raise ArgumentError(f"padding must be 'valid', 'same', an int or three, not {padding!r}")
+    if padding == "same" and steps != (1, 1, 1):
+        raise ArgumentError(f"conv3d with padding='same' needs stride 1, not {steps}")
+
+
+def _padded_in_depth(x: Any, padding: Any, reach: int) -> tuple[Any, Any]:
+    """Return volumes with layers of zeros before and after them, and the padding within a layer."""
+    if isinstance(padding, str):
+        around = (reach // 2, reach - reach // 2) if padding == "same" else (0, 0)
+        in_layer: Any = padding
+    else:
+        depth, *in_layer = triple("padding", padding, 0)
+        around = (depth, depth)
+    return (np.pad(x, ((0, 0), (0, 0), around, (0, 0), (0, 0))) if any(around) else x), in_layer
+
+
+def conv_transpose3d(
+    x: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
+    bias: Tensor | np.ndarray | None = None,
+    stride: Lengths = 1,
+    padding: Lengths = 0,
+    output_padding: Lengths = 0,
+    groups: int = 1,
+    dilation: Lengths = 1,
+) -> Tensor | np.ndarray:
+    """Return the gradient of `conv3d` for its volumes, as a layer of its own: each element of x adds a filter.
+
+    Args:
+        x: volumes, shape `(n, channels, depth, height, width)`, or one without n.
+        weight: filters, shape `(channels, filters // groups, kernel depth, kernel height, kernel width)`.
+        bias: shape `(filters,)`, or None.
+        stride: steps between the filters, an int or three.
+        padding: elements that are cut off on each side of each axis, an int or three.
+        output_padding: elements that are added at the end of each axis, an int or three, each less than the stride or
+            the dilation.
+        groups: the number of groups of channels and filters.
+        dilation: steps between the elements of a filter, an int or three.
+
+    Returns:
+        A tensor of shape `(n, filters, ...)`, without n if x has none.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.conv_transpose3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.conv_transpose3d(np.array([[[[[1.0, 2.0]]]]]), np.ones((1, 1, 1, 1, 2)), stride=2)
+        array([[[[[1., 1., 2., 2.]]]]])
+    """
+    check_operands_share_device("conv_transpose3d", x, weight, bias)
+    groups = whole_number(groups, "groups", 1)
+    shape, filters = array_of(x).shape, array_of(weight).shape
+    if len(shape) not in (4, 5) or len(filters) != 5:
+        raise ArgumentError(
+            "conv_transpose3d takes x of shape (n, channels, depth, height, width) and a weight of shape (channels, "
+            f"filters, depth, height, width), not {shape} and {filters}"
+        )
+    _check_transposed_channels("conv_transpose3d", shape, filters, bias, groups, 3)
+    volumes: Any = x if len(shape) == 5 else np.reshape(x, (1, *shape))
+    steps, dilations = triple("stride", stride, 1), triple("dilation", dilation, 1)
+    cut, extra = triple("padding", padding, 0), triple("output_padding", output_padding, 0)
+    n, channels, depth, height, width = array_of(volumes).shape
+    images = np.reshape(np.moveaxis(volumes, 1, 2), (n * depth, channels, height, width))
+    kernels = np.reshape(weight, (filters[0], filters[1] * filters[2], *filters[3:]))
+    found: Any = conv_transpose2d(images, kernels, None, steps[1:], cut[1:], extra[1:], groups, dilations[1:])
+    count = filters[1] * groups
+    windows = np.reshape(found, (n, depth, count, filters[2], *array_of(found).shape[2:]))
+    length = (depth - 1) * steps[0] + dilations[0] * (filters[2] - 1) + 1 + extra[0]
+    whole = sums_of_windows(np.moveaxis(windows, 1, 3), 2, length, steps[0], dilations[0])
+    cropped = whole[:, :, cut[0] : length - cut[0]]
+    result = cropped if bias is None else cropped + np.reshape(bias, (count, 1, 1, 1))
+    return result if len(shape) == 5 else result[0]

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from ...core.tensor import Tensor
 
 
-__all__ = ["check_probability", "dropout"]
+__all__ = [
+    "alpha_dropout",
+    "check_probability",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "feature_alpha_dropout",
+]
 
 
 @primitive()
@@ -85,3 +93,126 @@ def dropout(
     # Drawn on the host whatever the device, so that a seed gives the same mask everywhere.
     keep = as_like(raw(rng.random(data.shape, np.float32)) >= p, data)
     return in_place(inplace, masked, x, keep, 1 / (1 - p) if p < 1 else 0.0)
+
+
+def dropout1d(
+    x: Tensor | np.ndarray, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor | np.ndarray:
+    """Return sequences with each channel set to 0 with probability p, and the others divided by 1 - p.
+
+    Args:
+        x: shape `(n, channels, length)` or `(channels, length)`.
+        p: the probability, from 0 to 1.
+        training: if False, or if p is 0, x itself is returned.
+        inplace: write the result into x, and return x.
+
+    Raises:
+        ArgumentError: p is not a probability, or x has other axes.
+
+    Source: torch.nn.functional.dropout1d.
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad import nn
+        >>> _ = ag.random.seed(0)
+        >>> nn.dropout1d(np.ones((1, 4, 2)))[0, :, 0]
+        array([2., 2., 2., 0.])
+    """
+    return _without_channels("dropout1d", 1, x, p, training, inplace)
+
+
+def dropout2d(
+    x: Tensor | np.ndarray, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor | np.ndarray:
+    """Return images with each channel set to 0 with probability p, and the others divided by 1 - p: see `dropout1d`.
+
+    Source: torch.nn.functional.dropout2d.
+    """
+    return _without_channels("dropout2d", 2, x, p, training, inplace)
+
+
+def dropout3d(
+    x: Tensor | np.ndarray, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor | np.ndarray:
+    """Return volumes with each channel set to 0 with probability p, and the others divided by 1 - p: see `dropout1d`.
+
+    Source: torch.nn.functional.dropout3d.
+    """
+    return _without_channels("dropout3d", 3, x, p, training, inplace)
+
+
+def _without_channels(function: str, axes: int, x: Any, p: Any, training: Any, inplace: Any) -> Any:
+    check_arrays(function, x=x)
+    p = option(function, "p", p)
+    check_probability(p)
+    data = array_of(x)
+    if data.ndim not in (axes + 1, axes + 2):
+        raise ArgumentError(f"{function} takes x of {axes + 1} or {axes + 2} axes, not of shape {data.shape}")
+    if not truth(training, "training") or p == 0:
+        return x
+    kept = generator().random((*data.shape[:-axes], *[1] * axes), np.float32) >= p
+    return in_place(inplace, masked, x, as_like(raw(kept), data), 1 / (1 - p) if p < 1 else 0.0)
+
+
+def alpha_dropout(
+    x: Tensor | np.ndarray, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor | np.ndarray:
+    """Return x with each element set to what `selu` tends to, with probability p, so that mean and variance stay.
+
+    Args:
+        x: any shape.
+        p: the probability, from 0 to 1.
+        training: if False, or if p is 0, x itself is returned.
+        inplace: write the result into x, and return x.
+
+    Raises:
+        ArgumentError: p is not a probability.
+
+    Source: torch.nn.functional.alpha_dropout; G. Klambauer et al., "Self-normalizing neural networks" (2017).
+
+    Example:
+        >>> import numpy as np, asyncgrad as ag
+        >>> from asyncgrad import nn
+        >>> _ = ag.random.seed(0)
+        >>> nn.alpha_dropout(np.ones(6), training=True).round(3)
+        array([ 1.665,  1.665,  1.665, -0.779, -0.779, -0.779])
+    """
+    return _saturated("alpha_dropout", x, p, training, inplace, array_of(x).shape)
+
+
+def feature_alpha_dropout(
+    x: Tensor | np.ndarray, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor | np.ndarray:
+    """Return x with each channel set to what `selu` tends to, with probability p: see `alpha_dropout`.
+
+    Its shape is `(n, channels, ...)`.
+
+    Source: torch.nn.functional.feature_alpha_dropout.
+    """
+    shape = array_of(x).shape
+    if len(shape) < 2 and training and p:
+        raise ArgumentError(f"feature_alpha_dropout takes x of shape (n, channels, ...), not {shape}")
+    return _saturated("feature_alpha_dropout", x, p, training, inplace, (*shape[:2], *[1] * (len(shape) - 2)))
+
+
+#: What selu tends to far below 0, without its sign.
+_ALPHA = 1.7580993408473766
+
+
+def _saturated(function: str, x: Any, p: Any, training: Any, inplace: Any, shape: tuple[int, ...]) -> Any:
+    check_arrays(function, x=x)
+    p = option(function, "p", p)
+    check_probability(p)
+    if not truth(training, "training") or p == 0:
+        return x
+    data = array_of(x)
+    kept = generator().random(shape, np.float32) >= p
+    # A mean of 0 and a variance of 1 stay what they are.
+    scale = ((_ALPHA**2 * p + 1) * (1 - p)) ** -0.5 if p < 1 else 0.0
+    kind = data.dtype if data.dtype.kind in "fc" else np.dtype(np.float64)
+    shift = as_like(raw(((kept - 1.0 + p) * (_ALPHA * scale)).astype(kind)), data)
+
+    def changed(x: Any) -> Any:
+        return masked(x, as_like(raw(kept), data), scale) + shift
+
+    return in_place(inplace, changed, x)

@@ -19,14 +19,14 @@ from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import must_be, number, truth
 from ...errors import ArgumentError, ArgumentTypeError, IndexRangeError
-from ..shared.arguments import array_of, as_saved, is_outside
+from ..shared.arguments import array_of, as_saved, constant, is_outside
 
 if TYPE_CHECKING:
     from ...core.arrays.array import Array
     from ...core.tensor import Tensor
 
 
-__all__ = ["embedding", "one_hot"]
+__all__ = ["embedding", "embedding_bag", "one_hot"]
 
 
 @primitive()
@@ -197,6 +197,154 @@ def embedding(
         padding_idx %= rows
     counts = _frequencies(data, table) if truth(scale_grad_by_freq, "scale_grad_by_freq") else None
     return _rows_at(weight, as_like(data, table), padding_idx, found, counts)
+
+
+def embedding_bag(
+    input: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
+    offsets: Tensor | np.ndarray | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | np.ndarray | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor | np.ndarray:
+    """Return the sum, the mean or the maximum of the rows of `weight` at the indices of each bag.
+
+    Args:
+        input: integers from 0 to `rows - 1`, shape `(bags, n)`; or those of all bags in one axis.
+        weight: a table, shape `(rows, features)`.
+        offsets: where each bag begins, from 0 on, if `input` has one axis.
+        max_norm: scale each row at an index whose norm is above this number down to it, in place, first.
+        norm_type: the p of that p-norm.
+        scale_grad_by_freq: divide the gradient of each row by how often its index is in `input`; not for "max".
+        mode: "sum", "mean" or "max"; of a bag without indices each is 0.
+        sparse: not used: gradients are dense.
+        per_sample_weights: factors of the rows, in the shape of `input`, for "sum".
+        include_last_offset: the last one of the offsets is where the last bag ends.
+        padding_idx: an index that is left out of its bag, or None; a negative one counts from the end.
+
+    Returns:
+        A tensor of shape `(bags, features)`.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        IndexRangeError: there is no row at an index.
+
+    Source: torch.nn.functional.embedding_bag.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> table = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> nn.embedding_bag(np.array([2, 0, 1]), table, np.array([0, 2]))
+        array([[3., 4.],
+               [3., 4.]])
+    """
+    frequencies = truth(scale_grad_by_freq, "scale_grad_by_freq")
+    _check_bags(mode, frequencies or truth(sparse, "sparse"), input, weight, per_sample_weights)
+    indices, rows = array_of(constant("embedding_bag", "input", input)), array_of(weight).shape[0]
+    starts, end = _bags(indices, offsets, truth(include_last_offset, "include_last_offset"))
+    _check_rows(indices, padding_idx, rows)
+    flat = np.asarray(indices).reshape(-1).astype(np.int64)
+    if max_norm is not None and flat.size:
+        _shorten_rows(weight, flat, number(max_norm, "max_norm", 0), norm_type)
+    table = array_of(weight)
+    kept, bags = _members(flat, starts, end, None if padding_idx is None else padding_idx % rows)
+    counts = _frequencies(flat, table)[kept] if frequencies else None
+    found = _rows_at(weight, as_like(flat[kept], table), None, None, counts)
+    if per_sample_weights is not None:
+        found = found * np.reshape(per_sample_weights, (-1, 1))[as_like(kept, table)]
+    return _bagged(found, as_like(bags[kept], table), len(starts), mode)
+
+
+def _check_bags(mode: str, is_scaled: bool, input: Any, weight: Any, per_sample_weights: Any) -> None:
+    check_operands_share_device("embedding_bag", weight, per_sample_weights, constants=input)
+    indices, table = array_of(input), array_of(weight)
+    if mode not in ("sum", "mean", "max"):
+        raise ArgumentError(f"embedding_bag: mode must be 'sum', 'mean' or 'max', not {mode!r}")
+    if mode == "max" and is_scaled:
+        raise ArgumentError("embedding_bag with mode='max' takes neither scale_grad_by_freq nor sparse")
+    if len(table.shape) != 2:
+        raise ArgumentError(f"embedding_bag needs a weight of shape (rows, features), not {table.shape}")
+    if indices.dtype.kind not in "iu" or indices.ndim not in (1, 2):
+        raise ArgumentError(
+            f"embedding_bag takes whole numbers of one or two axes as input, not {indices.dtype} of shape "
+            f"{indices.shape}"
+        )
+    if per_sample_weights is not None and mode != "sum":
+        raise ArgumentError(f"embedding_bag takes per_sample_weights with mode='sum', not with {mode!r}")
+    if per_sample_weights is not None and array_of(per_sample_weights).shape != indices.shape:
+        raise ArgumentError(
+            f"embedding_bag takes per_sample_weights of the shape of input, {indices.shape}, not "
+            f"{array_of(per_sample_weights).shape}"
+        )
+
+
+def _check_rows(indices: Any, padding_idx: int | None, rows: int) -> None:
+    if indices.size and (indices.min() < 0 or indices.max() >= rows):
+        worst = indices.min() if indices.min() < 0 else indices.max()
+        raise IndexRangeError(f"embedding_bag got index {worst}, but the weight has {rows} rows: 0 to {rows - 1}")
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise IndexRangeError(f"padding_idx is {padding_idx}, but the weight has {rows} rows: 0 to {rows - 1}")
+
+
+def _bags(indices: Any, offsets: Any, has_end: bool) -> tuple[Any, int]:
+    """Return where bags begin, and where the last one ends."""
+    total = int(indices.size)
+    if indices.ndim == 2:
+        if offsets is not None:
+            raise ArgumentError("embedding_bag takes offsets with an input of one axis: each row of two is a bag")
+        if not indices.shape[1]:
+            raise ArgumentError(f"embedding_bag takes an input whose rows have elements, not of shape {indices.shape}")
+        return np.arange(0, total, indices.shape[1]), total
+    if offsets is None:
+        raise ArgumentError("embedding_bag of an input of one axis needs offsets: where each bag begins")
+    starts = np.asarray(array_of(constant("embedding_bag", "offsets", offsets)))
+    if starts.ndim != 1 or starts.dtype.kind not in "iu" or (has_end and not len(starts)):
+        raise ArgumentError(f"embedding_bag takes offsets of one axis of ints, not {starts.dtype} of {starts.shape}")
+    starts = starts.astype(np.int64)
+    if len(starts) and (starts[0] or (np.diff(starts) < 0).any() or starts[-1] > total):
+        raise ArgumentError(f"embedding_bag takes offsets that rise from 0 to {total} at most, not {starts.tolist()}")
+    return (starts[:-1], int(starts[-1])) if has_end else (starts, total)
+
+
+def _members(flat: Any, starts: Any, end: int, padding_row: int | None) -> tuple[Any, Any]:
+    """Return which indices count, and the number of the bag of each."""
+    places = np.arange(len(flat))
+    kept = places < end
+    if padding_row is not None:
+        kept &= flat != padding_row
+    return kept, np.searchsorted(starts, places, side="right") - 1
+
+
+def _bagged(rows: Any, bags: Any, count: int, mode: str) -> Any:
+    """Return the sum, mean or maximum of the rows of each bag; `bags` are their numbers, in order."""
+    data = array_of(rows)
+    if mode == "max":
+        return _largest(rows, bags, count)
+    found = rows_added(rows, bags, (count, data.shape[1]), None)
+    if mode == "sum":
+        return found
+    sizes = np.maximum(np.bincount(bags, minlength=count), 1)[:, np.newaxis]
+    return found / as_like(sizes.astype(data.dtype), data)
+
+
+def _largest(rows: Any, bags: Any, count: int) -> Any:
+    data = array_of(rows)
+    if not len(data):
+        return zeros_like(data, (count, data.shape[1]))
+    present, starts = np.unique(bags, return_index=True)
+    maxima = np.maximum.reduceat(data, starts, axis=0)
+    is_largest = (data == maxima[np.searchsorted(present, bags)]) | (data != data)
+    numbers = np.where(is_largest, np.arange(len(data))[:, np.newaxis], len(data))
+    # The first one of equal ones.
+    places = np.minimum.reduceat(numbers, starts, axis=0)
+    found = np.take_along_axis(rows, places, 0)
+    return rows_added(found, present, (count, data.shape[1]), None)
 
 
 @on_device_of_arguments

@@ -18,6 +18,7 @@ from ...core.arrays.values import add_into
 from ...core.recording.kernels import kernel
 from ...core.recording.primitive import derivative, primitive
 from ...errors import ArgumentError
+from ..shared.arguments import array_of, check_arrays
 from ..shared.rows import add_leading_sum, leading_sum, leading_sum_on_device
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ...core.tensor import Tensor
 
 
-__all__ = ["linear"]
+__all__ = ["bilinear", "linear"]
 
 
 def _rows(x: Array) -> Any:
@@ -202,3 +203,52 @@ def linear(
         result = _linear(x, np.reshape(weight, (1, -1)), None)[..., 0]
         return result if bias is None else result + bias
     return _linear(x, weight, bias)
+
+
+def bilinear(
+    input1: Tensor | np.ndarray,
+    input2: Tensor | np.ndarray,
+    weight: Tensor | np.ndarray,
+    bias: Tensor | np.ndarray | None = None,
+) -> Tensor | np.ndarray:
+    """Return `input1 @ weight[k] @ input2 + bias[k]` for each output `k`.
+
+    Args:
+        input1: shape `(..., in1_features)`.
+        input2: shape `(..., in2_features)`.
+        weight: shape `(out_features, in1_features, in2_features)`.
+        bias: shape `(out_features,)`, or None.
+
+    Returns:
+        A tensor of shape `(..., out_features)`.
+
+    Raises:
+        ArgumentError: shapes do not fit; the message names them.
+
+    Source: torch.nn.functional.bilinear.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.bilinear(np.array([1.0, 2.0]), np.array([3.0]), np.ones((1, 2, 1)))
+        array([9.])
+    """
+    check_arrays("bilinear", input1=input1, input2=input2, weight=weight)
+    first, second, shape = (array_of(one).shape for one in (input1, input2, weight))
+    if (
+        len(shape) != 3
+        or not first
+        or (first[-1:], second[-1:]) != (shape[1:2], shape[2:])
+        or first[:-1] != second[:-1]
+    ):
+        raise ArgumentError(
+            "bilinear takes inputs of shape (..., in1_features) and (..., in2_features) and a weight of shape "
+            f"(out_features, in1_features, in2_features), not {first}, {second} and {shape}"
+        )
+    if bias is not None and array_of(bias).shape != shape[:1]:
+        raise ArgumentError(f"bilinear with a weight of shape {shape} needs a bias of shape {shape[:1]}")
+    # Column j + k * in2_features of the map of input1 is what input2[j] is multiplied by for output k.
+    by_input2 = np.reshape(np.swapaxes(weight, 1, 2), (shape[0] * shape[2], shape[1]))
+    factors = np.reshape(linear(input1, by_input2), (*first[:-1], shape[0], shape[2]))
+    output: Any = np.matmul(factors, np.expand_dims(input2, -1))[..., 0]
+    return output if bias is None else output + bias

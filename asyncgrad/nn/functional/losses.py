@@ -66,6 +66,7 @@ __all__ = [
     "smooth_l1_loss",
     "soft_margin_loss",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "warn_if_broadcast",
 ]
 
@@ -1252,6 +1253,58 @@ def triplet_margin_loss(
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if truth(swap, "swap"):
         far = np.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return reduce_losses(hinge(margin + near - far), reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor | np.ndarray,
+    positive: Tensor | np.ndarray,
+    negative: Tensor | np.ndarray,
+    *,
+    distance_function: Callable[..., Any] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor | np.ndarray:
+    """Return the mean of max(0, margin + d(anchor, positive) - d(anchor, negative)), d being a function.
+
+    Args:
+        anchor: shape `(n, ...)`.
+        positive: what should be near the anchor, the same shape.
+        negative: what should be farther away, the same shape.
+        distance_function: returns the distances of two of them; None for `nn.pairwise_distance`.
+        margin: by how much.
+        swap: take the distance of the negative from the positive where that is less than from the anchor.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ArgumentError: the margin is not positive, or the arguments do not have the same number of axes.
+
+    Source: torch.nn.functional.triplet_margin_with_distance_loss.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> anchor = np.zeros((1, 2))
+        >>> distance = lambda one, other: np.abs(one - other).max(axis=-1)
+        >>> nn.triplet_margin_with_distance_loss(anchor, anchor + 3.0, anchor + 1.0, distance_function=distance)
+        np.float64(3.0)
+    """
+    check_operands_share_device("triplet_margin_with_distance_loss", anchor, positive, negative)
+    check_reduction(reduction)
+    margin = option("triplet_margin_with_distance_loss", "margin", margin)
+    if not margin > 0:
+        raise ArgumentError(f"triplet_margin_with_distance_loss needs a positive margin, not {margin}")
+    shapes = [array_of(one).shape for one in (anchor, positive, negative)]
+    if len({len(shape) for shape in shapes}) > 1:
+        raise ArgumentError(
+            f"triplet_margin_with_distance_loss takes three arrays with as many axes, not of the shapes {shapes[0]}, "
+            f"{shapes[1]} and {shapes[2]}"
+        )
+    distance = pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if truth(swap, "swap"):
+        far = np.minimum(far, distance(positive, negative))
     return reduce_losses(hinge(margin + near - far), reduction)
 
 

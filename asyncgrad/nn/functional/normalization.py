@@ -47,6 +47,7 @@ from ...core.settings.context import RECOMPUTING
 from ...errors import ArgumentError
 from ..shared import standardized_blocks
 from ..shared.arguments import array_of, check_real, complex_error, constant, lengths, option, real_floating, records
+from ..shared.axis_windows import windows_along
 from ..shared.row_blocks import are_in_blocks, blocks, repeated, scratch, unbuffered_rows
 from ..shared.rows import leading_sum, leading_sum_on_device, sum_rows
 
@@ -1008,3 +1009,39 @@ def rms_norm(
             return _rms_norm(x, weight, found[0].reshape(data.shape), found[1])
     result, _, _ = _normalize_rows(x, (1, rows, length), eps, False, None, None)
     return result if weight is None else result * weight
+
+
+def local_response_norm(
+    x: Tensor | np.ndarray, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor | np.ndarray:
+    """Return x, each element divided by a power of the mean square of those in the channels around it.
+
+    Args:
+        x: shape `(n, channels, ...)`, of three axes or more.
+        size: the number of channels in a mean; those that there are not count as zeros.
+        alpha: what the mean square is multiplied by.
+        beta: the power.
+        k: what is added before.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.local_response_norm; A. Krizhevsky et al., "ImageNet classification with deep
+    convolutional neural networks" (2012).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.local_response_norm(np.array([[[3.0], [1.0]]]), 1, alpha=1.0, beta=0.5, k=7.0).ravel().round(4)
+        array([0.75  , 0.3536])
+    """
+    check_real("local_response_norm", x=x)
+    shape = array_of(x).shape
+    size = whole_number(size, "size", 1)
+    if len(shape) < 3:
+        raise ArgumentError(f"local_response_norm takes x of shape (n, channels, ...), of 3 axes or more, not {shape}")
+    if not math.prod(shape):
+        return x
+    around = [(0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * (len(shape) - 2)]
+    squares = windows_along(np.pad(np.square(x), around), 1, size, 1, 1)
+    return x / (np.mean(squares, axis=1) * alpha + k) ** beta

@@ -25,7 +25,7 @@ from ...core.recording.primitive import derivative, primitive
 from ...core.settings.arguments import truth
 from ...core.tensor import asarray
 from ...errors import ArgumentError
-from ..shared.arguments import array_of, check_real, complex_error, floating, option, pair, single
+from ..shared.arguments import array_of, check_real, complex_error, floating, option, pair, single, triple
 from ..shared.layouts import empty_laid_like, in_order_of
 from ..shared.rows import product_along
 from ..shared.windows import Window, add_shifted, crop, pad, shifted, with_height, without_height
@@ -40,12 +40,19 @@ if TYPE_CHECKING:
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
     "means_of_windows",
     "with_positions",
 ]
@@ -707,3 +714,310 @@ def _length(output_size: Any) -> Any:
     if output_size is None:
         raise ArgumentError("the output_size of sequences must be an int of at least 0, not None")
     return output_size[0] if isinstance(output_size, (tuple, list)) and len(output_size) == 1 else output_size
+
+
+# Volumes are pooled in each layer, and then along the depth.
+
+
+def _volume_shape(function: str, x: Any) -> tuple[int, ...]:
+    shape: tuple[int, ...] = array_of(x).shape
+    if len(shape) not in (4, 5):
+        raise ArgumentError(f"{function} takes x of shape (n, channels, depth, height, width), not {shape}")
+    if not all(shape[-4:]):
+        raise ArgumentError(f"{function} takes volumes with a channel and at least one element, not of shape {shape}")
+    return shape
+
+
+def _by_layer(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return the layers of volumes as channels of images."""
+    return np.reshape(x, (*shape[:-4], shape[-4] * shape[-3], *shape[-2:]))
+
+
+def _by_depth(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return pooled layers of volumes of a shape as images with a row for each layer."""
+    return np.reshape(x, (*shape[:-2], math.prod(array_of(x).shape[-2:])))
+
+
+def max_pool3d(
+    x: Tensor | np.ndarray,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    padding: Lengths = 0,
+    dilation: Lengths = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the maximum of each window; of equal maxima, the first gets the gradient.
+
+    Args:
+        x: volumes, shape `(n, channels, depth, height, width)`, or one without n.
+        kernel_size: depth, height and width of the window, an int or three.
+        stride: steps of the window, an int or three; None for the kernel's size.
+        padding: elements of minus infinity on each side of each axis, an int or three, at most half the kernel.
+        dilation: steps between the elements of the window, an int or three.
+        ceil_mode: let the last windows reach beyond the volume, if they begin inside.
+        return_indices: return the positions of the maxima too: their numbers in each volume.
+
+    Returns:
+        A tensor with one element for each window; with `return_indices` a pair of it and the positions.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.max_pool3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.max_pool3d(np.arange(16.0).reshape(1, 4, 2, 2), 2)
+        array([[[[ 7.]],
+        <BLANKLINE>
+                [[15.]]]])
+    """
+    check_real("max_pool3d", x=x)
+    shape = _volume_shape("max_pool3d", x)
+    kernel = triple("kernel_size", kernel_size, 1)
+    steps = kernel if _is_left_out(stride) else triple("stride", stride, 1)
+    around, dilations = triple("padding", padding, 0), triple("dilation", dilation, 1)
+    in_layer: Any = (kernel[1:], steps[1:], around[1:], dilations[1:], ceil_mode, True)
+    along: Any = ((kernel[0], 1), (steps[0], 1), (around[0], 0), (dilations[0], 1), ceil_mode, True)
+    layers, places = max_pool2d(_by_layer(x, shape), *in_layer)
+    maxima, chosen = max_pool2d(_by_depth(layers, shape), *along)
+    result = np.reshape(maxima, (*array_of(maxima).shape[:-1], *array_of(layers).shape[-2:]))
+    if not truth(return_indices, "return_indices"):
+        return result
+    positions = _in_volume(array_of(places), array_of(chosen), shape)
+    return with_positions(x, result, positions.reshape(array_of(result).shape))
+
+
+def _in_volume(places: Any, chosen: Any, shape: tuple[int, ...]) -> Any:
+    """Return the numbers of elements in their volumes.
+
+    Args:
+        places: their numbers in their layers.
+        chosen: the numbers of those that are chosen among all places.
+        shape: that of the volumes.
+    """
+    count = math.prod(places.shape[-2:])
+    flat = places.reshape(*shape[:-3], shape[-3] * count)
+    chosen = chosen.reshape(*shape[:-3], -1)
+    return np.take_along_axis(flat, chosen, -1) + chosen // count * (shape[-2] * shape[-1])
+
+
+def avg_pool3d(
+    x: Tensor | np.ndarray,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    padding: Lengths = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: float | None = None,
+) -> Tensor | np.ndarray:
+    """Return the mean of each window.
+
+    Args:
+        x: volumes, shape `(n, channels, depth, height, width)`, or one without n.
+        kernel_size: depth, height and width of the window, an int or three.
+        stride: steps of the window, an int or three; None for the kernel's size.
+        padding: zeros on each side of each axis, an int or three, at most half the kernel.
+        ceil_mode: let the last windows reach beyond the volume, if they begin inside.
+        count_include_pad: count the padding's zeros in the mean.
+        divisor_override: divide each sum by this number rather than by the count.
+
+    Returns:
+        A tensor with one element for each window.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.avg_pool3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.avg_pool3d(np.arange(16.0).reshape(1, 4, 2, 2), 2).ravel()
+        array([ 3.5, 11.5])
+    """
+    shape = _volume_shape("avg_pool3d", x)
+    kernel = triple("kernel_size", kernel_size, 1)
+    steps = kernel if _is_left_out(stride) else triple("stride", stride, 1)
+    around = triple("padding", padding, 0)
+    divisor = None if divisor_override is None else 1
+    in_layer: Any = (kernel[1:], steps[1:], around[1:], ceil_mode, count_include_pad, divisor)
+    along: Any = ((kernel[0], 1), (steps[0], 1), (around[0], 0), ceil_mode, count_include_pad, divisor_override)
+    layers = avg_pool2d(_by_layer(x, shape), *in_layer)
+    means = avg_pool2d(_by_depth(layers, shape), *along)
+    return np.reshape(means, (*array_of(means).shape[:-1], *array_of(layers).shape[-2:]))
+
+
+def _three_sizes(function: str, shape: tuple[int, ...], output_size: Any) -> tuple[int, ...]:
+    if len(shape) not in (4, 5):
+        raise ArgumentError(f"{function} takes x of shape (n, channels, depth, height, width), not {shape}")
+    each = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * 3
+    is_whole = all(one is None or (isinstance(one, (int, np.integer)) and one >= 0) for one in each)
+    if output_size is None or len(each) != 3 or not is_whole:
+        raise ArgumentError(
+            f"{function}: output_size must be an int of at least 0, or three, in which None keeps a size, "
+            f"not {output_size!r}"
+        )
+    if not all(shape[-3:]):
+        raise ArgumentError(f"{function} takes volumes with at least one element, not of shape {shape}")
+    return tuple(own if one is None else int(one) for one, own in zip(each, shape[-3:], strict=True))
+
+
+@arrays_in_single
+def adaptive_avg_pool3d(x: Tensor | np.ndarray, output_size: NewLengths) -> Tensor | np.ndarray:
+    """Return the means of windows, as many as asked for, that together cover the volume.
+
+    Args:
+        x: volumes, shape `(n, channels, depth, height, width)`, or one without n.
+        output_size: depth, rows and columns of the result, an int for all or three; None keeps a size.
+
+    Returns:
+        A tensor with one element for each window.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.adaptive_avg_pool3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.adaptive_avg_pool3d(np.arange(8.0).reshape(1, 2, 2, 2), (2, 1, 1)).ravel()
+        array([1.5, 5.5])
+    """
+    shape = array_of(x).shape
+    sizes = _three_sizes("adaptive_avg_pool3d", shape, output_size)
+    for axis, size in enumerate(sizes, len(shape) - 3):
+        x = means_of_windows(x, size, axis)
+    return x
+
+
+def adaptive_max_pool3d(x: Tensor | np.ndarray, output_size: NewLengths, return_indices: bool = False) -> Any:
+    """Return the maxima of windows, as many as asked for, that together cover the volume.
+
+    Args:
+        x: volumes, shape `(n, channels, depth, height, width)`, or one without n.
+        output_size: depth, rows and columns of the result, an int for all or three; None keeps a size.
+        return_indices: return the positions of the maxima too: their numbers in each volume.
+
+    Returns:
+        A tensor with one element for each window; with `return_indices` a pair of it and the positions.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+        ArgumentTypeError: an argument is complex.
+
+    Source: torch.nn.functional.adaptive_max_pool3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.adaptive_max_pool3d(np.arange(8.0).reshape(1, 2, 2, 2), (2, 1, 1)).ravel()
+        array([3., 7.])
+    """
+    check_real("adaptive_max_pool3d", x=x)
+    shape = array_of(x).shape
+    depth, rows, columns = _three_sizes("adaptive_max_pool3d", shape, output_size)
+    if not shape[-4]:
+        raise ArgumentError(f"adaptive_max_pool3d takes volumes with a channel, not of shape {shape}")
+    if not depth * rows * columns:
+        empty = np.broadcast_to(x[..., :1, :1, :1][..., :0], (*shape[:-3], depth, rows, columns))
+        positions = zeros_like(array_of(x), array_of(empty).shape).astype(np.int64)
+        return with_positions(x, empty, positions) if return_indices else empty
+    layers, places = adaptive_max_pool2d(_by_layer(x, shape), (rows, columns), True)
+    maxima, chosen = adaptive_max_pool2d(_by_depth(layers, shape), (depth, rows * columns), True)
+    result = np.reshape(maxima, (*shape[:-3], depth, rows, columns))
+    if not truth(return_indices, "return_indices"):
+        return result
+    found = _in_volume(array_of(places), array_of(chosen), shape)
+    return with_positions(x, result, found.reshape(array_of(result).shape))
+
+
+# Norms of windows.
+
+
+def lp_pool1d(
+    x: Tensor | np.ndarray,
+    norm_type: float,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    ceil_mode: bool = False,
+) -> Tensor | np.ndarray:
+    """Return the root of order `norm_type` of the sum of such powers in each window.
+
+    Args:
+        x: sequences, shape `(n, channels, length)` or `(channels, length)`.
+        norm_type: the power; of an odd one, a sum may be negative, and its root NaN.
+        kernel_size: length of the window.
+        stride: steps of the window; None for the kernel's size.
+        ceil_mode: let the last window reach beyond the sequence; its sum is that of a whole window of its mean.
+
+    Raises:
+        ArgumentError: shapes or options do not fit; the message names them.
+
+    Source: torch.nn.functional.lp_pool1d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.lp_pool1d(np.array([[[3.0, 4.0, 6.0, 8.0]]]), 2, 2)
+        array([[[ 5., 10.]]])
+    """
+    kernel = single("kernel_size", kernel_size, 1)
+    power = option("lp_pool1d", "norm_type", norm_type)
+    return _root(avg_pool1d(x**power, kernel, stride, 0, ceil_mode), kernel, power)
+
+
+def lp_pool2d(
+    x: Tensor | np.ndarray,
+    norm_type: float,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    ceil_mode: bool = False,
+) -> Tensor | np.ndarray:
+    """Return the root of order `norm_type` of the sum of such powers in each window of images: see `lp_pool1d`.
+
+    Source: torch.nn.functional.lp_pool2d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.lp_pool2d(np.array([[[3.0, 4.0]]]), 2, (1, 2))
+        array([[[5.]]])
+    """
+    kernel = pair("kernel_size", kernel_size, 1)
+    power = option("lp_pool2d", "norm_type", norm_type)
+    return _root(avg_pool2d(x**power, kernel, stride, 0, ceil_mode), math.prod(kernel), power)
+
+
+def lp_pool3d(
+    x: Tensor | np.ndarray,
+    norm_type: float,
+    kernel_size: Lengths,
+    stride: Lengths | None = None,
+    ceil_mode: bool = False,
+) -> Tensor | np.ndarray:
+    """Return the root of order `norm_type` of the sum of such powers in each window of volumes: see `lp_pool1d`.
+
+    Source: torch.nn.functional.lp_pool3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.lp_pool3d(np.array([[[[3.0, 4.0]]]]), 2, (1, 1, 2))
+        array([[[[5.]]]])
+    """
+    kernel = triple("kernel_size", kernel_size, 1)
+    power = option("lp_pool3d", "norm_type", norm_type)
+    return _root(avg_pool3d(x**power, kernel, stride, 0, ceil_mode), math.prod(kernel), power)
+
+
+def _root(means: Any, count: int, power: float) -> Any:
+    """Return the roots of sums, given as means; that of 0 is 0, and has no gradient."""
+    is_zero = array_of(means) == 0
+    # The root of a negative sum is NaN, without a warning.
+    with np.errstate(invalid="ignore"):
+        return np.where(is_zero, 0, np.where(is_zero, 1, means * count) ** (1.0 / power))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, final
 from ...core.settings.arguments import truth, whole_number
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ..functional.convolution import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from ..functional.convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ..functional.resizing import pad
-from ..shared.arguments import array_of, pair, single
+from ..shared.arguments import array_of, pair, single, triple
 from .module import Module
 from .parameters import draw_by_inputs, new_parameter, size
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .parameters import Place
 
 
-__all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -79,7 +79,9 @@ class Convolution(Module):
         self.reset_parameters()
 
     def _each(self, name: str, value: Any, least: int) -> tuple[int, ...]:
-        return (single(name, value, least),) if self.axes == 1 else pair(name, value, least)
+        if self.axes == 1:
+            return (single(name, value, least),)
+        return pair(name, value, least) if self.axes == 2 else triple(name, value, least)
 
     def reset_parameters(self) -> None:
         """Draw the weight and the bias uniformly from `±1 / sqrt(channels * kernel)`, those that a filter reads."""
@@ -179,6 +181,29 @@ class Conv2d(Convolution):
         """Return images of shape `(n, out_channels, rows, columns)`."""
         x, padding = self._padded(input)
         return conv2d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+@final
+class Conv3d(Convolution):
+    """Convolve volumes of shape `(n, in_channels, depth, height, width)`, or one without n: see Conv2d.
+
+    An option for each axis is an int, or three: along the depth, the height and the width.
+
+    Source: torch.nn.Conv3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.Conv3d(1, 3, 5, padding=2)(np.ones((4, 1, 6, 8, 8))).shape
+        (4, 3, 6, 8, 8)
+    """
+
+    axes = 3
+
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
+        """Return volumes of shape `(n, out_channels, ...)`."""
+        x, padding = self._padded(input)
+        return conv3d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class TransposedConvolution(Convolution):
@@ -286,3 +311,27 @@ class ConvTranspose2d(TransposedConvolution):
         extra = self._output_padding(array_of(input).shape, output_size)
         padding: Any = self.padding  # never a word: see the constructor
         return conv_transpose2d(input, self.weight, self.bias, self.stride, padding, extra, self.groups, self.dilation)
+
+
+@final
+class ConvTranspose3d(TransposedConvolution):
+    """The gradient of a `Conv3d` from out_channels to in_channels, as a layer: it makes volumes larger.
+
+    Its arguments are those of Conv3d, and `output_padding`: elements added at the end of each axis.
+
+    Source: torch.nn.ConvTranspose3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.ConvTranspose3d(1, 3, 2, stride=2)(np.ones((4, 1, 3, 8, 8))).shape
+        (4, 3, 6, 16, 16)
+    """
+
+    axes = 3
+
+    def forward(self, input: Tensor | np.ndarray, output_size: Lengths | None = None) -> Tensor:
+        """Return volumes of shape `(n, out_channels, ...)`; `output_size` chooses among the sizes."""
+        extra = self._output_padding(array_of(input).shape, output_size)
+        padding: Any = self.padding  # never a word: see the constructor
+        return conv_transpose3d(input, self.weight, self.bias, self.stride, padding, extra, self.groups, self.dilation)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Callable
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from ...core.arrays.values import as_like, raw
 from ...core.settings.arguments import number, truth
 from ...core.tensor import Tensor
-from ...errors import ArgumentError
-from ...random import generator
-from ..functional.dropout import check_probability, dropout
-from ..shared.arguments import array_of
+from ..functional.dropout import (
+    alpha_dropout,
+    check_probability,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+)
 from .module import Module
 
-__all__ = ["Dropout", "Dropout1d", "Dropout2d"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _Dropout(Module):
@@ -61,30 +66,16 @@ class Dropout(_Dropout):
 
 
 class _ChannelDropout(_Dropout):
-    """Abstract base of layers that set random channels to 0."""
+    """Abstract base of layers that drop what one function of several drops: whole channels, for the most part."""
 
-    #: The number of axes of a channel.
-    _axes: int
+    #: The function that does it.
+    _drop: ClassVar[Callable[..., Any]]
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
-        """Return the input with channels set to 0.
-
-        Args:
-            input: shape `(n, channels, ...)` or `(channels, ...)`.
-        """
-        shape = np.shape(input)
-        if len(shape) not in (self._axes + 1, self._axes + 2):
-            raise ArgumentError(
-                f"{type(self).__name__} takes an input of {self._axes + 1} or {self._axes + 2} axes, not of shape "
-                f"{shape}"
-            )
-        if not self.training or not self.p:
-            return input
-        kept = generator().random((*shape[: -self._axes], *[1] * self._axes), np.float32) >= self.p
-        scale = 1 / (1 - self.p) if self.p < 1 else 0.0
-        data = array_of(input)
-        kind = data.dtype if data.dtype.kind in "fc" else np.dtype(np.float64)
-        return input * as_like(raw((kept * scale).astype(kind)), data)
+        """Return the input with what is dropped replaced."""
+        drop = type(self)._drop
+        result: Tensor = drop(input, self.p, self.training)
+        return result
 
 
 @final
@@ -94,7 +85,7 @@ class Dropout1d(_ChannelDropout):
     Source: torch.nn.Dropout1d.
     """
 
-    _axes = 1
+    _drop = dropout1d
 
 
 @final
@@ -104,4 +95,34 @@ class Dropout2d(_ChannelDropout):
     Source: torch.nn.Dropout2d.
     """
 
-    _axes = 2
+    _drop = dropout2d
+
+
+@final
+class Dropout3d(_ChannelDropout):
+    """In a training, sets each channel of a volume to 0 with probability p, and divides the others by 1 - p.
+
+    Source: torch.nn.Dropout3d.
+    """
+
+    _drop = dropout3d
+
+
+@final
+class AlphaDropout(_ChannelDropout):
+    """In a training, sets each element to what `nn.selu` tends to, with probability p: see `nn.alpha_dropout`.
+
+    Source: torch.nn.AlphaDropout.
+    """
+
+    _drop = alpha_dropout
+
+
+@final
+class FeatureAlphaDropout(_ChannelDropout):
+    """In a training, sets each channel to what `nn.selu` tends to, with probability p: see `nn.alpha_dropout`.
+
+    Source: torch.nn.FeatureAlphaDropout.
+    """
+
+    _drop = feature_alpha_dropout

@@ -9,7 +9,7 @@ import numpy as np
 from ...core.settings.arguments import truth
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
-from ..functional.linear import linear
+from ..functional.linear import bilinear, linear
 from .module import Module
 from .parameters import Place, draw_by_inputs, new_parameter, size
 
@@ -136,8 +136,7 @@ class Bilinear(Module):
                 f"Bilinear takes inputs of shape (..., {features[0]}) and (..., {features[1]}), not {shapes[0]} and "
                 f"{shapes[1]}"
             )
-        output = np.einsum("...i,kij,...j->...k", input1, self.weight, input2)
-        return output if self.bias is None else output + self.bias
+        return bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Return the numbers of features."""

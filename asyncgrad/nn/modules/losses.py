@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from ...core.settings.arguments import truth
+from ...core.settings.arguments import number, truth
 from ...core.tensor import Tensor, asarray
+from ...errors import ArgumentError
 from ..functional.losses import (
     KL_REDUCTIONS,
     binary_cross_entropy,
@@ -27,6 +29,7 @@ from ..functional.losses import (
     smooth_l1_loss,
     soft_margin_loss,
     triplet_margin_loss,
+    triplet_margin_with_distance_loss,
 )
 from ..shared.arguments import REDUCTIONS, check_reduction
 from .module import Module
@@ -57,6 +60,7 @@ __all__ = [
     "SmoothL1Loss",
     "SoftMarginLoss",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
 ]
 
 
@@ -371,6 +375,44 @@ class TripletMarginLoss(_Loss):
     def extra_repr(self) -> str:
         """Return the options."""
         return f"margin={self.margin}, p={self.p}, eps={self.eps}, swap={self.swap}, {super().extra_repr()}"
+
+
+@final
+class TripletMarginWithDistanceLoss(_Loss):
+    """Computes `nn.triplet_margin_with_distance_loss`. Source: torch.nn.TripletMarginWithDistanceLoss."""
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[..., Any] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(reduction)
+        if not number(margin, "margin") > 0:
+            raise ArgumentError(f"TripletMarginWithDistanceLoss needs a positive margin, not {margin}")
+        self.distance_function: Any = distance_function
+        self.margin: float = margin
+        self.swap: bool = truth(swap, "swap")
+
+    def forward(
+        self, anchor: Tensor | np.ndarray, positive: Tensor | np.ndarray, negative: Tensor | np.ndarray
+    ) -> Tensor:
+        """Return `nn.triplet_margin_with_distance_loss(anchor, positive, negative)` with the options."""
+        return triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"margin={self.margin}, swap={self.swap}, {super().extra_repr()}"
 
 
 @final

@@ -18,8 +18,9 @@ from ...core.tensor import Tensor, asarray
 from ...core.tree.registry import container_type, register_model
 from ...core.tree.structure import TreeStructure, are_equal, flatten
 from ...core.tree.structure import map as map_tree
-from ...errors import ArgumentError, ArgumentTypeError
+from ...errors import ArgumentError, ArgumentTypeError, HookError
 from ..versions import fitting_arrays, publish, take_snapshot
+from .backward_hooks import Passage
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -73,6 +74,8 @@ class _Record:
     """What a module knows of its attributes, and its hooks."""
 
     __slots__ = (
+        "backward_hooks",
+        "backward_pre_hooks",
         "children",
         "differentiated",
         "forward_hooks",
@@ -83,6 +86,7 @@ class _Record:
         "origin",
         "parameters",
         "persistent",
+        "state_hooks",
     )
 
     def __init__(self) -> None:
@@ -103,8 +107,20 @@ class _Record:
         self.is_shared = False
         #: Whether the module is a snapshot.
         self.is_frozen = False
+        self._forget_hooks()
+
+    def _forget_hooks(self) -> None:
         self.forward_pre_hooks: HookList | None = None
         self.forward_hooks: HookList | None = None
+        self.backward_pre_hooks: HookList | None = None
+        self.backward_hooks: HookList | None = None
+        #: The hooks of `state_dict` and `load_state_dict`, by their kind.
+        self.state_hooks: dict[str, HookList] = {}
+
+    def has_hooks(self) -> bool:
+        """Tell whether calls of the module run hooks."""
+        forward = self.forward_pre_hooks is not None or self.forward_hooks is not None
+        return forward or self.backward_pre_hooks is not None or self.backward_hooks is not None
 
     def copy(self) -> _Record:
         """Return a record with the same hooks."""
@@ -114,11 +130,13 @@ class _Record:
         record.differentiated = self.differentiated
         # What a transform calls is a module like this one, with the hooks that this one has.
         record.forward_pre_hooks, record.forward_hooks = self.forward_pre_hooks, self.forward_hooks
+        record.backward_pre_hooks, record.backward_hooks = self.backward_pre_hooks, self.backward_hooks
+        record.state_hooks = dict(self.state_hooks)
         return record
 
     def has_layout(self, children: frozenset[str], parameters: list[str], persistent: set[str]) -> bool:
-        """Tell whether a module with this record has these children in a tree, and no forward hooks."""
-        if self.forward_pre_hooks is not None or self.forward_hooks is not None or self.children != children:
+        """Tell whether a module with this record has these children in a tree, and no hooks of calls."""
+        if self.has_hooks() or self.children != children:
             return False
         return [*self.parameters] == parameters and self.persistent == persistent
 
@@ -128,8 +146,9 @@ class _Record:
 
     def __setstate__(self, state: Any) -> None:
         self.parameters, self.persistent, self.children, self.in_containers, self.differentiated = state
-        self.origin = self.forward_pre_hooks = self.forward_hooks = None
+        self.origin = None
         self.is_shared = self.is_frozen = False
+        self._forget_hooks()
 
 
 class _Entry(NamedTuple):
@@ -230,7 +249,12 @@ class Module:
     def __call__(self: _HasForward[P, Output_co], *args: P.args, **kwargs: P.kwargs) -> Output_co:
         """Return `forward(*args, **kwargs)`, with the forward hooks run; an awaitable if `forward` is async."""
         record: _Record = self._record
-        if record.forward_pre_hooks is None and record.forward_hooks is None:
+        if (
+            record.forward_pre_hooks is None
+            and record.forward_hooks is None
+            and record.backward_hooks is None
+            and record.backward_pre_hooks is None
+        ):
             return self.forward(*args, **kwargs)
         result: Any = run_steps(self._hooked_call(args, kwargs))
         return result
@@ -390,6 +414,31 @@ class Module:
         """
         return self._at(target, "module", self.named_modules(remove_duplicate=False))
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module at a path, such as "layers.0.linear", in place of the one that is there.
+
+        Args:
+            target: the path; what it leads through are attributes.
+            module: the new module.
+            strict: refuse a path at which there is none yet.
+
+        Raises:
+            ArgumentError: the path is empty, its parent is no module, or with `strict` there is none at it.
+            ArgumentTypeError: `module` is no Module.
+        """
+        if not isinstance(module, Module):
+            raise ArgumentTypeError(must_be("module", "a Module", module))
+        if not target:
+            raise ArgumentError("set_submodule needs the path of a module in this one, not an empty one")
+        if truth(strict, "strict"):
+            self.get_submodule(target)
+        path, _, name = target.rpartition(".")
+        parent: Any = self.get_submodule(path)
+        if name.isdigit() and hasattr(parent, "__setitem__"):
+            parent[int(name)] = module
+        else:
+            setattr(parent, name, module)
+
     def get_parameter(self, target: str) -> Tensor:
         """Return the parameter at a path, such as "layers.0.weight".
 
@@ -416,9 +465,30 @@ class Module:
             keep_vars: return the tensors themselves.
         """
         keep_vars = truth(keep_vars, "keep_vars")
-        return {
+        hooked = self._with_state_hooks()
+        for path, module in hooked:
+            module._run_state_hooks("before state", prefix + path, keep_vars)
+        found: dict[str, Any] = {
             prefix + path: tensor if keep_vars else tensor.detach().copy() for path, tensor in self._state().items()
         }
+        for path, module in self._extra_states():
+            found[prefix + path] = module.get_extra_state()
+        for path, module in hooked:
+            module._run_state_hooks("after state", found, prefix + path, {})
+        return found
+
+    def get_extra_state(self) -> Any:
+        """Return what belongs to the state of this module beside its tensors; for subclasses to define.
+
+        It is in the state dict by the path of the module and "_extra_state".
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no extra state: write `def get_extra_state(self): ...`")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take over what `get_extra_state` has returned; for subclasses that define that."""
+        raise NotImplementedError(
+            f"{type(self).__name__} takes no extra state: write `def set_extra_state(self, state): ...`"
+        )
 
     def load_state_dict(self, state_dict: Mapping[str, object], strict: bool = True) -> IncompatibleKeys:
         """Write the values of a state dict into the parameters and persistent buffers, all or none of them.
@@ -440,13 +510,25 @@ class Module:
             raise ArgumentTypeError(
                 must_be("state_dict", "a dict of tensors, as model.state_dict() returns it", state_dict)
             )
-        own = self._state()
+        hooked = self._with_state_hooks()
+        problems: list[str] = []
+        named: tuple[list[str], list[str]] = ([], [])
+        if hooked:
+            # The hooks may change it.
+            state_dict = dict(state_dict)
+        for path, module in hooked:
+            module._run_state_hooks("before load", state_dict, path, {}, strict, *named, problems)
+        own, extra = self._state(), dict(self._extra_states())
         # A tensor in two places is also loaded by one of its paths: files of PyTorch's models have no more.
         loaded = {id(tensor) for path, tensor in own.items() if path in state_dict}
         missing = [path for path, tensor in own.items() if id(tensor) not in loaded]
-        found = IncompatibleKeys(missing, [*(set(state_dict) - set(own))])
+        missing += [path for path in extra if path not in state_dict] + named[0]
+        found = IncompatibleKeys(missing, [*(set(state_dict) - set(own) - set(extra))])
         found.unexpected_keys.sort(key=list(state_dict).index)
-        arrays, problems = fitting_arrays(own, state_dict, "the state dict")
+        found.unexpected_keys.extend(named[1])
+        tensors = {path: value for path, value in state_dict.items() if path not in extra}
+        arrays, unfitting = fitting_arrays(own, tensors, "the state dict")
+        problems += unfitting
         if truth(strict, "strict"):
             problems += [f"{path} is missing" for path in found.missing_keys]
             problems += [f"{path} is unexpected" for path in found.unexpected_keys]
@@ -458,7 +540,29 @@ class Module:
             prepare_write(tensor)
             on_device_of(tensor._data, setitem, ..., array)
             tensor._bump_version()
+        for path, module in extra.items():
+            if path in state_dict:
+                module.set_extra_state(state_dict[path])
+        for _, module in hooked:
+            module._run_state_hooks("after load", found)
         return found
+
+    def _extra_states(self) -> Iterator[tuple[str, Module]]:
+        """Yield the modules with an extra state, by the path of that."""
+        for path, module in self.named_modules(remove_duplicate=False):
+            if type(module).get_extra_state is not Module.get_extra_state:
+                yield f"{path}._extra_state" if path else "_extra_state", module
+
+    def _with_state_hooks(self) -> list[tuple[str, Module]]:
+        """Return the modules with hooks of their state, by what the paths of their tensors begin with."""
+        named = self.named_modules(remove_duplicate=False)
+        return [(f"{path}." if path else "", module) for path, module in named if module._record.state_hooks]
+
+    def _run_state_hooks(self, kind: str, *args: Any) -> None:
+        hooks = self._record.state_hooks.get(kind)
+        for hook in hooks.snapshot() if hooks else ():
+            if hook(self, *args) is not None:
+                raise HookError(f"a hook of a state dict changes it in place, and returns None: {hook!r}")
 
     def snapshot(self) -> Self:
         """Return an immutable version of this module as it is now, in evaluation mode, without a copy of an array.
@@ -566,6 +670,22 @@ class Module:
                     object.__setattr__(module, name, map_tree(move, value, is_leaf=_is_module))
         return self
 
+    def double(self) -> Self:
+        """Do as `to(np.float64)`."""
+        return self.to(np.dtype(np.float64))
+
+    def half(self) -> Self:
+        """Do as `to(np.float16)`."""
+        return self.to(np.dtype(np.float16))
+
+    def float(self) -> Self:
+        """Do as `to(np.float32)`."""
+        return self.to(np.dtype(np.float32))
+
+    def cpu(self) -> Self:
+        """Do as `to("cpu")`."""
+        return self.to("cpu")
+
     def apply(self, fn: Callable[[Module], object]) -> Self:
         """Call a function with each module in this one, and then with this one; return it."""
         for child in self.children():
@@ -595,6 +715,70 @@ class Module:
             record.forward_hooks = HookList()
         return record.forward_hooks.add(hook)
 
+    def register_full_backward_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(module, grad_output)` called when a backward has the gradients of a call's outputs.
+
+        They are in a tuple, one for each tensor of the output; what the hook returns, unless None, replaces them.
+
+        Args:
+            hook: a function or an `async def`.
+            prepend: call it before all others.
+        """
+        record = self._own_record()
+        if record.backward_pre_hooks is None:
+            record.backward_pre_hooks = HookList()
+        return record.backward_pre_hooks.add(hook, prepend=prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
+        """Have `hook(module, grad_input, grad_output)` called when a backward has passed through a call.
+
+        The gradients are in tuples, one for each positional argument and each output, or None; what the hook returns,
+        unless None, replaces those of the arguments.
+
+        Args:
+            hook: a function or an `async def`.
+            prepend: call it before all others.
+
+        Example:
+            >>> import numpy as np, asyncgrad as ag
+            >>> from asyncgrad import nn
+            >>> model = nn.ReLU()
+            >>> def show(module, grad_input, grad_output):
+            ...     print([grad.tolist() for grad in (*grad_input, *grad_output)])
+            >>> handle = model.register_full_backward_hook(show)
+            >>> x = ag.tensor([-1.0, 2.0], requires_grad=True)
+            >>> ag.sync.backward(model(x).sum())
+            [[0.0, 1.0], [1.0, 1.0]]
+        """
+        record = self._own_record()
+        if record.backward_hooks is None:
+            record.backward_hooks = HookList()
+        return record.backward_hooks.add(hook, prepend=prepend)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
+        """Have `hook(module, prefix, keep_vars)` called before `state_dict` reads this module."""
+        return self._add_state_hook("before state", hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., object]) -> RemovableHandle:
+        """Have `hook(module, state_dict, prefix, local_metadata)` called with a state dict, which it may change."""
+        return self._add_state_hook("after state", hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
+        """Have a hook called before a state is loaded, with a copy of the state dict, which it may change.
+
+        Its arguments are the module, the state dict, the module's prefix, a dict without entries, `strict`, and three
+        lists that it may append to: of missing keys, of unexpected ones, and of errors.
+        """
+        return self._add_state_hook("before load", hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., object]) -> RemovableHandle:
+        """Have `hook(module, incompatible_keys)` called after a state has been loaded."""
+        return self._add_state_hook("after load", hook)
+
+    def _add_state_hook(self, kind: str, hook: Callable[..., object]) -> RemovableHandle:
+        hooks = self._own_record().state_hooks
+        return hooks.setdefault(kind, HookList()).add(hook)
+
     def _hooked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
         """Call hooks and `forward`; a generator that yields each result, and is sent it, awaited if need be."""
         record: _Record = self._record
@@ -602,11 +786,15 @@ class Module:
             changed = yield hook(self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
+        passage = None
+        if record.backward_pre_hooks or record.backward_hooks:
+            passage = Passage(self, record.backward_pre_hooks, record.backward_hooks)
+            args = passage.enter(args)
         output = yield self.forward(*args, **kwargs)
         for hook in record.forward_hooks.snapshot() if record.forward_hooks else ():
             changed = yield hook(self, args, output)
             output = output if changed is None else changed
-        return output
+        return output if passage is None else passage.leave(output)
 
     # Walks.
 
@@ -802,12 +990,13 @@ class _Static:
 
     @property
     def entries(self) -> list[tuple[str, Any]]:
-        """The attributes that are no children, as they are in the module, and its forward hooks."""
+        """The attributes that are no children, as they are in the module, and the hooks of its calls."""
         record = self._record
-        before, after = record.forward_pre_hooks, record.forward_hooks
-        if before is None is after:
+        if not record.has_hooks():
             return self._entries
-        hooks = [(name, one.snapshot()) for name, one in (("before", before), ("after", after)) if one]
+        each = (record.forward_pre_hooks, record.forward_hooks, record.backward_pre_hooks, record.backward_hooks)
+        names = ("before", "after", "before backward", "after backward")
+        hooks = [(name, one.snapshot()) for name, one in zip(names, each, strict=True) if one]
         return [*self._entries, *hooks]
 
     @property
@@ -855,7 +1044,7 @@ def layout_of(structure: TreeStructure) -> ModuleLayout | None:
         return None
     parts, static = structure.aux_data
     record, module = static._record, static._module
-    if record.forward_pre_hooks is not None or record.forward_hooks is not None:
+    if record.has_hooks():
         return None
     known = record.children, [*record.parameters], {*record.persistent}
     layout = ModuleLayout(tuple(vars(module)), _RECORD, known, parts, dict(static._entries))

@@ -16,7 +16,14 @@ from ...core.settings.default_dtype import floating_dtype
 from ...core.tensor import Tensor, tensor
 from ...errors import ArgumentError
 from .. import init
-from ..functional.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from ..functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
 from ..shared.arguments import array_of
 from .module import Module
 from .parameters import new_parameter, size
@@ -28,7 +35,18 @@ if TYPE_CHECKING:
     from .parameters import Place
 
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm", "RMSNorm"]
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+    "LocalResponseNorm",
+    "RMSNorm",
+]
 
 
 class Affine(Module):
@@ -193,6 +211,22 @@ class BatchNorm2d(BatchNorm):
     axes: tuple[int, ...] = (4,)
 
 
+@final
+class BatchNorm3d(BatchNorm):
+    """Normalize each channel of a batch of volumes, shape `(n, num_features, depth, height, width)`: see BatchNorm1d.
+
+    Source: torch.nn.BatchNorm3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.BatchNorm3d(3)(np.ones((4, 3, 2, 8, 8))).shape
+        (4, 3, 2, 8, 8)
+    """
+
+    axes: tuple[int, ...] = (5,)
+
+
 class InstanceNorm(ChannelNorm):
     """Abstract: instance normalization."""
 
@@ -267,6 +301,43 @@ class InstanceNorm2d(InstanceNorm):
     """
 
     axes: tuple[int, ...] = (3, 4)
+
+
+@final
+class InstanceNorm3d(InstanceNorm):
+    """Normalize each channel of each volume, shape `(n, num_features, depth, height, width)` or without n.
+
+    Its arguments are those of InstanceNorm1d.
+
+    Source: torch.nn.InstanceNorm3d.
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> nn.InstanceNorm3d(3)(np.ones((4, 3, 2, 8, 8))).shape
+        (4, 3, 2, 8, 8)
+    """
+
+    axes: tuple[int, ...] = (4, 5)
+
+
+@final
+class LocalResponseNorm(Module):
+    """Computes `nn.local_response_norm`, whose options are this class's. Source: torch.nn.LocalResponseNorm."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        self.size: int = whole_number(size, "size", 1)
+        self.alpha: float = number(alpha, "alpha")
+        self.beta: float = number(beta, "beta")
+        self.k: float = number(k, "k")
+
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
+        """Return x, divided by the size of its neighbours in other channels."""
+        return local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        """Return the options that the layer shows in its repr."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:

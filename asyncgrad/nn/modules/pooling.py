@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from ...core.settings.arguments import truth
+from ...core.settings.arguments import number, truth
 from ...core.tensor import Tensor
 from ..functional.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
     adaptive_max_pool1d,
     adaptive_max_pool2d,
+    adaptive_max_pool3d,
     avg_pool1d,
     avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
     max_pool1d,
     max_pool2d,
+    max_pool3d,
 )
 from .module import Module
 
@@ -28,12 +35,19 @@ if TYPE_CHECKING:
 __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
+    "AvgPool3d",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "MaxPool1d",
     "MaxPool2d",
+    "MaxPool3d",
 ]
 
 
@@ -97,6 +111,13 @@ class MaxPool2d(_MaxPool):
 
 
 @final
+class MaxPool3d(_MaxPool):
+    """Computes `nn.max_pool3d`, whose options are this class's. Source: torch.nn.MaxPool3d."""
+
+    _pool = max_pool3d
+
+
+@final
 class AvgPool1d(_Pool):
     """Computes `nn.avg_pool1d`, whose options are this class's. Source: torch.nn.AvgPool1d."""
 
@@ -119,9 +140,11 @@ class AvgPool1d(_Pool):
         return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
-@final
-class AvgPool2d(_Pool):
-    """Computes `nn.avg_pool2d`, whose options are this class's. Source: torch.nn.AvgPool2d."""
+class _DividedPool(_Pool):
+    """Abstract base of layers that return the mean of each window, whose divisor may be given."""
+
+    #: The function that does it.
+    _pool: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -141,7 +164,8 @@ class AvgPool2d(_Pool):
 
     def forward(self, input: Tensor | np.ndarray) -> Tensor:
         """Return the mean of each window."""
-        return avg_pool2d(
+        pool = type(self)._pool
+        result: Tensor = pool(
             input,
             self.kernel_size,
             self.stride,
@@ -150,6 +174,70 @@ class AvgPool2d(_Pool):
             self.count_include_pad,
             self.divisor_override,
         )
+        return result
+
+
+@final
+class AvgPool2d(_DividedPool):
+    """Computes `nn.avg_pool2d`, whose options are this class's. Source: torch.nn.AvgPool2d."""
+
+    _pool = avg_pool2d
+
+
+@final
+class AvgPool3d(_DividedPool):
+    """Computes `nn.avg_pool3d`, whose options are this class's. Source: torch.nn.AvgPool3d."""
+
+    _pool = avg_pool3d
+
+
+class _LPPool(Module):
+    """Abstract base of layers that return a norm of each window."""
+
+    #: The function that does it.
+    _pool: ClassVar[Callable[..., Any]]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Lengths, stride: Lengths | None = None, ceil_mode: bool = False
+    ) -> None:
+        self.norm_type: float = number(norm_type, "norm_type")
+        self.kernel_size: Any = kernel_size
+        self.stride: Any = stride
+        self.ceil_mode: bool = truth(ceil_mode, "ceil_mode")
+
+    def extra_repr(self) -> str:
+        """Return the window and its options."""
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
+        """Return the norm of each window."""
+        pool = type(self)._pool
+        result: Tensor = pool(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+        return result
+
+
+@final
+class LPPool1d(_LPPool):
+    """Computes `nn.lp_pool1d`, whose options are this class's. Source: torch.nn.LPPool1d."""
+
+    _pool = lp_pool1d
+
+
+@final
+class LPPool2d(_LPPool):
+    """Computes `nn.lp_pool2d`, whose options are this class's. Source: torch.nn.LPPool2d."""
+
+    _pool = lp_pool2d
+
+
+@final
+class LPPool3d(_LPPool):
+    """Computes `nn.lp_pool3d`, whose options are this class's. Source: torch.nn.LPPool3d."""
+
+    _pool = lp_pool3d
 
 
 class AdaptivePool(Module):
@@ -209,6 +297,13 @@ class AdaptiveAvgPool2d(AdaptivePool):
     _pool = staticmethod(adaptive_avg_pool2d)
 
 
+@final
+class AdaptiveAvgPool3d(AdaptivePool):
+    """Computes `nn.adaptive_avg_pool3d`, whose options are this class's. Source: torch.nn.AdaptiveAvgPool3d."""
+
+    _pool = staticmethod(adaptive_avg_pool3d)
+
+
 class AdaptiveMaxPool(AdaptivePool):
     """Abstract: a layer that returns the maxima of a given number of windows."""
 
@@ -260,3 +355,10 @@ class AdaptiveMaxPool2d(AdaptiveMaxPool):
     """
 
     _pool = staticmethod(adaptive_max_pool2d)
+
+
+@final
+class AdaptiveMaxPool3d(AdaptiveMaxPool):
+    """Computes `nn.adaptive_max_pool3d`, whose options are this class's. Source: torch.nn.AdaptiveMaxPool3d."""
+
+    _pool = staticmethod(adaptive_max_pool3d)

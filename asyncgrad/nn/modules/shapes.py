@@ -10,9 +10,10 @@ import numpy as np
 from ...core.settings.arguments import whole_number
 from ...core.tensor import Tensor
 from ...errors import ArgumentError
+from ..functional.shapes import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from .module import Module
 
-__all__ = ["Flatten", "Unflatten"]
+__all__ = ["ChannelShuffle", "Flatten", "PixelShuffle", "PixelUnshuffle", "Unflatten"]
 
 
 @final
@@ -85,3 +86,51 @@ class Unflatten(Module):
     def extra_repr(self) -> str:
         """Return the axis and its new sizes."""
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+@final
+class PixelShuffle(Module):
+    """Computes `nn.pixel_shuffle`, whose options are this class's. Source: torch.nn.PixelShuffle."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        self.upscale_factor: int = whole_number(upscale_factor, "upscale_factor", 1)
+
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
+        """Return larger images of fewer channels."""
+        return pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        """Return the factor."""
+        return f"upscale_factor={self.upscale_factor}"
+
+
+@final
+class PixelUnshuffle(Module):
+    """Computes `nn.pixel_unshuffle`, whose options are this class's. Source: torch.nn.PixelUnshuffle."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        self.downscale_factor: int = whole_number(downscale_factor, "downscale_factor", 1)
+
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
+        """Return smaller images of more channels."""
+        return pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        """Return the factor."""
+        return f"downscale_factor={self.downscale_factor}"
+
+
+@final
+class ChannelShuffle(Module):
+    """Computes `nn.channel_shuffle`, whose options are this class's. Source: torch.nn.ChannelShuffle."""
+
+    def __init__(self, groups: int) -> None:
+        self.groups: int = whole_number(groups, "groups", 1)
+
+    def forward(self, input: Tensor | np.ndarray) -> Tensor:
+        """Return the channels in another order."""
+        return channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        """Return the number of groups."""
+        return f"groups={self.groups}"

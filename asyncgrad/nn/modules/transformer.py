@@ -6,11 +6,16 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+import numpy as np
+
 from ...core.settings.arguments import truth
-from ...core.tensor import Tensor
+from ...core.settings.default_dtype import floating_dtype
+from ...core.tensor import Tensor, tensor
 from ...errors import ArgumentError
+from .. import init
 from ..functional.activations import gelu, relu
 from ..functional.dropout import dropout
+from ..shared.arguments import array_of
 from .attention import MultiheadAttention, probability
 from .containers import ModuleList
 from .linear import Linear
@@ -19,13 +24,18 @@ from .normalization import LayerNorm
 from .parameters import size
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from .parameters import Place
 
 
-__all__ = ["TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
 
 
 def _activation(activation: Any) -> Callable[[Any], Any]:
@@ -253,3 +263,132 @@ class TransformerDecoder(Module):
         for layer in self.layers:
             tgt = layer(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
         return tgt if self.norm is None else self.norm(tgt)
+
+
+@final
+class Transformer(Module):
+    """An encoder of a sequence, and a decoder of another one that attends to what the encoder returns.
+
+    Args:
+        d_model: features.
+        nhead: the number of heads.
+        num_encoder_layers: the number of layers of the encoder.
+        num_decoder_layers: the number of layers of the decoder.
+        dim_feedforward: features between the two linear maps of a layer.
+        dropout: the probability with which elements are dropped in training.
+        activation: "relu", "gelu" or a function.
+        custom_encoder: a module in place of the encoder.
+        custom_decoder: a module in place of the decoder.
+        layer_norm_eps: of the layer normalizations.
+        batch_first: arrays have the shape `(n, length, d_model)`, not `(length, n, d_model)`.
+        norm_first: normalize before attention and network, not after.
+        bias: add biases.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Source: torch.nn.Transformer; A. Vaswani et al., "Attention is all you need" (2017).
+
+    Example:
+        >>> import numpy as np
+        >>> from asyncgrad import nn
+        >>> model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
+        >>> model(np.ones((3, 7, 8)), np.ones((3, 5, 8))).shape
+        (3, 5, 8)
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[..., Any] = relu,
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Place = None,
+        dtype: npt.DTypeLike | None = None,
+    ) -> None:
+        options: Any = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first)
+        place: Any = {"bias": bias, "device": device, "dtype": dtype}
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, **place)
+
+        self.encoder: Any = custom_encoder
+        if custom_encoder is None:
+            self.encoder = TransformerEncoder(TransformerEncoderLayer(*options, **place), num_encoder_layers, norm())
+        self.decoder: Any = custom_decoder
+        if custom_decoder is None:
+            self.decoder = TransformerDecoder(TransformerDecoderLayer(*options, **place), num_decoder_layers, norm())
+        self.d_model: int = size(d_model, "d_model")
+        self.nhead: int = size(nhead, "nhead")
+        self.batch_first: bool = truth(batch_first, "batch_first")
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        """Draw all matrices by Xavier's rule."""
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Place = None, dtype: npt.DTypeLike | None = None) -> Tensor:
+        """Return the mask that lets target i attend to the sources 0 to i only.
+
+        Args:
+            sz: the length of the sequence.
+            device: where the mask is.
+            dtype: of the mask; None for the default one.
+
+        Returns:
+            Numbers to add to the scores, shape `(sz, sz)`: 0, and minus infinity above the diagonal.
+        """
+        count = size(sz, "sz")
+        mask = np.where(np.tri(count, dtype=bool), 0.0, -np.inf).astype(floating_dtype(dtype))
+        return tensor(mask, device=device)
+
+    def forward(
+        self,
+        src: Tensor | np.ndarray,
+        tgt: Tensor | np.ndarray,
+        src_mask: Tensor | np.ndarray | None = None,
+        tgt_mask: Tensor | np.ndarray | None = None,
+        memory_mask: Tensor | np.ndarray | None = None,
+        src_key_padding_mask: Tensor | np.ndarray | None = None,
+        tgt_key_padding_mask: Tensor | np.ndarray | None = None,
+        memory_key_padding_mask: Tensor | np.ndarray | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return the features of the sequence `tgt`; the masks are those of MultiheadAttention.
+
+        Raises:
+            ArgumentError: the sequences are not of `d_model` features, or not of as many samples.
+        """
+        shapes = array_of(src).shape, array_of(tgt).shape
+        batch = 0 if self.batch_first else 1
+        has_batch = len(shapes[0]) == 3
+        if len(shapes[0]) != len(shapes[1]) or len(shapes[0]) not in (2, 3):
+            raise ArgumentError(
+                f"Transformer takes src and tgt of 2 or 3 axes each, not of shapes {shapes[0]}, {shapes[1]}"
+            )
+        if has_batch and shapes[0][batch] != shapes[1][batch]:
+            raise ArgumentError(
+                f"Transformer takes as many samples of src as of tgt, on axis {batch}, not the shapes {shapes[0]} and "
+                f"{shapes[1]}"
+            )
+        if shapes[0][-1] != self.d_model or shapes[1][-1] != self.d_model:
+            raise ArgumentError(
+                f"Transformer takes src and tgt of {self.d_model} features, not of shapes {shapes[0]} and {shapes[1]}"
+            )
+        memory = self.encoder(src, src_mask, src_key_padding_mask, bool(src_is_causal))
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        found: Tensor = self.decoder(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
+        return found

@@ -40,6 +40,7 @@ __all__ = [
     "real_floating",
     "records",
     "single",
+    "triple",
     "wrong_dtype",
 ]
 
@@ -301,6 +302,21 @@ def pair(name: str, value: Any, least: int) -> tuple[int, int]:
     if len(both) != 2 or not all(isinstance(one, (int, np.integer)) and one >= least for one in both):
         raise ArgumentError(f"{name} must be an int of at least {least}, or a pair of them, not {value!r}")
     return int(both[0]), int(both[1])
+
+
+def triple(name: str, value: Any, least: int) -> tuple[int, int, int]:
+    """Return a depth, a height and a width, given as one int for all, alone or in a sequence, or as three.
+
+    Each is at least `least`.
+
+    Raises:
+        ArgumentError: `value` is neither; the message names the argument.
+    """
+    each = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    each = each * 3 if len(each) == 1 else each
+    if len(each) != 3 or not all(isinstance(one, (int, np.integer)) and one >= least for one in each):
+        raise ArgumentError(f"{name} must be an int of at least {least}, or three of them, not {value!r}")
+    return int(each[0]), int(each[1]), int(each[2])
 
 
 def single(name: str, value: Any, least: int) -> int:

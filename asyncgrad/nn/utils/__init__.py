@@ -1,5 +1,10 @@
-"""Tools around models, with the names of `torch.nn.utils`: `rnn` has sequences of several lengths."""
+"""Tools around models, with the names of `torch.nn.utils`.
 
+`rnn` has sequences of several lengths, `parametrize` parameters that are computed from others.
+"""
+
+from . import parametrizations as parametrizations
+from . import parametrize as parametrize
 from . import rnn as rnn
 from .averages import AveragedModel as AveragedModel
 from .averages import get_ema_avg_fn as get_ema_avg_fn
@@ -17,6 +22,8 @@ __all__ = [
     "get_swa_avg_fn",
     "get_swa_multi_avg_fn",
     "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
     "rnn",
     "update_bn",
     "vector_to_parameters",

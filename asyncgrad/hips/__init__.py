@@ -30,6 +30,7 @@ from .gradients import grad_named as grad_named
 from .gradients import holomorphic_grad as holomorphic_grad
 from .gradients import multigrad_dict as multigrad_dict
 from .gradients import value_and_grad as value_and_grad
+from .installing import install as install
 from .primitives import checkpoint as checkpoint
 from .primitives import primitive as primitive
 from .products import deriv as deriv
@@ -58,6 +59,7 @@ __all__ = [
     "hessian_tensor_product",
     "hessian_vector_product",
     "holomorphic_grad",
+    "install",
     "isinstance",
     "jacobian",
     "list",

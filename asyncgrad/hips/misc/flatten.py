@@ -26,7 +26,8 @@ def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
         >>> vector
         array([0., 1., 2.])
     """
-    return ravel(_in_order(value))
+    vector, unravel = ravel(_in_order(value))
+    return vector, lambda x: _like(value, unravel(x))
 
 
 def flatten_func(func: Callable[..., Any], example: Any) -> tuple[Callable[..., Any], Callable[[Any], Any], Any]:
@@ -57,3 +58,12 @@ def _in_order(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(_in_order, value))
     return value
+
+
+def _like(value: Any, other: Any) -> Any:
+    """Return the other container with the entries of its dicts in the order of the first one."""
+    if isinstance(value, dict):
+        return {key: _like(value[key], other[key]) for key in value}
+    if type(value) in (list, tuple):
+        return type(value)(map(_like, value, other))
+    return other

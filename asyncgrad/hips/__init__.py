@@ -80,3 +80,7 @@ __all__ = [
     "value_and_grad",
     "vector_jacobian_product",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

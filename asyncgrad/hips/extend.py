@@ -23,3 +23,7 @@ __all__ = [
     "notrace_primitive",
     "primitive",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

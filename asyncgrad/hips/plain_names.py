@@ -12,10 +12,10 @@ import numpy as np
 
 from ..core.tensor import Tensor
 
-__all__ = ["attach_plain_names"]
+__all__ = ["attach_names"]
 
 
-def attach_plain_names(
+def attach_names(
     module: dict[str, Any], theirs: str, ours: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a module.

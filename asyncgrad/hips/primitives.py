@@ -102,6 +102,7 @@ class _Call:
         self.outputs: TreeStructure | None = None
 
 
+@final
 class _Recorded(Function):
     """The node of a call. Its arguments are a _Call and the leaves of the arguments."""
 

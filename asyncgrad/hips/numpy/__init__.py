@@ -12,10 +12,10 @@ Example:
     7.0
 """
 
-from ..plain_names import attach_plain_names
+from ..plain_names import attach_names
 from . import fft as fft
 from . import linalg as linalg
 from . import numpy_boxes as numpy_boxes
 from . import random as random
 
-__getattr__, __dir__ = attach_plain_names(globals(), "numpy", "asyncgrad.numpy")
+__getattr__, __dir__ = attach_names(globals(), "numpy", "asyncgrad.numpy")

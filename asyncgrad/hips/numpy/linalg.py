@@ -1,5 +1,5 @@
 """The names of `numpy.linalg`, for functions that are differentiated."""
 
-from ..plain_names import attach_plain_names
+from ..plain_names import attach_names
 
-__getattr__, __dir__ = attach_plain_names(globals(), "numpy.linalg", "asyncgrad.numpy.linalg")
+__getattr__, __dir__ = attach_names(globals(), "numpy.linalg", "asyncgrad.numpy.linalg")

@@ -21,7 +21,7 @@ SHARP = [
 
 
 def evaluated(text: str, **names: Any) -> Any:
-    return eval(text, {"np": np, "nn": nn, **names})
+    return eval(text, {"np": np, "nn": nn, **names})  # noqa: S307
 
 
 def test_the_table_of_sharp_bits_is_read() -> None:
@@ -47,7 +47,7 @@ BESIDE = re.findall(
 
 def run(program: str) -> Any:
     names: dict[str, Any] = {"__name__": "program"}
-    exec(compile(program, "<program>", "exec"), names)
+    exec(compile(program, "<program>", "exec"), names)  # noqa: S102
     return names["result"]
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import func as func
     from . import functional as functional
     from . import graph as graph
+    from . import hips as hips
     from . import interop as interop
     from . import learn as learn
     from . import nn as nn
@@ -101,6 +102,7 @@ __all__ = [
     "gradgradcheck",
     "graph",
     "hessian",
+    "hips",
     "hvp",
     "interop",
     "is_grad_enabled",
@@ -153,6 +155,7 @@ if not TYPE_CHECKING:
                 "func",
                 "functional",
                 "graph",
+                "hips",
                 "interop",
                 "learn",
                 "nn",

@@ -25,10 +25,22 @@ SITE = ROOT / "build" / "docs"
 
 #: The pages of docs/ in the order of the navigation; a pattern takes the pages that there are.
 NAVIGATION = {
-    "Start here": ("tutorial", "notebooks/*"),
+    "Start here": ("in-a-hurry", "tutorial", "coming-from", "when-not-to-use", "notebooks/*"),
     "How-to guides": (
-        *("guides", "training", "serving", "sharing", "memory", "trees", "scipy", "interoperability"),
         *(
+            "guides",
+            "sharp-bits",
+            "cancellation",
+            "training",
+            "serving",
+            "sharing",
+            "memory",
+            "trees",
+            "scipy",
+            "interoperability",
+        ),
+        *(
+            "interoperability",
             "devices",
             "remote-steps",
             "values",

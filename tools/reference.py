@@ -35,6 +35,8 @@ GROUPS = {
 }
 #: Classes that are too large to share a page.
 SEPARATE = {"asyncgrad.Tensor": "Tensor", "asyncgrad.graph.Node": "Node"}
+#: Namespaces that have the names of NumPy and SciPy, which have their pages by those of asyncgrad.
+_BORROWED = ("asyncgrad.hips.numpy", "asyncgrad.hips.scipy")
 #: Namespaces that repeat names of others.
 _REPEATING = ("asyncgrad.extend", "asyncgrad.functional")
 
@@ -68,7 +70,8 @@ def namespaces() -> dict[str, types.ModuleType]:
         found[module.__name__] = module
         for name in _names(module):
             thing = getattr(module, name)
-            if isinstance(thing, types.ModuleType) and is_ours(thing) and hasattr(thing, "__all__"):
+            is_module = isinstance(thing, types.ModuleType) and is_ours(thing) and hasattr(thing, "__all__")
+            if is_module and thing.__name__ not in _BORROWED:
                 walk(thing)
 
     walk(asyncgrad)

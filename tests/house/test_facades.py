@@ -25,6 +25,8 @@ FACADES = [
     "asyncgrad.func",
     "asyncgrad.functional",
     "asyncgrad.graph",
+    "asyncgrad.hips",
+    "asyncgrad.hips.extend",
     "asyncgrad.nn",
     "asyncgrad.nn.init",
     "asyncgrad.numpy.random",

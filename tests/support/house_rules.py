@@ -43,6 +43,7 @@ LAYER_OF = {
     "asyncgrad.distributed": "distributed",
     "asyncgrad.learn": "learn",
     "asyncgrad.interop": "interop",
+    "asyncgrad.hips": "hips",
     "asyncgrad.remote": "remote",
     "asyncgrad.testing": "testing",
     "asyncgrad.tracing": "tracing",
@@ -68,7 +69,7 @@ ROWS = (
     ("transforms", "numpy", "observing"),
     ("memory", "scipy", "nn", "optim", "data", "values"),
     ("learn", "distributed", "testing", "tracing"),
-    ("remote", "interop"),
+    ("remote", "interop", "hips"),
     ("facade",),
 )
 LAYERS = tuple(layer for row in ROWS for layer in row)

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "keep_lines",
     "replace_display_of_warnings",
     "set_collection_thresholds",
+    "set_module",
     "set_random_state",
     "set_signal_handler",
     "set_state_of_torch",
@@ -38,7 +40,7 @@ __all__ = [
     "without_warnings",
 ]
 
-#: What happens, and why, by the name that switches it off. The last five happen by functions that the user calls.
+#: What happens, and why, by the name that switches it off. The last six happen by functions that the user calls.
 EFFECTS = {
     "warnings": "Python shows warnings by a function of asyncgrad, which names the line that called asyncgrad",
     "filters": "warnings are ignored while NumPy computes again what has warned before",
@@ -51,6 +53,7 @@ EFFECTS = {
     "collector": "`ag.no_full_collections` sets a threshold of the garbage collector, and puts the former one back",
     "calls": "`ag.jit` has Python tell it which functions run in the traced run, and puts the former observer back",
     "torch": "`asyncgrad.interop.torch` seeds PyTorch's generator for a call, and puts the state back that it had",
+    "modules": "`asyncgrad.hips.install` puts modules of asyncgrad into `sys.modules` under HIPS autograd's names",
 }
 
 
@@ -152,3 +155,15 @@ def set_state_of_torch(set_state: Callable[[], object]) -> None:
     """Call what sets the state of PyTorch's generator, from which all threads draw."""
     if "torch" not in _OFF:
         set_state()
+
+
+def set_module(name: str, module: types.ModuleType) -> None:
+    """Have imports of a name find a module.
+
+    Raises:
+        ArgumentError: it is switched off, or another module has the name.
+    """
+    if "modules" in _OFF:
+        raise ArgumentError("ASYNCGRAD_WITHOUT has modules, so no module gets a name: take it out of the variable")
+    if sys.modules.setdefault(name, module) is not module:
+        raise ArgumentError(f"the module {name} has been imported already: call this before anything imports it")

@@ -103,6 +103,13 @@ SHOWN = {
         set_state_of_torch(lambda: calls.append("set"))
         print(bool(calls))
     """,
+    "modules": """
+        import contextlib, sys
+        import asyncgrad.hips
+        with contextlib.suppress(ValueError):
+            asyncgrad.hips.install()
+        print("autograd" in sys.modules)
+    """,
 }
 
 

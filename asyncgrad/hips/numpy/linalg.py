@@ -1,0 +1,5 @@
+"""The names of `numpy.linalg`, for functions that are differentiated."""
+
+from ..plain_names import attach_names
+
+__getattr__, __dir__ = attach_names(globals(), "numpy.linalg", "asyncgrad.numpy.linalg")

@@ -1,0 +1,5 @@
+"""The names of `scipy.signal`, for functions that are differentiated; needs SciPy."""
+
+from ..plain_names import attach_names
+
+__getattr__, __dir__ = attach_names(globals(), "scipy.signal", "asyncgrad.scipy.signal")

@@ -594,3 +594,19 @@ def test_a_jacobian_may_be_sparse_and_a_loss_a_function() -> None:
 
     np.testing.assert_allclose(found.x.detach().numpy(), [1.0, 2.0], rtol=1e-6)
     np.testing.assert_allclose(sync.grad(np.sum(found.x), (b,))[0].numpy(), [0.5, 0.25], rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["broyden1", "krylov"])
+@pytest.mark.parametrize("start", [1.5, np.array([[1.5, 1.25]])])
+def test_a_root_has_the_shape_of_its_start_where_scipys_has(method: str, start: Any) -> None:
+    a = leaf(4.0)
+    x = optimize.root(lambda x, a: x**2 - a, start, (a,), method=method, tol=1e-12).x
+
+    assert x.shape == scipy.optimize.root(lambda x: x**2 - 4.0, start, method=method).x.shape
+    assert sync.grad(np.sum(x), (a,))[0].item() == pytest.approx(0.25 * x.size)
+
+
+@pytest.mark.parametrize("search", [optimize.minimize, optimize.least_squares])
+def test_a_search_begins_at_a_vector(search: Any) -> None:
+    with pytest.raises(ValueError, match=r"at most one axis, not of shape \(1, 2\)"):
+        search(lambda x: (x**2).sum(), np.ones((1, 2)))

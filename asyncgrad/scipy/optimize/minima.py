@@ -119,6 +119,7 @@ def _minimize(
         raise ArgumentError(f"{name}: method must be a name, not {type(method).__name__}")
     kind = (method or ("SLSQP" if given else "BFGS" if bounds is None else "L-BFGS-B")).lower()
     search = _Search(fun, x0, args, given, jac is True, at_once)
+    search.point.check_axes(x0, name)
 
     def solve(ask: Any) -> Any:
         # A call that is not recorded finds tensors that are not in args.

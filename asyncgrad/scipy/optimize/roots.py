@@ -76,13 +76,15 @@ def root(
         (1.414214, 0.353553)
     """
     name = "scipy.optimize.root"
+    # As SciPy's methods do that use no Jacobian.
+    keeps_shape = method.lower() not in _METHODS_WITH_JACOBIAN
 
     def solve(function: Any, jacobian: Any, start: Any) -> Any:
         given = jacobian if method.lower() in _METHODS_WITH_JACOBIAN and jac is not False else None
         return optimize.root(function, start, method=method, jac=given, tol=tol, callback=callback, options=options)
 
     async def run() -> Any:
-        found, x, point = await _find(fun, x0, args, jac, solve, name, is_async, at_once)
+        found, x, point = await _find(fun, Point(x0, keeps_shape), args, jac, solve, name, is_async, at_once)
         found.x = point.of(x)
         if hasattr(found, "fun"):
             found.fun = asarray(found.fun)
@@ -139,7 +141,7 @@ def fsolve(
         return optimize.fsolve(function, start, fprime=jacobian, factor=factor, diag=diag, **options)
 
     async def run() -> Any:
-        found, x, point = await _find(func, x0, args, fprime, solve, name, is_async, at_once)
+        found, x, point = await _find(func, Point(x0), args, fprime, solve, name, is_async, at_once)
         return (point.of(x), *found[1:]) if full_output else point.of(x)
 
     is_async, at_once = check_user_function(func, name, "func"), check_concurrency(concurrency)
@@ -147,10 +149,17 @@ def fsolve(
 
 
 async def _find(
-    fun: Callable[..., Any], x0: Any, args: Any, jac: Any, solve: Any, name: str, is_async: bool, at_once: int | None
+    fun: Callable[..., Any],
+    point: Point,
+    args: Any,
+    jac: Any,
+    solve: Any,
+    name: str,
+    is_async: bool,
+    at_once: int | None,
 ) -> tuple[Any, Tensor, Point]:
     """Return what a solver returns, its x as a tensor with a history, and the point it started from."""
-    point, params = Point(x0), Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,))
     function = vector_function(fun, point, params, name if jac is True else None)
     constants = [tensor.detach() for tensor in params.tensors]
 

@@ -26,7 +26,7 @@ from .implicit import Point, Zero, failure_of, jacobian_of, point_of, split_pair
 
 __all__ = ["fixed_point", "fsolve", "root", "root_scalar"]
 
-#: The methods of `root` that take a Jacobian.
+#: The methods of `root` that take a Jacobian; the others search for an array of the shape of x0.
 _METHODS_WITH_JACOBIAN = ("hybr", "lm")
 
 
@@ -45,8 +45,7 @@ def root(
     """Return SciPy's result for a zero of `fun`, with tensors; `x` is differentiable by the tensors in `args`.
 
     Args:
-        fun: takes x and `args`, and returns as many numbers as x has. If it is an `async def`, the result is to be
-            awaited.
+        fun: takes x and `args`, and returns as many numbers as x has; it may be an `async def`, to be awaited.
         x0: where to start: a vector, or a tree of arrays, which `fun` then takes as such a tree.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
         method: as SciPy's.
@@ -76,15 +75,14 @@ def root(
         (1.414214, 0.353553)
     """
     name = "scipy.optimize.root"
-    # As SciPy's methods do that use no Jacobian.
-    keeps_shape = method.lower() not in _METHODS_WITH_JACOBIAN
 
     def solve(function: Any, jacobian: Any, start: Any) -> Any:
         given = jacobian if method.lower() in _METHODS_WITH_JACOBIAN and jac is not False else None
         return optimize.root(function, start, method=method, jac=given, tol=tol, callback=callback, options=options)
 
     async def run() -> Any:
-        found, x, point = await _find(fun, Point(x0, keeps_shape), args, jac, solve, name, is_async, at_once)
+        start = Point(x0, method.lower() not in _METHODS_WITH_JACOBIAN)
+        found, x, point = await _find(fun, start, args, jac, solve, name, is_async, at_once)
         found.x = point.of(x)
         if hasattr(found, "fun"):
             found.fun = asarray(found.fun)

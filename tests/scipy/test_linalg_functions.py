@@ -224,6 +224,31 @@ def test_eigenvalues_of_any_matrix_are_complex_and_have_derivatives() -> None:
     assert sync.gradcheck(lambda a: np.sum(linalg.eigvals(a) ** 3).real, (a,))
 
 
+@pytest.mark.parametrize("b", [None, _P, np.diag([1.0, 0.0, 2.0])])
+def test_eigenvectors_on_both_sides_are_those_of_scipy_and_have_derivatives(b: Any) -> None:
+    def projector(a: Any, *others: Any) -> Any:
+        values, left, right = linalg.eig(a, *others, left=True)
+        # Vectors have any phase.
+        return values[:1] ** 2, right[:, :1] * np.conjugate(right[:, 0]), left[:, :1] * np.conjugate(left[:, 0])
+
+    given = (_P @ _A,) if b is None else (_P @ _A, b)
+    tensors = [ag.tensor(one, requires_grad=True) for one in given]
+
+    for found, expected in zip(linalg.eig(*tensors, left=True), scipy.linalg.eig(*given, left=True), strict=True):
+        np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-9, atol=1e-12)
+    check_along_a_line(lambda a: projector(a, *given[1:]), given[:1])
+
+
+@pytest.mark.parametrize("call", [linalg.inv, linalg.svdvals, linalg.eigvals, linalg.qr])
+@pytest.mark.parametrize("dtype", ["?", "b", "e", "q", "g", "G"])
+def test_matrices_have_a_dtype_of_lapack(call: Any, dtype: str) -> None:
+    matrix = np.eye(2).astype(dtype)
+    expected = getattr(scipy.linalg, call.__name__)(matrix)
+
+    for found, one in zip(np.atleast_1d(call(matrix)[0]), np.atleast_1d(expected[0]), strict=True):
+        assert found.dtype == one.dtype
+
+
 @pytest.mark.parametrize("matrix", [_P, _A, np.array([[0.0, 1.0], [-1.0, 0.0]])])
 def test_eigenvectors_of_a_real_matrix_are_real_where_scipys_are(matrix: np.ndarray) -> None:
     _, vectors = linalg.eig(ag.tensor(matrix))
@@ -245,6 +270,14 @@ def test_eigenvectors_of_a_real_matrix_are_real_where_scipys_are(matrix: np.ndar
         (lambda: linalg.qr_multiply(_TALL, _B), r"a c that fits q, not shapes \(3, 2\) and \(4, 3\)"),
         (lambda: linalg.qr(_A, mode="raw"), "mode 'full', 'economic' or 'r', not 'raw'"),
         (lambda: linalg.cholesky(-_P), "positive definite"),
+        (lambda: linalg.solve(-_P, _B, assume_a="pos"), "positive definite"),
+        (lambda: linalg.inv(np.diag([1.0, 0.0]), assume_a="diagonal"), "not singular"),
+        (lambda: linalg.solve(_A * 1j, _B, transposed=True), "for real matrices"),
+        (lambda: linalg.solve_toeplitz([0.0, 1.0, 2.0], _B), "[Ss]ingular"),
+        (lambda: linalg.lstsq(_TALL, _RIGHT, lapack_driver="gels"), "'gelsd', 'gelss' or 'gelsy', not 'gels'"),
+        (lambda: linalg.eigh(_P, subset_by_index=(1, 3)), "0 <= first <= last < 3"),
+        (lambda: linalg.eigh(_P, driver="gvd"), "driver 'ev', 'evd', 'evr', 'evx' here"),
+        (lambda: linalg.eigh_tridiagonal(_COLUMN, _COLUMN[:2], lapack_driver="sterf"), "write 'auto'"),
         (lambda: linalg.companion([1.0]), "at least two coefficients"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
 
 import asyncgrad as ag
 from asyncgrad import sync
@@ -698,3 +699,69 @@ async def test_the_rows_of_the_jacobian_behind_a_solution_run_as_many_at_once() 
     found = await optimize.root(function, np.ones(3), (a,), method="broyden1", concurrency=2)
     await found.x.sum().backward()
     assert log.most[0] == 2
+
+
+def _line(x: Any, a: Any, b: Any) -> Any:
+    return a * x + b
+
+
+_TIMES = np.linspace(0.0, 2.0, 6)
+_SEEN = np.array([0.25, 0.5, 1.5, 1.25, 2.5, 2.25])
+_COVARIANCE = np.eye(6) * 0.5 + 0.125
+_WITH_NAN = np.where(np.arange(6) == 2, np.nan, _SEEN)
+
+
+@pytest.mark.parametrize(
+    ("seen", "options"),
+    [
+        (_SEEN, {"sigma": _COVARIANCE}),
+        (_SEEN, {"sigma": 1 + _TIMES, "absolute_sigma": True}),
+        (_SEEN, {"sigma": 1 + _TIMES, "jac": lambda x, a, b: np.stack([x, x * 0 + 1], -1)}),
+        (_WITH_NAN, {"sigma": _COVARIANCE, "check_finite": False, "nan_policy": "omit"}),
+        (_SEEN, {"bounds": ([-np.inf, 0.5], [1.5, np.inf])}),
+    ],
+)
+def test_fits_are_those_of_scipy_and_follow_the_data(seen: np.ndarray, options: dict[str, Any]) -> None:
+    data = ag.tensor(seen, requires_grad=True)
+    parameters, covariance = optimize.curve_fit(_line, ag.tensor(_TIMES), data, **options)
+    expected = scipy.optimize.curve_fit(_line, _TIMES, seen, **options)
+
+    np.testing.assert_allclose(parameters.detach().numpy(), expected[0], rtol=1e-6)
+    np.testing.assert_allclose(covariance.detach().numpy(), expected[1], rtol=1e-5)
+    (grad,) = sync.grad(np.sum(parameters), (data,))
+    step = 0.01 * np.cos(np.arange(6))
+    moved = [scipy.optimize.curve_fit(_line, _TIMES, seen + one, **options)[0].sum() for one in (step, -step)]
+    assert np.sum(grad.numpy() * step) == pytest.approx((moved[0] - moved[1]) / 2, rel=1e-4)
+
+
+def test_a_jacobian_may_be_sparse_and_a_loss_a_function() -> None:
+    def loss(z: Any) -> Any:
+        return np.stack([np.log1p(z), 1 / (1 + z), -1 / (1 + z) ** 2])
+
+    def residuals(x: Any, b: Any) -> Any:
+        return x**2 - b
+
+    def jacobian(x: Any, b: Any) -> Any:
+        return scipy.sparse.diags_array(2 * np.asarray(x))
+
+    b = ag.tensor([1.0, 4.0], requires_grad=True)
+    found = optimize.least_squares(residuals, [1.25, 2.25], jacobian, args=(b,), loss=loss)
+
+    np.testing.assert_allclose(found.x.detach().numpy(), [1.0, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(sync.grad(np.sum(found.x), (b,))[0].numpy(), [0.5, 0.25], rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["broyden1", "krylov"])
+@pytest.mark.parametrize("start", [1.5, np.array([[1.5, 1.25]])])
+def test_a_root_has_the_shape_of_its_start_where_scipys_has(method: str, start: Any) -> None:
+    a = leaf(4.0)
+    x = optimize.root(lambda x, a: x**2 - a, start, (a,), method=method, tol=1e-12).x
+
+    assert x.shape == scipy.optimize.root(lambda x: x**2 - 4.0, start, method=method).x.shape
+    assert sync.grad(np.sum(x), (a,))[0].item() == pytest.approx(0.25 * x.size)
+
+
+@pytest.mark.parametrize("search", [optimize.minimize, optimize.least_squares])
+def test_a_search_begins_at_a_vector(search: Any) -> None:
+    with pytest.raises(ValueError, match=r"at most one axis, not of shape \(1, 2\)"):
+        search(lambda x: (x**2).sum(), np.ones((1, 2)))

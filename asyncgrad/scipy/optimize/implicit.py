@@ -47,21 +47,39 @@ VectorFunction = Callable[..., Any]
 
 @final
 class Point:
-    """Where a search begins: a vector for SciPy, and for the user's functions a vector or a tree."""
+    """Where a search begins: a vector for SciPy, and for the user's functions a vector or a tree.
 
-    __slots__ = ("is_tree", "start", "unravel")
+    If it `keeps_shape`, an array of another shape is one for the user's functions as well.
+    """
 
-    def __init__(self, x0: Any) -> None:
+    __slots__ = ("is_tree", "shape", "start", "unravel")
+
+    def __init__(self, x0: Any, keeps_shape: bool = False) -> None:
         self.is_tree: bool = container_type(type(x0)) is not None and (
             not isinstance(x0, (list, tuple)) or any(np.ndim(leaf) for leaf in leaves(x0)) or hasattr(x0, "_fields")
         )
         vector, unravel = ravel(x0) if self.is_tree else (np.reshape(floating(x0), -1), None)
         self.unravel: Any = unravel
+        self.shape: tuple[int, ...] | None = np.shape(x0) if keeps_shape and not self.is_tree else None
         self.start = np.asarray(vector.detach().numpy() if isinstance(vector, Tensor) else vector, float)
 
     def of(self, vector: Any) -> Any:
         """Return what the user's function takes for a vector."""
+        if self.shape is not None:
+            return np.reshape(vector, self.shape)
         return self.unravel(vector) if self.is_tree else vector
+
+    def check_axes(self, x0: Any, name: str) -> Point:
+        """Return this, unless x0 is an array of several axes.
+
+        Raises:
+            ValueError: it is.
+        """
+        if not self.is_tree and np.ndim(x0) > 1:
+            raise ValueError(
+                f"{name} takes an x0 of at most one axis, not of shape {np.shape(x0)}: pass x0.reshape(-1)"
+            )
+        return self
 
     def vector_of(self, gradient: Any) -> Any:
         """Return the gradient that the user's function returns, an array or a tree, as an array."""
@@ -246,7 +264,8 @@ def vector_function(
         found = await call_differentiated(function, point.of(x), *params.fill(tensors))
         if pairs_of is not None:
             found, _ = split_pair(found, pairs_of, "jac")
-        return joined(found)
+        found = joined(found)
+        return found if point.shape is None else np.reshape(found, -1)
 
     return call
 

@@ -121,6 +121,7 @@ def _minimize(
     is_curved = (kind in _WITH_HESSIAN and hess is None) or (kind in _WITH_PRODUCT and hess is None and hessp is None)
     is_recorded = is_curved or (jac is None and kind not in _WITHOUT_GRADIENT)
     search = _Search(fun, x0, args, given, jac is True, at_once, is_recorded, is_curved)
+    search.point.check_axes(x0, name)
 
     def solve(ask: Any) -> Any:
         return optimize.minimize(

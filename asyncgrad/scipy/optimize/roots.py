@@ -27,7 +27,7 @@ from .implicit import Point, Zero, failure_of, joined, point_of, split_pair, vec
 
 __all__ = ["fixed_point", "fsolve", "root", "root_scalar"]
 
-#: The methods of `root` that take a Jacobian.
+#: The methods of `root` that take a Jacobian; the others search for an array of the shape of x0.
 _METHODS_WITH_JACOBIAN = ("hybr", "lm")
 #: Where a Jacobian may be asked for: after two steps that were no good, Powell's method asks for that of the point
 #: before them.
@@ -49,8 +49,7 @@ def root(
     """Return SciPy's result for a zero of `fun`, with tensors; `x` is differentiable by the tensors in `args`.
 
     Args:
-        fun: takes x and `args`, and returns as many numbers as x has. If it is an `async def`, the result is to be
-            awaited.
+        fun: takes x and `args`, and returns as many numbers as x has; it may be an `async def`, to be awaited.
         x0: where to start: a vector, or a tree of arrays, which `fun` then takes as such a tree.
         args: trees of anything. The tensors that gradients are to flow to are leaves of it.
         method: as SciPy's.
@@ -86,7 +85,8 @@ def root(
         return optimize.root(function, start, method=method, jac=given, tol=tol, callback=callback, options=options)
 
     async def run() -> Any:
-        found, x, point = await _find(fun, x0, args, jac, solve, name, is_async, at_once, takes_jacobian)
+        start = Point(x0, method.lower() not in _METHODS_WITH_JACOBIAN)
+        found, x, point = await _find(fun, start, args, jac, solve, name, is_async, at_once, takes_jacobian)
         found.x = point.of(x)
         if hasattr(found, "fun"):
             found.fun = asarray(found.fun)
@@ -143,7 +143,7 @@ def fsolve(
         return optimize.fsolve(function, start, fprime=jacobian, factor=factor, diag=diag, **options)
 
     async def run() -> Any:
-        found, x, point = await _find(func, x0, args, fprime, solve, name, is_async, at_once)
+        found, x, point = await _find(func, Point(x0), args, fprime, solve, name, is_async, at_once)
         return (point.of(x), *found[1:]) if full_output else point.of(x)
 
     is_async, at_once = check_user_function(func, name, "func"), check_concurrency(concurrency)
@@ -152,7 +152,7 @@ def fsolve(
 
 async def _find(
     fun: Callable[..., Any],
-    x0: Any,
+    point: Point,
     args: Any,
     jac: Any,
     solve: Any,
@@ -162,7 +162,7 @@ async def _find(
     takes_jacobian: bool = True,
 ) -> tuple[Any, Tensor, Point]:
     """Return what a solver returns, its x as a tensor with a history, and the point it started from."""
-    point, params = Point(x0), Parameters(args if isinstance(args, tuple) else (args,))
+    params = Parameters(args if isinstance(args, tuple) else (args,))
     function = vector_function(fun, point, params, name if jac is True else None)
     constants = [tensor.detach() for tensor in params.tensors]
 
